@@ -1,0 +1,229 @@
+//! `get`, `put`, `del`, `scan`: single operations on a directory no other process has open.
+
+use crate::output::{Failure, Outcome, print, print_json};
+use crate::settings::{self, Flags};
+use clap::Args;
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use terrace::config::Config;
+use terrace::transfer::Record;
+use terrace::transfer::text::{escape, json_of};
+use terrace::{Database, Map};
+
+/// Where the data is.
+#[derive(Args)]
+pub struct Place {
+    /// Directory of the database
+    dir: PathBuf,
+    /// Map within it
+    map: String,
+    /// Read this configuration instead of DIR/terrace.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Place {
+    fn config(&self) -> Result<Config, Failure> {
+        Ok(settings::read(&self.dir, self.config.as_deref(), &Flags::default())?.0)
+    }
+
+    /// Opens the map, made if absent.
+    fn open_or_make(&self) -> Result<(Database, Map), Failure> {
+        let config = self.config()?;
+        let db = settings::open(&self.dir, &config)?;
+        let map = settings::open_map(&db, &self.map, &config)?;
+        Ok((db, map))
+    }
+
+    /// Opens a map that must exist.
+    fn open(&self, salvage: bool) -> Result<(Database, Map), Failure> {
+        let config = self.config()?;
+        let db = settings::open_to_read(&self.dir, &config, salvage)?;
+        settings::map_must_exist(&db, &self.map)?;
+        let map = settings::open_map(&db, &self.map, &config)?;
+        settings::tell_damage(&map);
+        Ok((db, map))
+    }
+}
+
+#[derive(Args)]
+pub struct GetArguments {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: String,
+    /// Print an object with key, value and expiry
+    #[arg(long)]
+    json: bool,
+    /// Read what is intact of a damaged map
+    #[arg(long)]
+    salvage: bool,
+}
+
+#[derive(Args)]
+pub struct PutArguments {
+    #[command(flatten)]
+    place: Place,
+    /// The key
+    key: String,
+    /// The value; `-` or nothing reads it from standard input
+    value: Option<String>,
+    /// Seconds after which the key is gone
+    #[arg(long, value_name = "SECONDS")]
+    expire: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct DelArguments {
+    #[command(flatten)]
+    place: Place,
+    /// The keys
+    #[arg(required = true)]
+    keys: Vec<String>,
+    /// Print an object with the count
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct ScanArguments {
+    #[command(flatten)]
+    place: Place,
+    /// Stop after so many entries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Only keys that start with this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    prefix: String,
+    /// Print keys only
+    #[arg(long)]
+    keys: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// Read what is intact of a damaged map
+    #[arg(long)]
+    salvage: bool,
+}
+
+/// Prints a value as it is; with a line end only where a person reads it.
+pub fn get(arguments: &GetArguments) -> Outcome {
+    let (db, map) = arguments.place.open(arguments.salvage)?;
+    let key = arguments.key.as_bytes();
+    let found =
+        map.session().get(key, |v| (v.bytes.to_vec(), v.expires_at_ms)).map_err(Failure::new)?;
+    drop(map);
+    db.close().map_err(Failure::new)?;
+    let Some((value, expires_at_ms)) = found else {
+        if !arguments.json {
+            eprintln!("terrace: no key `{}`", arguments.key);
+        } else {
+            print("null")?;
+        }
+        return Err(Failure::Quiet);
+    };
+    if arguments.json {
+        return print_json(&json_of(Record { key, value: &value, expires_at_ms }));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(&value)?;
+    if out.is_terminal() {
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes one value; on return it is durable.
+pub fn put(arguments: &PutArguments) -> Outcome {
+    let value = match arguments.value.as_deref() {
+        None | Some("-") => {
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut bytes)?;
+            bytes
+        }
+        Some(text) => text.as_bytes().to_vec(),
+    };
+    let (db, map) = arguments.place.open_or_make()?;
+    let expires_at_ms = arguments.expire.map(|s| now_ms().saturating_add(s.saturating_mul(1000)));
+    let mut session = map.session();
+    session.put(arguments.key.as_bytes(), &value, expires_at_ms).map_err(Failure::new)?;
+    session.commit().map_err(Failure::new)?;
+    map.sync().map_err(Failure::new)?;
+    drop((session, map));
+    db.close().map_err(Failure::new)
+}
+
+/// Removes keys and says how many there were.
+pub fn del(arguments: &DelArguments) -> Outcome {
+    let (db, map) = arguments.place.open(false)?;
+    let mut session = map.session();
+    let mut removed = 0u64;
+    for key in &arguments.keys {
+        removed += u64::from(session.delete(key.as_bytes()).map_err(Failure::new)?);
+    }
+    session.commit().map_err(Failure::new)?;
+    map.sync().map_err(Failure::new)?;
+    drop((session, map));
+    db.close().map_err(Failure::new)?;
+    if arguments.json {
+        print_json(&serde_json::json!({ "removed": removed }))?;
+    } else {
+        print(format_args!("{removed} removed"))?;
+    }
+    if removed == 0 { Err(Failure::Quiet) } else { Ok(()) }
+}
+
+/// Prints entries in no order, escaped so that one entry is one line.
+pub fn scan(arguments: &ScanArguments) -> Outcome {
+    let (db, map) = arguments.place.open(arguments.salvage)?;
+    let limit = arguments.limit.unwrap_or(u64::MAX);
+    let mut session = map.session();
+    let (mut cursor, mut printed) = (0, 0u64);
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    while printed < limit {
+        // Lines of one page; the map's borrow ends before anything is printed.
+        let mut lines: Vec<String> = Vec::new();
+        let next = session.scan(cursor, 256, |key, value| {
+            if key.starts_with(arguments.prefix.as_bytes()) {
+                lines.push(line(arguments, key, value.bytes, value.expires_at_ms));
+            }
+        });
+        cursor = next.map_err(Failure::new)?;
+        for line in lines.iter().take(usize::try_from(limit - printed).unwrap_or(usize::MAX)) {
+            writeln!(out, "{line}")?;
+            printed += 1;
+        }
+        if cursor == 0 {
+            break;
+        }
+    }
+    out.flush()?;
+    drop((session, map));
+    db.close().map_err(Failure::new)
+}
+
+fn line(arguments: &ScanArguments, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> String {
+    if arguments.json {
+        let mut object = json_of(Record { key, value, expires_at_ms });
+        if arguments.keys
+            && let Some(fields) = object.as_object_mut()
+        {
+            fields.retain(|name, _| name.starts_with("key"));
+        }
+        return object.to_string();
+    }
+    let mut line = String::new();
+    escape(&mut line, key);
+    if !arguments.keys {
+        line.push('\t');
+        escape(&mut line, value);
+    }
+    line
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

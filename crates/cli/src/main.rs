@@ -1,0 +1,119 @@
+//! The binary `terrace`: arguments, printing and progress. What can be tested without a process
+//! lives in the libraries below.
+//!
+//! Exit codes: 0 done, 1 not done (or not found), 2 not understood.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod data;
+mod output;
+mod resp;
+mod serve;
+mod settings;
+mod stats;
+mod topology;
+mod transfer;
+
+use clap::{Parser, Subcommand};
+use output::Failure;
+use std::process::ExitCode;
+
+/// A key-value database for machines whose memory is not all alike.
+#[derive(Parser)]
+#[command(
+    name = "terrace",
+    version,
+    after_help = "Without a command it serves ./data: the same as `terrace serve`.\n\n\
+                  Example: terrace serve ./data --port 6379 --durability sync"
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a directory over the Redis protocol (the default)
+    #[command(after_help = "Example: terrace serve ./data --port 6379 --memory-budget '8 GiB'")]
+    Serve(serve::Arguments),
+    /// Print one value
+    #[command(after_help = "Example: terrace get ./data users alice")]
+    Get(data::GetArguments),
+    /// Write one value
+    #[command(after_help = "Example: terrace put ./data users alice '{\"age\": 31}'")]
+    Put(data::PutArguments),
+    /// Remove keys
+    #[command(after_help = "Example: terrace del ./data users alice bob")]
+    Del(data::DelArguments),
+    /// List keys and values, unordered
+    #[command(after_help = "Example: terrace scan ./data users --limit 10 --json")]
+    Scan(data::ScanArguments),
+    /// Write a map to a file
+    #[command(after_help = "Examples:\n  \
+                      terrace export ./data users users.terrace\n  \
+                      terrace export ./data users - --format csv | head\n  \
+                      terrace export --server 127.0.0.1:6379 ./data 0 backup.terrace")]
+    Export(transfer::ExportArguments),
+    /// Read a map from a file
+    #[command(after_help = "Examples:\n  \
+                      terrace import ./data users users.terrace\n  \
+                      terrace import ./data users users.csv --format csv")]
+    Import(transfer::ImportArguments),
+    /// Print what a directory holds
+    #[command(after_help = "Example: terrace stats ./data --json")]
+    Stats(stats::Arguments),
+    /// Print the memories of this machine
+    #[command(after_help = "Example: terrace topology --json")]
+    Topology(topology::Arguments),
+    /// Measure: YCSB, other databases, other servers
+    #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]
+    Bench(bench::Command),
+}
+
+fn main() -> ExitCode {
+    let command = CommandLine::parse().command;
+    let done = match command.unwrap_or(Command::Serve(serve::Arguments::default())) {
+        Command::Serve(a) => serve::main(a),
+        Command::Get(a) => data::get(&a),
+        Command::Put(a) => data::put(&a),
+        Command::Del(a) => data::del(&a),
+        Command::Scan(a) => data::scan(&a),
+        Command::Export(a) => transfer::export(&a),
+        Command::Import(a) => transfer::import(&a),
+        Command::Stats(a) => stats::main(&a),
+        Command::Topology(a) => topology::main(&a),
+        Command::Bench(c) => bench::main(c),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of a pipe went away: it has what it wanted.
+        Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
+        Err(Failure::Quiet) => ExitCode::from(1),
+        Err(Failure::Failed(what)) => {
+            eprintln!("terrace: {what}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(what)) => {
+            eprintln!("terrace: {what}\n\nFor more information, try '--help'.");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent_and_every_command_has_an_example() {
+        let command = super::CommandLine::command();
+        command.clone().debug_assert();
+        let mut open = vec![command];
+        while let Some(mut command) = open.pop() {
+            let name = command.get_name().to_string();
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Example"), "{name} --help has no example");
+            open.extend(command.get_subcommands().filter(|c| c.get_name() != "help").cloned());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What every command shares: how it fails, how it prints, how it shows progress.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+/// Why a command ends without having done what it was asked.
+pub enum Failure {
+    /// It was not understood: exit code 2.
+    Usage(String),
+    /// It was not done: exit code 1.
+    Failed(String),
+    /// Exit code 1, and everything has been said.
+    Quiet,
+    /// Whoever reads our output has gone.
+    ClosedPipe,
+}
+
+/// How a command ends.
+pub type Outcome = Result<(), Failure>;
+
+impl Failure {
+    /// A failure in the words of `what`.
+    pub fn new(what: impl Display) -> Self {
+        Self::Failed(what.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
+            _ => Self::new(error),
+        }
+    }
+}
+
+impl From<terrace::ConfigError> for Failure {
+    fn from(error: terrace::ConfigError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+/// Prints one JSON document and a line end.
+pub fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(io::Error::from)?;
+    out.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Prints lines of text; a closed pipe is not an error worth words.
+pub fn print(text: impl Display) -> Outcome {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A bar over `total` steps where someone watches standard error; nothing elsewhere.
+/// `total` 0 means unknown: a spinner with a count.
+pub fn progress(total: u64, unit: &str, bytes: bool) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (position, length, rate) = match bytes {
+        true => ("{bytes}", "{total_bytes}", "{bytes_per_sec}"),
+        false => ("{human_pos}", "{human_len}", "{per_sec}"),
+    };
+    let (bar, template) = match total {
+        0 => (ProgressBar::new_spinner(), format!("{{spinner}} {position} {unit}, {rate}")),
+        n => (
+            ProgressBar::new(n),
+            format!("{{wide_bar}} {position} of {length} {unit}, {rate}, {{eta}} left"),
+        ),
+    };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    match ProgressStyle::with_template(&template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// A table with columns as wide as their widest cell; the first column is text, the rest numbers.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(c, (cell, width))| match c {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A rate in the unit that keeps three digits: `812`, `81.2k`, `8.12M`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r >= 1e7 => format!("{:.1}M", r / 1e6),
+        r if r >= 1e6 => format!("{:.2}M", r / 1e6),
+        r if r >= 1e4 => format!("{:.0}k", r / 1e3),
+        r if r >= 1e3 => format!("{:.1}k", r / 1e3),
+        r => format!("{r:.0}"),
+    }
+}
+
+/// Warns once where a figure would be of no use.
+pub fn warn_if_unoptimised() {
+    if cfg!(debug_assertions) {
+        eprintln!(
+            "warning: built with assertions and little optimisation; measure a release build"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_and_rates() {
+        let rows = [vec!["a".into(), "10".into()], vec!["long".into(), "7".into()]];
+        assert_eq!(table(&rows), "a     10\nlong   7");
+        let rates = [812.0, 8_120.0, 81_200.0, 8_120_000.0, 81_200_000.0].map(rate);
+        assert_eq!(rates, ["812", "8.1k", "81k", "8.12M", "81.2M"]);
+    }
+}

@@ -1,0 +1,242 @@
+//! `terrace serve`: opens the directory, says what it promises and where to connect, and ends by
+//! draining clients and flushing.
+
+use crate::output::{Failure, Outcome, print};
+use crate::settings::{self, Flags};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use terrace::config::{Config, ServerConfig, format_size};
+use terrace::memory::tier::SystemPaths;
+use terrace::memory::{TierSpec, Topology};
+use terrace::{Database, Durability, Map, WhenFull};
+use terrace_server::{Addresses, Limits, Server, ServerOptions, TlsOptions};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Directory of the database, made if absent
+    #[arg(default_value = DEFAULT_DIR)]
+    dir: PathBuf,
+    /// Read this configuration instead of DIR/terrace.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+const DEFAULT_DIR: &str = "./data";
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self { dir: DEFAULT_DIR.into(), config: None, flags: Flags::default() }
+    }
+}
+
+/// Serves until a signal or SHUTDOWN.
+pub fn main(arguments: Arguments) -> Outcome {
+    let start = Instant::now();
+    let dir = &arguments.dir;
+    let (config, source) = settings::read(dir, arguments.config.as_deref(), &arguments.flags)?;
+    let tiers = tiers(&config)?;
+    let db = Arc::new(settings::open(dir, &config)?);
+    // From here on a signal drains; before, during a long recovery, it ends the process at once,
+    // which recovery survives like any crash.
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::new)?;
+    let first = settings::open_map(&db, "0", &config)?;
+    let server = Server::start(Arc::clone(&db), options(&config.server)).map_err(Failure::new)?;
+    let server = Arc::new(server);
+    let addresses = server.addresses().clone();
+    print(banner(&db, source.as_deref(), &config, &first, start))?;
+    drop(first);
+    for tier in tiers {
+        print(tier)?;
+    }
+    for line in listening(&addresses) {
+        print(line)?;
+    }
+    print(example(&addresses.tcp, &config.server))?;
+
+    let stopper = Arc::clone(&server);
+    let handle = signals.handle();
+    let watcher = std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
+            eprintln!("{name}: draining clients and flushing; once more to leave at once");
+            // A second signal ends the process as if nobody listened.
+            for signal in [SIGINT, SIGTERM] {
+                let _ = signal_hook::flag::register_conditional_default(
+                    signal,
+                    Arc::new(std::sync::atomic::AtomicBool::new(true)),
+                );
+            }
+            stopper.shutdown();
+        }
+    });
+    let ended = server.wait();
+    handle.close();
+    let _ = watcher.join();
+    drop(server);
+    close(db)?;
+    ended.map_err(Failure::new)?;
+    print("flushed and closed")
+}
+
+/// The declared tiers, each checked against this machine.
+fn tiers(config: &Config) -> Result<Vec<String>, Failure> {
+    if config.tiers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let topology = Topology::read().map_err(Failure::new)?;
+    let line = |spec: &TierSpec| {
+        let tier = spec.resolve(&topology, &SystemPaths).map_err(Failure::new)?;
+        let bytes = tier.bytes.map_or("no limit".into(), format_size);
+        Ok(format!("tier         {}: {}, {bytes}; {}", tier.name, tier.kind.word(), tier.medium))
+    };
+    config.tiers.iter().map(line).collect()
+}
+
+/// Flushes every map. The server has let go of the database by now; if a reader still holds it,
+/// everything is made durable all the same.
+fn close(db: Arc<Database>) -> Outcome {
+    match Arc::try_unwrap(db) {
+        Ok(db) => db.close().map_err(Failure::new),
+        Err(db) => {
+            for name in db.map_names() {
+                db.map(&name).and_then(|m| m.sync()).map_err(Failure::new)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn options(config: &ServerConfig) -> ServerOptions {
+    let limits = &config.limits;
+    let at = |ip: &IpAddr, port| SocketAddr::new(*ip, port);
+    let tls = match (&config.tls.port, &config.tls.cert, &config.tls.key) {
+        (Some(port), Some(certificate), Some(key)) => Some(TlsOptions {
+            address: at(&config.listen[0], *port),
+            certificate: certificate.clone(),
+            key: key.clone(),
+            client_authorities: config.tls.client_ca.clone(),
+        }),
+        _ => None,
+    };
+    ServerOptions {
+        addresses: config.listen.iter().map(|ip| at(ip, config.port)).collect(),
+        unix_socket: config.unix_socket.clone(),
+        tls,
+        metrics_address: config.metrics,
+        threads: config.threads,
+        databases: config.databases,
+        password: config.password.clone(),
+        protected_mode: config.protected_mode,
+        limits: Limits {
+            clients_max: limits.clients,
+            bulk_bytes_max: limits.argument_bytes,
+            arguments_max: limits.arguments,
+            inline_bytes_max: limits.inline_bytes,
+            unauthenticated_arguments_max: limits.unauthenticated_arguments,
+            unauthenticated_bulk_bytes_max: limits.unauthenticated_argument_bytes,
+            query_buffer_bytes_max: limits.query_buffer_bytes,
+            output_buffer_bytes_max: limits.output_buffer_bytes,
+            all_buffers_bytes_max: limits.all_buffers_bytes,
+            idle_timeout: limits.idle,
+            stall_timeout: limits.stall,
+        },
+        slow_log_threshold: config.slow_log,
+        slow_log_entries: config.slow_log_entries,
+        latency_threshold: config.latency,
+        tcp_keepalive: config.keepalive,
+        drain_timeout: config.drain,
+    }
+}
+
+/// What is promised, before the first client comes.
+fn banner(
+    db: &Database,
+    source: Option<&Path>,
+    config: &Config,
+    first: &Map,
+    start: Instant,
+) -> String {
+    let (options, stats, recovery) = (config.options(), first.stats(), first.recovery());
+    let durability = match options.durability {
+        Durability::Sync => "sync: an acknowledged write survives power loss".to_string(),
+        Durability::Interval(time) => format!(
+            "interval: a crash may take the last {} ms of acknowledged writes",
+            time.as_millis()
+        ),
+        Durability::None => {
+            "none: a crash may take anything; an orderly end takes nothing".to_string()
+        }
+    };
+    let when_full = match options.when_full {
+        WhenFull::Refuse => "then writes are refused",
+        WhenFull::Evict => "then old keys are evicted",
+    };
+    let settings = source.map_or("defaults".into(), |s| s.display().to_string());
+    let limits = &config.server.limits;
+    let mut lines = vec![
+        format!("terrace {}", env!("CARGO_PKG_VERSION")),
+        format!("directory    {} ({} keys in database 0)", db.dir().display(), stats.keys),
+        format!("settings     {settings}"),
+        format!("values       {}", stats.design),
+        format!("medium       {}", db.durability_of_medium()),
+        format!("durability   {durability}"),
+        format!(
+            "memory       {} for all maps, indexes and buffers included; {when_full}",
+            format_size(options.memory_budget_bytes)
+        ),
+        format!(
+            "limits       {} clients, {} of unread replies each",
+            limits.clients,
+            format_size(limits.output_buffer_bytes as u64)
+        ),
+    ];
+    lines.push(format!(
+        "opened in    {:.0} ms; database 0: {} items read in {:.0} ms, {}, {} torn ends of logs",
+        start.elapsed().as_secs_f64() * 1e3,
+        recovery.items,
+        recovery.elapsed.as_secs_f64() * 1e3,
+        format_size(recovery.bytes),
+        recovery.torn.len()
+    ));
+    lines.join("\n")
+}
+
+/// Where clients find it, in the form the tests and scripts read.
+fn listening(addresses: &Addresses) -> Vec<String> {
+    let tcp = addresses.tcp.iter().map(|a| format!("listening on {a}"));
+    let tls = addresses.tls.iter().map(|a| format!("listening on {a} (TLS)"));
+    let unix = addresses.unix.iter().map(|p| format!("listening on {}", p.display()));
+    let metrics = addresses.metrics.iter().map(|a| format!("metrics at http://{a}/metrics"));
+    tcp.chain(tls).chain(unix).chain(metrics).collect()
+}
+
+/// One line to copy.
+fn example(addresses: &[SocketAddr], config: &ServerConfig) -> String {
+    let Some(first) = addresses.first() else {
+        return String::new();
+    };
+    let host = match first.ip() {
+        ip if ip.is_loopback() && ip.is_ipv4() || ip.is_unspecified() => String::new(),
+        ip => format!(" -h {ip}"),
+    };
+    let auth = if config.password.is_some() { " -a PASSWORD" } else { "" };
+    format!("try          redis-cli{host} -p {}{auth} set greeting hello", first.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_file_are_the_servers_defaults() {
+        let ours = options(&ServerConfig::default());
+        assert_eq!(format!("{ours:?}"), format!("{:?}", ServerOptions::default()));
+    }
+}

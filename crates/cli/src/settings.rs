@@ -1,0 +1,234 @@
+//! Where a command's configuration comes from: the directory's `terrace.toml` (or `--config`),
+//! then flags, made from the same table of keys so that none is missing.
+
+use crate::output::Failure;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::path::{Path, PathBuf};
+use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
+use terrace::{Database, Map, MapOptions};
+
+/// Every key of the configuration as a flag.
+#[derive(Clone, Default)]
+pub struct Flags {
+    keys: Vec<(&'static str, String)>,
+    maps: Vec<String>,
+    tiers: Vec<String>,
+}
+
+/// `limits.output_buffer` is `--limits-output-buffer`.
+fn flag(key: &str) -> String {
+    key.replace(['.', '_'], "-")
+}
+
+/// The keys that mean something without a server.
+#[derive(Clone, Default)]
+pub struct MapFlags(pub Flags);
+
+/// Whether a key of the top level is about maps.
+fn is_of_maps(key: &str) -> bool {
+    matches!(key, "memory_budget" | "domain") || MAP_KEYS.iter().any(|k| k.name == key)
+}
+
+fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
+    let heading = "Settings (also keys of terrace.toml)";
+    let command = KEYS.iter().filter(|k| keep(k.name)).fold(command, |command, key| {
+        let default = if key.default.is_empty() { "none" } else { key.default };
+        let arg = Arg::new(key.name)
+            .long(flag(key.name))
+            .value_name("VALUE")
+            .help(format!("{} [default: {default}]", key.help))
+            .help_heading(heading);
+        command.arg(arg)
+    });
+    let many = |name: &'static str, form: &'static str, help: &'static str| {
+        let arg = Arg::new(name).long(name).value_name(form).action(ArgAction::Append);
+        arg.help(help).help_heading(heading)
+    };
+    command
+        .arg(many("map", "NAME.KEY=VALUE", "a key of one map's section [maps.NAME]; repeatable"))
+        .arg(many("tier", "KEY=VALUE,...", "a memory declared like a section [[tier]]; repeatable"))
+}
+
+fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {
+    let value = |name: &str| matches.get_one::<String>(name).cloned();
+    let all = |name| matches.get_many::<String>(name).into_iter().flatten().cloned().collect();
+    let keys = KEYS.iter().filter(|k| keep(k.name));
+    Flags {
+        keys: keys.filter_map(|k| Some((k.name, value(k.name)?))).collect(),
+        maps: all("map"),
+        tiers: all("tier"),
+    }
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(collect(matches, |_| true))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = collect(matches, |_| true);
+        Ok(())
+    }
+}
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        augment(command, |_| true)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for MapFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(collect(matches, is_of_maps)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self(collect(matches, is_of_maps));
+        Ok(())
+    }
+}
+
+impl clap::Args for MapFlags {
+    fn augment_args(command: Command) -> Command {
+        augment(command, is_of_maps)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The configuration of `dir`, from `file` or its own `terrace.toml`, with `flags` over it; and the
+/// file it came from.
+pub fn read(
+    dir: &Path,
+    file: Option<&Path>,
+    flags: &Flags,
+) -> Result<(Config, Option<PathBuf>), Failure> {
+    let (mut config, source) = match file {
+        Some(file) => (Config::load(file)?, Some(file.to_path_buf())),
+        None => Config::of_directory(dir)?,
+    };
+    for (key, value) in &flags.keys {
+        config.set(key, value).map_err(|e| bad_flag(key, &e))?;
+    }
+    for map in &flags.maps {
+        config.set_map(map).map_err(|e| Failure::Usage(format!("--map: {e}")))?;
+    }
+    for tier in &flags.tiers {
+        config.set_tier(tier).map_err(|e| Failure::Usage(format!("--tier: {e}")))?;
+    }
+    config.check()?;
+    Ok((config, source))
+}
+
+/// The complaint of the table with the key's name as it was given.
+fn bad_flag(key: &str, error: &ConfigError) -> Failure {
+    let what = error.to_string();
+    let what = what.strip_prefix(&format!("`{key}`: ")).unwrap_or(&what);
+    Failure::Usage(format!("--{}: {what}", flag(key)))
+}
+
+/// Opens the database at `dir` to read it; `salvage` takes what is intact of a damaged one.
+pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
+    must_exist(dir)?;
+    let options = MapOptions { salvage, ..config.options() };
+    let db = Database::open(dir, options).map_err(Failure::new)?;
+    Ok(db)
+}
+
+/// Damage that a salvage went around, told map by map.
+pub fn tell_damage(map: &Map) {
+    let report = map.recovery();
+    for damage in &report.damage {
+        eprintln!(
+            "terrace: {} at offset {}: {}; {} bytes lost",
+            report.path.display(),
+            damage.offset,
+            damage.what,
+            damage.bytes
+        );
+    }
+}
+
+/// Opens the database at `dir` and, for maps with settings of their own, those maps.
+pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
+    let db = Database::open(dir, config.options()).map_err(Failure::new)?;
+    for name in config.maps.keys() {
+        open_map(&db, name, config)?;
+    }
+    Ok(db)
+}
+
+/// Opens one map with its own settings.
+pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
+    db.map_with(name, |base| config.options_of(name, base)).map_err(|e| locked_or(db.dir(), e))
+}
+
+/// A directory that exists, or words: reading must not make an empty database of a typing error.
+pub fn must_exist(dir: &Path) -> Result<(), Failure> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!("{}: no such directory", dir.display())))
+}
+
+/// A map that exists, for the same reason.
+pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
+    let names = db.map_names();
+    if names.iter().any(|n| n == name) {
+        return Ok(());
+    }
+    let hint = match names.len() {
+        0 => "the directory holds no map".to_string(),
+        _ => format!("there are: {}", names.join(", ")),
+    };
+    Err(Failure::new(format_args!("no map `{name}`; {hint}")))
+}
+
+/// Two processes never share a directory; the one who has it may serve us.
+pub fn locked_or(dir: &Path, error: terrace::Error) -> Failure {
+    match error {
+        terrace::Error::Locked(_) => Failure::new(format_args!(
+            "{} is open in another process, and two processes never share a directory.\n\
+             If that process is `terrace serve`, go through it: redis-cli for single keys, \
+             `--server HOST:PORT` for export and import.",
+            dir.display()
+        )),
+        other => Failure::new(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args, FromArgMatches};
+
+    #[test]
+    fn every_key_of_the_file_is_a_flag() {
+        let command = Flags::augment_args(Command::new("serve"));
+        for key in KEYS {
+            let long = flag(key.name);
+            let found = command.get_arguments().any(|a| a.get_long() == Some(&long));
+            assert!(found, "--{long}");
+        }
+    }
+
+    #[test]
+    fn flags_lie_over_the_file() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let file = dir.path().join(terrace::config::FILE_NAME);
+        std::fs::write(&file, "port = 7000\n[limits]\nclients = 3\n").expect("written");
+        let words = ["serve", "--port", "7001", "--map", "a.durability=none"];
+        let matches = Flags::augment_args(Command::new("serve")).get_matches_from(words);
+        let flags = Flags::from_arg_matches(&matches).expect("flags");
+        let Ok((config, source)) = read(dir.path(), None, &flags) else { panic!("valid") };
+        assert_eq!((config.server.port, config.server.limits.clients), (7001, 3));
+        assert_eq!(source, Some(file));
+        assert!(config.maps.contains_key("a"));
+    }
+}

@@ -1,0 +1,350 @@
+//! `export` and `import`: files, progress and the choice between the directory and a server that
+//! has it open. The formats are `terrace::transfer`'s.
+
+use crate::output::{Failure, Outcome, print, print_json, progress};
+use crate::resp::{Connection, Reply};
+use crate::settings::{self, Flags};
+use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use terrace::config::format_size;
+use terrace::transfer::{self, Format, MapSink, MapSource, Record, Sink, Source, Summary};
+
+/// The formats by their names on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatName {
+    /// Terrace's own: checksums in every block, a trailer at the end
+    Binary,
+    /// Columns key, value, expires_at_ms; escapes make it binary-safe
+    Csv,
+    /// One JSON object a line; base64 where bytes are not text
+    Jsonl,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Binary => Self::Binary,
+            FormatName::Csv => Self::Csv,
+            FormatName::Jsonl => Self::Jsonl,
+        }
+    }
+}
+
+#[derive(Args)]
+struct Place {
+    /// Directory of the database
+    dir: PathBuf,
+    /// Map within it; a server's database 0 is the map `0`
+    map: String,
+    /// The file; `-` is standard output or input
+    file: PathBuf,
+    /// How the file is written
+    #[arg(long, value_enum, default_value = "binary")]
+    format: FormatName,
+    /// Go through the server that has DIR open, at HOST:PORT; MAP is then its database number
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// The server's password
+    #[arg(long, value_name = "TEXT", requires = "server")]
+    password: Option<String>,
+    /// Read this configuration instead of DIR/terrace.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print one JSON object when done
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    place: Place,
+    /// Overwrite FILE
+    #[arg(long)]
+    force: bool,
+    /// Write what is intact of a damaged map
+    #[arg(long, conflicts_with = "server")]
+    salvage: bool,
+}
+
+#[derive(Args)]
+pub struct ImportArguments {
+    #[command(flatten)]
+    place: Place,
+    /// Take what is intact of a damaged binary file, and say what is not
+    #[arg(long)]
+    salvage: bool,
+    /// Only check the file
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Writes a map to a file; the file appears under its name only when it is whole.
+pub fn export(arguments: &ExportArguments) -> Outcome {
+    let place = &arguments.place;
+    let start = Instant::now();
+    let stdout = place.file == Path::new("-");
+    if place.file.exists() && !arguments.force && !stdout {
+        let file = place.file.display();
+        return Err(Failure::new(format_args!("{file} exists; --force overwrites it")));
+    }
+    let summary = if stdout {
+        export_to(arguments, io::stdout().lock())?
+    } else {
+        let folder = match place.file.parent() {
+            Some(p) if p != Path::new("") => p,
+            _ => Path::new("."),
+        };
+        let file = tempfile::NamedTempFile::new_in(folder)
+            .map_err(|e| Failure::new(format_args!("{}: {e}", folder.display())))?;
+        let summary = export_to(arguments, file.as_file())?;
+        file.as_file().sync_all()?;
+        file.persist(&place.file).map_err(Failure::new)?;
+        File::open(folder)?.sync_all()?;
+        summary
+    };
+    report(place, "exported", &summary, start, stdout)
+}
+
+fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Failure> {
+    let place = &arguments.place;
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    let mut writer = Format::from(place.format).writer(&mut out)?;
+    let summary = if let Some(server) = &place.server {
+        let mut source = ServerSource::open(place, server)?;
+        let bar = progress(source.keys, "keys", false);
+        let done =
+            transfer::export(&mut source, &mut *writer, &mut |s| bar.set_position(s.records));
+        finished(&bar, done)?
+    } else {
+        let (config, _) = settings::read(&place.dir, place.config.as_deref(), &Flags::default())?;
+        let db = settings::open_to_read(&place.dir, &config, arguments.salvage)?;
+        settings::map_must_exist(&db, &place.map)?;
+        let map = settings::open_map(&db, &place.map, &config)?;
+        settings::tell_damage(&map);
+        let bar = progress(map.len(), "keys", false);
+        let mut source = MapSource::new(&map);
+        let done =
+            transfer::export(&mut source, &mut *writer, &mut |s| bar.set_position(s.records));
+        let summary = finished(&bar, done)?;
+        drop((source, map));
+        db.close().map_err(Failure::new)?;
+        summary
+    };
+    drop(writer);
+    out.flush()?;
+    Ok(summary)
+}
+
+fn finished(
+    bar: &ProgressBar,
+    done: Result<Summary, transfer::TransferError>,
+) -> Result<Summary, Failure> {
+    bar.finish_and_clear();
+    done.map_err(|e| match e {
+        transfer::TransferError::Io(e) => e.into(),
+        other => Failure::new(other),
+    })
+}
+
+/// Reads a file twice: once to know that it is whole, once into the map.
+pub fn import(arguments: &ImportArguments) -> Outcome {
+    let place = &arguments.place;
+    let start = Instant::now();
+    let stdin = place.file == Path::new("-");
+    if stdin {
+        // A stream cannot be read twice: each block is still checked before its records are used.
+        let input = io::stdin().lock();
+        if arguments.verify {
+            let summary = verify(arguments, input, 0)?;
+            return report(place, "verified", &summary, start, false);
+        }
+        let summary = import_from(arguments, input, 0)?;
+        return report(place, "imported", &summary, start, false);
+    }
+    let open = || {
+        File::open(&place.file)
+            .map_err(|e| Failure::new(format_args!("{}: {e}", place.file.display())))
+    };
+    let bytes = open()?.metadata()?.len();
+    let checked = verify(arguments, open()?, bytes)?;
+    if arguments.verify {
+        return report(place, "verified", &checked, start, false);
+    }
+    let summary = import_from(arguments, open()?, bytes)?;
+    report(place, "imported", &summary, start, false)
+}
+
+fn verify(arguments: &ImportArguments, input: impl Read, bytes: u64) -> Result<Summary, Failure> {
+    let bar = progress(bytes, "checked", true);
+    let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
+    let reader = Format::from(arguments.place.format).reader(input, arguments.salvage);
+    let done = reader.and_then(|mut r| transfer::verify(&mut *r, &mut |_| ()));
+    finished(&bar, done).map_err(|e| damaged(arguments, e))
+}
+
+fn import_from(
+    arguments: &ImportArguments,
+    input: impl Read,
+    bytes: u64,
+) -> Result<Summary, Failure> {
+    let place = &arguments.place;
+    let bar = progress(bytes, "imported", true);
+    let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
+    let reader = Format::from(place.format).reader(input, arguments.salvage);
+    if let Some(server) = &place.server {
+        let mut sink = ServerSink { connection: connect(place, server)? };
+        let done = reader.and_then(|mut r| transfer::import(&mut *r, &mut sink, &mut |_| ()));
+        return finished(&bar, done).map_err(|e| damaged(arguments, e));
+    }
+    let (config, _) = settings::read(&place.dir, place.config.as_deref(), &Flags::default())?;
+    let db = settings::open(&place.dir, &config)?;
+    let map = settings::open_map(&db, &place.map, &config)?;
+    let mut sink = MapSink::new(&map);
+    let done = reader.and_then(|mut r| transfer::import(&mut *r, &mut sink, &mut |_| ()));
+    let summary = finished(&bar, done).map_err(|e| damaged(arguments, e))?;
+    map.sync().map_err(Failure::new)?;
+    drop((sink, map));
+    db.close().map_err(Failure::new)?;
+    Ok(summary)
+}
+
+fn damaged(arguments: &ImportArguments, failure: Failure) -> Failure {
+    match failure {
+        Failure::Failed(what) if what.starts_with("damaged") && !arguments.salvage => {
+            let file = arguments.place.file.display();
+            Failure::new(format_args!("{file}: {what}\n--salvage takes what is intact"))
+        }
+        other => other,
+    }
+}
+
+fn report(place: &Place, verb: &str, summary: &Summary, start: Instant, quiet: bool) -> Outcome {
+    let seconds = start.elapsed().as_secs_f64();
+    for skipped in &summary.skipped {
+        eprintln!("terrace: {}: skipped: {skipped}", place.file.display());
+    }
+    let line = format!(
+        "{verb} {} records, {} of keys and values, {seconds:.1} s",
+        summary.records,
+        format_size(summary.bytes)
+    );
+    if quiet {
+        // Standard output is the file.
+        eprintln!("{line}");
+        return Ok(());
+    }
+    if place.json {
+        return print_json(&serde_json::json!({ "seconds": seconds, "summary": summary }));
+    }
+    print(line)?;
+    if summary.expired > 0 {
+        print(format_args!("{} had expired and were left out", summary.expired))?;
+    }
+    Ok(())
+}
+
+fn connect(place: &Place, server: &str) -> Result<Connection, Failure> {
+    let words = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
+    let mut connection = Connection::open(server, place.password.as_deref()).map_err(words)?;
+    connection.call(&[b"SELECT", place.map.as_bytes()]).map_err(words)?;
+    Ok(connection)
+}
+
+/// A server's database, read with SCAN.
+struct ServerSource {
+    connection: Connection,
+    cursor: Vec<u8>,
+    keys: u64,
+}
+
+impl ServerSource {
+    fn open(place: &Place, server: &str) -> Result<Self, Failure> {
+        let mut connection = connect(place, server)?;
+        let keys = match connection.call(&[b"DBSIZE"])? {
+            Reply::Integer(n) => u64::try_from(n).unwrap_or(0),
+            _ => 0,
+        };
+        Ok(Self { connection, cursor: b"0".to_vec(), keys })
+    }
+}
+
+fn remote(what: impl std::fmt::Debug) -> transfer::TransferError {
+    transfer::TransferError::Remote(format!("the server answered {what:?}"))
+}
+
+impl Source for ServerSource {
+    fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, transfer::TransferError> {
+        let scan = self.connection.call(&[b"SCAN", &self.cursor, b"COUNT", b"256"])?;
+        let Reply::Array(parts) = scan else {
+            return Err(remote(scan));
+        };
+        let (Some(Reply::Bulk(Some(cursor))), Some(Reply::Array(keys))) =
+            (parts.first(), parts.get(1))
+        else {
+            return Err(remote(parts));
+        };
+        let keys: Vec<&[u8]> = keys
+            .iter()
+            .filter_map(|k| match k {
+                Reply::Bulk(Some(key)) => Some(key.as_slice()),
+                _ => None,
+            })
+            .collect();
+        for key in &keys {
+            self.connection.queue(&[b"GET", key]);
+            self.connection.queue(&[b"PTTL", key]);
+        }
+        let now_ms = now_ms();
+        let replies = self.connection.replies()?;
+        for (key, pair) in keys.iter().zip(replies.chunks(2)) {
+            match pair {
+                // Gone since the scan named it.
+                [Reply::Bulk(None), _] => {}
+                [Reply::Bulk(Some(value)), Reply::Integer(ttl_ms)] => {
+                    let left = u64::try_from(*ttl_ms).ok();
+                    each(Record { key, value, expires_at_ms: left.map(|left| now_ms + left) });
+                }
+                other => return Err(remote(other)),
+            }
+        }
+        self.cursor = cursor.clone();
+        Ok(self.cursor != b"0")
+    }
+}
+
+/// A server's database, written with SET.
+struct ServerSink {
+    connection: Connection,
+}
+
+impl Sink for ServerSink {
+    fn put(&mut self, record: Record<'_>) -> Result<(), transfer::TransferError> {
+        match record.expires_at_ms {
+            None => self.connection.queue(&[b"SET", record.key, record.value]),
+            Some(ms) => {
+                let ms = ms.to_string();
+                self.connection.queue(&[b"SET", record.key, record.value, b"PXAT", ms.as_bytes()]);
+            }
+        }
+        if self.connection.queued_bytes() >= 256 << 10 { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), transfer::TransferError> {
+        for reply in self.connection.replies()? {
+            if let Reply::Error(what) = reply {
+                return Err(transfer::TransferError::Remote(what));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,180 @@
+//! The binary as a user meets it: what it prints, what it refuses, and its exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs `terrace` and returns its exit code, standard output and standard error.
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_terrace"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (status.code().expect("no signal"), text(stdout), text(stderr))
+}
+
+/// Runs it and expects success; returns its output.
+fn fine(arguments: &[&str]) -> String {
+    let (code, stdout, stderr) = run(arguments);
+    assert_eq!(code, 0, "{arguments:?}: {stdout}{stderr}");
+    stdout
+}
+
+fn path(dir: &Path, name: &str) -> String {
+    dir.join(name).to_str().expect("text").to_string()
+}
+
+#[test]
+fn single_keys_survive_from_command_to_command() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    fine(&["put", &data, "users", "ada", "lovelace"]);
+    fine(&["put", &data, "users", "bob", "a\tb\nc"]);
+    fine(&["put", &data, "users", "soon", "gone", "--expire", "1000"]);
+    assert_eq!(fine(&["get", &data, "users", "ada"]), "lovelace");
+    let json: serde_json::Value =
+        serde_json::from_str(&fine(&["get", &data, "users", "soon", "--json"])).expect("JSON");
+    assert_eq!(json["value"], "gone");
+    assert!(json["expires_at_ms"].is_u64());
+
+    let mut lines: Vec<_> = fine(&["scan", &data, "users"]).lines().map(String::from).collect();
+    lines.sort();
+    assert_eq!(lines, ["ada\tlovelace", "bob\ta\\tb\\nc", "soon\tgone"]);
+    assert_eq!(fine(&["scan", &data, "users", "--prefix", "b", "--keys"]), "bob\n");
+    assert_eq!(fine(&["scan", &data, "users", "--limit", "2"]).lines().count(), 2);
+
+    assert_eq!(fine(&["del", &data, "users", "ada", "nobody"]), "1 removed\n");
+    let (code, _, stderr) = run(&["get", &data, "users", "ada"]);
+    assert_eq!((code, stderr.as_str()), (1, "terrace: no key `ada`\n"));
+
+    let stats: serde_json::Value =
+        serde_json::from_str(&fine(&["stats", &data, "--json"])).expect("JSON");
+    assert_eq!(stats["maps"][0]["name"], "users");
+    assert_eq!(stats["maps"][0]["keys"], 2);
+}
+
+#[test]
+fn a_map_goes_through_every_format_and_back() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    for key in 0..50 {
+        fine(&["put", &data, "m", &format!("key{key}"), &"v".repeat(key)]);
+    }
+    let all = sorted(&fine(&["scan", &data, "m", "--json"]));
+    for format in ["binary", "csv", "jsonl"] {
+        let file = path(dir.path(), format);
+        let out = fine(&["export", &data, "m", &file, "--format", format]);
+        assert!(out.starts_with("exported 50 records"), "{out}");
+        fine(&["import", &data, format, &file, "--format", format]);
+        assert_eq!(sorted(&fine(&["scan", &data, format, "--json"])), all, "{format}");
+    }
+    // What is there is not overwritten unasked.
+    let file = path(dir.path(), "csv");
+    let (code, _, stderr) = run(&["export", &data, "m", &file]);
+    assert!(code == 1 && stderr.contains("--force"), "{stderr}");
+    let csv = fine(&["export", &data, "m", "-", "--format", "csv"]);
+    assert_eq!(csv.lines().count(), 51);
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<_> = text.lines().map(String::from).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_damaged_export_imports_nothing_unless_asked() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let (data, file) = (path(dir.path(), "data"), path(dir.path(), "file"));
+    let csv: String = std::iter::once("key,value\n".to_string())
+        .chain((0..20_000).map(|i| format!("key{i},{}\n", "x".repeat(100))))
+        .collect();
+    let text = path(dir.path(), "text");
+    std::fs::write(&text, csv).expect("written");
+    fine(&["import", &data, "a", &text, "--format", "csv"]);
+    fine(&["export", &data, "a", &file]);
+    let mut bytes = std::fs::read(&file).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).expect("written");
+
+    let (code, _, stderr) = run(&["import", &data, "b", &file]);
+    assert!(code == 1 && stderr.contains("damaged at offset"), "{stderr}");
+    assert!(stderr.contains("--salvage"), "{stderr}");
+    assert_eq!(run(&["get", &data, "b", "key0"]).0, 1);
+    let (code, out, stderr) = run(&["import", &data, "b", &file, "--salvage"]);
+    assert!(code == 0 && out.starts_with("imported 1"), "{out}{stderr}");
+    assert!(stderr.contains("skipped: offset"), "{stderr}");
+    assert_eq!(run(&["import", &data, "b", &file, "--verify"]).0, 1);
+}
+
+#[test]
+fn what_is_not_understood_is_2_and_what_cannot_be_done_is_1() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    fine(&["put", &data, "m", "k", "v"]);
+    let nowhere = path(dir.path(), "nowhere");
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["gett"], 2, "unrecognized subcommand 'gett'"),
+        (&["get", &data], 2, "required arguments"),
+        (&["get", &nowhere, "m", "k"], 1, "no such directory"),
+        (&["get", &data, "n", "k"], 1, "no map `n`; there are: m"),
+        (&["serve", &data, "--durability", "fsync"], 2, "did you mean \"sync\"?"),
+        (&["serve", &data, "--memory-budget", "much"], 2, "is not a size"),
+        (&["bench", "ycsb", "--workload", "E"], 2, "unordered"),
+        (&["import", &data, "m", &nowhere], 1, "No such file"),
+    ];
+    for (arguments, expected, words) in cases {
+        let (code, _, stderr) = run(arguments);
+        assert_eq!(code, expected, "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    }
+    assert!(!Path::new(&nowhere).exists(), "reading makes nothing");
+
+    std::fs::write(path(dir.path(), "data/terrace.toml"), "port = 1\nvalue = \"log\"\n")
+        .expect("written");
+    let (code, _, stderr) = run(&["get", &data, "m", "k"]);
+    assert_eq!(code, 2);
+    assert!(
+        stderr.contains("terrace.toml:2: unknown key `value`; did you mean `values`?"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn the_benchmark_runs_small_and_its_reads_are_sound() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "bench");
+    let out = fine(&[
+        "bench",
+        "ycsb",
+        "--keys",
+        "2000",
+        "--seconds",
+        "0.05",
+        "--threads",
+        "2",
+        "--dir",
+        &data,
+        "--workload",
+        "A",
+        "--workload",
+        "G",
+        "--memory-budget",
+        "256 MiB",
+        "--json",
+    ]);
+    let report: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    for phase in report["workloads"].as_array().expect("workloads") {
+        assert_eq!((&phase["misses"], &phase["bad"]), (&0.into(), &0.into()));
+        assert!(phase["latency"]["all"]["p99_99_us"].as_f64().expect("latency") > 0.0);
+    }
+}
+
+#[test]
+fn the_topology_names_a_node() {
+    let report: serde_json::Value =
+        serde_json::from_str(&fine(&["topology", "--json"])).expect("JSON");
+    assert!(!report["nodes"].as_array().expect("nodes").is_empty());
+}

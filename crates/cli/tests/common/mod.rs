@@ -1,0 +1,91 @@
+//! The real binary serving a directory, as a child process.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// `terrace serve DIR --port 0 ...`; killed when dropped.
+pub struct Served {
+    child: Child,
+    pub port: u16,
+    /// What it printed before it listened.
+    pub banner: String,
+}
+
+impl Served {
+    /// Starts it and waits until it says where it listens.
+    pub fn start(dir: &Path, arguments: &[&str]) -> Served {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_terrace"))
+            .arg("serve")
+            .arg(dir)
+            .args(["--port", "0", "--memory-budget", "512 MiB"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut banner = String::new();
+        let port = loop {
+            let line = lines.next().unwrap_or_else(|| panic!("ended after:\n{banner}"));
+            let line = line.expect("text");
+            let address = line.strip_prefix("listening on ");
+            if let Some((_, port)) = address.and_then(|a| a.rsplit_once(':')) {
+                break port.parse().expect("a port");
+            }
+            banner.push_str(&line);
+            banner.push('\n');
+        };
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Served { child, port, banner }
+    }
+
+    /// A blocking connection of the Rust client.
+    pub fn connect(&self) -> redis::Connection {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}/", self.port));
+        client.and_then(|c| c.get_connection()).expect("a connection")
+    }
+
+    /// Ends it as a power failure of the process: nothing is flushed, nothing is said.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it was alive");
+        self.child.wait().expect("it has ended");
+    }
+
+    /// Asks it to end, as a service manager does, and expects success in good time.
+    pub fn terminate(mut self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM)
+            .expect("it was alive");
+        let patience = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("waitable") {
+                assert!(status.success(), "{status}");
+                return;
+            }
+            assert!(Instant::now() < patience, "SIGTERM was not followed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether `program` can be started. Where the checks are complete a missing one is a failure, not
+/// a reason to pass over the test.
+pub fn have(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !found {
+        let required = std::env::var_os("TERRACE_REQUIRE_CLIENTS").is_some();
+        assert!(!required, "{program} is missing");
+        eprintln!("left out: {program} is missing");
+    }
+    found
+}

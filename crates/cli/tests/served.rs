@@ -1,0 +1,134 @@
+//! `terrace serve` with the tools people have: redis-cli, redis-benchmark, and the commands that go
+//! through a server because it has the directory.
+
+mod common;
+
+use common::{Served, have};
+use std::process::Command;
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn terrace(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+    command.args(arguments);
+    command
+}
+
+#[test]
+fn the_banner_says_what_is_promised_and_redis_cli_finds_the_way() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let served = Served::start(dir.path(), &["--durability", "sync"]);
+    for words in ["sync: an acknowledged write survives", "page cache", "512 MiB", "10000 clients"]
+    {
+        assert!(served.banner.contains(words), "{words} in\n{}", served.banner);
+    }
+    if !have("redis-cli") {
+        return;
+    }
+    let port = served.port.to_string();
+    let cli = |words: &[&str]| output(Command::new("redis-cli").args(["-p", &port]).args(words));
+    assert_eq!(cli(&["PING"]), "PONG\n");
+    assert_eq!(cli(&["SET", "greeting", "hello", "EX", "100"]), "OK\n");
+    assert_eq!(cli(&["GET", "greeting"]), "hello\n");
+    assert_eq!(cli(&["INCR", "hits"]), "1\n");
+    assert_eq!(cli(&["MGET", "greeting", "absent", "hits"]), "hello\n\n1\n");
+    assert_eq!(cli(&["-3", "DEL", "greeting"]), "1\n");
+    let info = cli(&["INFO"]);
+    assert!(info.contains("db0:keys=1"), "{info}");
+    served.terminate();
+}
+
+#[test]
+fn redis_benchmark_runs_through() {
+    if !have("redis-benchmark") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let served = Served::start(dir.path(), &["--durability", "none"]);
+    for pipeline in ["1", "32"] {
+        let text = output(Command::new("redis-benchmark").args([
+            "-p",
+            &served.port.to_string(),
+            "-n",
+            "20000",
+            "-r",
+            "1000",
+            "-P",
+            pipeline,
+            "-t",
+            "ping,set,get,incr,mset",
+            "--csv",
+        ]));
+        assert!(text.lines().count() >= 6, "{text}");
+    }
+    served.terminate();
+}
+
+#[test]
+fn a_directory_in_use_is_refused_and_the_way_through_the_server_is_named() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = dir.path().join("data");
+    let served = Served::start(&data, &[]);
+    let mut connection = served.connect();
+    for key in 0..500 {
+        let value = vec![key as u8; key];
+        redis::cmd("SET").arg(format!("key{key}")).arg(value).exec(&mut connection).expect("set");
+    }
+    redis::cmd("SET")
+        .arg("soon")
+        .arg("gone")
+        .arg("EX")
+        .arg(1000)
+        .exec(&mut connection)
+        .expect("set");
+
+    let text = |p: &std::path::Path| p.to_str().expect("text").to_string();
+    let (data, file) = (text(&data), text(&dir.path().join("file")));
+    for refused in [
+        &["export", &data, "0", &file][..],
+        &["get", &data, "0", "key1"],
+        &["serve", &data, "--port", "0"],
+    ] {
+        let output = terrace(refused).output().expect("it runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.contains("open in another process") && words.contains("--server"), "{words}");
+    }
+    let address = format!("127.0.0.1:{}", served.port);
+    let done = output(&mut terrace(&["export", "--server", &address, &data, "0", &file]));
+    assert!(done.starts_with("exported 501 records"), "{done}");
+    output(&mut terrace(&["import", "--server", &address, &data, "1", &file]));
+    redis::cmd("SELECT").arg(1).exec(&mut connection).expect("select");
+    let value: Vec<u8> = redis::cmd("GET").arg("key300").query(&mut connection).expect("get");
+    assert_eq!(value, vec![44; 300]);
+    let left: i64 = redis::cmd("TTL").arg("soon").query(&mut connection).expect("ttl");
+    assert!((900..=1000).contains(&left), "{left}");
+    drop(connection);
+    served.terminate();
+
+    // And what the server wrote is the directory's.
+    let scanned = output(&mut terrace(&["scan", &data, "1", "--keys"]));
+    assert_eq!(scanned.lines().count(), 501);
+}
+
+#[test]
+fn settings_of_single_maps_and_of_the_server_take_effect() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = "password = \"secret\"\n[maps.3]\ndurability = \"none\"\n[limits]\nclients = 2\n";
+    std::fs::write(dir.path().join("terrace.toml"), file).expect("written");
+    let served = Served::start(dir.path(), &[]);
+    assert!(served.banner.contains("2 clients"), "{}", served.banner);
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}/", served.port)).expect("url");
+    let mut connection = client.get_connection().expect("a connection");
+    let refused = redis::cmd("GET").arg("a").exec(&mut connection).expect_err("no password");
+    assert!(refused.to_string().contains("NOAUTH"), "{refused}");
+    redis::cmd("AUTH").arg("secret").exec(&mut connection).expect("authenticated");
+    redis::cmd("SELECT").arg(3).exec(&mut connection).expect("selected");
+    redis::cmd("SET").arg("a").arg("b").exec(&mut connection).expect("set");
+    served.terminate();
+}

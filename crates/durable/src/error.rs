@@ -1,0 +1,75 @@
+//! What can go wrong below a map, named with the file and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error of the medium or of what lies on it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system refused an operation on a file.
+    #[error("{path}: {doing}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The disk has no room. Nothing was half done; reads go on.
+    #[error("{path}: the disk is full; free space, or lower the amount of data, then write again")]
+    DiskFull {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// No log or superblock is free, and the budget allows no more.
+    #[error("no room: {used} of {limit} bytes used")]
+    NoRoom {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// A batch was opened with less room than it writes. What it wrote stands.
+    #[error("a batch wrote more than it asked room for")]
+    BatchTooLong,
+    /// An earlier write or sync failed; what is on the medium is unknown until it is reopened.
+    #[error("writes stopped after an earlier failure ({0}); reads go on; reopen to recover")]
+    Stopped(String),
+    /// The file is not what it should be.
+    #[error("{path} at offset {offset}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset of the damage.
+        offset: u64,
+        /// What was found.
+        what: String,
+    },
+    /// The file was made with other parameters.
+    #[error("{path}: made with {field} {found}, opened with {wanted}")]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+        /// The parameter.
+        field: &'static str,
+        /// Its value in the file.
+        found: String,
+        /// Its value asked for.
+        wanted: String,
+    },
+}
+
+/// Result of this room.
+pub type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| match source.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::NOSPC.raw_os_error() || code == rustix::io::Errno::DQUOT.raw_os_error() => {
+            Error::DiskFull { path }
+        }
+        _ => Error::Io { path, doing, source },
+    }
+}

@@ -1,0 +1,337 @@
+//! The one item format, for logs and slabs alike.
+//!
+//! ```text
+//! offset 0   4 bytes   checksum: CRC-32C of all that follows, seeded; 0 = free
+//!        4   1 byte    flags
+//!        5   1 | 2     key length
+//!        .   1 | 2 | 4 value length
+//!        .   1 | 2 | 4 | 8  version
+//!        .   0 | 8     expiry, milliseconds since 1970
+//!        .             key, value
+//! flags: bits 0-1 width of the value length (0: 1, 1: 2, 2: 4 bytes; 3: a batch end, 5 bytes in all)
+//!        bit  2   width of the key length     bits 3-4 width of the version
+//!        bit  5   has an expiry               bit  6   tombstone
+//!        bit  7   one of a batch: counts only if the batch end follows
+//! ```
+//! All integers are little-endian. The usual item (key and value below 256 bytes, fewer than 256
+//! versions) has a header of 8 bytes.
+//!
+//! The *version* orders the writes of one key: every write takes its predecessor's version plus
+//! one, under the key's lock (paper 000 A5's timestamp, without a global clock). A *tombstone*'s
+//! value is 8 bytes: the sequence number of the next log at the time of the delete; older
+//! versions of the key can only lie in logs below it. The *seed* is the log's salt, so an item
+//! left over from a log's former life never passes for one of its present.
+
+use crate::checksum::Crc;
+
+/// Longest key in bytes.
+pub const MAX_KEY_BYTES: usize = 65_535;
+/// Longest header in bytes.
+pub const MAX_HEADER_BYTES: usize = 4 + 1 + 2 + 4 + 8 + 8;
+/// Bytes of a batch end.
+pub const BATCH_END_BYTES: usize = 5;
+
+const KEY_WIDE: u8 = 1 << 2;
+const EXPIRES: u8 = 1 << 5;
+const TOMBSTONE: u8 = 1 << 6;
+const IN_BATCH: u8 = 1 << 7;
+const BATCH_END: u8 = 3;
+
+/// An item to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct NewItem<'a> {
+    /// 0 to [`MAX_KEY_BYTES`] bytes.
+    pub key: &'a [u8],
+    /// The value, or a tombstone's stamp.
+    pub value: &'a [u8],
+    /// Its place among the writes of the key; from 1.
+    pub version: u64,
+    /// Wall-clock milliseconds since 1970 after which it counts as absent.
+    pub expires_at_ms: Option<u64>,
+    /// Whether it says that the key is absent.
+    pub tombstone: bool,
+}
+
+/// An item as it lies in its medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value, or a tombstone's stamp.
+    pub value: &'a [u8],
+    /// Its place among the writes of the key.
+    pub version: u64,
+    /// Wall-clock milliseconds since 1970 after which it counts as absent.
+    pub expires_at_ms: Option<u64>,
+    /// Whether it says that the key is absent.
+    pub tombstone: bool,
+    /// Whether it counts only together with its batch.
+    pub in_batch: bool,
+}
+
+/// Header fields and lengths; what a lookup needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    flags: u8,
+    /// Bytes before the key.
+    pub header_bytes: usize,
+    /// Bytes of the key.
+    pub key_bytes: usize,
+    /// Bytes of the value.
+    pub value_bytes: usize,
+    /// Version.
+    pub version: u64,
+}
+
+impl Header {
+    /// Bytes of the whole item.
+    #[inline(always)]
+    pub fn item_bytes(&self) -> usize {
+        self.header_bytes + self.key_bytes + self.value_bytes
+    }
+
+    fn is_batch_end(&self) -> bool {
+        self.flags & 3 == BATCH_END
+    }
+
+    /// Decodes the header at the start of `bytes`, which must hold [`MAX_HEADER_BYTES`] or the
+    /// whole item. `None` if `bytes` is too short for it.
+    #[inline(always)]
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        if bytes.len() >= 8 {
+            let word = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+            let flags = word as u8;
+            // All widths one byte and no expiry: the usual case, one load.
+            if flags & 0x3f == 0 {
+                return Some(Header {
+                    flags,
+                    header_bytes: 8,
+                    key_bytes: (word >> 8 & 0xff) as usize,
+                    value_bytes: (word >> 16 & 0xff) as usize,
+                    version: u64::from(word >> 24),
+                });
+            }
+        }
+        Header::decode_wide(bytes)
+    }
+
+    fn decode_wide(bytes: &[u8]) -> Option<Header> {
+        let flags = *bytes.get(4)?;
+        if flags & 3 == BATCH_END {
+            return Some(Header { flags, header_bytes: BATCH_END_BYTES, key_bytes: 0, value_bytes: 0, version: 0 });
+        }
+        let key_width = if flags & KEY_WIDE != 0 { 2 } else { 1 };
+        let value_width = 1usize << (flags & 3);
+        let version_width = 1usize << (flags >> 3 & 3);
+        let mut at = 5;
+        let mut field = |width: usize| {
+            let mut word = [0; 8];
+            word[..width].copy_from_slice(bytes.get(at..at + width)?);
+            at += width;
+            Some(u64::from_le_bytes(word))
+        };
+        let key_bytes = field(key_width)? as usize;
+        let value_bytes = field(value_width)? as usize;
+        let version = field(version_width)?;
+        let header_bytes = at + if flags & EXPIRES != 0 { 8 } else { 0 };
+        Some(Header { flags, header_bytes, key_bytes, value_bytes, version })
+    }
+}
+
+impl<'a> Item<'a> {
+    /// Reads the item at the start of `bytes` without verifying its checksum. `None` if it does
+    /// not fit.
+    #[inline(always)]
+    pub fn read(bytes: &'a [u8]) -> Option<Item<'a>> {
+        let header = Header::decode(bytes)?;
+        let body = bytes.get(header.header_bytes..header.item_bytes())?;
+        let (key, value) = body.split_at(header.key_bytes);
+        let expires_at_ms = (header.flags & EXPIRES != 0)
+            .then(|| bytes[header.header_bytes - 8..header.header_bytes].try_into().map(u64::from_le_bytes).ok())
+            .flatten();
+        Some(Item {
+            key,
+            value,
+            version: header.version,
+            expires_at_ms,
+            tombstone: header.flags & TOMBSTONE != 0,
+            in_batch: header.flags & IN_BATCH != 0,
+        })
+    }
+
+    /// The item at the start of `bytes` if its key is `key`.
+    #[inline(always)]
+    pub fn read_if_key(bytes: &'a [u8], key: &[u8]) -> Option<Item<'a>> {
+        let header = Header::decode(bytes)?;
+        let stored = bytes.get(header.header_bytes..header.header_bytes + key.len())?;
+        if header.key_bytes != key.len() || !equal(stored, key) {
+            return None;
+        }
+        Item::read(bytes)
+    }
+
+    /// The stamp of a tombstone: older versions of its key lie only in logs with a smaller
+    /// sequence number.
+    pub fn stamp(&self) -> u64 {
+        debug_assert!(self.tombstone);
+        self.value.try_into().map_or(u64::MAX, u64::from_le_bytes)
+    }
+}
+
+/// Whether two slices of one length are equal; short keys without a call.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    fn ends<const N: usize>(s: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
+        Some((s.first_chunk()?, s.last_chunk()?))
+    }
+    match a.len() {
+        8..=16 => ends::<8>(a) == ends::<8>(b),
+        4..=7 => ends::<4>(a) == ends::<4>(b),
+        _ => a == b,
+    }
+}
+
+/// What stands at a place of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record<'a> {
+    /// An intact item of this many bytes.
+    Item(Item<'a>, usize),
+    /// The end of a batch, of this many bytes.
+    BatchEnd(usize),
+    /// Nothing intact: free space, a torn write, or damage.
+    Invalid,
+}
+
+/// Verifies and reads what stands at the start of `bytes`.
+pub fn verify(bytes: &[u8], seed: u32) -> Record<'_> {
+    let Some(stored) = bytes.first_chunk().map(|c| u32::from_le_bytes(*c)).filter(|c| *c != 0) else {
+        return Record::Invalid;
+    };
+    let Some(header) = Header::decode(bytes) else { return Record::Invalid };
+    let length = header.item_bytes();
+    let Some(covered) = bytes.get(4..length) else { return Record::Invalid };
+    if Crc::new(seed).update(covered).finish() != stored {
+        return Record::Invalid;
+    }
+    if header.is_batch_end() {
+        return Record::BatchEnd(length);
+    }
+    Item::read(bytes).map_or(Record::Invalid, |item| Record::Item(item, length))
+}
+
+fn width_code(value: u64) -> u8 {
+    match value {
+        0..=0xff => 0,
+        0x100..=0xffff => 1,
+        0x1_0000..=0xffff_ffff => 2,
+        _ => 3,
+    }
+}
+
+impl NewItem<'_> {
+    /// Bytes the item takes.
+    #[inline]
+    pub fn item_bytes(&self) -> usize {
+        let key_width = if self.key.len() > 0xff { 2 } else { 1 };
+        let widths = (1 << width_code(self.value.len() as u64)) + (1 << width_code(self.version));
+        5 + key_width + widths + if self.expires_at_ms.is_some() { 8 } else { 0 } + self.key.len() + self.value.len()
+    }
+
+    /// Writes header and checksum into `header` and returns the header's length: the item is that,
+    /// then the key, then the value.
+    #[inline]
+    pub fn encode_header(&self, seed: u32, in_batch: bool, header: &mut [u8; MAX_HEADER_BYTES]) -> usize {
+        debug_assert!(self.key.len() <= MAX_KEY_BYTES && self.value.len() < 1 << 32);
+        let value_code = width_code(self.value.len() as u64);
+        let version_code = width_code(self.version);
+        let mut flags = value_code | version_code << 3;
+        flags |= if self.key.len() > 0xff { KEY_WIDE } else { 0 };
+        flags |= if self.expires_at_ms.is_some() { EXPIRES } else { 0 };
+        flags |= if self.tombstone { TOMBSTONE } else { 0 };
+        flags |= if in_batch { IN_BATCH } else { 0 };
+        header[4] = flags;
+        let mut at = 5;
+        let mut field = |value: u64, width: usize| {
+            header[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+            at += width;
+        };
+        field(self.key.len() as u64, if flags & KEY_WIDE != 0 { 2 } else { 1 });
+        field(self.value.len() as u64, 1 << value_code);
+        field(self.version, 1 << version_code);
+        if let Some(expires_at_ms) = self.expires_at_ms {
+            field(expires_at_ms, 8);
+        }
+        let crc = Crc::new(seed).update(&header[4..at]).update(self.key).update(self.value).finish();
+        header[..4].copy_from_slice(&crc.to_le_bytes());
+        at
+    }
+
+    /// The whole item, for tests and files.
+    pub fn encode(&self, seed: u32, in_batch: bool) -> Vec<u8> {
+        let mut header = [0; MAX_HEADER_BYTES];
+        let n = self.encode_header(seed, in_batch, &mut header);
+        [&header[..n], self.key, self.value].concat()
+    }
+}
+
+/// A batch end under `seed`.
+pub fn encode_batch_end(seed: u32) -> [u8; BATCH_END_BYTES] {
+    let crc = Crc::new(seed).update(&[BATCH_END]).finish().to_le_bytes();
+    [crc[0], crc[1], crc[2], crc[3], BATCH_END]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn arbitrary() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, u64, Option<u64>, bool, bool, u32)> {
+        let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
+        (bytes(600), bytes(70_000), any::<u64>(), any::<Option<u64>>(), any::<bool>(), any::<bool>(), any::<u32>())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn what_is_written_is_read((key, value, version, expires_at_ms, tombstone, in_batch, seed) in arbitrary(), shift in 0u32..64) {
+            let new = NewItem { key: &key, value: &value, version: version >> shift, expires_at_ms, tombstone };
+            let bytes = new.encode(seed, in_batch);
+            prop_assert_eq!(bytes.len(), new.item_bytes());
+            let item = Item { key: &key, value: &value, version: new.version, expires_at_ms, tombstone, in_batch };
+            prop_assert_eq!(verify(&bytes, seed), Record::Item(item, bytes.len()));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100), seed in any::<u32>()) {
+            let _any_outcome = verify(&bytes, seed);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let bytes = NewItem { key: b"key", value: b"some value", version: 3, expires_at_ms: Some(9), tombstone: false }
+            .encode(77, false);
+        for bit in 0..bytes.len() * 8 {
+            let mut torn = bytes.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(verify(&torn, 77), Record::Invalid, "bit {bit}");
+        }
+        for cut in 0..bytes.len() {
+            assert_eq!(verify(&bytes[..cut], 77), Record::Invalid, "cut {cut}");
+        }
+        assert_eq!(verify(&bytes, 78), Record::Invalid, "another log's salt");
+    }
+
+    #[test]
+    fn the_usual_header_takes_eight_bytes() {
+        let new = NewItem { key: &[1; 16], value: &[2; 100], version: 200, expires_at_ms: None, tombstone: false };
+        assert_eq!(new.item_bytes(), 8 + 16 + 100);
+    }
+
+    #[test]
+    fn a_batch_end_is_told_from_items_and_free_space() {
+        assert_eq!(verify(&encode_batch_end(5), 5), Record::BatchEnd(BATCH_END_BYTES));
+        assert_eq!(verify(&encode_batch_end(5), 6), Record::Invalid);
+        assert_eq!(verify(&[0; 64], 5), Record::Invalid);
+    }
+}

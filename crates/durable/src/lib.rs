@@ -1,0 +1,21 @@
+//! What survives a crash: items, logs, slabs, and the medium they lie on.
+//!
+//! * [`item`] is the one format of a stored key and value.
+//! * [`medium`] is a file and the memory its contents are used from; it says what is durable when.
+//! * [`logs`] appends items to logs and makes them durable by group commit.
+//! * [`values`] is the trait that logs and slabs share.
+//! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
+//!
+//! This room knows neither maps nor indexes: who points to an item is its caller's business.
+
+pub mod checksum;
+mod error;
+pub mod item;
+pub mod logs;
+pub mod medium;
+pub mod superblock;
+pub mod values;
+
+pub use error::{Error, Result};
+pub use medium::{Medium, MediumSpec};
+pub use values::{Values, Writing};

@@ -1,0 +1,254 @@
+//! Making logs durable: group commit for each writer, cuts across all of them.
+//!
+//! One *lane* per writer. Whoever leads a lane hands everything the writer has appended to the
+//! medium in one go; those who come meanwhile wait and find their items safe when the leader is
+//! done, or lead the next round. A lane's leader works outside the writer's lock: appending goes
+//! on while the medium is busy.
+
+use super::{Logs, SEGMENT_HEADER_BYTES, Writer};
+use crate::error::Result;
+use crate::superblock::{OpenLog, Rule};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A position in a writer's log; durable once the lane has reached it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// The writer.
+    pub writer: u8,
+    /// Bytes appended, since the logs were opened.
+    pub position: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    durable: AtomicU64,
+    led: Mutex<bool>,
+    turned: Condvar,
+    /// Something was handed over without a sync since the last one.
+    unsynced: AtomicBool,
+}
+
+pub(super) struct Lead<'a> {
+    lane: &'a Lane,
+}
+
+impl Lane {
+    pub(super) fn lead(&self) -> Lead<'_> {
+        let mut led = self.led.lock();
+        while *led {
+            self.turned.wait(&mut led);
+        }
+        *led = true;
+        Lead { lane: self }
+    }
+}
+
+impl Lead<'_> {
+    pub(super) fn reached(&self, position: u64) {
+        self.lane.durable.fetch_max(position, Ordering::AcqRel);
+        self.lane.unsynced.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        *self.lane.led.lock() = false;
+        self.lane.turned.notify_all();
+    }
+}
+
+/// Ranges of the file to be written.
+type Ranges = Vec<(u64, u64)>;
+
+impl Writer {
+    /// Everything not handed to the medium yet; counts as handed from now on.
+    fn take_all(&mut self) -> Ranges {
+        let mut ranges = std::mem::take(&mut self.pending);
+        if self.segment != 0 && self.tail > self.handed {
+            let at = Logs::start_of(self.segment) + u64::from(self.handed);
+            ranges.push((at, u64::from(self.tail - self.handed)));
+            self.handed = self.tail;
+        }
+        ranges
+    }
+}
+
+impl Logs {
+    /// Whether what `location` names may still be lost: the ticket to commit before it is told to
+    /// anyone.
+    ///
+    /// The caller keeps the item from being reused, as for [`Logs::item`].
+    #[inline(always)]
+    pub fn undurable(&self, location: u64) -> Option<Ticket> {
+        if self.medium.is_byte_addressable() {
+            return None;
+        }
+        let origin = self.segments[Self::segment_of(location)].origin.load(Ordering::Relaxed);
+        let writer = origin as u8;
+        if u64::from(writer) == super::RECOVERED {
+            return None;
+        }
+        let offset = location % u64::from(super::SEGMENT_BYTES);
+        let position = (origin >> 8) + offset + 1;
+        (self.lanes[writer as usize].durable.load(Ordering::Acquire) < position)
+            .then_some(Ticket { writer, position })
+    }
+
+    /// Returns once everything up to `ticket` is durable. Group commit: callers share syncs.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`](crate::Error::Stopped) and those of the medium: the items may or may
+    /// not survive, and the logs take no more.
+    pub fn commit(&self, ticket: Ticket) -> Result<()> {
+        if self.medium.is_byte_addressable() {
+            return Ok(());
+        }
+        let lane = &self.lanes[ticket.writer as usize];
+        loop {
+            if lane.durable.load(Ordering::Acquire) >= ticket.position {
+                return Ok(());
+            }
+            self.check_writable()?;
+            let mut led = lane.led.lock();
+            if *led {
+                lane.turned.wait(&mut led);
+                continue;
+            }
+            *led = true;
+            drop(led);
+            let lead = Lead { lane };
+            if lane.durable.load(Ordering::Acquire) < ticket.position {
+                self.stop_on_error(self.write_lane(ticket.writer as usize, &lead))?;
+            }
+        }
+    }
+
+    fn write_lane(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
+        let (ranges, position) = {
+            let lock = self.writers[id].lock();
+            let mut writer = lock.borrow_mut();
+            (writer.take_all(), writer.position())
+        };
+        let one_write = ranges.len() == 1 && !lead.lane.unsynced.load(Ordering::Relaxed);
+        for (at, bytes) in &ranges {
+            self.medium.write_out(*at, *bytes, one_write)?;
+        }
+        if !one_write {
+            self.medium.sync()?;
+        }
+        lead.reached(position);
+        Ok(())
+    }
+
+    /// Makes everything appended before the call durable, all writers at one instant. Under the
+    /// rule Bounded this is the new cut.
+    ///
+    /// # Errors
+    /// As [`Logs::commit`].
+    pub fn flush_all(&self) -> Result<()> {
+        self.check_writable()?;
+        self.stop_on_error(self.take_cut(self.rule()))
+    }
+
+    /// Which items count after a crash.
+    pub fn rule(&self) -> Rule {
+        if self.bounded.load(Ordering::Acquire) { Rule::Bounded } else { Rule::All }
+    }
+
+    /// Changes which items count after a crash; everything appended before is durable on return.
+    ///
+    /// # Errors
+    /// As [`Logs::commit`].
+    pub fn set_rule(&self, rule: Rule) -> Result<()> {
+        self.check_writable()?;
+        // To All: items count as soon as they are committed, which callers may rely on only after
+        // the cut says so. To Bounded: the cut holds everything before it.
+        self.stop_on_error(self.take_cut(rule))?;
+        self.bounded.store(rule == Rule::Bounded, Ordering::Release);
+        Ok(())
+    }
+
+    fn take_cut(&self, rule: Rule) -> Result<()> {
+        let mut cut = self.cut.lock();
+        let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        let mut next = cut.clone();
+        let mut ranges = Vec::new();
+        let mut positions = Vec::with_capacity(leads.len());
+        {
+            let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
+            let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
+            next.open.clear();
+            for writer in &mut writers {
+                ranges.extend(writer.take_all());
+                positions.push(writer.position());
+                if writer.segment != 0 {
+                    let sequence = self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
+                    next.open.push(OpenLog { segment: writer.segment, tail: writer.tail, sequence });
+                }
+            }
+            next.next_sequence = self.next_sequence();
+            next.segments = self.pool.lock().fresh;
+        }
+        for (at, bytes) in &ranges {
+            self.medium.write_out(*at, *bytes, false)?;
+        }
+        let unsynced = leads.iter().any(|lead| lead.lane.unsynced.load(Ordering::Relaxed));
+        if !ranges.is_empty() || unsynced || next.segments != cut.segments {
+            self.medium.sync()?;
+        }
+        // Only now may the cut count the bytes.
+        let changed = (&next.open, next.next_sequence, next.segments, rule)
+            != (&cut.open, cut.next_sequence, cut.segments, cut.rule);
+        if changed {
+            next.number += 1;
+            next.rule = rule;
+            next.store(&self.medium)?;
+            *cut = next;
+        }
+        for (lead, position) in leads.iter().zip(positions) {
+            lead.reached(position);
+        }
+        Ok(())
+    }
+
+    /// Hands sealed logs to the medium without a sync, so that a later cut has little to write.
+    /// Rule Bounded only.
+    ///
+    /// # Errors
+    /// As [`Logs::commit`].
+    pub fn write_sealed(&self) -> Result<()> {
+        if self.medium.is_byte_addressable() || self.rule() == Rule::All {
+            return Ok(());
+        }
+        self.check_writable()?;
+        for (lane, writer) in self.lanes.iter().zip(&self.writers) {
+            let lead = lane.lead();
+            let ranges = std::mem::take(&mut writer.lock().borrow_mut().pending);
+            if !ranges.is_empty() {
+                lead.lane.unsynced.store(true, Ordering::Relaxed);
+            }
+            for (at, bytes) in ranges {
+                self.stop_on_error(self.medium.write_out(at, bytes, false))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of sealed logs that [`Logs::write_sealed`] would hand over.
+    pub fn unwritten_sealed_bytes(&self) -> u64 {
+        let of = |writer: &Writer| writer.pending.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        self.writers.iter().map(|writer| of(&writer.lock().borrow())).sum()
+    }
+
+    /// Closes every open log that holds anything, so that it may be collected.
+    pub fn seal_open(&self) {
+        for writer in &self.writers {
+            let lock = writer.lock();
+            let mut writer = lock.borrow_mut();
+            if !writer.in_batch && writer.tail > SEGMENT_HEADER_BYTES {
+                self.seal(&mut writer);
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Segments: the 4 MB pieces of a value file that logs are made of.
+//!
+//! ```text
+//! 0   4  magic "TLOG"          24  8  generation
+//! 4   4  writer                32  28 zero
+//! 8   8  sequence number       60  4  checksum of the 60 bytes before
+//! 16  4  salt of the checksums of its items
+//! 20  4  bytes in use once sealed; 0 while open
+//! 64  .. items, back to back; the first that does not verify ends an open log
+//! ```
+//! The header lies in one sector, so it is replaced whole or not at all. A free segment's header
+//! is zero.
+
+use crate::checksum::Crc;
+use crate::superblock::{get_u32, get_u64};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"TLOG");
+/// Bytes before the first item.
+pub const SEGMENT_HEADER_BYTES: u32 = 64;
+
+/// A segment's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub writer: u32,
+    pub sequence: u64,
+    pub salt: u32,
+    pub sealed_bytes: u32,
+    pub generation: u64,
+}
+
+/// What stands where a header should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FoundHeader {
+    Free,
+    Intact(SegmentHeader),
+    Damaged,
+}
+
+impl SegmentHeader {
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.writer.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.sealed_bytes.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
+        let crc = Crc::new(MAGIC).update(&bytes[..60]).finish();
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8]) -> FoundHeader {
+        let bytes = &bytes[..SEGMENT_HEADER_BYTES as usize];
+        if bytes.iter().all(|byte| *byte == 0) {
+            return FoundHeader::Free;
+        }
+        if get_u32(bytes, 0) != MAGIC || Crc::new(MAGIC).update(&bytes[..60]).finish() != get_u32(bytes, 60) {
+            return FoundHeader::Damaged;
+        }
+        FoundHeader::Intact(SegmentHeader {
+            writer: get_u32(bytes, 4),
+            sequence: get_u64(bytes, 8),
+            salt: get_u32(bytes, 16),
+            sealed_bytes: get_u32(bytes, 20),
+            generation: get_u64(bytes, 24),
+        })
+    }
+}
+
+/// What a segment is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Holds nothing that counts.
+    Free = 0,
+    /// Some writer's current log.
+    Open = 1,
+    /// Full, or closed by recovery.
+    Sealed = 2,
+    /// A collector is moving what lives out of it.
+    Collecting = 3,
+}
+
+/// The volatile side of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Segment {
+    state: AtomicU8,
+    /// Bytes of items nobody points to any more.
+    pub dead: AtomicU64,
+    /// Bytes in use, once sealed.
+    pub end: AtomicU32,
+    pub sequence: AtomicU64,
+    /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium
+    /// since before this process.
+    pub origin: AtomicU64,
+}
+
+/// The origin of a segment whose items have been durable from the start.
+pub(crate) const RECOVERED: u64 = 0xff;
+
+impl Segment {
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Free,
+            1 => State::Open,
+            2 => State::Sealed,
+            _ => State::Collecting,
+        }
+    }
+
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// Sealed to Collecting, by one caller only.
+    pub fn claim(&self) -> bool {
+        let (from, to) = (State::Sealed as u8, State::Collecting as u8);
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_reads_back_and_every_flipped_bit_is_noticed() {
+        let header = SegmentHeader { writer: 2, sequence: 77, salt: 5, sealed_bytes: 1000, generation: 3 };
+        let bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), FoundHeader::Intact(header));
+        for bit in 0..bytes.len() * 8 {
+            let mut torn = bytes;
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(&torn), FoundHeader::Damaged, "bit {bit}");
+        }
+        assert_eq!(SegmentHeader::decode(&[0; 64]), FoundHeader::Free);
+    }
+}

@@ -1,0 +1,235 @@
+//! The first blocks of a value file: what it is, and how much of it counts.
+//!
+//! ```text
+//! block 0      superblock: magic, format, segment size, design; written once
+//! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails
+//! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
+//! ```
+//! The *cut* says which bytes of the logs count after a crash:
+//! * rule **All**: every intact item (durability `sync`: an item is acknowledged once it is safe);
+//! * rule **Bounded**: only what was there when the cut was taken, all logs at one instant. Then
+//!   what is recovered is exactly a prefix of the history, never one with holes.
+//!
+//! Two blocks, written in turns, each with a checksum: a torn cut leaves the one before it.
+
+use crate::checksum::Crc;
+use crate::error::{Error, Result};
+use crate::medium::{BLOCK_BYTES, Medium};
+use terrace_memory::Memory;
+
+const MAGIC: &[u8; 8] = b"TERRACEv";
+const FORMAT: u32 = 1;
+const CUT_MAGIC: u32 = 0x0054_5543;
+/// Bytes of the head of the file that these blocks take.
+pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
+/// Most logs that can be open at a cut.
+pub const MAX_OPEN: usize = 64;
+
+/// Which items count after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Every intact item.
+    All,
+    /// What was there at the cut.
+    Bounded,
+}
+
+/// A log that was open at a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenLog {
+    /// Its segment.
+    pub segment: u32,
+    /// Bytes of it that count.
+    pub tail: u32,
+    /// Its sequence number.
+    pub sequence: u64,
+}
+
+/// How much of the file counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Grows with every cut.
+    pub number: u64,
+    /// Which items count.
+    pub rule: Rule,
+    /// Segments of another generation are free: clearing a map raises it.
+    pub generation: u64,
+    /// Sequence number of the next log to be opened.
+    pub next_sequence: u64,
+    /// Segments ever used: the file is at least this long.
+    pub segments: u32,
+    /// The logs open at the cut (rule Bounded).
+    pub open: Vec<OpenLog>,
+}
+
+/// The unchanging parameters of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Logs (1) or slabs (2).
+    pub design: u32,
+}
+
+fn put_u32(block: &mut [u8], at: usize, value: u32) {
+    block[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(block: &mut [u8], at: usize, value: u64) {
+    block[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn get_u32(block: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn get_u64(block: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn seal_block(block: &mut [u8]) {
+    let end = block.len() - 4;
+    let crc = Crc::new(FORMAT).update(&block[..end]).finish();
+    put_u32(block, end, crc);
+}
+
+fn block_is_intact(block: &[u8]) -> bool {
+    let end = block.len() - 4;
+    Crc::new(FORMAT).update(&block[..end]).finish() == get_u32(block, end)
+}
+
+impl Shape {
+    fn encode(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        block[..8].copy_from_slice(MAGIC);
+        put_u32(&mut block, 8, FORMAT);
+        put_u32(&mut block, 12, self.segment_bytes);
+        put_u32(&mut block, 16, self.design);
+        seal_block(&mut block);
+        block
+    }
+
+    fn design_name(design: u32) -> String {
+        match design {
+            1 => "logs".into(),
+            2 => "slabs".into(),
+            other => format!("design {other}"),
+        }
+    }
+
+    fn check(&self, block: &[u8], medium: &Medium) -> Result<()> {
+        let damaged = |what: &str| Error::Damaged { path: medium.path().into(), offset: 0, what: what.into() };
+        if &block[..8] != MAGIC {
+            return Err(damaged("no Terrace value file: the magic number is missing"));
+        }
+        if !block_is_intact(block) {
+            return Err(damaged("the superblock does not match its checksum"));
+        }
+        let mismatch = |field, found: String, wanted: String| {
+            Err(Error::Mismatch { path: medium.path().into(), field, found, wanted })
+        };
+        let (format, segment_bytes, design) = (get_u32(block, 8), get_u32(block, 12), get_u32(block, 16));
+        if format != FORMAT {
+            return mismatch("format version", format.to_string(), FORMAT.to_string());
+        }
+        if design != self.design {
+            return mismatch("values in", Shape::design_name(design), Shape::design_name(self.design));
+        }
+        if segment_bytes != self.segment_bytes {
+            return mismatch("segment size", segment_bytes.to_string(), self.segment_bytes.to_string());
+        }
+        Ok(())
+    }
+}
+
+impl Cut {
+    fn encode(&self) -> Vec<u8> {
+        assert!(self.open.len() <= MAX_OPEN, "at most {MAX_OPEN} logs are open");
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        put_u32(&mut block, 0, CUT_MAGIC);
+        put_u32(&mut block, 4, u32::from(self.rule == Rule::Bounded));
+        put_u64(&mut block, 8, self.number);
+        put_u64(&mut block, 16, self.generation);
+        put_u64(&mut block, 24, self.next_sequence);
+        put_u32(&mut block, 32, self.segments);
+        put_u32(&mut block, 36, self.open.len() as u32);
+        for (i, open) in self.open.iter().enumerate() {
+            put_u32(&mut block, 40 + 16 * i, open.segment);
+            put_u32(&mut block, 44 + 16 * i, open.tail);
+            put_u64(&mut block, 48 + 16 * i, open.sequence);
+        }
+        seal_block(&mut block);
+        block
+    }
+
+    fn decode(block: &[u8]) -> Option<Cut> {
+        let count = get_u32(block, 36) as usize;
+        if get_u32(block, 0) != CUT_MAGIC || !block_is_intact(block) || count > MAX_OPEN {
+            return None;
+        }
+        let open = (0..count).map(|i| OpenLog {
+            segment: get_u32(block, 40 + 16 * i),
+            tail: get_u32(block, 44 + 16 * i),
+            sequence: get_u64(block, 48 + 16 * i),
+        });
+        Some(Cut {
+            number: get_u64(block, 8),
+            rule: if get_u32(block, 4) == 1 { Rule::Bounded } else { Rule::All },
+            generation: get_u64(block, 16),
+            next_sequence: get_u64(block, 24),
+            segments: get_u32(block, 32),
+            open: open.collect(),
+        })
+    }
+
+    /// Writes the cut in its turn's block. Durable on return; a crash before leaves the cut
+    /// before it.
+    ///
+    /// # Errors
+    /// Those of [`Medium::write_out`].
+    pub fn store(&self, medium: &Medium) -> Result<()> {
+        let at = BLOCK_BYTES * (1 + self.number % 2);
+        // SAFETY: the head was committed by `open_head`; callers store cuts one at a time.
+        unsafe { medium.memory().write(at, &self.encode()) };
+        medium.write_out(at, BLOCK_BYTES, true)
+    }
+}
+
+/// Opens the head of a value file: checks it, or makes it in a file that is new (or whose making
+/// was interrupted before anything could be acknowledged). Returns the newest intact cut.
+///
+/// # Errors
+/// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
+pub fn open_head(medium: &Medium, shape: Shape) -> Result<Cut> {
+    let is_long = medium.file_bytes()? >= HEAD_BYTES;
+    if is_long {
+        medium.commit(0, HEAD_BYTES)?;
+    } else {
+        medium.grow(0, HEAD_BYTES)?;
+    }
+    // SAFETY: nobody else has the medium yet.
+    unsafe { medium.read_in(0, HEAD_BYTES)? };
+    // SAFETY: committed above and not written while borrowed.
+    let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
+    if block(0).iter().all(|byte| *byte == 0) && medium.file_bytes()? <= HEAD_BYTES {
+        return make_head(medium, shape);
+    }
+    shape.check(block(0), medium)?;
+    let newest = [1, 2].into_iter().filter_map(|n| Cut::decode(block(n))).max_by_key(|cut| cut.number);
+    newest.ok_or_else(|| Error::Damaged {
+        path: medium.path().into(),
+        offset: BLOCK_BYTES,
+        what: "neither of the two cut blocks matches its checksum".into(),
+    })
+}
+
+fn make_head(medium: &Medium, shape: Shape) -> Result<Cut> {
+    let cut = Cut { number: 0, rule: Rule::All, generation: 1, next_sequence: 1, segments: 1, open: Vec::new() };
+    cut.store(medium)?;
+    // The superblock last: without it the file counts as new.
+    // SAFETY: as in `open_head`.
+    unsafe { medium.memory().write(0, &shape.encode()) };
+    medium.write_out(0, BLOCK_BYTES, true)?;
+    medium.sync_file_and_directory()?;
+    Ok(cut)
+}

@@ -1,0 +1,13 @@
+//! Concurrent indexes from keys to the locations of their items.
+//!
+//! An index stores no keys: it holds a location and a few bits of the key's hash, and asks
+//! [`Items`] for the rest. That keeps an entry at eight bytes and lets the same index serve
+//! values in logs, in slabs, or anywhere else that can be named by 48 bits.
+//!
+//! This room does not know who uses it.
+
+pub mod hash;
+pub mod table;
+
+pub use hash::hash_key;
+pub use table::{Cursor, Change, HashIndex, Items, Line};

@@ -1,0 +1,85 @@
+//! Byte budgets: how much of a tier a structure may take.
+//!
+//! Everything that grows with the data takes from a budget before it grows: log images, slabs,
+//! indexes. A refused [`Budget::take`] is how a full tier is noticed.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A shared limit in bytes.
+#[derive(Debug)]
+pub struct Budget {
+    limit: AtomicU64,
+    used: AtomicU64,
+}
+
+/// The budget has no room for what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{asked} bytes asked, {used} of {limit} bytes used")]
+pub struct BudgetSpent {
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Bytes in use when they were.
+    pub used: u64,
+    /// The limit in bytes.
+    pub limit: u64,
+}
+
+impl Budget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Budget { limit: AtomicU64::new(limit), used: AtomicU64::new(0) }
+    }
+
+    /// Takes `bytes`, or refuses and takes nothing.
+    pub fn take(&self, bytes: u64) -> Result<(), BudgetSpent> {
+        let limit = self.limit();
+        self.used
+            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|sum| *sum <= limit))
+            .map(|_| ())
+            .map_err(|used| BudgetSpent { asked: bytes, used, limit })
+    }
+
+    /// Takes `bytes` even beyond the limit: for growth that must not fail half done. Later
+    /// [`Budget::take`]s are refused until enough is given back.
+    pub fn take_anyway(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
+    /// Gives `bytes` back.
+    pub fn give(&self, bytes: u64) {
+        let before = self.used.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "more given back than taken");
+    }
+
+    /// Bytes taken.
+    pub fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// The limit in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Changes the limit; what is already taken stays taken.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_beyond_the_limit_and_takes_nothing_then() {
+        let budget = Budget::new(100);
+        assert!(budget.take(60).is_ok());
+        assert_eq!(budget.take(41), Err(BudgetSpent { asked: 41, used: 60, limit: 100 }));
+        assert_eq!(budget.used(), 60);
+        assert!(budget.take(40).is_ok());
+        budget.give(100);
+        budget.take_anyway(150);
+        assert!(budget.take(1).is_err());
+    }
+}

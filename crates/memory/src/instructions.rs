@@ -1,0 +1,213 @@
+//! The instructions that move a store towards its medium, chosen once by CPUID.
+//!
+//! Three verbs cover persistence on x86: *write back* a cache line (it may stay cached), *fence*
+//! (everything written back before is ordered before everything after), and *stream* (store past
+//! the caches). `demote` and `prefetch` are hints. [`set_enabled`] switches write-backs
+//! and demotions off for A/B runs; [`counters`] tells how many were issued.
+//!
+//! Write-backs that must happen for durability go through [`write_back`] as well: switching them
+//! off is a measurement, never a way to run a store that should survive a power cut.
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// Bytes of a cache line on every processor Terrace runs on.
+pub const LINE_BYTES: u64 = 64;
+
+/// How a line is written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum WriteBack {
+    /// `clwb`: written back, may stay cached.
+    Clwb = 1,
+    /// `clflushopt`: written back and evicted, unordered among lines.
+    ClflushOpt = 2,
+    /// `clflush`: written back and evicted, one after the other.
+    Clflush = 3,
+}
+
+static ENABLED: AtomicBool = AtomicBool::new(true);
+static METHOD: AtomicU8 = AtomicU8::new(0);
+
+/// Issued instructions since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Lines written back.
+    pub lines_written_back: u64,
+    /// Store fences.
+    pub fences: u64,
+    /// Bytes stored past the caches.
+    pub bytes_streamed: u64,
+    /// Lines demoted.
+    pub lines_demoted: u64,
+}
+
+#[repr(align(128))]
+struct Stripe {
+    lines: AtomicU64,
+    fences: AtomicU64,
+    streamed: AtomicU64,
+    demoted: AtomicU64,
+}
+
+const STRIPES: usize = 32;
+static COUNTERS: [Stripe; STRIPES] = [const {
+    Stripe {
+        lines: AtomicU64::new(0),
+        fences: AtomicU64::new(0),
+        streamed: AtomicU64::new(0),
+        demoted: AtomicU64::new(0),
+    }
+}; STRIPES];
+
+fn stripe() -> &'static Stripe {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Relaxed) as usize % STRIPES;
+    }
+    &COUNTERS[MINE.with(|mine| *mine)]
+}
+
+/// Sums the counters of all threads.
+pub fn counters() -> Counters {
+    COUNTERS.iter().fold(Counters::default(), |sum, s| Counters {
+        lines_written_back: sum.lines_written_back + s.lines.load(Relaxed),
+        fences: sum.fences + s.fences.load(Relaxed),
+        bytes_streamed: sum.bytes_streamed + s.streamed.load(Relaxed),
+        lines_demoted: sum.lines_demoted + s.demoted.load(Relaxed),
+    })
+}
+
+/// Switches write-backs and demotions on (the default) or off.
+pub fn set_enabled(enabled: bool) {
+    ENABLED.store(enabled, Relaxed);
+}
+
+/// The write-back instruction of this processor.
+pub fn write_back_method() -> WriteBack {
+    match METHOD.load(Relaxed) {
+        1 => WriteBack::Clwb,
+        2 => WriteBack::ClflushOpt,
+        3 => WriteBack::Clflush,
+        _ => {
+            let method = detect();
+            METHOD.store(method as u8, Relaxed);
+            method
+        }
+    }
+}
+
+fn detect() -> WriteBack {
+    let features = crate::cpu::Features::detect();
+    if features.clwb {
+        WriteBack::Clwb
+    } else if features.clflushopt {
+        WriteBack::ClflushOpt
+    } else {
+        WriteBack::Clflush
+    }
+}
+
+fn lines(start: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
+    let first = start as usize & !(LINE_BYTES as usize - 1);
+    let end = if bytes == 0 { first } else { start as usize + bytes };
+    (first..end).step_by(LINE_BYTES as usize).map(|line| line as *const u8)
+}
+
+/// Writes back every line that holds a byte of `[start, start + bytes)`. Not ordered until
+/// [`fence`].
+///
+/// # Safety
+/// The range must be mapped.
+pub unsafe fn write_back(start: *const u8, bytes: usize) {
+    if !ENABLED.load(Relaxed) {
+        return;
+    }
+    let mut count = 0;
+    match write_back_method() {
+        WriteBack::Clwb => {
+            for line in lines(start, bytes) {
+                // SAFETY: the caller says the line is mapped; the instruction changes no data.
+                unsafe { asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)) };
+                count += 1;
+            }
+        }
+        WriteBack::ClflushOpt => {
+            for line in lines(start, bytes) {
+                // SAFETY: as above.
+                unsafe { asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)) };
+                count += 1;
+            }
+        }
+        WriteBack::Clflush => {
+            for line in lines(start, bytes) {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::_mm_clflush(line) };
+                count += 1;
+            }
+        }
+    }
+    stripe().lines.fetch_add(count, Relaxed);
+}
+
+/// Orders every write-back and streaming store issued before it by this thread.
+pub fn fence() {
+    // SAFETY: sfence is available on every x86-64 processor and touches no memory of its own.
+    unsafe { std::arch::x86_64::_mm_sfence() };
+    stripe().fences.fetch_add(1, Relaxed);
+}
+
+/// Copies `source` to `target` past the caches; at the ends, where alignment does not allow it, by
+/// plain stores whose lines are written back. Not ordered until [`fence`].
+///
+/// # Safety
+/// `target .. target + source.len()` must be writable and not overlap `source`.
+pub unsafe fn stream(target: *mut u8, source: &[u8]) {
+    let head = target.align_offset(16).min(source.len());
+    let vectors = (source.len() - head) / 16;
+    // SAFETY: head + 16 * vectors + tail is source.len(), all inside both ranges; the streaming
+    // stores are 16-aligned because `head` brought `target` to a boundary.
+    unsafe {
+        std::ptr::copy_nonoverlapping(source.as_ptr(), target, head);
+        for i in 0..vectors {
+            let at = head + 16 * i;
+            let vector = std::arch::x86_64::_mm_loadu_si128(source.as_ptr().add(at).cast());
+            std::arch::x86_64::_mm_stream_si128(target.add(at).cast(), vector);
+        }
+        let done = head + 16 * vectors;
+        std::ptr::copy_nonoverlapping(source.as_ptr().add(done), target.add(done), source.len() - done);
+        if head > 0 {
+            write_back(target, head);
+        }
+        if done < source.len() {
+            write_back(target.add(done), source.len() - done);
+        }
+    }
+    stripe().streamed.fetch_add(16 * vectors as u64, Relaxed);
+}
+
+/// Asks for the line at `address` to be brought near. Any address is allowed.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch never faults and changes no data.
+    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
+}
+
+/// Hints that the lines of the range may move one cache level down (`cldemote`; executes as a
+/// no-operation where the processor lacks it).
+///
+/// # Safety
+/// The range must be mapped.
+pub unsafe fn demote(start: *const u8, bytes: usize) {
+    if !ENABLED.load(Relaxed) {
+        return;
+    }
+    let mut count = 0;
+    for line in lines(start, bytes) {
+        // SAFETY: cldemote [line], encoded by bytes because not every assembler knows it. It is
+        // in the hint space: no fault, no change of data.
+        unsafe { asm!(".byte 0x0f, 0x1c, 0x00", in("rax") line, options(nostack, preserves_flags)) };
+        count += 1;
+    }
+    stripe().demoted.fetch_add(count, Relaxed);
+}

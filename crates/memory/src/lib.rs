@@ -1,0 +1,31 @@
+//! The memories Terrace runs on: what this machine has, and the one trait every structure is
+//! written against.
+//!
+//! * [`Memory`] is the trait; [`Native`] is this machine's, at the cost of plain instructions.
+//! * [`Region`] reserves, commits and maps address space; [`Budget`] bounds it; [`Domain`] says
+//!   when a store survives a power cut.
+//! * [`instructions`] holds write-back, fence, stream, prefetch and demote, with counters.
+//!
+//! This room knows nothing of any structure above it.
+
+pub mod binding;
+pub mod budget;
+pub mod cpu;
+pub mod dax;
+pub mod domain;
+pub mod instructions;
+pub mod memory;
+pub mod native;
+pub mod region;
+pub mod size;
+pub mod tier;
+pub mod topology;
+
+pub use budget::{Budget, BudgetSpent};
+pub use domain::Domain;
+pub use memory::Memory;
+pub use native::Native;
+pub use region::{Backing, Region};
+pub use size::ByteSize;
+pub use tier::{Medium, Tier, TierKind, TierSpec};
+pub use topology::Topology;

@@ -1,0 +1,62 @@
+//! The one idea: a structure is written once, against a memory; there are several memories.
+
+use crate::domain::Domain;
+
+/// A range of memory addressed by offset.
+///
+/// Offsets, not pointers: a structure can be reopened at another address, copied, or run on a
+/// memory that is not this machine's. `load`, `store` and `compare_exchange` act on 8-byte words
+/// and are atomic with acquire and release order; `read`, `write` and `bytes` are plain.
+///
+/// # Safety
+/// Every unsafe method asks the same of its caller: the range lies inside `0..len()` and is
+/// committed; words are 8-byte aligned; a range passed to a *writing* plain method (`write`,
+/// `stream`) is not read or written by another thread at the same time, and a range passed to a
+/// *reading* one (`read`, `bytes`) is not written for as long as the read or borrow lasts.
+#[allow(clippy::missing_safety_doc, reason = "one contract for the whole trait, stated above")]
+pub trait Memory: Send + Sync {
+    /// Length in bytes.
+    fn len(&self) -> u64;
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// When a store survives a power cut.
+    fn domain(&self) -> Domain;
+    /// The word at `at`, with acquire order.
+    unsafe fn load(&self, at: u64) -> u64;
+    /// Stores a word at `at`, with release order.
+    unsafe fn store(&self, at: u64, value: u64);
+    /// Exchanges the word at `at` if it is `current`; returns what it was, as `Ok` when exchanged.
+    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64>;
+    /// Copies out.
+    unsafe fn read(&self, at: u64, target: &mut [u8]);
+    /// Copies in.
+    unsafe fn write(&self, at: u64, source: &[u8]);
+    /// Copies in, past the caches.
+    unsafe fn stream(&self, at: u64, source: &[u8]);
+    /// Borrows a range that nobody writes meanwhile.
+    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8];
+    /// Starts the write-back of every line touching the range.
+    unsafe fn write_back(&self, at: u64, bytes: u64);
+    /// Orders earlier write-backs and streams before everything later.
+    fn fence(&self);
+    /// Asks for the line at `at` to be brought near; any offset is allowed.
+    fn prefetch(&self, at: u64);
+    /// Hints that the range may move down the hierarchy.
+    unsafe fn demote(&self, at: u64, bytes: u64);
+
+    /// Makes `[at, at + bytes)` durable, as far as instructions can: write-back and fence under
+    /// ADR, a fence under eADR. Nothing under the other domains, whose owner must sync.
+    unsafe fn persist(&self, at: u64, bytes: u64) {
+        match self.domain() {
+            Domain::Adr => {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { self.write_back(at, bytes) };
+                self.fence();
+            }
+            Domain::Eadr => self.fence(),
+            Domain::PageCache | Domain::None => {}
+        }
+    }
+}

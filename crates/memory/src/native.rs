@@ -1,0 +1,121 @@
+//! `Native`: this machine's own memory. Every method compiles to the plain instruction.
+
+use crate::domain::Domain;
+use crate::instructions;
+use crate::memory::Memory;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A base address and a length; offsets become `base + offset`.
+#[derive(Clone, Copy, Debug)]
+pub struct Native {
+    base: NonNull<u8>,
+    bytes: u64,
+    domain: Domain,
+}
+
+// SAFETY: `Native` is an address; the contracts of `Memory` govern concurrent access.
+unsafe impl Send for Native {}
+// SAFETY: as above.
+unsafe impl Sync for Native {}
+
+impl Native {
+    /// # Safety
+    /// `base` must point to a mapping of `bytes` bytes that outlives this value and every copy.
+    pub unsafe fn new(base: NonNull<u8>, bytes: u64, domain: Domain) -> Self {
+        Native { base, bytes, domain }
+    }
+
+    #[inline(always)]
+    fn at(&self, at: u64, bytes: u64) -> *mut u8 {
+        debug_assert!(at + bytes <= self.bytes, "offset {at} + {bytes} within {}", self.bytes);
+        // SAFETY: the caller of `Memory` keeps offsets inside the mapping (checked above in
+        // debug builds).
+        unsafe { self.base.as_ptr().add(at as usize) }
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        debug_assert!(at.is_multiple_of(8), "words are 8-byte aligned");
+        // SAFETY: in bounds and aligned by the contract of `Memory`; words are only ever accessed
+        // atomically or while owned.
+        unsafe { &*self.at(at, 8).cast() }
+    }
+}
+
+impl Memory for Native {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    #[inline(always)]
+    fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    #[inline(always)]
+    unsafe fn load(&self, at: u64) -> u64 {
+        self.word(at).load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    unsafe fn store(&self, at: u64, value: u64) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    #[inline(always)]
+    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.word(at).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    unsafe fn read(&self, at: u64, target: &mut [u8]) {
+        // SAFETY: in bounds by contract; `target` is the caller's own.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.at(at, target.len() as u64), target.as_mut_ptr(), target.len());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn write(&self, at: u64, source: &[u8]) {
+        // SAFETY: in bounds and owned by contract.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source.as_ptr(), self.at(at, source.len() as u64), source.len());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn stream(&self, at: u64, source: &[u8]) {
+        // SAFETY: in bounds and owned by contract.
+        unsafe { instructions::stream(self.at(at, source.len() as u64), source) };
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: in bounds and not written during the borrow, by contract.
+        unsafe { std::slice::from_raw_parts(self.at(at, bytes), bytes as usize) }
+    }
+
+    #[inline(always)]
+    unsafe fn write_back(&self, at: u64, bytes: u64) {
+        // SAFETY: in bounds by contract.
+        unsafe { instructions::write_back(self.at(at, bytes), bytes as usize) };
+    }
+
+    #[inline(always)]
+    fn fence(&self) {
+        instructions::fence();
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: u64) {
+        instructions::prefetch(self.base.as_ptr().wrapping_add(at as usize));
+    }
+
+    #[inline(always)]
+    unsafe fn demote(&self, at: u64, bytes: u64) {
+        // SAFETY: in bounds by contract.
+        unsafe { instructions::demote(self.at(at, bytes), bytes as usize) };
+    }
+}

@@ -1,0 +1,182 @@
+//! Regions: ranges of address space with a known backing and persistence domain.
+//!
+//! A region reserves its whole range up front and commits parts of it later, so a structure can
+//! grow in place and its offsets stay valid; nothing is ever remapped under a reader.
+
+use crate::domain::Domain;
+use crate::native::Native;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+use std::fs::File;
+use std::io;
+use std::ptr::NonNull;
+
+/// What stands behind a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Anonymous memory in base pages.
+    Anonymous,
+    /// Anonymous memory in transparent huge pages where the kernel grants them.
+    HugePages,
+    /// A file through the page cache.
+    File,
+    /// A file on a DAX file system, mapped with `MAP_SYNC`.
+    Dax,
+}
+
+/// A mapped range. Unmapped when dropped.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    bytes: u64,
+    backing: Backing,
+    domain: Domain,
+}
+
+// SAFETY: a region is a range of addresses; access to its contents goes through `Memory`, whose
+// contracts govern sharing.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Reserves `bytes` of address space; nothing is accessible until [`Region::commit`].
+    ///
+    /// # Errors
+    /// The kernel's, when there is no such range.
+    pub fn reserve(bytes: u64, backing: Backing) -> io::Result<Region> {
+        assert!(matches!(backing, Backing::Anonymous | Backing::HugePages), "files are mapped whole");
+        let align = 2 << 20;
+        let bytes = bytes.next_multiple_of(rustix::param::page_size() as u64);
+        let total = bytes + align;
+        // SAFETY: a fresh private mapping chosen by the kernel overlaps nothing.
+        let raw = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                total as usize,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        // Trim to a huge-page boundary so that every huge page of the range can be one.
+        let lead = (raw as usize).next_multiple_of(align as usize) - raw as usize;
+        let trail = align as usize - lead;
+        // SAFETY: both pieces lie inside the mapping just made and are never used.
+        unsafe {
+            if lead > 0 {
+                rustix::mm::munmap(raw, lead)?;
+            }
+            if trail > 0 {
+                rustix::mm::munmap(raw.byte_add(lead + bytes as usize), trail)?;
+            }
+        }
+        // SAFETY: mmap never returns null on success.
+        let base = unsafe { NonNull::new_unchecked(raw.cast::<u8>().add(lead)) };
+        Ok(Region { base, bytes, backing, domain: Domain::None })
+    }
+
+    /// Makes `[at, at + bytes)` readable and writable; it reads as zero. Idempotent.
+    ///
+    /// # Errors
+    /// The kernel's, when it refuses the memory.
+    pub fn commit(&self, at: u64, bytes: u64) -> io::Result<()> {
+        assert!(at + bytes <= self.bytes, "commit inside the region");
+        // SAFETY: the range lies inside this region's own mapping.
+        unsafe {
+            let start = self.base.as_ptr().add(at as usize).cast();
+            rustix::mm::mprotect(start, bytes as usize, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            if self.backing == Backing::HugePages {
+                // A hint: a kernel without huge pages refuses it and base pages serve.
+                let _refused = rustix::mm::madvise(start, bytes as usize, Advice::LinuxHugepage);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of `[at, at + bytes)` back to the system; it reads as zero afterwards.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn release(&self, at: u64, bytes: u64) -> io::Result<()> {
+        assert!(at + bytes <= self.bytes, "release inside the region");
+        // SAFETY: the range lies inside this region's own mapping; the caller of `Memory` no
+        // longer relies on its contents.
+        unsafe {
+            let start = self.base.as_ptr().add(at as usize).cast();
+            rustix::mm::madvise(start, bytes as usize, Advice::LinuxDontNeed)?;
+        }
+        Ok(())
+    }
+
+    /// Maps `bytes` of `file` shared. With `dax`, the mapping is `MAP_SYNC`: once a line is
+    /// written back, no file-system metadata is needed to find it again.
+    ///
+    /// # Errors
+    /// The kernel's; `EOPNOTSUPP` when `dax` is asked of a file that is not on a DAX mount.
+    pub fn map_file(file: &File, bytes: u64, dax: bool, domain: Domain) -> io::Result<Region> {
+        const MAP_SYNC: u32 = 0x8_0000;
+        let flags = if dax {
+            MapFlags::SHARED_VALIDATE | MapFlags::from_bits_retain(MAP_SYNC)
+        } else {
+            MapFlags::SHARED
+        };
+        // SAFETY: a fresh mapping chosen by the kernel overlaps nothing.
+        let raw = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                file,
+                0,
+            )?
+        };
+        // SAFETY: mmap never returns null on success.
+        let base = unsafe { NonNull::new_unchecked(raw.cast()) };
+        let backing = if dax { Backing::Dax } else { Backing::File };
+        Ok(Region { base, bytes, backing, domain })
+    }
+
+    /// Binds the region to NUMA node `node`, verified page by page; what is committed later
+    /// follows.
+    ///
+    /// # Errors
+    /// [`BindError`](crate::binding::BindError) names node and reason.
+    pub fn bind(&self, node: u32) -> Result<crate::binding::Placement, crate::binding::BindError> {
+        crate::binding::bind_to_node(self.base.as_ptr(), self.bytes as usize, node)
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the region has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// What stands behind it.
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// When its contents are safe.
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// The memory of this region. The region must outlive it: keep both in one structure.
+    pub fn native(&self) -> Native {
+        // SAFETY: the mapping is `bytes` long and lives until the region is dropped; committed
+        // parts are what `Memory`'s callers may touch.
+        unsafe { Native::new(self.base, self.bytes, self.domain) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the range is this region's own mapping, unmapped once.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+        debug_assert!(unmapped.is_ok(), "a mapping that was made can be unmapped");
+    }
+}

@@ -1,0 +1,306 @@
+//! CONFIG: the settings by the names Redis gives them.
+//!
+//! One table: name, how to read it, and how to set it if it can be set while the server runs.
+
+use super::{Context, Failure, Outcome, help, subcommand_arity, unknown_subcommand};
+use crate::glob;
+use crate::resp::Args;
+use crate::shared::Shared;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use terrace::{Durability, WhenFull};
+
+type Get = fn(&Shared) -> String;
+type Set = fn(&Shared, &str) -> Result<(), &'static str>;
+
+struct Parameter {
+    name: &'static str,
+    get: Get,
+    set: Option<Set>,
+}
+
+const fn fixed(name: &'static str, get: Get) -> Parameter {
+    Parameter { name, get, set: None }
+}
+const fn open(name: &'static str, get: Get, set: Set) -> Parameter {
+    Parameter { name, get, set: Some(set) }
+}
+
+const NOT_A_NUMBER: &str = "argument couldn't be parsed into an integer";
+const NOT_MEMORY: &str = "argument must be a memory value";
+const NOT_YES_OR_NO: &str = "argument must be 'yes' or 'no'";
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, &'static str> {
+    text.parse().map_err(|_| NOT_A_NUMBER)
+}
+
+fn yes_or_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.into()
+}
+
+/// Bytes, with an optional unit: `100mb`, `1g`.
+fn memory(text: &str) -> Result<usize, &'static str> {
+    let lower = text.to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor: usize = match &lower[digits.len()..] {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return Err(NOT_MEMORY),
+    };
+    let number: usize = digits.parse().map_err(|_| NOT_MEMORY)?;
+    number.checked_mul(factor).ok_or(NOT_MEMORY)
+}
+
+fn durability(shared: &Shared) -> &'static str {
+    match shared.maps.options().durability {
+        Durability::Sync => "always",
+        Durability::Interval(_) => "everysec",
+        Durability::None => "no",
+    }
+}
+
+fn set_durability(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    let durability = match text {
+        "always" => Durability::Sync,
+        "everysec" => Durability::Interval(Duration::from_secs(1)),
+        "no" => Durability::None,
+        _ => return Err("argument(s) must be one of the following: always, everysec, no"),
+    };
+    shared.maps.set_durability(durability).map_err(|_| "the medium refused to flush")
+}
+
+fn set_when_full(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    let when_full = match text {
+        "noeviction" => WhenFull::Refuse,
+        "allkeys-lru" | "allkeys-lfu" | "allkeys-random" => WhenFull::Evict,
+        _ => return Err("argument(s) must be one of the following: noeviction, allkeys-lru"),
+    };
+    shared.maps.set_when_full(when_full).map_err(|_| "the medium refused to flush")
+}
+
+fn output_limit(shared: &Shared) -> String {
+    let bytes = shared.config.output_buffer_bytes_max.load(Relaxed);
+    format!("normal {bytes} 0 0 slave 0 0 0 pubsub 0 0 0")
+}
+
+/// `normal <hard limit> <soft limit> <soft seconds>`; the soft limit has no use here.
+fn set_output_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    const WRONG: &str = "Wrong number of arguments in buffer limit configuration.";
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    if words.is_empty() || words.len() % 4 != 0 {
+        return Err(WRONG);
+    }
+    for class in words.chunks(4) {
+        let bytes = memory(class[1])?;
+        if class[0].eq_ignore_ascii_case("normal") {
+            let bytes = if bytes == 0 { usize::MAX } else { bytes };
+            shared.config.output_buffer_bytes_max.store(bytes, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+fn set_query_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    let bytes = memory(text)?;
+    if !((1 << 20)..=u32::MAX as usize).contains(&bytes) {
+        return Err("argument must be between 1048576 and 4294967295 inclusive");
+    }
+    shared.config.query_buffer_bytes_max.store(bytes, Relaxed);
+    Ok(())
+}
+
+fn ports(shared: &Shared) -> String {
+    let address = shared.addresses.get().and_then(|addresses| addresses.tcp.first());
+    address.map_or(0, |address| address.port()).to_string()
+}
+
+fn binds(shared: &Shared) -> String {
+    let addresses = shared.addresses.get().map(|addresses| &addresses.tcp[..]).unwrap_or_default();
+    addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn set_password(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    *shared.config.password.write() = Some(text.to_string()).filter(|text| !text.is_empty());
+    Ok(())
+}
+
+fn set_protected(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    let on = match text {
+        "yes" => true,
+        "no" => false,
+        _ => return Err(NOT_YES_OR_NO),
+    };
+    shared.config.protected_mode.store(on, Relaxed);
+    Ok(())
+}
+
+fn set_clients_max(shared: &Shared, text: &str) -> Result<(), &'static str> {
+    let clients = number(text)?;
+    let most = crate::server::raise_file_limit(clients);
+    if clients == 0 || most < clients {
+        return Err("The operating system is not able to handle the specified number of clients");
+    }
+    shared.config.clients_max.store(clients, Relaxed);
+    Ok(())
+}
+
+static PARAMETERS: &[Parameter] = &[
+    fixed("appendonly", |shared| yes_or_no(durability(shared) != "no")),
+    open("appendfsync", |shared| durability(shared).into(), set_durability),
+    fixed("bind", binds),
+    open("client-output-buffer-limit", output_limit, set_output_limit),
+    open("client-query-buffer-limit", |shared| shared.config.query_buffer_bytes_max.load(Relaxed).to_string(), set_query_limit),
+    fixed("databases", |shared| shared.maps.count().to_string()),
+    fixed("io-threads", |shared| shared.loops.len().to_string()),
+    open("latency-monitor-threshold", |shared| shared.config.latency_ms.load(Relaxed).to_string(), |shared, text| {
+        shared.config.latency_ms.store(number(text)?, Relaxed);
+        Ok(())
+    }),
+    open("maxclients", |shared| shared.config.clients_max.load(Relaxed).to_string(), set_clients_max),
+    open("maxmemory", |shared| shared.maps.options().memory_budget_bytes.to_string(), |shared, text| {
+        shared.maps.set_memory_budget(memory(text)? as u64);
+        Ok(())
+    }),
+    open("maxmemory-clients", |shared| shared.config.all_buffers_bytes_max.load(Relaxed).to_string(), |shared, text| {
+        shared.config.all_buffers_bytes_max.store(memory(text)?, Relaxed);
+        Ok(())
+    }),
+    open(
+        "maxmemory-policy",
+        |shared| match shared.maps.options().when_full {
+            WhenFull::Refuse => "noeviction".into(),
+            WhenFull::Evict => "allkeys-lru".into(),
+        },
+        set_when_full,
+    ),
+    fixed("port", ports),
+    open("proto-max-bulk-len", |shared| shared.config.bulk_bytes_max.load(Relaxed).to_string(), |shared, text| {
+        shared.config.bulk_bytes_max.store(memory(text)?, Relaxed);
+        Ok(())
+    }),
+    open("protected-mode", |shared| yes_or_no(shared.config.protected_mode.load(Relaxed)), set_protected),
+    open("requirepass", |shared| shared.config.password.read().clone().unwrap_or_default(), set_password),
+    fixed("save", |_| String::new()),
+    open("slowlog-log-slower-than", |shared| shared.config.slow_log_us.load(Relaxed).to_string(), |shared, text| {
+        shared.config.slow_log_us.store(number(text)?, Relaxed);
+        Ok(())
+    }),
+    open("slowlog-max-len", |shared| shared.config.slow_log_entries.load(Relaxed).to_string(), |shared, text| {
+        shared.config.slow_log_entries.store(number(text)?, Relaxed);
+        Ok(())
+    }),
+    open("tcp-keepalive", |shared| shared.config.keepalive_s.load(Relaxed).to_string(), |shared, text| {
+        shared.config.keepalive_s.store(number(text)?, Relaxed);
+        Ok(())
+    }),
+    open("timeout", |shared| shared.config.idle_timeout_s.load(Relaxed).to_string(), |shared, text| {
+        shared.config.idle_timeout_s.store(number(text)?, Relaxed);
+        Ok(())
+    }),
+    fixed("tls-port", |shared| {
+        let address = shared.addresses.get().and_then(|addresses| addresses.tls);
+        address.map_or(0, |address| address.port()).to_string()
+    }),
+    fixed("unixsocket", |shared| {
+        shared.options.unix_socket.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+    }),
+];
+
+const HELP: &[&str] = &[
+    "GET <pattern>", "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>", "    Set the configuration <directive> to <value>.",
+    "RESETSTAT", "    Reset statistics reported by the INFO command.",
+    "REWRITE", "    Not supported: the server was not started from a redis.conf.",
+];
+
+pub(super) fn config(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let subcommand = args.at(1).to_ascii_lowercase();
+    match (&subcommand[..], args.len()) {
+        (b"get", 3..) => get(context, args),
+        (b"set", 4..) if args.len().is_multiple_of(2) => return set(context, args),
+        (b"resetstat", 2) => {
+            context.shared.loops.iter().for_each(|each| each.stats.reset());
+            let accepts = &context.shared.accepts;
+            for counter in [&accepts.accepted, &accepts.refused_full, &accepts.refused_protected] {
+                counter.store(0, Relaxed);
+            }
+            context.out.ok();
+        }
+        (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),
+        (b"help", 2) => return help(context.out, "CONFIG", HELP),
+        (b"get" | b"set" | b"resetstat" | b"rewrite" | b"help", _) => {
+            return Err(subcommand_arity("config", &String::from_utf8_lossy(&subcommand)));
+        }
+        _ => return Err(unknown_subcommand("config", args.at(1))),
+    }
+    Ok(())
+}
+
+fn get(context: &mut Context<'_>, args: Args<'_>) {
+    let wanted = |name: &str| args.from(2).any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
+    let found: Vec<&Parameter> = PARAMETERS.iter().filter(|parameter| wanted(parameter.name)).collect();
+    context.out.map(found.len());
+    for parameter in found {
+        context.out.bulk(parameter.name.as_bytes());
+        context.out.bulk((parameter.get)(context.shared).as_bytes());
+    }
+}
+
+fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let refuse = |name: &[u8], cause: &str| -> Failure {
+        let name = String::from_utf8_lossy(name);
+        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {cause}").into()
+    };
+    // Every name is looked at before any value is set.
+    let mut changes: Vec<(&[u8], Set, &[u8])> = Vec::new();
+    for i in (2..args.len()).step_by(2) {
+        let name = args.at(i);
+        let parameter = PARAMETERS.iter().find(|parameter| name.eq_ignore_ascii_case(parameter.name.as_bytes()));
+        let Some(parameter) = parameter else {
+            let name = String::from_utf8_lossy(name);
+            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
+        };
+        let set = parameter.set.ok_or_else(|| refuse(name, "can't set immutable config"))?;
+        if changes.iter().any(|(earlier, ..)| earlier.eq_ignore_ascii_case(name)) {
+            return Err(refuse(name, "duplicate parameter"));
+        }
+        changes.push((name, set, args.at(i + 1)));
+    }
+    let mut result = Ok(());
+    for (name, set, value) in changes {
+        let value = std::str::from_utf8(value).map_err(|_| "argument must be text");
+        result = result.and(value.and_then(|value| set(context.shared, value)).map_err(|cause| refuse(name, cause)));
+    }
+    context.shared.config.changed();
+    result?;
+    context.out.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PARAMETERS, memory};
+
+    #[test]
+    fn memory_values() {
+        for (text, bytes) in [("0", 0), ("100", 100), ("1k", 1000), ("1kb", 1024), ("2MB", 2 << 20), ("1Gb", 1 << 30), ("5b", 5)] {
+            assert_eq!(memory(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "mb", "1tb", "-1", "1.5mb", "99999999999999999999"] {
+            assert!(memory(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn no_parameter_is_named_twice() {
+        let mut names: Vec<&str> = PARAMETERS.iter().map(|parameter| parameter.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PARAMETERS.len());
+    }
+}

@@ -1,0 +1,215 @@
+//! Runs one request: finds the command, checks what may keep it from running, runs it.
+
+use super::transactions;
+use super::{Client, Close, Command, Context, Failure, Handler, Replies, flag, table, unsupported};
+use crate::event_loop::Core;
+use crate::gate::Turn;
+use crate::pause::Paused;
+use crate::resp::{Args, Output};
+use crate::sessions::Sessions;
+use crate::shared::Shared;
+use crate::slowlog::{SlowEntry, abridge};
+use crate::stats::LoopStats;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+use terrace::Session;
+
+/// What running a request needs, apart from the connection.
+pub(crate) struct Executor<'a, 'g> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) stats: &'a LoopStats,
+    pub(crate) core: &'a mut Core,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) turn: &'a mut Turn<'g>,
+}
+
+impl Executor<'_, '_> {
+    /// Runs a request of at least one argument. False: a pause holds it back; nothing happened.
+    pub(crate) fn request(&mut self, client: &mut Client, out: &mut Output, args: Args<'_>) -> bool {
+        let command = table::find(args.at(0));
+        if self.is_held(client, command) {
+            return false;
+        }
+        let skip = client.replies == Replies::SkipNext;
+        let mark = out.mark();
+        out.count_reply();
+        self.checked(client, out, command, args);
+        if client.replies != Replies::On || skip {
+            out.truncate(mark);
+            out.uncount_reply();
+        }
+        if skip && client.replies == Replies::SkipNext {
+            client.replies = Replies::On;
+        }
+        client.plain = client.authenticated && client.transaction.is_none() && client.replies == Replies::On;
+        true
+    }
+
+    fn is_held(&self, client: &Client, command: Option<&Command>) -> bool {
+        let queued_writes = client.transaction.as_ref().is_some_and(|transaction| transaction.writes());
+        let Some(command) = command else { return self.core.paused == Paused::Everything };
+        let writes = match command.handler {
+            Handler::Exec => queued_writes,
+            _ => command.is(flag::WRITE) && client.transaction.is_none(),
+        };
+        match self.core.paused {
+            Paused::Nothing => false,
+            Paused::Writes => writes,
+            // Whoever paused everything must be able to end it.
+            Paused::Everything => command.name != "client",
+        }
+    }
+
+    /// Runs the command, or says why not.
+    fn checked(&mut self, client: &mut Client, out: &mut Output, command: Option<&'static Command>, args: Args<'_>) {
+        let refusal = match command {
+            None => Some(unsupported::error(args)),
+            Some(command) if !command.takes(args.len()) => Some(command.arity_error()),
+            Some(command) if !client.authenticated && !command.is(flag::NO_AUTH) => {
+                Some("NOAUTH Authentication required.".into())
+            }
+            Some(command) if client.transaction.is_some() && command.is(flag::NO_MULTI) => {
+                Some("ERR Command not allowed inside a transaction".into())
+            }
+            Some(_) => None,
+        };
+        match (command, refusal) {
+            (Some(command), None) => match &mut client.transaction {
+                Some(transaction) if !command.is(flag::NOT_QUEUED) => {
+                    if !transaction.queue(command, args, self.core.limits.query_buffer_bytes) {
+                        self.stats.closed_for_query.add(1);
+                        client.close = Close::Now;
+                    }
+                    out.simple("QUEUED");
+                }
+                _ => self.run(client, out, command, args),
+            },
+            (command, refusal) => {
+                if let Some(command) = command {
+                    self.stats.commands[command.index()].rejected.add(1);
+                }
+                if let Some(transaction) = &mut client.transaction {
+                    transaction.spoil();
+                }
+                self.stats.error_replies.add(1);
+                out.error(&refusal.map(|refusal| refusal.text()).unwrap_or_default());
+            }
+        }
+    }
+
+    /// Runs a command outside of a transaction.
+    fn run(&mut self, client: &mut Client, out: &mut Output, command: &'static Command, args: Args<'_>) {
+        if command.runs_alone(args.len()) {
+            self.close_gate();
+        }
+        client.last_command = command.index() as u32;
+        let started = Instant::now();
+        let mark = out.mark();
+        let result = match command.handler {
+            Handler::Server(handler) => handler(&mut self.context(client, out, false), args),
+            Handler::Data(handler) => {
+                client.touched |= 1 << client.database;
+                let (sessions, mut context) = self.split(client, out);
+                match sessions.open(context.client.database, &context.shared.maps) {
+                    Ok(session) => handler(&mut context, session, args),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Handler::Exec => transactions::exec(self, client, out),
+        };
+        if let Err(failure) = result {
+            out.truncate(mark);
+            self.fail(command.index(), out, &failure);
+        }
+        self.account(client, command, args, started.elapsed());
+    }
+
+    /// Runs a queued command inside a transaction; `session` is that of the atomic section.
+    pub(super) fn run_queued(
+        context: &mut Context<'_>,
+        session: Option<&mut Session>,
+        command: &'static Command,
+        args: Args<'_>,
+    ) {
+        let started = Instant::now();
+        let mark = context.out.mark();
+        let result = match (command.handler, session) {
+            (Handler::Server(handler), _) => handler(context, args),
+            (Handler::Data(handler), Some(session)) => handler(context, session, args),
+            _ => Err("ERR Command not allowed inside a transaction".into()),
+        };
+        let stats = &context.stats.commands[command.index()];
+        if let Err(failure) = result {
+            context.out.truncate(mark);
+            context.out.error(&failure.text());
+            context.stats.error_replies.add(1);
+            stats.failed.add(1);
+        }
+        stats.ran(1, started.elapsed());
+    }
+
+    /// From here to the end of the turn no other loop runs a command.
+    pub(super) fn close_gate(&mut self) {
+        self.turn.close();
+        self.stats.alone_turns.add(1);
+    }
+
+    /// The handler's context.
+    pub(super) fn context<'c>(&'c mut self, client: &'c mut Client, out: &'c mut Output, atomic: bool) -> Context<'c> {
+        Context { shared: self.shared, stats: self.stats, core: self.core, client, out, atomic }
+    }
+
+    /// The sessions beside the handler's context.
+    pub(super) fn split<'c>(&'c mut self, client: &'c mut Client, out: &'c mut Output) -> (&'c mut Sessions, Context<'c>) {
+        let context = Context { shared: self.shared, stats: self.stats, core: self.core, client, out, atomic: false };
+        (self.sessions, context)
+    }
+
+    /// Writes an error reply and counts it.
+    pub(crate) fn fail(&self, command: usize, out: &mut Output, failure: &Failure) {
+        self.stats.commands[command].failed.add(1);
+        self.stats.error_replies.add(1);
+        out.error(&failure.text());
+    }
+
+    fn account(&mut self, client: &Client, command: &'static Command, args: Args<'_>, took: Duration) {
+        self.stats.commands[command.index()].ran(1, took);
+        if self.is_slow(took) {
+            match command.is(flag::SECRET) {
+                true => self.note_slow(client, [args.at(0), b"(redacted)"].into_iter(), took),
+                false => self.note_slow(client, args.from(0), took),
+            }
+        }
+    }
+
+    /// Whether something that took this long is to be noted.
+    #[inline]
+    pub(crate) fn is_slow(&self, took: Duration) -> bool {
+        let limits = &self.core.limits;
+        limits.slow_log.is_some_and(|threshold| took >= threshold) || limits.latency.is_some_and(|threshold| took >= threshold)
+    }
+
+    /// Notes a slow command in the slow log and the latency monitor.
+    pub(crate) fn note_slow<'b>(&self, client: &Client, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
+        self.note(client.info.address.clone(), client.info.words.read().name.clone(), arguments, took);
+    }
+
+    /// Notes a slow batch of GETs, which is nobody's alone.
+    pub(crate) fn note_slow_batch<'b>(&self, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
+        self.note(String::new(), String::new(), arguments, took);
+    }
+
+    fn note<'b>(&self, address: String, client_name: String, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
+        let at_s = self.core.now_ms / 1000;
+        let limits = &self.core.limits;
+        if limits.latency.is_some_and(|threshold| took >= threshold) {
+            self.shared.latency.add("command", at_s, took.as_millis() as u64);
+        }
+        if limits.slow_log.is_some_and(|threshold| took >= threshold) {
+            let microseconds = took.as_micros() as u64;
+            let arguments = abridge(arguments);
+            let entry = SlowEntry { id: 0, at_s, microseconds, arguments, address, client_name };
+            self.shared.slow_log.add(entry, self.shared.config.slow_log_entries.load(Relaxed));
+        }
+    }
+}

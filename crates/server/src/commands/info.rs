@@ -1,0 +1,280 @@
+//! INFO: the state of the server in Redis's sections, and one of our own, `# Tiers`.
+
+use super::connection::REDIS_VERSION;
+use super::{Context, Outcome, table};
+use crate::resp::Args;
+use crate::shared::{Shared, unix_time};
+use std::fmt::Write;
+use std::sync::atomic::Ordering::Relaxed;
+use terrace::MapStats;
+
+type Render = fn(&Shared, &mut Lines);
+
+/// The sections by name; the second field says whether plain `INFO` shows it.
+static SECTIONS: &[(&str, bool, Render)] = &[
+    ("Server", true, server),
+    ("Clients", true, clients),
+    ("Memory", true, memory),
+    ("Persistence", true, persistence),
+    ("Stats", true, stats),
+    ("Replication", true, replication),
+    ("CPU", true, cpu),
+    ("Modules", true, |_, _| {}),
+    ("Commandstats", false, commandstats),
+    ("Latencystats", false, latencystats),
+    ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
+    ("Keyspace", true, keyspace),
+    ("Tiers", true, tiers),
+];
+
+/// Lines of `name:value`.
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: impl std::fmt::Display) {
+        let written = write!(self.0, "{name}:{value}\r\n");
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
+    }
+}
+
+pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let wanted: Vec<String> = args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    let text = render(context.shared, &wanted);
+    context.out.verbatim(&text);
+    Ok(())
+}
+
+/// The text of INFO; `wanted` holds section names in small letters, or is empty for the default.
+pub(crate) fn render(shared: &Shared, wanted: &[String]) -> String {
+    let any = |names: &[&str]| wanted.iter().any(|name| names.contains(&name.as_str()));
+    let everything = any(&["all", "everything"]);
+    let default = wanted.is_empty() || any(&["default"]);
+    let mut lines = Lines(String::new());
+    for (name, by_default, render) in SECTIONS {
+        if everything || (default && *by_default) || any(&[&name.to_ascii_lowercase()]) {
+            if !lines.0.is_empty() {
+                lines.0.push_str("\r\n");
+            }
+            lines.0.push_str(&format!("# {name}\r\n"));
+            render(shared, &mut lines);
+        }
+    }
+    lines.0
+}
+
+fn server(shared: &Shared, lines: &mut Lines) {
+    let uptime_s = shared.uptime_ms() / 1000;
+    let port = shared.addresses.get().and_then(|addresses| addresses.tcp.first()).map_or(0, |address| address.port());
+    let system = rustix::system::uname();
+    lines.add("redis_version", REDIS_VERSION);
+    lines.add("server_name", "terrace");
+    lines.add("terrace_version", env!("CARGO_PKG_VERSION"));
+    lines.add("redis_mode", "standalone");
+    lines.add("os", format_args!(
+        "{} {} {}",
+        system.sysname().to_string_lossy(), system.release().to_string_lossy(), system.machine().to_string_lossy(),
+    ));
+    lines.add("arch_bits", usize::BITS);
+    lines.add("multiplexing_api", "epoll");
+    lines.add("process_id", std::process::id());
+    lines.add("run_id", &shared.run_id);
+    lines.add("tcp_port", port);
+    lines.add("server_time_usec", unix_time().as_micros());
+    lines.add("uptime_in_seconds", uptime_s);
+    lines.add("uptime_in_days", uptime_s / 86_400);
+    lines.add("io_threads_active", shared.loops.len());
+}
+
+fn clients(shared: &Shared, lines: &mut Lines) {
+    let all = shared.clients.all();
+    lines.add("connected_clients", shared.connected.load(Relaxed));
+    lines.add("cluster_connections", 0);
+    lines.add("maxclients", shared.config.clients_max.load(Relaxed));
+    lines.add("client_recent_max_input_buffer", all.iter().map(|info| info.input_bytes.load(Relaxed)).max().unwrap_or(0));
+    lines.add("client_recent_max_output_buffer", all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0));
+    lines.add("blocked_clients", 0);
+    lines.add("tracking_clients", 0);
+    for (i, each) in shared.loops.iter().enumerate() {
+        lines.add(&format!("loop{i}_clients"), each.connections.load(Relaxed));
+    }
+}
+
+/// Bytes of memory the process has resident.
+pub(crate) fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+fn human(bytes: u64) -> String {
+    let units = [(30, "G"), (20, "M"), (10, "K")];
+    match units.into_iter().find(|(shift, _)| bytes >> shift > 0) {
+        Some((shift, unit)) => format!("{:.2}{unit}", bytes as f64 / (1u64 << shift) as f64),
+        None => format!("{bytes}B"),
+    }
+}
+
+/// The sum of the maps' statistics that add up.
+pub(crate) fn totals(shared: &Shared) -> MapStats {
+    shared.maps.opened().fold(MapStats::default(), |mut sum, (_, map)| {
+        let stats = map.stats();
+        sum.keys += stats.keys;
+        sum.live_bytes += stats.live_bytes;
+        // The budget is shared: each map tells what all of them use.
+        sum.memory_used_bytes = sum.memory_used_bytes.max(stats.memory_used_bytes);
+        sum.dead_bytes += stats.dead_bytes;
+        sum.moved_bytes += stats.moved_bytes;
+        sum.index_bytes += stats.index_bytes;
+        sum.disk_bytes += stats.disk_bytes;
+        sum.bytes_written += stats.bytes_written;
+        sum.syncs += stats.syncs;
+        sum.collections += stats.collections;
+        sum.evicted += stats.evicted;
+        sum.expired += stats.expired;
+        sum
+    })
+}
+
+fn memory(shared: &Shared, lines: &mut Lines) {
+    let totals = totals(shared);
+    let buffers = shared.sum(|stats| stats.buffer_bytes.get());
+    let used = totals.memory_used_bytes + buffers;
+    let resident = resident_bytes();
+    let terrace::MapOptions { memory_budget_bytes: budget, when_full, .. } = shared.maps.options();
+    lines.add("used_memory", used);
+    lines.add("used_memory_human", human(used));
+    lines.add("used_memory_rss", resident);
+    lines.add("used_memory_rss_human", human(resident));
+    lines.add("used_memory_dataset", totals.live_bytes);
+    lines.add("used_memory_overhead", totals.index_bytes + buffers);
+    lines.add("used_memory_index", totals.index_bytes);
+    lines.add("maxmemory", budget);
+    lines.add("maxmemory_human", human(budget));
+    lines.add("maxmemory_policy", match when_full {
+        terrace::WhenFull::Refuse => "noeviction",
+        terrace::WhenFull::Evict => "allkeys-lru",
+    });
+    lines.add("mem_clients_normal", buffers);
+    lines.add("mem_fragmentation_ratio", format_args!("{:.2}", resident as f64 / used.max(1) as f64));
+}
+
+fn persistence(shared: &Shared, lines: &mut Lines) {
+    let totals = totals(shared);
+    lines.add("loading", 0);
+    lines.add("rdb_bgsave_in_progress", u8::from(shared.saving.load(Relaxed)));
+    lines.add("rdb_last_save_time", shared.saved_s.load(Relaxed));
+    lines.add("rdb_last_bgsave_status", if shared.save_failed.load(Relaxed) { "err" } else { "ok" });
+    lines.add("aof_enabled", u8::from(shared.maps.options().durability != terrace::Durability::None));
+    lines.add("aof_last_write_status", if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" });
+    lines.add("disk_bytes", totals.disk_bytes);
+    lines.add("bytes_written", totals.bytes_written);
+    lines.add("syncs", totals.syncs);
+    lines.add("collections", totals.collections);
+}
+
+fn stats(shared: &Shared, lines: &mut Lines) {
+    let totals = totals(shared);
+    let accepts = &shared.accepts;
+    lines.add("total_connections_received", accepts.accepted.load(Relaxed));
+    lines.add("total_commands_processed", shared.commands_processed());
+    lines.add("instantaneous_ops_per_sec", shared.rate.lock().per_second);
+    lines.add("total_net_input_bytes", shared.sum(|stats| stats.bytes_read.get()));
+    lines.add("total_net_output_bytes", shared.sum(|stats| stats.bytes_written.get()));
+    lines.add("rejected_connections", accepts.refused_full.load(Relaxed) + accepts.refused_protected.load(Relaxed));
+    lines.add("expired_keys", totals.expired);
+    lines.add("evicted_keys", totals.evicted);
+    lines.add("evicted_clients", shared.sum(|stats| stats.closed_for_memory.get()));
+    lines.add("keyspace_hits", shared.sum(|stats| stats.key_hits.get()));
+    lines.add("keyspace_misses", shared.sum(|stats| stats.key_misses.get()));
+    lines.add("total_error_replies", shared.sum(|stats| stats.error_replies.get()));
+    lines.add("client_query_buffer_limit_disconnections", shared.sum(|stats| stats.closed_for_query.get()));
+    lines.add("client_output_buffer_limit_disconnections", shared.sum(|stats| stats.closed_for_output.get()));
+    lines.add("client_silence_disconnections", shared.sum(|stats| stats.closed_for_silence.get()));
+    lines.add("turns", shared.sum(|stats| stats.turns.get()));
+    lines.add("turns_alone", shared.sum(|stats| stats.alone_turns.get()));
+    lines.add("commits", shared.sum(|stats| stats.commits.get()));
+    lines.add("commit_failures", shared.sum(|stats| stats.commit_failures.get()));
+}
+
+fn replication(_shared: &Shared, lines: &mut Lines) {
+    lines.add("role", "master");
+    lines.add("connected_slaves", 0);
+}
+
+fn cpu(_shared: &Shared, lines: &mut Lines) {
+    // Fields 14 and 15 of the process's stat line, in clock ticks; the name in field 2 may hold
+    // blanks, so counting starts behind its closing bracket.
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
+    let seconds = |i: usize| {
+        let value: f64 = fields.split_ascii_whitespace().nth(i).and_then(|field| field.parse().ok()).unwrap_or(0.0);
+        value / ticks
+    };
+    lines.add("used_cpu_user", format_args!("{:.6}", seconds(11)));
+    lines.add("used_cpu_sys", format_args!("{:.6}", seconds(12)));
+}
+
+fn commandstats(shared: &Shared, lines: &mut Lines) {
+    for command in table::COMMANDS.iter() {
+        let sum = |pick: fn(&crate::stats::CommandStats) -> u64| shared.sum(|stats| pick(&stats.commands[command.index()]));
+        let calls = sum(|stats| stats.calls.get());
+        let (rejected, failed) = (sum(|stats| stats.rejected.get()), sum(|stats| stats.failed.get()));
+        if calls + rejected + failed == 0 {
+            continue;
+        }
+        let microseconds = sum(|stats| stats.nanoseconds.get()) as f64 / 1000.0;
+        lines.add(&format!("cmdstat_{}", command.name), format_args!(
+            "calls={calls},usec={microseconds:.0},usec_per_call={:.2},rejected_calls={rejected},failed_calls={failed}",
+            microseconds / calls.max(1) as f64,
+        ));
+    }
+}
+
+fn latencystats(shared: &Shared, lines: &mut Lines) {
+    for command in table::COMMANDS.iter() {
+        let bucket = |i: usize| shared.sum(|stats| stats.commands[command.index()].buckets[i].get());
+        let buckets: [u64; crate::stats::BUCKETS] = std::array::from_fn(bucket);
+        let calls: u64 = buckets.iter().sum();
+        if calls == 0 {
+            continue;
+        }
+        let at_most = |share: f64| {
+            let mut below = 0;
+            let enough = |count: &u64| {
+                below += count;
+                below as f64 >= share * calls as f64
+            };
+            1u64 << buckets.iter().position(enough).unwrap_or(0)
+        };
+        lines.add(&format!("latency_percentiles_usec_{}", command.name), format_args!(
+            "p50={},p99={},p99.9={}", at_most(0.5), at_most(0.99), at_most(0.999),
+        ));
+    }
+}
+
+fn keyspace(shared: &Shared, lines: &mut Lines) {
+    for (number, map) in shared.maps.opened() {
+        let keys = map.len();
+        if keys > 0 {
+            lines.add(&format!("db{number}"), format_args!("keys={keys},expires=0,avg_ttl=0"));
+        }
+    }
+}
+
+/// One line per tier and database that has something in it.
+fn tiers(shared: &Shared, lines: &mut Lines) {
+    for (number, map) in shared.maps.opened() {
+        let stats = map.stats();
+        lines.add(&format!("db{number}_memory"), format_args!(
+            "tier=dram,keys={},used_bytes={},budget_bytes={},index_bytes={},live_bytes={},evicted={},expired={}",
+            stats.keys, stats.memory_used_bytes, stats.memory_budget_bytes, stats.index_bytes, stats.live_bytes,
+            stats.evicted, stats.expired,
+        ));
+        lines.add(&format!("db{number}_values"), format_args!(
+            "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",
+            stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
+            stats.bytes_written as f64 / stats.live_bytes.max(1) as f64,
+        ));
+    }
+}

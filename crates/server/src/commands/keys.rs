@@ -1,0 +1,128 @@
+//! Keys as such: DEL, EXISTS, TYPE, RENAME, COPY and the like.
+
+use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer};
+use crate::resp::Args;
+use terrace::Session;
+
+/// Bytes an item may take beyond its key and value: what an atomic section reserves per write.
+pub(super) const ITEM_OVERHEAD_BYTES: usize = 64;
+
+pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let mut deleted = 0;
+    for key in args.from(1) {
+        deleted += i64::from(session.delete(key)?);
+    }
+    context.out.integer(deleted);
+    Ok(())
+}
+
+/// EXISTS and TOUCH: a key named twice counts twice.
+pub(super) fn exists(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let mut found = 0;
+    for key in args.from(1) {
+        let there = session.get(key, |_| ())?.is_some();
+        context.looked_up(there);
+        found += i64::from(there);
+    }
+    context.out.integer(found);
+    Ok(())
+}
+
+pub(super) fn type_of(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let found = session.get(args.at(1), |_| ())?.is_some();
+    context.out.simple(if found { "string" } else { "none" });
+    Ok(())
+}
+
+/// Moves the value of `source` to `target`; false when `target` exists and must not be replaced.
+fn rename_key(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+    replace: bool,
+) -> Result<bool, Failure> {
+    let (source, target) = (args.at(1), args.at(2));
+    let held = session.get(source, |value| (value.bytes.to_vec(), value.expires_at_ms))?;
+    let (value, expires_at_ms) = held.ok_or("ERR no such key")?;
+    if source == target {
+        return Ok(replace);
+    }
+    if !replace && session.get(target, |_| ())?.is_some() {
+        return Ok(false);
+    }
+    let bound_bytes = args.bytes() + value.len() + 2 * ITEM_OVERHEAD_BYTES;
+    context.atomic(session, bound_bytes, |_, session| {
+        session.put(target, &value, expires_at_ms)?;
+        session.delete(source)
+    })??;
+    Ok(true)
+}
+
+pub(super) fn rename(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    rename_key(context, session, args, true)?;
+    context.out.ok();
+    Ok(())
+}
+
+pub(super) fn renamenx(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let renamed = rename_key(context, session, args, false)?;
+    context.out.integer(i64::from(renamed));
+    Ok(())
+}
+
+/// A database number that exists.
+pub(super) fn database(context: &Context<'_>, argument: &[u8]) -> Result<usize, Failure> {
+    let number = usize::try_from(integer(argument)?).ok();
+    let number = number.filter(|number| *number < context.shared.maps.count());
+    Ok(number.ok_or("ERR DB index is out of range")?)
+}
+
+/// COPY source target [DB n] [REPLACE].
+pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let (source, target) = (args.at(1), args.at(2));
+    let mut to = context.client.database;
+    let mut replace = false;
+    let mut rest = args.from(3);
+    while let Some(option) = rest.next() {
+        if option.eq_ignore_ascii_case(b"replace") {
+            replace = true;
+        } else if option.eq_ignore_ascii_case(b"db") {
+            to = database(context, rest.next().ok_or(SYNTAX_ERROR)?)?;
+        } else {
+            return Err(SYNTAX_ERROR.into());
+        }
+    }
+    let same_database = to == context.client.database;
+    if same_database && source == target {
+        return Err("ERR source and destination objects are the same".into());
+    }
+    let copied = match session.get(source, |value| (value.bytes.to_vec(), value.expires_at_ms))? {
+        None => false,
+        Some((value, expires_at_ms)) if same_database => {
+            put_copy(session, target, &value, expires_at_ms, replace)?
+        }
+        Some((value, expires_at_ms)) => {
+            // The other database is written through a session of its own, committed here.
+            let mut session = context.shared.maps.get(to)?.session();
+            let copied = put_copy(&mut session, target, &value, expires_at_ms, replace)?;
+            session.commit()?;
+            copied
+        }
+    };
+    context.out.integer(i64::from(copied));
+    Ok(())
+}
+
+fn put_copy(
+    session: &mut Session,
+    target: &[u8],
+    value: &[u8],
+    expires_at_ms: Option<u64>,
+    replace: bool,
+) -> terrace::Result<bool> {
+    if !replace && session.get(target, |_| ())?.is_some() {
+        return Ok(false);
+    }
+    session.put(target, value, expires_at_ms)?;
+    Ok(true)
+}

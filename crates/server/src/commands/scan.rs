@@ -1,0 +1,157 @@
+//! Whole databases: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL.
+
+use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer};
+use crate::glob;
+use crate::resp::{Args, Output};
+use terrace::Session;
+
+/// Keys looked at per step of KEYS.
+const STEP_KEYS: usize = 1024;
+/// Keys looked at per step when a random one is sought.
+const RANDOM_STEP_KEYS: usize = 16;
+/// Random places tried before any key will do.
+const RANDOM_TRIES: usize = 8;
+/// Most keys one SCAN may ask for, so that one call cannot hold up a loop for long.
+const SCAN_COUNT_MAX: i64 = 1 << 20;
+
+/// What SCAN was asked for.
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    /// A type was named that no key here has.
+    nothing: bool,
+}
+
+impl<'a> ScanOptions<'a> {
+    fn parse(args: Args<'a>) -> Result<ScanOptions<'a>, Failure> {
+        let mut options = ScanOptions { pattern: None, count: 10, nothing: false };
+        let mut rest = args.from(2);
+        while let Some(option) = rest.next() {
+            let value = rest.next().ok_or(SYNTAX_ERROR)?;
+            if option.eq_ignore_ascii_case(b"match") {
+                options.pattern = Some(value).filter(|pattern| *pattern != b"*");
+            } else if option.eq_ignore_ascii_case(b"count") {
+                let count = integer(value)?;
+                if count < 1 {
+                    return Err(SYNTAX_ERROR.into());
+                }
+                options.count = count.min(SCAN_COUNT_MAX) as usize;
+            } else if option.eq_ignore_ascii_case(b"type") {
+                options.nothing = !value.eq_ignore_ascii_case(b"string");
+            } else {
+                return Err(SYNTAX_ERROR.into());
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A cursor: an unsigned integer in decimal.
+fn cursor(argument: &[u8]) -> Result<u64, Failure> {
+    let digits = argument.iter().all(u8::is_ascii_digit);
+    let number = std::str::from_utf8(argument).ok().filter(|_| digits).and_then(|text| text.parse().ok());
+    Ok(number.ok_or("ERR invalid cursor")?)
+}
+
+pub(super) fn scan(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let cursor = cursor(args.at(1))?;
+    let options = ScanOptions::parse(args)?;
+    let mut keys = Output::new(context.core.limits.output_buffer_bytes);
+    let mut count = 0;
+    let next = session.scan(cursor, options.count, |key, _| {
+        if !options.nothing && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+            count += 1;
+            keys.bulk(key);
+        }
+    })?;
+    context.out.array(2);
+    context.out.bulk(next.to_string().as_bytes());
+    context.out.array(count);
+    context.out.raw(keys.unsent());
+    Ok(())
+}
+
+pub(super) fn keys(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+    let pattern = args.at(1);
+    let mut keys = Output::new(context.core.limits.output_buffer_bytes);
+    let mut count = 0;
+    let mut cursor = 0;
+    loop {
+        cursor = session.scan(cursor, STEP_KEYS, |key, _| {
+            if pattern == b"*" || glob::matches(pattern, key) {
+                count += 1;
+                keys.bulk(key);
+            }
+        })?;
+        if cursor == 0 || keys.overflowed() {
+            break;
+        }
+    }
+    context.out.array(count);
+    context.out.raw(keys.unsent());
+    if keys.overflowed() {
+        context.out.overflow();
+    }
+    Ok(())
+}
+
+/// RANDOMKEY: a key near a random place of the index; likely, not exactly, uniform.
+pub(super) fn randomkey(context: &mut Context<'_>, session: &mut Session, _args: Args<'_>) -> Outcome {
+    let len = context.shared.maps.get(context.client.database)?.len().max(1);
+    let mut chosen: Option<Vec<u8>> = None;
+    for attempt in 0..=RANDOM_TRIES {
+        let random = context.core.next_random();
+        let place = if attempt < RANDOM_TRIES { random % (2 * len) } else { 0 };
+        let mut seen = 0;
+        let mut cursor = place;
+        loop {
+            cursor = session.scan(cursor, RANDOM_STEP_KEYS, |key, _| {
+                seen += 1;
+                if context.core.next_random() % seen == 0 {
+                    chosen = Some(key.to_vec());
+                }
+            })?;
+            // At the last try everything is searched: an index may be nearly empty.
+            if chosen.is_some() || cursor == 0 || attempt < RANDOM_TRIES {
+                break;
+            }
+        }
+        if chosen.is_some() {
+            break;
+        }
+    }
+    match chosen {
+        Some(key) => context.out.bulk(&key),
+        None => context.out.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn dbsize(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
+    let len = context.shared.maps.get(context.client.database)?.len();
+    context.out.integer(len as i64);
+    Ok(())
+}
+
+/// FLUSHDB and FLUSHALL take `SYNC` or `ASYNC`; the engine frees in its own time either way.
+fn check_flush_option(args: Args<'_>) -> Outcome {
+    match args.get(1) {
+        None => Ok(()),
+        Some(option) if args.len() == 2 && (option.eq_ignore_ascii_case(b"sync") || option.eq_ignore_ascii_case(b"async")) => Ok(()),
+        Some(_) => Err(SYNTAX_ERROR.into()),
+    }
+}
+
+pub(super) fn flushdb(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_flush_option(args)?;
+    context.shared.maps.get(context.client.database)?.clear()?;
+    context.out.ok();
+    Ok(())
+}
+
+pub(super) fn flushall(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    check_flush_option(args)?;
+    context.shared.maps.opened().try_for_each(|(_, map)| map.clear())?;
+    context.out.ok();
+    Ok(())
+}

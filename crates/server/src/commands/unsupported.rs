@@ -1,0 +1,62 @@
+//! Commands that are not here: known ones of Redis get a clear answer, others Redis's own.
+
+use super::Failure;
+use crate::resp::Args;
+
+/// Commands of Redis 7 that this server has no use for, because it keeps strings.
+const KNOWN: &[&str] = &[
+    "acl", "asking", "bgrewriteaof", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
+    "blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "dump", "eval", "eval_ro", "evalsha",
+    "evalsha_ro", "failover", "fcall", "fcall_ro", "function", "geoadd", "geodist", "geohash", "geopos",
+    "georadius", "georadius_ro", "georadiusbymember", "georadiusbymember_ro", "geosearch", "geosearchstore",
+    "getbit", "hdel", "hexists", "hget", "hgetall", "hincrby", "hincrbyfloat", "hkeys", "hlen", "hmget", "hmset",
+    "hrandfield", "hscan", "hset", "hsetnx", "hstrlen", "hvals", "lcs", "lindex", "linsert", "llen", "lmove",
+    "lmpop", "lolwut", "lpop", "lpos", "lpush", "lpushx", "lrange", "lrem", "lset", "ltrim", "migrate", "module",
+    "monitor", "move", "pfadd", "pfcount", "pfdebug", "pfmerge", "pfselftest", "psubscribe", "psync", "publish",
+    "pubsub", "punsubscribe", "replconf", "replicaof", "restore", "restore-asking", "rpop", "rpoplpush", "rpush",
+    "rpushx", "sadd", "scard", "script", "sdiff", "sdiffstore", "setbit", "sinter", "sintercard", "sinterstore",
+    "sismember", "slaveof", "smembers", "smismember", "smove", "sort", "sort_ro", "spop", "spublish",
+    "srandmember", "srem", "sscan", "ssubscribe", "subscribe", "sunion", "sunionstore", "sunsubscribe", "swapdb",
+    "sync", "unsubscribe", "xack", "xadd", "xautoclaim", "xclaim", "xdel", "xgroup", "xinfo", "xlen", "xpending",
+    "xrange", "xread", "xreadgroup", "xrevrange", "xsetid", "xtrim", "zadd", "zcard", "zcount", "zdiff",
+    "zdiffstore", "zincrby", "zinter", "zintercard", "zinterstore", "zlexcount", "zmpop", "zmscore", "zpopmax",
+    "zpopmin", "zrandmember", "zrange", "zrangebylex", "zrangebyscore", "zrangestore", "zrank", "zrem",
+    "zremrangebylex", "zremrangebyrank", "zremrangebyscore", "zrevrange", "zrevrangebylex", "zrevrangebyscore",
+    "zrevrank", "zscan", "zscore", "zunion", "zunionstore",
+];
+
+/// Bytes shown of an unknown command's name, and of its arguments together.
+const SHOWN_BYTES: usize = 128;
+
+/// The error for a name that is not in the table.
+pub(super) fn error(args: Args<'_>) -> Failure {
+    let name = args.at(0);
+    let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+    if KNOWN.binary_search(&lower.as_str()).is_ok() {
+        let upper = lower.to_ascii_uppercase();
+        return format!("ERR {upper} is not supported by Terrace: this server keeps strings").into();
+    }
+    let shown = |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
+    let mut beginning = String::new();
+    for argument in args.from(1) {
+        if beginning.len() >= SHOWN_BYTES {
+            break;
+        }
+        beginning += &format!("'{}' ", shown(argument, SHOWN_BYTES - beginning.len()));
+    }
+    format!("ERR unknown command '{}', with args beginning with: {beginning}", shown(name, SHOWN_BYTES)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KNOWN;
+    use crate::commands::table;
+
+    #[test]
+    fn known_commands_are_sorted_and_not_in_the_table() {
+        assert!(KNOWN.is_sorted());
+        for name in KNOWN {
+            assert!(table::find(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! From bytes to executed commands.
+//!
+//! The two commands that make up nearly all of a key-value server's load, plain `GET key` and
+//! `SET key value`, are recognised right behind the parser and take a short way: GETs gather in
+//! the batch, SETs go straight to the engine. Everything else, and these two inside a
+//! transaction, before `AUTH` and so on, takes the long way through the table of commands.
+
+use super::EventLoop;
+use super::batch::GetBatch;
+use super::connection::{Connection, Phase};
+use crate::commands::{self, Client, Close, Executor, Failure};
+use crate::gate::Turn;
+use crate::pause::Paused;
+use crate::resp::{Args, Output, Parser, ProtocolError, Step};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Bytes of requests executed for a connection in one turn (one request may be larger).
+const TURN_INPUT_BYTES: usize = 256 << 10;
+/// Bytes of replies after which a connection's next request waits for the next turn.
+const TURN_OUTPUT_BYTES: usize = 1 << 20;
+/// SETs in a row that are timed together.
+const SETS_TIMED: u32 = 64;
+
+/// Why the execution of a connection's input came to a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// No complete request is left; at least so many bytes are missing from the next.
+    InputEnds { missing: usize },
+    /// The connection had its share of this turn.
+    Share,
+    /// A pause holds the next command back.
+    Held,
+    /// The connection is to be closed after its replies.
+    Close,
+}
+
+/// The execution of one connection's input.
+struct Run<'r, 'g> {
+    executor: Executor<'r, 'g>,
+    batch: &'r mut GetBatch,
+    outputs: &'r mut [Output],
+    index: usize,
+    parser: &'r mut Parser,
+    client: &'r mut Client,
+    /// Where the input lies, and the keys of the batch with it.
+    buffer: &'r [u8],
+    /// SETs run and not yet accounted for, and since when.
+    sets: u32,
+    sets_since: Option<Instant>,
+}
+
+/// What the short way can take.
+enum Shape {
+    Get,
+    Set,
+    Other,
+}
+
+#[inline]
+fn shape(args: &Args<'_>) -> Shape {
+    if args.len() > 3 || args.len() < 2 {
+        return Shape::Other;
+    }
+    let &[a, b, c] = args.at(0) else { return Shape::Other };
+    match ([a | 0x20, b | 0x20, c | 0x20], args.len()) {
+        ([b'g', b'e', b't'], 2) => Shape::Get,
+        ([b's', b'e', b't'], 3) => Shape::Set,
+        _ => Shape::Other,
+    }
+}
+
+impl Run<'_, '_> {
+    /// Executes the requests in `range` of the buffer: how far it came, and why no further.
+    fn all(&mut self, range: Range<usize>) -> (usize, Stop) {
+        let mut at = range.start;
+        loop {
+            if at - range.start > TURN_INPUT_BYTES || self.outputs[self.index].turn_bytes() > TURN_OUTPUT_BYTES {
+                return (at, Stop::Share);
+            }
+            let buffer = self.buffer;
+            let rest = &buffer[at..range.end];
+            let limits = match self.client.authenticated {
+                true => &self.executor.core.limits.authenticated,
+                false => &self.executor.core.limits.unauthenticated,
+            };
+            match self.parser.next(rest, limits) {
+                Step::Request(len) => {
+                    if !self.request(rest, at) {
+                        return (at, Stop::Held);
+                    }
+                    at += len;
+                    if self.client.close != Close::No {
+                        return (range.end, Stop::Close);
+                    }
+                }
+                Step::Partial(missing) => return (at, Stop::InputEnds { missing }),
+                Step::Bad(error) => {
+                    self.refuse(error);
+                    return (range.end, Stop::Close);
+                }
+            }
+        }
+    }
+
+    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. False: a
+    /// pause holds it back.
+    #[inline]
+    fn request(&mut self, rest: &[u8], at: usize) -> bool {
+        let args = self.parser.args(rest);
+        if self.client.plain && self.executor.core.paused == Paused::Nothing {
+            match shape(&args) {
+                Shape::Get if !self.parser.was_inline() => {
+                    let (start, end) = self.parser.span(1);
+                    self.get(at + start, at + end);
+                    return true;
+                }
+                Shape::Set if !self.parser.was_inline() => {
+                    let (key, value) = (self.parser.span(1), self.parser.span(2));
+                    self.set(&rest[key.0..key.1], &rest[value.0..value.1]);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        self.long_way(rest)
+    }
+
+    #[inline]
+    fn get(&mut self, start: usize, end: usize) {
+        self.account_sets();
+        let database = self.client.database;
+        if self.batch.must_flush_before(database) {
+            self.flush();
+        }
+        self.batch.push(self.index, database, start, end);
+        self.client.note(commands::get_index(), database);
+        self.outputs[self.index].count_reply();
+    }
+
+    #[inline]
+    fn set(&mut self, key: &[u8], value: &[u8]) {
+        if self.batch.holds(self.index) {
+            self.flush();
+        }
+        if self.sets == 0 {
+            self.sets_since = Some(Instant::now());
+        }
+        let database = self.client.database;
+        let Executor { sessions, shared, .. } = &mut self.executor;
+        let done = sessions.open(database, &shared.maps).and_then(|session| session.put(key, value, None));
+        self.client.note(commands::set_index(), database);
+        let out = &mut self.outputs[self.index];
+        out.count_reply();
+        match done {
+            Ok(()) => out.ok(),
+            Err(error) => self.executor.fail(commands::set_index(), out, &Failure::from(error)),
+        }
+        self.sets += 1;
+        if self.sets == SETS_TIMED {
+            self.account_sets();
+        }
+    }
+
+    /// Through the table of commands. False: a pause holds the command back.
+    fn long_way(&mut self, rest: &[u8]) -> bool {
+        self.account_sets();
+        if self.batch.holds(self.index) {
+            self.flush();
+        }
+        let args = self.parser.args(rest);
+        if args.len() == 0 {
+            return true;
+        }
+        self.executor.request(self.client, &mut self.outputs[self.index], args)
+    }
+
+    fn refuse(&mut self, error: ProtocolError) {
+        if self.batch.holds(self.index) {
+            self.flush();
+        }
+        let out = &mut self.outputs[self.index];
+        out.count_reply();
+        out.error(&format!("ERR {error}"));
+        self.executor.stats.error_replies.add(1);
+    }
+
+    fn flush(&mut self) {
+        self.batch.flush(self.buffer, self.outputs, &mut self.executor);
+    }
+
+    /// Counts the SETs run so far and the time they took together.
+    #[inline]
+    fn account_sets(&mut self) {
+        if let Some(since) = self.sets_since.take() {
+            let took = since.elapsed();
+            self.executor.stats.commands[commands::set_index()].ran(u64::from(self.sets), took);
+            if self.executor.is_slow(took) {
+                let text = format!("(a run of {} SETs)", self.sets);
+                self.executor.note_slow(self.client, [b"SET", text.as_bytes()].into_iter(), took);
+            }
+            self.sets = 0;
+        }
+    }
+}
+
+impl EventLoop<'_> {
+    /// Executes what was read into the loop's own buffer; what is left over moves to the
+    /// connection's.
+    pub(super) fn execute_arena(&mut self, index: usize, read: Range<usize>, turn: &mut Turn<'_>) {
+        let arena = std::mem::take(&mut self.arena);
+        let end = read.end;
+        let (consumed, stop) = self.execute(index, &arena, read, turn);
+        if consumed < end
+            && let Some(connection) = self.connections[index].as_mut()
+        {
+            connection.input.append(&arena[consumed..end]);
+        }
+        // A batch worth sending does not wait for company; then the buffer is free again.
+        if self.batch.is_worth_flushing() {
+            self.flush_batch(&arena, turn);
+        }
+        self.arena_used = if self.batch.is_empty() { 0 } else { end };
+        self.arena = arena;
+        self.stopped(index, stop);
+    }
+
+    /// Executes what waits in the connection's own buffer.
+    pub(super) fn execute_input(&mut self, index: usize, turn: &mut Turn<'_>) {
+        self.flush_arena(turn);
+        let Some(connection) = self.connections[index].as_mut() else { return };
+        let mut input = std::mem::take(&mut connection.input);
+        let unread = input.unread();
+        let (consumed, stop) = self.execute(index, unread, 0..unread.len(), turn);
+        self.flush_batch(input.unread(), turn);
+        input.consume(consumed);
+        if let Some(connection) = self.connections[index].as_mut() {
+            connection.input = input;
+        }
+        self.stopped(index, stop);
+    }
+
+    fn execute(&mut self, index: usize, buffer: &[u8], range: Range<usize>, turn: &mut Turn<'_>) -> (usize, Stop) {
+        self.start_replies(index);
+        let Some(connection) = self.connections[index].as_deref_mut() else { return (range.end, Stop::Close) };
+        let Connection { parser, client, .. } = connection;
+        let mut run = Run {
+            executor: Executor {
+                shared: self.shared,
+                stats: &self.handle.stats,
+                core: &mut self.core,
+                sessions: &mut self.sessions,
+                turn,
+            },
+            batch: &mut self.batch,
+            outputs: &mut self.outputs,
+            index,
+            parser,
+            client,
+            buffer,
+            sets: 0,
+            sets_since: None,
+        };
+        let (at, stop) = run.all(range);
+        run.account_sets();
+        (at, stop)
+    }
+
+    /// Draws the consequences of a stop.
+    fn stopped(&mut self, index: usize, stop: Stop) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        connection.missing = 0;
+        match stop {
+            Stop::InputEnds { missing } if !connection.input.is_empty() => {
+                connection.missing = missing;
+                let needed = connection.input.len() + missing + connection.client.queued_bytes();
+                if needed > self.core.limits.query_buffer_bytes {
+                    self.handle.stats.closed_for_query.add(1);
+                    let out = &mut self.outputs[index];
+                    out.count_reply();
+                    out.error("ERR Protocol error: the request does not fit the query buffer");
+                    connection.phase = Phase::Closing;
+                }
+            }
+            Stop::InputEnds { .. } => connection.parser.shrink(),
+            Stop::Share => {
+                connection.in_backlog = true;
+                self.backlog.push(index);
+            }
+            Stop::Held => {
+                connection.held = true;
+                self.held.push(index);
+            }
+            Stop::Close => {
+                let pending = connection.input.len();
+                connection.input.consume(pending);
+                connection.phase = Phase::Closing;
+            }
+        }
+        self.mark_to_write(index);
+    }
+}

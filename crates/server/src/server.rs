@@ -1,0 +1,145 @@
+//! The server as the outside sees it: started, asked where it is, shut down, waited for.
+
+use crate::options::{ServerError, ServerOptions};
+use crate::shared::{Addresses, Shared};
+use crate::{accept, event_loop, metrics};
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use terrace::Database;
+
+/// Files a server needs besides its clients' sockets: listeners, epolls, and the maps' own.
+const OTHER_FILES: usize = 128;
+
+/// A running server. Dropping it shuts it down.
+pub struct Server {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Starts to serve `database`. When this returns, every address is listened on and clients
+    /// can connect.
+    ///
+    /// The process's limit of open files is raised to what `options.limits.clients_max` needs;
+    /// where the system does not allow that, `clients_max` is lowered to what is possible.
+    ///
+    /// # Errors
+    /// An option that cannot be, an address that cannot be listened on, a certificate that cannot
+    /// be used, a map that cannot be opened, or a system that refuses threads or files.
+    pub fn start(database: Arc<Database>, options: ServerOptions) -> Result<Server, ServerError> {
+        options.check()?;
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let threads = if options.threads == 0 { cores() } else { options.threads };
+        let options = ServerOptions { threads, ..options };
+        let mut addresses = Addresses::default();
+        let listeners = accept::Listeners::bind(&options, &mut addresses)?;
+        let metrics_listener = options.metrics_address.map(accept::listen_tcp).transpose()?;
+        addresses.metrics = metrics_listener.as_ref().map(|(_, bound)| *bound);
+        let clients_max = raise_file_limit(options.limits.clients_max);
+        let shared = Arc::new(Shared::new(database, options, threads)?);
+        shared.config.clients_max.store(clients_max, Relaxed);
+        shared.addresses.get_or_init(|| addresses);
+
+        let server = Server { shared, threads: Mutex::default() };
+        for id in 0..threads {
+            server.spawn(format!("terrace-loop-{id}"), move |shared| {
+                event_loop::run(shared, id).is_ok()
+            })?;
+        }
+        server.spawn("terrace-accept".into(), move |shared| {
+            accept::run(shared, &listeners);
+            true
+        })?;
+        if let Some((socket, _)) = metrics_listener {
+            server.spawn("terrace-metrics".into(), move |shared| {
+                metrics::run(shared, &socket);
+                true
+            })?;
+        }
+        Ok(server)
+    }
+
+    /// Starts a thread. If it panics, or ends by returning false, the server stops: with a loop
+    /// missing it would look alive and answer only some of its clients.
+    fn spawn(&self, name: String, body: impl FnOnce(&Arc<Shared>) -> bool + Send + 'static) -> Result<(), ServerError> {
+        struct StopUnlessDone<'a>(&'a Shared, bool);
+        impl Drop for StopUnlessDone<'_> {
+            fn drop(&mut self) {
+                if !self.1 {
+                    self.0.stop();
+                }
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        let run = move || {
+            let mut guard = StopUnlessDone(&shared, false);
+            guard.1 = body(&shared);
+            assert!(guard.1, "an event loop could not be set up");
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(run);
+        let thread = thread.map_err(|cause| ServerError::System { what: "cannot start a thread", cause })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Where the server listens, with the ports it was given.
+    pub fn addresses(&self) -> &Addresses {
+        self.shared.addresses.get_or_init(Addresses::default)
+    }
+
+    /// Asks the server to end: no connection is accepted any more, requests that were read are
+    /// finished and committed, replies are sent, connections are closed. Returns at once;
+    /// [`Server::wait`] returns when all this is done. May be called from any thread.
+    pub fn shutdown(&self) {
+        self.shared.stop();
+    }
+
+    /// Waits until the server has ended, by [`Server::shutdown`] or a client's `SHUTDOWN`.
+    ///
+    /// # Durability
+    /// Everything acknowledged to any client is durable when this returns `Ok`, whatever the
+    /// maps' durability, unless a client said `SHUTDOWN NOSAVE`.
+    ///
+    /// # Errors
+    /// The last flush failed, or a thread of the server panicked.
+    pub fn wait(&self) -> Result<(), ServerError> {
+        let mut threads = self.threads.lock();
+        let mut panicked = false;
+        for thread in threads.drain(..) {
+            panicked |= thread.join().is_err();
+        }
+        drop(threads);
+        if !self.shared.skip_final_sync.load(Relaxed) {
+            self.shared.save()?;
+        }
+        match panicked {
+            true => Err(ServerError::LoopPanicked),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown();
+        // Nobody is left to be told; those who want to know call `wait` first.
+        let _ = self.wait();
+    }
+}
+
+/// Makes room for `clients` connections, as far as the system allows; how many there is room for.
+pub(crate) fn raise_file_limit(clients: usize) -> usize {
+    let wanted = (clients + OTHER_FILES) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return clients;
+    }
+    let possible = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum: limit.maximum }) {
+        Ok(()) => clients.min((possible as usize).saturating_sub(OTHER_FILES).max(1)),
+        Err(_) => clients.min((limit.current.unwrap_or(wanted) as usize).saturating_sub(OTHER_FILES).max(1)),
+    }
+}

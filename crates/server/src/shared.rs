@@ -1,0 +1,319 @@
+//! What all threads of a server share.
+
+use crate::clients::Clients;
+use crate::config::Config;
+use crate::event_loop::Incoming;
+use crate::gate::Gate;
+use crate::options::{ServerError, ServerOptions};
+use crate::pause::Pause;
+use crate::slowlog::{LatencyMonitor, SlowLog};
+use crate::stats::LoopStats;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use terrace::{Database, Durability, Map, MapOptions, WhenFull};
+
+/// Where a server listens.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// The clear-text ports.
+    pub tcp: Vec<SocketAddr>,
+    /// The TLS port.
+    pub tls: Option<SocketAddr>,
+    /// The Unix socket.
+    pub unix: Option<PathBuf>,
+    /// The HTTP port of metrics and health.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// A file descriptor that wakes whoever polls it.
+pub(crate) struct Waker(OwnedFd);
+
+impl Waker {
+    pub(crate) fn new() -> rustix::io::Result<Waker> {
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Waker)
+    }
+    pub(crate) fn wake(&self) {
+        // A full counter means that the wake-up is already pending.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+    pub(crate) fn reset(&self) {
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
+    }
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What a loop is told by other threads.
+pub(crate) enum Message {
+    /// A connection to serve.
+    Accepted(Box<Incoming>),
+    /// Close the connection with this id.
+    Kill(u64),
+    /// The pause ended, or changed.
+    Pause,
+}
+
+/// An event loop as the others see it.
+pub(crate) struct LoopHandle {
+    pub(crate) waker: Waker,
+    pub(crate) inbox: Mutex<Vec<Message>>,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) stats: CachePadded<LoopStats>,
+}
+
+impl LoopHandle {
+    pub(crate) fn send(&self, message: Message) {
+        self.inbox.lock().push(message);
+        self.waker.wake();
+    }
+}
+
+/// How maps opened later are set up, when `CONFIG SET` has changed what the database was opened
+/// with. The memory budget is the database's and needs no repeating.
+#[derive(Clone, Copy, Default)]
+struct MapSettings {
+    durability: Option<Durability>,
+    when_full: Option<WhenFull>,
+}
+
+/// The numbered databases: maps of the database, opened when first selected.
+pub(crate) struct Maps {
+    database: Arc<Database>,
+    open: Vec<OnceLock<Map>>,
+    opening: Mutex<MapSettings>,
+}
+
+impl Maps {
+    /// Opens database 0 and those that exist already.
+    pub(crate) fn new(database: Arc<Database>, count: usize) -> terrace::Result<Maps> {
+        let maps = Maps {
+            open: (0..count).map(|_| OnceLock::new()).collect(),
+            opening: Mutex::default(),
+            database,
+        };
+        maps.get(0)?;
+        for name in maps.database.map_names() {
+            if let Ok(number @ 0..) = name.parse::<usize>()
+                && number < count
+                && number.to_string() == name
+            {
+                maps.get(number)?;
+            }
+        }
+        Ok(maps)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Database `number` (below [`Maps::count`]), opened or made.
+    pub(crate) fn get(&self, number: usize) -> terrace::Result<&Map> {
+        if let Some(map) = self.open[number].get() {
+            return Ok(map);
+        }
+        let settings = self.opening.lock();
+        if let Some(map) = self.open[number].get() {
+            return Ok(map);
+        }
+        let map = self.database.map(&number.to_string())?;
+        settings.apply(&map)?;
+        Ok(self.open[number].get_or_init(|| map))
+    }
+
+    /// The databases opened so far.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = (usize, &Map)> {
+        self.open.iter().enumerate().filter_map(|(number, map)| Some((number, map.get()?)))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut MapSettings)) -> terrace::Result<()> {
+        let mut settings = self.opening.lock();
+        change(&mut settings);
+        self.opened().try_for_each(|(_, map)| settings.apply(map))
+    }
+    pub(crate) fn set_durability(&self, durability: Durability) -> terrace::Result<()> {
+        self.change(|settings| settings.durability = Some(durability))
+    }
+    pub(crate) fn set_when_full(&self, when_full: WhenFull) -> terrace::Result<()> {
+        self.change(|settings| settings.when_full = Some(when_full))
+    }
+    /// Sets the memory that all databases share.
+    pub(crate) fn set_memory_budget(&self, bytes: u64) {
+        self.opened().for_each(|(_, map)| map.set_memory_budget(bytes));
+    }
+
+    /// The options in force.
+    pub(crate) fn options(&self) -> MapOptions {
+        self.open[0].get().map_or_else(|| self.database.options().clone(), Map::options)
+    }
+
+    /// Everything acknowledged before the call is durable after it.
+    pub(crate) fn sync(&self) -> terrace::Result<()> {
+        self.opened().try_for_each(|(_, map)| map.sync())
+    }
+}
+
+impl MapSettings {
+    fn apply(&self, map: &Map) -> terrace::Result<()> {
+        if let Some(when_full) = self.when_full {
+            map.set_when_full(when_full);
+        }
+        self.durability.map_or(Ok(()), |durability| map.set_durability(durability))
+    }
+}
+
+/// Counters of the acceptor.
+#[derive(Default)]
+pub(crate) struct AcceptCounters {
+    pub(crate) accepted: AtomicU64,
+    pub(crate) refused_full: AtomicU64,
+    pub(crate) refused_protected: AtomicU64,
+}
+
+/// The state of a server.
+pub(crate) struct Shared {
+    pub(crate) options: ServerOptions,
+    pub(crate) config: Config,
+    pub(crate) maps: Maps,
+    pub(crate) gate: Gate,
+    pub(crate) loops: Vec<LoopHandle>,
+    pub(crate) clients: Clients,
+    pub(crate) connected: AtomicUsize,
+    pub(crate) accepts: AcceptCounters,
+    pub(crate) slow_log: SlowLog,
+    pub(crate) latency: LatencyMonitor,
+    pub(crate) pause: Pause,
+    pub(crate) started: Instant,
+    pub(crate) run_id: String,
+    pub(crate) addresses: OnceLock<Addresses>,
+    /// Commands per second over the last second, and the counts it was made from.
+    pub(crate) rate: Mutex<Rate>,
+    /// Seconds since 1970 of the last `SAVE` that worked, and whether the last one did.
+    pub(crate) saved_s: AtomicU64,
+    pub(crate) save_failed: AtomicBool,
+    pub(crate) saving: AtomicBool,
+    /// `BGSAVE` waits to be taken up by the acceptor thread.
+    pub(crate) save_requested: AtomicBool,
+    stopping: AtomicBool,
+    /// The data need not be flushed at the end: `SHUTDOWN NOSAVE`.
+    pub(crate) skip_final_sync: AtomicBool,
+    pub(crate) acceptor_waker: Waker,
+    pub(crate) metrics_waker: Waker,
+}
+
+/// A sample of the command rate.
+#[derive(Default)]
+pub(crate) struct Rate {
+    pub(crate) commands: u64,
+    pub(crate) per_second: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(database: Arc<Database>, options: ServerOptions, threads: usize) -> Result<Shared, ServerError> {
+        let system = |what| move |cause: rustix::io::Errno| ServerError::System { what, cause: cause.into() };
+        let waker = || Waker::new().map_err(system("eventfd"));
+        let loops = (0..threads)
+            .map(|_| {
+                Ok(LoopHandle {
+                    waker: waker()?,
+                    inbox: Mutex::default(),
+                    connections: AtomicUsize::new(0),
+                    stats: LoopStats::new(crate::commands::count()),
+                })
+            })
+            .collect::<Result<Vec<_>, ServerError>>()?;
+        Ok(Shared {
+            config: Config::new(&options),
+            maps: Maps::new(database, options.databases)?,
+            gate: Gate::new(threads),
+            loops,
+            clients: Clients::default(),
+            connected: AtomicUsize::new(0),
+            accepts: AcceptCounters::default(),
+            slow_log: SlowLog::default(),
+            latency: LatencyMonitor::default(),
+            pause: Pause::default(),
+            started: Instant::now(),
+            run_id: run_id(),
+            addresses: OnceLock::new(),
+            rate: Mutex::default(),
+            saved_s: AtomicU64::new(unix_time().as_secs()),
+            save_failed: AtomicBool::new(false),
+            saving: AtomicBool::new(false),
+            save_requested: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            skip_final_sync: AtomicBool::new(false),
+            acceptor_waker: waker()?,
+            metrics_waker: waker()?,
+            options,
+        })
+    }
+
+    /// Starts the end: no more connections, no more requests; loops drain and return.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, SeqCst);
+        self.acceptor_waker.wake();
+        self.metrics_waker.wake();
+        self.loops.iter().for_each(|each| each.waker.wake());
+    }
+    pub(crate) fn stopping(&self) -> bool {
+        self.stopping.load(SeqCst)
+    }
+
+    /// Milliseconds since the server started.
+    pub(crate) fn uptime_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// The sum of a counter over the loops.
+    pub(crate) fn sum(&self, counter: impl Fn(&LoopStats) -> u64) -> u64 {
+        self.loops.iter().map(|each| counter(&each.stats)).sum()
+    }
+    pub(crate) fn commands_processed(&self) -> u64 {
+        self.sum(|stats| stats.commands.iter().map(|command| command.calls.get()).sum())
+    }
+
+    /// Takes the sample behind `instantaneous_ops_per_sec`; called about once a second.
+    pub(crate) fn sample_rate(&self, elapsed: Duration) {
+        let now = self.commands_processed();
+        let mut rate = self.rate.lock();
+        let per_second = now.saturating_sub(rate.commands) as f64 / elapsed.as_secs_f64().max(0.001);
+        *rate = Rate { commands: now, per_second: per_second as u64 };
+    }
+
+    /// Has the acceptor thread start a save in the background.
+    pub(crate) fn request_save(&self) {
+        self.save_requested.store(true, SeqCst);
+        self.acceptor_waker.wake();
+    }
+
+    /// Makes everything acknowledged so far durable, and remembers how that went.
+    pub(crate) fn save(&self) -> terrace::Result<()> {
+        let result = self.maps.sync();
+        self.save_failed.store(result.is_err(), Relaxed);
+        if result.is_ok() {
+            self.saved_s.store(unix_time().as_secs(), Relaxed);
+        }
+        result
+    }
+}
+
+/// Time since 1970.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Forty hexadecimal digits that tell one run of a server from another.
+fn run_id() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    let words = (0..3u64).map(|i| format!("{:016x}", RandomState::new().hash_one(i)));
+    words.collect::<String>()[..40].to_string()
+}

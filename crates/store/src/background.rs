@@ -1,0 +1,145 @@
+//! A map's own threads: the keeper writes logs out, takes cuts and sweeps expired keys; the
+//! collector frees logs.
+
+use crate::engine::{Change, Engine, now_ms};
+use crate::options::Durability;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use terrace_durable::logs::Room;
+
+/// How often the keeper looks for sealed logs to write.
+const KEEPER_TICK: Duration = Duration::from_millis(10);
+/// How often the collector looks for work when nobody presses it.
+const COLLECTOR_TICK: Duration = Duration::from_millis(5);
+/// How often a map without a durability promise takes a cut all the same.
+const UNPROMISED_CUT: Duration = Duration::from_secs(5);
+/// How often expired keys are looked for, and how many items each time.
+const SWEEP_TICK: Duration = Duration::from_millis(100);
+const SWEEP_ITEMS: usize = 2_000;
+
+pub(crate) struct Background {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start(engine: &Arc<Engine>, durability: impl Fn() -> Option<Durability> + Send + 'static) -> Background {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let keeper = Keeper {
+            engine: Arc::clone(engine),
+            last_cut: Instant::now(),
+            last_sweep: Instant::now(),
+            sweep_at: 0,
+        };
+        let collector = Arc::clone(engine);
+        let threads = [
+            spawn("terrace-keeper", &stop, KEEPER_TICK, {
+                let mut keeper = keeper;
+                move || durability().is_some_and(|durability| keeper.tick(durability))
+            }),
+            spawn("terrace-collect", &stop, COLLECTOR_TICK, move || {
+                // More may be due: go on without waiting while rounds free something.
+                while collector.collect().is_ok_and(|round| round.freed_segments > 0) {}
+                collector.values.stopped().is_none()
+            }),
+        ];
+        Background { stop, threads: threads.into_iter().flatten().collect() }
+    }
+
+    pub fn stop(self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        for thread in self.threads {
+            // The last handle may be dropped by one of these threads; it cannot wait for itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _panicked = thread.join();
+            }
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    stop: &Arc<(Mutex<bool>, Condvar)>,
+    tick: Duration,
+    mut work: impl FnMut() -> bool + Send + 'static,
+) -> Option<JoinHandle<()>> {
+    let stop = Arc::clone(stop);
+    let body = move || {
+        loop {
+            {
+                let mut stopped = stop.0.lock();
+                if !*stopped {
+                    stop.1.wait_for(&mut stopped, tick);
+                }
+                if *stopped {
+                    return;
+                }
+            }
+            if !work() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name(name.into()).spawn(body).ok()
+}
+
+struct Keeper {
+    engine: Arc<Engine>,
+    last_cut: Instant,
+    last_sweep: Instant,
+    sweep_at: u64,
+}
+
+impl Keeper {
+    /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
+    fn tick(&mut self, durability: Durability) -> bool {
+        let engine = Arc::clone(&self.engine);
+        let kept = match durability {
+            Durability::Sync => engine.values.prepare(2).map_err(|_| ()).or(Ok(())),
+            Durability::Interval(every) => self.keep(every),
+            Durability::None => self.keep(UNPROMISED_CUT),
+        };
+        if engine.counters.expiries.load(Ordering::Relaxed) && self.last_sweep.elapsed() >= SWEEP_TICK {
+            self.last_sweep = Instant::now();
+            self.sweep();
+        }
+        kept.is_ok() && engine.values.stopped().is_none()
+    }
+
+    fn keep(&mut self, every: Duration) -> Result<(), ()> {
+        self.engine.values.write_sealed().map_err(|_| ())?;
+        if self.last_cut.elapsed() >= every {
+            self.last_cut = Instant::now();
+            self.engine.values.flush_all().map_err(|_| ())?;
+        }
+        Ok(())
+    }
+
+    fn sweep(&mut self) {
+        let engine = Arc::clone(&self.engine);
+        let now = now_ms();
+        let mut gone = Vec::new();
+        {
+            let guard = crossbeam_epoch::pin();
+            self.sweep_at = engine.index.scan(self.sweep_at, SWEEP_ITEMS, |location| {
+                if let Some(key) = engine.expired_key(location, now, &guard) {
+                    gone.push(key);
+                }
+            });
+        }
+        for key in gone {
+            let swept = engine.update(1, &key, 8, Room::Urgent, |live| match live {
+                // Written again meanwhile.
+                Some(_) => Change::Keep,
+                None => Change::Delete,
+            });
+            if swept.is_ok() {
+                engine.counters.expired.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The collector: moves what lives out of logs that are mostly dead, and frees them (paper 000,
+//! A3).
+//!
+//! One round: claim the deadest sealed logs; append what is still current to the collector's own
+//! log and redirect the index under the key's lock, so that a concurrent update always wins; make
+//! everything durable, because what supersedes the dead items may not be yet; mark the logs free,
+//! durably; only then forget tombstones that no older version needs any more, and hand the logs
+//! out again once no reader is left in them.
+//!
+//! # Tombstones
+//! A tombstone carries the sequence number the next log had when it was written: older versions of
+//! its key can only lie in logs below that number. It is dropped when no such log is left. If
+//! tombstones pile up because an old log is too alive to be collected, the oldest logs are
+//! collected whatever lives in them, which costs in proportion to the deletes that caused it.
+
+use crate::engine::{BATCH, Engine, is_live};
+use crate::error::Result;
+use crossbeam_epoch::Guard;
+use std::sync::atomic::Ordering;
+use terrace_durable::item::{Item, NewItem};
+use terrace_durable::logs::{COLLECTOR, Room, SegmentView, State};
+use terrace_durable::{Values, Writing};
+use terrace_index::{Change as Entry, hash_key};
+
+/// Logs collected in one round.
+const VICTIMS: usize = 4;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Round {
+    pub freed_segments: usize,
+}
+
+struct Moving<'a> {
+    engine: &'a Engine,
+    guard: &'a Guard,
+    /// Tombstones with a stamp up to this can go with the victims.
+    oldest_elsewhere: u64,
+    /// Under eviction: live items are deleted instead of moved.
+    evict: bool,
+    dropped: Vec<(u64, u64)>,
+    moved_bytes: u64,
+    evicted: u64,
+}
+
+impl Engine {
+    /// One round, if anything is due. Under pressure, what is not due is taken too, and at last,
+    /// if the map evicts, the oldest log.
+    pub fn collect(&self) -> Result<Round> {
+        let pressed = self.pressure.swap(false, Ordering::AcqRel);
+        if !pressed && !self.values.has_backlog() && !self.tombstones_pile_up() {
+            return Ok(Round::default());
+        }
+        let _one = self.collecting.lock();
+        let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
+        let (victims, evict) = self.victims(pressed);
+        let round = self.collect_segments(&victims, evict)?;
+        // Freed logs that wait for readers to leave are room to come.
+        if pressed && round.freed_segments == 0 && self.values.waiting_segments() == 0 {
+            self.hopeless_round.store(this_round, Ordering::Release);
+        }
+        self.values.recount_backlog();
+        Ok(round)
+    }
+
+    fn tombstones_pile_up(&self) -> bool {
+        let entries = self.index.len();
+        let tombstones = entries.saturating_sub(self.len());
+        tombstones > 100_000 && tombstones > self.len() / 4
+    }
+
+    fn victims(&self, pressed: bool) -> (Vec<SegmentView>, bool) {
+        if self.tombstones_pile_up() {
+            self.values.seal_open();
+        }
+        let mut sealed = self.values.survey();
+        sealed.retain(|v| v.state == State::Sealed);
+        let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
+        due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
+        due.truncate(VICTIMS);
+        if due.is_empty() && self.tombstones_pile_up() {
+            sealed.sort_by_key(|v| v.sequence);
+            due = sealed.iter().copied().take(VICTIMS).collect();
+        }
+        if due.is_empty() && pressed {
+            // Two logs that are an eighth dead and more still make room; below, only eviction.
+            sealed.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes));
+            due = sealed.iter().copied().take(VICTIMS).filter(|v| v.dead_bytes * 8 >= v.used_bytes).collect();
+        }
+        if due.is_empty() && pressed && self.evicts() {
+            sealed.sort_by_key(|v| v.sequence);
+            return (sealed.into_iter().take(1).collect(), true);
+        }
+        (due, false)
+    }
+
+    fn collect_segments(&self, victims: &[SegmentView], evict: bool) -> Result<Round> {
+        let claimed: Vec<u32> = victims.iter().map(|v| v.number).filter(|s| self.values.claim(*s)).collect();
+        if claimed.is_empty() {
+            return Ok(Round::default());
+        }
+        let guard = crossbeam_epoch::pin();
+        let mut moving = Moving {
+            engine: self,
+            guard: &guard,
+            oldest_elsewhere: self.values.oldest_sequence(&claimed),
+            evict,
+            dropped: Vec::new(),
+            moved_bytes: 0,
+            evicted: 0,
+        };
+        let moved = claimed.iter().try_for_each(|segment| moving.segment(*segment));
+        let freed = moved.and_then(|()| {
+            self.values.flush_all()?;
+            Ok(self.values.free(&claimed)?)
+        });
+        if let Err(error) = freed {
+            claimed.iter().for_each(|segment| self.values.unclaim(*segment));
+            return Err(error);
+        }
+        let located = self.located(&guard);
+        for (hash, location) in &moving.dropped {
+            self.index.update_at(*hash, *location, &located, || Entry::Remove);
+        }
+        self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
+        self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
+        self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);
+        let round = Round { freed_segments: claimed.len() };
+        self.values.reuse_after_readers(claimed, &guard);
+        Ok(round)
+    }
+}
+
+impl Moving<'_> {
+    fn segment(&mut self, segment: u32) -> Result<()> {
+        let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);
+        let mut result = Ok(());
+        let engine = self.engine;
+        engine.values.each_item(segment, |location, item, bytes| {
+            let hash = hash_key(engine.seed, item.key);
+            engine.index.line(hash).prefetch();
+            batch.push((location, item, bytes, hash));
+            if batch.len() == BATCH && result.is_ok() {
+                result = self.items(&mut batch);
+            }
+        });
+        result.and_then(|()| self.items(&mut batch))
+    }
+
+    fn items(&mut self, batch: &mut Vec<(u64, Item<'_>, usize, u64)>) -> Result<()> {
+        batch.drain(..).try_for_each(|(location, item, bytes, hash)| {
+            if !self.engine.index.holds(hash, location) {
+                return Ok(());
+            }
+            if item.tombstone && item.stamp() <= self.oldest_elsewhere {
+                self.dropped.push((hash, location));
+                return Ok(());
+            }
+            self.move_item(location, &item, bytes, hash)
+        })
+    }
+
+    fn move_item(&mut self, location: u64, item: &Item<'_>, bytes: usize, hash: u64) -> Result<()> {
+        let engine = self.engine;
+        let mut held = engine.values.room(COLLECTOR, bytes + 16, Room::Urgent)?;
+        // Expired items end here as well: a tombstone keeps what they shadow from coming back.
+        let ends = !item.tombstone && (self.evict || !is_live(item));
+        let stamp = engine.values.next_sequence().to_le_bytes();
+        engine.index.update_at(hash, location, &engine.located(self.guard), || {
+            let new = NewItem {
+                key: item.key,
+                value: if ends { &stamp } else { item.value },
+                version: item.version + u64::from(ends),
+                expires_at_ms: item.expires_at_ms.filter(|_| !ends),
+                tombstone: item.tombstone || ends,
+            };
+            if ends {
+                engine.keys[0].fetch_sub(1, Ordering::Relaxed);
+                self.evicted += u64::from(is_live(item));
+            } else {
+                self.moved_bytes += bytes as u64;
+            }
+            Entry::Set(held.write(&new))
+        });
+        Ok(())
+    }
+}

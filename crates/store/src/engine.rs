@@ -1,0 +1,416 @@
+//! The heart of a map: index, values, and the operations on them, without waiting for the medium.
+//!
+//! # A write, and what is durable when
+//! Room in the writer's log is taken first; then, under the lock of the key's bucket, the current
+//! item is read, the new one written behind it with the next version, the old one counted dead,
+//! and the index entry replaced by one store. The write is visible from that store on and durable
+//! after a commit of its ticket.
+//!
+//! # What a read may tell
+//! Under [`Durability::Sync`](crate::Durability::Sync) a read can see a write that is not durable
+//! yet. It then has a ticket too, and whoever tells the result to anyone commits it first: nothing
+//! that was ever told is lost.
+
+use crate::error::{Error, Result};
+use crate::options::{MapOptions, WhenFull};
+use crossbeam_epoch::Guard;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
+use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::{Error as Below, Values, Writing};
+use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
+use terrace_memory::Budget;
+
+/// One value as it stands in its tier; borrowed while the closure runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Value<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Grows with every write of the key. Starts at 1.
+    pub version: u64,
+    /// Where the value lies; changes when it is rewritten or moved. (`version`, `location`)
+    /// identifies a write.
+    pub location: u64,
+    /// Wall-clock milliseconds since 1970 after which the key is gone.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// What a read-modify-write does to its key.
+#[derive(Clone, Copy, Debug)]
+pub enum Change<'a> {
+    /// Leaves it.
+    Keep,
+    /// Writes this value.
+    Put {
+        /// The value.
+        value: &'a [u8],
+        /// Wall-clock milliseconds since 1970 after which the key is gone.
+        expires_at_ms: Option<u64>,
+    },
+    /// Removes the key.
+    Delete,
+}
+
+/// The values of a map, and room among them.
+pub(crate) type Stored = terrace_durable::logs::Logs;
+pub(crate) type Held<'a> = <Stored as Values>::Room<'a>;
+
+/// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
+pub(crate) const BATCH: usize = 64;
+
+pub(crate) struct Engine {
+    pub index: HashIndex,
+    pub values: Stored,
+    pub seed: u64,
+    pub budget: Arc<Budget>,
+    pub options: MapOptions,
+    /// Whether what is told must be durable first.
+    pub sync: AtomicBool,
+    /// Live keys, as changes counted by each writer.
+    pub keys: Box<[CachePadded<AtomicI64>]>,
+    pub when_full: AtomicU8,
+    /// Bytes the last item written took: how far a batched read prefetches.
+    pub item_bytes_hint: AtomicU32,
+    /// Whether a writer found no room: the collector should go further than it would.
+    pub pressure: AtomicBool,
+    /// Collector rounds begun, and the last begun under pressure that made no room.
+    pub rounds: AtomicU64,
+    pub hopeless_round: AtomicU64,
+    pub collecting: Mutex<()>,
+    pub counters: Counters,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub collected: AtomicU64,
+    pub moved_bytes: AtomicU64,
+    pub evicted: AtomicU64,
+    pub expired: AtomicU64,
+    /// Whether any item ever had an expiry.
+    pub expiries: AtomicBool,
+}
+
+/// The index's view of the items, under a guard.
+pub(crate) struct Located<'g> {
+    values: &'g Stored,
+    guard: &'g Guard,
+    seed: u64,
+}
+
+impl Items for Located<'_> {
+    #[inline(always)]
+    fn has_key(&self, location: u64, key: &[u8]) -> bool {
+        self.values.item_if_key(location, key, self.guard).is_some()
+    }
+
+    fn hash(&self, location: u64) -> u64 {
+        hash_key(self.seed, self.values.item(location, self.guard).key)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, location: u64) {
+        self.values.prefetch(location, 64);
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+#[inline(always)]
+pub(crate) fn is_live(item: &Item<'_>) -> bool {
+    !item.tombstone && item.expires_at_ms.is_none_or(|at| at > now_ms())
+}
+
+#[inline(always)]
+fn value_of<'a>(item: &Item<'a>, location: u64) -> Value<'a> {
+    Value { bytes: item.value, version: item.version, location, expires_at_ms: item.expires_at_ms }
+}
+
+pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
+    NewItem {
+        key: item.key,
+        value: item.value,
+        version: item.version,
+        expires_at_ms: item.expires_at_ms,
+        tombstone: item.tombstone,
+    }
+    .item_bytes()
+}
+
+impl Engine {
+    #[inline(always)]
+    pub fn located<'g>(&'g self, guard: &'g Guard) -> Located<'g> {
+        Located { values: &self.values, guard, seed: self.seed }
+    }
+
+    /// Live keys.
+    pub fn len(&self) -> u64 {
+        self.keys.iter().map(|k| k.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+    }
+
+    #[inline]
+    pub fn get<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> (Option<R>, Option<Ticket>) {
+        let guard = crossbeam_epoch::pin();
+        let Some((location, item)) = self.lookup(hash_key(self.seed, key), key, &guard) else {
+            return (None, None);
+        };
+        let result = is_live(&item).then(|| f(value_of(&item, location)));
+        let undurable = if self.sync.load(Ordering::Relaxed) { self.values.undurable(location) } else { None };
+        (result, undurable)
+    }
+
+    /// Looks `keys` up in stages, so that the memory accesses of a batch overlap: hash and
+    /// prefetch the buckets; read the buckets and prefetch the items; verify and tell.
+    pub fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(usize, Option<Value<'_>>),
+        mut saw: impl FnMut(Ticket),
+    ) {
+        let guard = crossbeam_epoch::pin();
+        let ahead = u64::from(self.item_bytes_hint.load(Ordering::Relaxed));
+        let sync = self.sync.load(Ordering::Relaxed);
+        let mut lines = [(0, self.index.line(0)); BATCH];
+        let mut candidates = [None; BATCH];
+        for (chunk, batch) in keys.chunks(BATCH).enumerate() {
+            for (line, key) in lines.iter_mut().zip(batch) {
+                let hash = hash_key(self.seed, key);
+                *line = (hash, self.index.line(hash));
+                line.1.prefetch();
+            }
+            for (candidate, (hash, line)) in candidates.iter_mut().zip(&lines[..batch.len()]) {
+                *candidate = line.candidate(*hash);
+                if let Some(location) = candidate {
+                    self.values.prefetch(*location, ahead);
+                }
+            }
+            for (i, key) in batch.iter().enumerate() {
+                let verified = candidates[i]
+                    .and_then(|at| Some((at, self.values.item_if_key(at, key, &guard)?)))
+                    .or_else(|| self.lookup(lines[i].0, key, &guard));
+                let live = verified.filter(|(_, item)| is_live(item));
+                each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
+                let undurable = verified.filter(|_| sync).and_then(|(at, _)| self.values.undurable(at));
+                undurable.into_iter().for_each(&mut saw);
+            }
+        }
+    }
+
+    #[inline]
+    fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<(u64, Item<'g>)> {
+        let location = self.index.get(hash, key, &self.located(guard))?;
+        Some((location, self.values.item(location, guard)))
+    }
+
+    /// Visits live items of whole buckets from `cursor` on; see [`HashIndex::scan`].
+    pub fn scan(
+        &self,
+        cursor: u64,
+        count: usize,
+        mut each: impl FnMut(&[u8], Value<'_>),
+        mut saw: impl FnMut(Ticket),
+    ) -> u64 {
+        let guard = crossbeam_epoch::pin();
+        self.index.scan(cursor, count, |location| {
+            let item = self.values.item(location, &guard);
+            if is_live(&item) {
+                each(item.key, value_of(&item, location));
+                if let Some(ticket) = self.values.undurable(location) {
+                    saw(ticket);
+                }
+            }
+        })
+    }
+
+    fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Error::KeySize(key.len(), MAX_KEY_BYTES));
+        }
+        let most = self.values.max_item_bytes() - MAX_HEADER_BYTES;
+        if key.len() + value_bytes > most {
+            return Err(Error::ItemSize(key.len() + value_bytes, most));
+        }
+        Ok(())
+    }
+
+    /// Room for an item; waits for the collector when that can help.
+    pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_>> {
+        match self.values.room(writer, bytes, room) {
+            Err(Below::NoRoom { used, limit }) => self.room_after_collection(writer, bytes, used, limit),
+            other => Ok(other?),
+        }
+    }
+
+    #[cold]
+    fn room_after_collection(&self, writer: usize, bytes: usize, used: u64, limit: u64) -> Result<Held<'_>> {
+        let asked_in = self.rounds.load(Ordering::Acquire);
+        loop {
+            self.pressure.store(true, Ordering::Release);
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            // Readers' epochs move on only when someone asks: freed logs wait for that.
+            crossbeam_epoch::pin().flush();
+            match self.values.room(writer, bytes, Room::Ordinary) {
+                Err(Below::NoRoom { .. }) => {}
+                other => return Ok(other?),
+            }
+            if self.hopeless_round.load(Ordering::Acquire) > asked_in {
+                return Err(Error::OutOfMemory { used, budget: limit });
+            }
+        }
+    }
+
+    /// Runs `f` on the current value of `key` under the key's lock and does what it says; `f` may
+    /// run again when room had to be made first. Returns what to commit.
+    pub fn update<'c>(
+        &self,
+        writer: usize,
+        key: &[u8],
+        hint_bytes: usize,
+        room: Room,
+        mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<Option<Ticket>> {
+        self.check_sizes(key, hint_bytes)?;
+        let hash = hash_key(self.seed, key);
+        let mut bytes = MAX_HEADER_BYTES + key.len() + hint_bytes.max(8);
+        loop {
+            let mut held = self.room(writer, bytes, room)?;
+            match self.update_in(&mut held, writer, hash, key, &mut f)? {
+                Outcome::Done(ticket) => return Ok(ticket),
+                Outcome::TooSmall(needed) => bytes = needed,
+            }
+        }
+    }
+
+    fn update_in<'c>(
+        &self,
+        held: &mut Held<'_>,
+        writer: usize,
+        hash: u64,
+        key: &[u8],
+        f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<Outcome> {
+        let guard = crossbeam_epoch::pin();
+        let mut outcome = Ok(Outcome::Done(None));
+        let mut grown = 0;
+        self.index.update(hash, key, &self.located(&guard), |at| {
+            let old = at.map(|location| (location, self.values.item(location, &guard)));
+            let live = old.filter(|(_, item)| is_live(item));
+            let version = old.map_or(1, |(_, item)| item.version + 1);
+            let stamp;
+            let new = match f(live.map(|(location, item)| value_of(&item, location))) {
+                Change::Put { value, expires_at_ms } => {
+                    if let Err(error) = self.check_sizes(key, value.len()) {
+                        outcome = Err(error);
+                        return Entry::Keep;
+                    }
+                    NewItem { key, value, version, expires_at_ms, tombstone: false }
+                }
+                Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
+                    let Some(next) = self.values.tombstone_stamp() else {
+                        self.retire(old);
+                        grown = -1;
+                        return Entry::Remove;
+                    };
+                    stamp = next.to_le_bytes();
+                    NewItem { key, value: &stamp, version, expires_at_ms: None, tombstone: true }
+                }
+                Change::Keep | Change::Delete => {
+                    outcome = Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
+                    return Entry::Keep;
+                }
+            };
+            let bytes = new.item_bytes();
+            if !held.fits(bytes) {
+                outcome = Ok(Outcome::TooSmall(bytes));
+                return Entry::Keep;
+            }
+            let location = held.write(&new);
+            self.retire(old);
+            outcome = Ok(Outcome::Done(Some(held.ticket())));
+            grown = i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+            if !new.tombstone {
+                self.note(&new, bytes);
+            }
+            Entry::Set(location)
+        });
+        if grown != 0 {
+            self.keys[writer].fetch_add(grown, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    #[inline(always)]
+    fn note(&self, new: &NewItem<'_>, bytes: usize) {
+        let hint = bytes.min(256) as u32;
+        if self.item_bytes_hint.load(Ordering::Relaxed) != hint {
+            self.item_bytes_hint.store(hint, Ordering::Relaxed);
+        }
+        if new.expires_at_ms.is_some() && !self.counters.expiries.load(Ordering::Relaxed) {
+            self.counters.expiries.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn retire(&self, old: Option<(u64, Item<'_>)>) {
+        if let Some((location, item)) = old {
+            self.values.retire(location, bytes_of(&item));
+        }
+    }
+
+    /// Takes an item found by recovery into the index: the newer version of a key stays.
+    pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) {
+        let guard = crossbeam_epoch::pin();
+        let hash = hash_key(self.seed, found.key);
+        let mut grown = 0;
+        self.index.update(hash, found.key, &self.located(&guard), |at| {
+            let old = at.map(|location| (location, self.values.item(location, &guard)));
+            match old {
+                Some((_, item)) if item.version >= found.version => {
+                    self.values.retire(location, bytes);
+                    Entry::Keep
+                }
+                _ => {
+                    self.retire(old);
+                    grown = i64::from(!found.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+                    Entry::Set(location)
+                }
+            }
+        });
+        self.keys[0].fetch_add(grown, Ordering::Relaxed);
+        if found.expires_at_ms.is_some() {
+            self.counters.expiries.store(true, Ordering::Relaxed);
+        }
+        self.item_bytes_hint.store(bytes.min(256) as u32, Ordering::Relaxed);
+    }
+
+    /// The key of the item at `location` if it has expired at `now` and is no tombstone.
+    pub fn expired_key(&self, location: u64, now: u64, guard: &Guard) -> Option<Vec<u8>> {
+        let item = self.values.item(location, guard);
+        (!item.tombstone && item.expires_at_ms.is_some_and(|at| at <= now)).then(|| item.key.to_vec())
+    }
+
+    /// Removes every key, durably on return.
+    pub fn clear(&self) -> Result<()> {
+        let _no_collection = self.collecting.lock();
+        let guard = crossbeam_epoch::pin();
+        self.values.clear(&guard, || {
+            self.index.clear();
+            self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
+        })?;
+        Ok(())
+    }
+
+    pub fn evicts(&self) -> bool {
+        self.when_full.load(Ordering::Relaxed) == WhenFull::Evict as u8
+    }
+}
+
+pub(crate) enum Outcome {
+    Done(Option<Ticket>),
+    TooSmall(usize),
+}

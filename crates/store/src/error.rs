@@ -1,0 +1,72 @@
+//! What a map can answer instead of doing what it was asked.
+
+use std::path::PathBuf;
+
+/// An error of a map. Whatever it is, the map is unchanged by the call that returned it, unless
+/// it is [`Error::Medium`]: then the write may or may not survive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key is too long.
+    #[error("a key of {0} bytes: keys take at most {1}")]
+    KeySize(usize, usize),
+    /// Key and value do not fit a log together.
+    #[error("a key and value of {0} bytes: together they take at most {1}")]
+    ItemSize(usize, usize),
+    /// The memory budget is spent and nothing can be collected or evicted.
+    #[error("out of memory: {used} of {budget} bytes used; delete keys, raise memory_budget, or set when_full = \"evict\"")]
+    OutOfMemory {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        budget: u64,
+    },
+    /// The disk has no room.
+    #[error("{path}: the disk is full; reads go on, writes are refused until there is space")]
+    DiskFull {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// The map takes no more writes.
+    #[error("the map is read-only: {0}")]
+    ReadOnly(String),
+    /// Another process has the directory.
+    #[error("{0} is open in another process; close it there, or talk to it as a server")]
+    Locked(PathBuf),
+    /// The options do not fit the medium or each other.
+    #[error("{field}: {why}")]
+    Option {
+        /// The option.
+        field: &'static str,
+        /// Why it cannot be, and what can.
+        why: String,
+    },
+    /// The file or device below.
+    #[error(transparent)]
+    Medium(terrace_durable::Error),
+    /// The system refused an operation on a directory or its lock.
+    #[error("{path}: {doing}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+/// Result of a map's operations.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<terrace_durable::Error> for Error {
+    fn from(error: terrace_durable::Error) -> Error {
+        use terrace_durable::Error as Below;
+        match error {
+            Below::DiskFull { path } => Error::DiskFull { path },
+            Below::NoRoom { used, limit } => Error::OutOfMemory { used, budget: limit },
+            Below::Stopped(reason) => Error::ReadOnly(reason),
+            other => Error::Medium(other),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Durable maps: index, values, durability, recovery, collection.
+//!
+//! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through a hash index
+//! of `index`, which lives in DRAM and is rebuilt by scanning the values when the map is opened
+//! (minimal persistence, paper 000 A6). Nothing here knows of any transport.
+
+#![forbid(unsafe_code)]
+
+mod background;
+mod collect;
+mod engine;
+mod error;
+mod map;
+mod open;
+mod options;
+mod stats;
+
+pub use engine::{Change, Value};
+pub use error::{Error, Result};
+pub use map::{Cursor, Map, Session};
+pub use open::RecoveryReport;
+pub use options::{Durability, MapOptions, ValueDesign, WhenFull};
+pub use stats::MapStats;
+pub use terrace_durable::logs::{Damage, TornTail};
+pub use terrace_memory::Domain;

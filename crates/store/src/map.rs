@@ -1,0 +1,460 @@
+//! A durable map, and the sessions that work on it.
+
+use crate::background::Background;
+use crate::engine::{Change, Engine, Value};
+use crate::error::{Error, Result};
+use crate::open::RecoveryReport;
+use crate::options::{Durability, MapOptions, WhenFull};
+use crate::stats::MapStats;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use terrace_durable::item::{MAX_HEADER_BYTES, NewItem};
+use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::superblock::Rule;
+use terrace_durable::Values;
+use terrace_memory::Budget;
+
+/// Position of an unordered scan; 0 starts, and 0 is returned at the end.
+pub type Cursor = u64;
+
+/// A durable map from keys to values. Clones are handles on the same map.
+///
+/// # Durability
+/// Each of the map's own operations has committed when it returns: under
+/// [`Durability::Sync`] what it wrote, or read, survives a power cut from then on. A [`Session`]
+/// leaves the moment to its user.
+#[derive(Clone)]
+pub struct Map {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    // Dropped in this order: the threads first, the lock on the directory last.
+    pub background: Mutex<Option<Background>>,
+    pub engine: Arc<Engine>,
+    pub durability: Mutex<Durability>,
+    pub recovery: RecoveryReport,
+    pub next_writer: AtomicUsize,
+    pub _lock: File,
+}
+
+impl Map {
+    /// Opens the map in directory `dir`, made if absent, and recovers it.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be,
+    /// [`Error::Medium`] naming file and offset if what lies there is damaged or was made with
+    /// other parameters.
+    pub fn open(dir: &Path, options: MapOptions) -> Result<Map> {
+        let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+        Map::open_within(dir, options, &budget)
+    }
+
+    /// As [`Map::open`], taking memory from a budget shared with others; the budget in `options`
+    /// does not count.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn open_within(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
+        crate::open::open(dir, options, budget)
+    }
+
+    /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
+    pub fn session(&self) -> Session {
+        Session { writer: self.inner.some_writer(), seen: Vec::new(), map: self.clone() }
+    }
+
+    /// The value of `key`, copied.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(key, |value| value.bytes.to_vec())
+    }
+
+    /// Runs `f` on the value of `key` where it lies.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
+        let (result, ticket) = self.inner.engine.get(key, f);
+        self.inner.settle(ticket)?;
+        Ok(result)
+    }
+
+    /// Writes `value` for `key`.
+    ///
+    /// # Errors
+    /// See [`Error`]; under memory pressure this may wait for the collector.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let change = |_: Option<Value<'_>>| Change::Put { value, expires_at_ms: None };
+        self.change(key, value.len(), Room::Ordinary, change)
+    }
+
+    /// Removes `key`; whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let mut had = false;
+        self.change(key, 8, Room::Urgent, |old| {
+            had = old.is_some();
+            Change::Delete
+        })?;
+        Ok(had)
+    }
+
+    /// Looks up many keys together, several times as fast as one by one when the data is larger
+    /// than the caches; `each` is told the position in `keys` and the value.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn multi_get(&self, keys: &[&[u8]], each: impl FnMut(usize, Option<Value<'_>>)) -> Result<()> {
+        let mut tickets = Vec::new();
+        self.inner.engine.multi_get(keys, each, |ticket| tickets.push(ticket));
+        tickets.into_iter().try_for_each(|ticket| self.inner.settle(Some(ticket)))
+    }
+
+    /// Writes many pairs; after a crash all of them are there or none.
+    ///
+    /// # Errors
+    /// [`Error::ItemSize`] if they do not fit one log together.
+    pub fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
+        let mut session = self.session();
+        let bytes = pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
+        session.atomic(bytes, |session| {
+            pairs.iter().try_for_each(|(key, value)| session.put(key, value, None))
+        })??;
+        session.commit()
+    }
+
+    /// Replaces `expected` by `new` if it is what `key` has; `None` stands for absent on both
+    /// sides. Returns whether it was done.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+        let mut done = false;
+        self.change(key, new.map_or(8, <[u8]>::len), Room::Ordinary, |old| {
+            done = old.map(|value| value.bytes) == expected;
+            match new {
+                _ if !done => Change::Keep,
+                Some(value) => Change::Put { value, expires_at_ms: None },
+                None => Change::Delete,
+            }
+        })?;
+        Ok(done)
+    }
+
+    /// Visits keys in no particular order, at least `count` of them if there are; returns where to
+    /// go on. Every key that is there from the first call to the last is visited at least once.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn scan(&self, cursor: Cursor, count: usize, each: impl FnMut(&[u8], Value<'_>)) -> Result<Cursor> {
+        let mut session = self.session();
+        let next = session.scan(cursor, count, each)?;
+        session.commit()?;
+        Ok(next)
+    }
+
+    /// Number of keys. Expired ones count until they are swept.
+    pub fn len(&self) -> u64 {
+        self.inner.engine.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes every key, durably on return.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn clear(&self) -> Result<()> {
+        self.inner.engine.clear()
+    }
+
+    /// Everything written before is durable on return, whatever the map's durability.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.inner.engine.values.flush_all()?)
+    }
+
+    /// Writes everything out and stops the map's threads. Operations through other handles are
+    /// refused from here on. Dropping the last handle does the same without telling of errors.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+
+    /// The medium below, for tests that record or break it.
+    #[doc(hidden)]
+    pub fn medium(&self) -> &terrace_durable::Medium {
+        self.inner.engine.values.medium()
+    }
+
+    /// Sizes and counts.
+    pub fn stats(&self) -> MapStats {
+        crate::stats::of(self)
+    }
+
+    /// What recovery found when the map was opened.
+    pub fn recovery(&self) -> &RecoveryReport {
+        &self.inner.recovery
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> MapOptions {
+        let engine = &self.inner.engine;
+        MapOptions {
+            durability: *self.inner.durability.lock(),
+            memory_budget_bytes: engine.budget.limit(),
+            when_full: if engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse },
+            ..engine.options.clone()
+        }
+    }
+
+    /// Changes when writes survive a crash; everything written before is durable on return.
+    ///
+    /// # Errors
+    /// Those of the medium; the old durability stays.
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        let mut current = self.inner.durability.lock();
+        // A promise is taken back before the rule that keeps it goes, and made after it holds.
+        if durability != Durability::Sync {
+            self.inner.engine.sync.store(false, Ordering::SeqCst);
+        }
+        let rule = if durability == Durability::Sync { Rule::All } else { Rule::Bounded };
+        self.inner.engine.values.set_rule(rule)?;
+        self.inner.engine.sync.store(durability == Durability::Sync, Ordering::SeqCst);
+        *current = durability;
+        Ok(())
+    }
+
+    /// Changes the memory budget. What is already in use stays.
+    pub fn set_memory_budget(&self, bytes: u64) {
+        self.inner.engine.budget.set_limit(bytes);
+    }
+
+    /// Changes what happens when the budget is spent.
+    pub fn set_when_full(&self, when_full: WhenFull) {
+        self.inner.engine.when_full.store(when_full as u8, Ordering::Relaxed);
+    }
+
+    /// Bytes of memory `key` takes: its item and its share of the index.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn memory_of(&self, key: &[u8]) -> Result<Option<u64>> {
+        let engine = &self.inner.engine;
+        let index = engine.index.stats();
+        let share = index.bytes / index.entries.max(1);
+        self.get_with(key, |value| {
+            let Value { bytes, version, expires_at_ms, .. } = value;
+            let item = NewItem { key, value: bytes, version, expires_at_ms, tombstone: false };
+            item.item_bytes() as u64 + share.min(64)
+        })
+    }
+
+    fn change<'c>(
+        &self,
+        key: &[u8],
+        hint: usize,
+        room: Room,
+        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<()> {
+        let ticket = self.inner.engine.update(self.inner.my_writer(), key, hint, room, f)?;
+        self.inner.settle(ticket)
+    }
+}
+
+impl Inner {
+    fn some_writer(&self) -> usize {
+        1 + self.next_writer.fetch_add(1, Ordering::Relaxed) % self.engine.values.writers()
+    }
+
+    /// The writer of this thread: threads are spread over the writers in the order they come.
+    #[inline(always)]
+    fn my_writer(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        }
+        1 + MINE.with(|mine| *mine) % self.engine.values.writers()
+    }
+
+    #[inline(always)]
+    fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
+        match ticket {
+            Some(ticket) if self.engine.sync.load(Ordering::Relaxed) => Ok(self.engine.values.commit(ticket)?),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn close(&self) -> Result<()> {
+        let Some(background) = self.background.lock().take() else { return Ok(()) };
+        background.stop();
+        if self.engine.values.stopped().is_some() {
+            return Ok(());
+        }
+        let flushed = self.engine.values.flush_all();
+        self.engine.values.stop("closed".into());
+        Ok(flushed?)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
+        // what was durable.
+        let _unheard = self.close();
+    }
+}
+
+/// A worker's handle on a map: operations that do not wait for the medium, and a commit.
+///
+/// Nothing a session wrote *or saw* may be told to anyone before [`Session::commit`] has returned
+/// without error.
+pub struct Session {
+    map: Map,
+    writer: usize,
+    seen: Vec<Ticket>,
+}
+
+impl Session {
+    fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
+        match seen.iter_mut().find(|t| t.writer == ticket.writer) {
+            Some(known) => known.position = known.position.max(ticket.position),
+            None => seen.push(ticket),
+        }
+    }
+
+    /// Runs `f` on the value of `key` where it lies.
+    ///
+    /// # Errors
+    /// None today; a tier that must be read from a device may fail.
+    pub fn get<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
+        let (result, ticket) = self.map.inner.engine.get(key, f);
+        if let Some(ticket) = ticket {
+            Session::saw(&mut self.seen, ticket);
+        }
+        Ok(result)
+    }
+
+    /// Writes `value` for `key`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
+        self.change(key, value.len(), Room::Ordinary, |_| Change::Put { value, expires_at_ms })
+    }
+
+    /// Removes `key`; whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        let mut had = false;
+        self.change(key, 8, Room::Urgent, |old| {
+            had = old.is_some();
+            Change::Delete
+        })?;
+        Ok(had)
+    }
+
+    /// Runs `f` on the current value while no other writer can touch the key. `f` must be short;
+    /// it may be called again, with the then current value, when room had to be made first: only
+    /// the last call counts.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn update<'c>(&mut self, key: &[u8], f: impl FnMut(Option<Value<'_>>) -> Change<'c>) -> Result<()> {
+        self.change(key, 64, Room::Ordinary, f)
+    }
+
+    fn change<'c>(
+        &mut self,
+        key: &[u8],
+        hint: usize,
+        room: Room,
+        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<()> {
+        if let Some(ticket) = self.map.inner.engine.update(self.writer, key, hint, room, f)? {
+            Session::saw(&mut self.seen, ticket);
+        }
+        Ok(())
+    }
+
+    /// Looks up many keys together; see [`Map::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn multi_get(&mut self, keys: &[&[u8]], each: impl FnMut(usize, Option<Value<'_>>)) -> Result<()> {
+        let Session { map, seen, .. } = self;
+        map.inner.engine.multi_get(keys, each, |ticket| Session::saw(seen, ticket));
+        Ok(())
+    }
+
+    /// What `f` writes through this session survives a crash together or not at all (logs).
+    /// `bound_bytes` is an upper bound: keys, values and 32 bytes for each write. Other writers
+    /// of the same log wait; readers do not, and may see a part of it. `f` must not commit.
+    ///
+    /// # Errors
+    /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
+    pub fn atomic<R>(&mut self, bound_bytes: usize, f: impl FnOnce(&mut Session) -> R) -> Result<R> {
+        let engine = Arc::clone(&self.map.inner.engine);
+        let most = engine.values.max_item_bytes();
+        if bound_bytes > most {
+            return Err(Error::ItemSize(bound_bytes, most));
+        }
+        let mut batch = Batch { held: engine.room(self.writer, bound_bytes, Room::Ordinary)? };
+        batch.held.begin_batch();
+        let result = f(self);
+        batch.held.end_batch();
+        Session::saw(&mut self.seen, batch.held.ticket());
+        Ok(result)
+    }
+
+    /// Visits keys; see [`Map::scan`].
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn scan(&mut self, cursor: Cursor, count: usize, each: impl FnMut(&[u8], Value<'_>)) -> Result<Cursor> {
+        let Session { map, seen, .. } = self;
+        Ok(map.inner.engine.scan(cursor, count, each, |ticket| Session::saw(seen, ticket)))
+    }
+
+    /// Waits until everything this session wrote or saw is as durable as the map promises.
+    ///
+    /// # Errors
+    /// Those of the medium: what was written since the last commit may or may not survive.
+    pub fn commit(&mut self) -> Result<()> {
+        let inner = &self.map.inner;
+        self.seen.drain(..).try_for_each(|ticket| inner.settle(Some(ticket)))
+    }
+
+    /// The map this session works on.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+}
+
+/// Ends the batch also when what ran inside panicked: its writes are visible and stay whole.
+struct Batch<'a> {
+    held: crate::engine::Held<'a>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.held.end_batch();
+    }
+}

@@ -1,0 +1,73 @@
+//! What a map is asked to be.
+
+use std::time::Duration;
+use terrace_memory::Domain;
+
+/// When a write survives a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Once acknowledged, it survives a power cut. Callers share syncs.
+    Sync,
+    /// What was acknowledged longer ago than this survives; after a crash the map is exactly as it
+    /// was at some instant not longer ago.
+    Interval(Duration),
+    /// No promise how much survives a crash, but what does is a consistent earlier state; all of
+    /// it survives an orderly close.
+    None,
+}
+
+/// Which of the two value designs a map uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueDesign {
+    /// The design the map was made with; for a new one, logs.
+    Auto,
+    /// Log-structured.
+    Log,
+    /// Slots of superblocks; needs a byte-addressable medium.
+    Slab,
+}
+
+/// What happens to a write when the memory budget is spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is refused with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    Refuse,
+    /// The longest unwritten keys make room.
+    Evict,
+}
+
+/// How a map is opened.
+#[derive(Clone, Debug)]
+pub struct MapOptions {
+    /// When a write survives a crash.
+    pub durability: Durability,
+    /// The value design.
+    pub values: ValueDesign,
+    /// Bytes of memory the map may take, index and buffers counted in.
+    pub memory_budget_bytes: u64,
+    /// What happens when they are spent.
+    pub when_full: WhenFull,
+    /// Current logs: writers that do not wait for one another. 0: one per processor.
+    pub writers: usize,
+    /// Read what is intact of a damaged file, read-only.
+    pub salvage: bool,
+    /// The persistence domain of the directory: found by the caller, or declared.
+    pub domain: Domain,
+    /// Whether the directory is on a DAX mount.
+    pub dax: bool,
+}
+
+impl Default for MapOptions {
+    fn default() -> Self {
+        MapOptions {
+            durability: Durability::Interval(Duration::from_secs(1)),
+            values: ValueDesign::Auto,
+            memory_budget_bytes: 8 << 30,
+            when_full: WhenFull::Refuse,
+            writers: 0,
+            salvage: false,
+            domain: Domain::PageCache,
+            dax: false,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The table of keys: name, default, meaning, and the one parser both doors use.
+
+use super::values::{self, choice, parse_size};
+use super::{Config, DurabilityMode, MapConfig, TierDraft};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One setting of a `T`.
+pub struct Key<T> {
+    /// Its name in the file; sections are written with dots (`limits.clients`).
+    pub name: &'static str,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// What it is for, in one line.
+    pub help: &'static str,
+    pub(super) set: fn(&mut T, &str) -> Result<(), String>,
+}
+
+/// Sets the key called `name`, or says which key was probably meant. `prefix` is for messages.
+pub(super) fn set<T>(
+    keys: &[Key<T>],
+    prefix: &str,
+    target: &mut T,
+    name: &str,
+    value: &str,
+) -> Result<(), String> {
+    let key = find(keys, prefix, name)?;
+    (key.set)(target, value).map_err(|e| format!("`{prefix}{}`: {e}", key.name))
+}
+
+fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T>, String> {
+    if let Some(key) = keys.iter().find(|k| k.name == name) {
+        return Ok(key);
+    }
+    let sections = ["limits", "tls", "maps", "tier"].into_iter().filter(|_| prefix.is_empty());
+    let hint = match values::nearest(name, keys.iter().map(|k| k.name).chain(sections)) {
+        Some(near) => format!("did you mean `{prefix}{near}`?"),
+        None => {
+            let all: Vec<_> = keys.iter().map(|k| k.name).collect();
+            format!("known keys: {}", all.join(", "))
+        }
+    };
+    Err(format!("unknown key `{prefix}{name}`; {hint}"))
+}
+
+fn number<N: std::str::FromStr>(text: &str, range: &str) -> Result<N, String> {
+    text.trim().parse().map_err(|_| format!("`{text}` is not a number from {range}"))
+}
+
+fn size_from(text: &str, least: u64) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < least {
+        return Err(format!("`{text}` is too small; the least is {}", values::format_size(least)));
+    }
+    Ok(bytes)
+}
+
+/// `v` as a path; empty is none.
+fn path(v: &str) -> Option<PathBuf> {
+    (!v.is_empty()).then(|| PathBuf::from(v))
+}
+
+/// A duration of `v` units; `off` and 0 are none.
+fn span(v: &str, unit: fn(u64) -> Duration) -> Result<Option<Duration>, String> {
+    if v == "off" {
+        return Ok(None);
+    }
+    let n: u32 = number(v, "0 to 4294967295, or \"off\"")?;
+    Ok((n != 0).then(|| unit(u64::from(n))))
+}
+
+fn limit(text: &str, least: u64, most: u64) -> Result<usize, String> {
+    let bytes = size_from(text, least)?;
+    if bytes > most {
+        return Err(format!("`{text}` is too large; the most is {}", values::format_size(most)));
+    }
+    usize::try_from(bytes).map_err(|_| format!("`{text}` is too large"))
+}
+
+fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let range = format!("{least} to {most}");
+    let n: usize = number(text, &range)?;
+    if (least..=most).contains(&n) {
+        return Ok(n);
+    }
+    Err(format!("`{text}` is not a number from {range}"))
+}
+
+macro_rules! key {
+    ($name:literal, $default:literal, $help:literal, $set:expr) => {
+        Key { name: $name, default: $default, help: $help, set: $set }
+    };
+}
+
+/// The keys of the file's top level and of its sections `[tls]` and `[limits]`.
+pub const KEYS: &[Key<Config>] = &[
+    key!("listen", "127.0.0.1", "addresses to listen on", |c, v| {
+        let address = |a: &str| {
+            let expected = "is not an IP address like \"127.0.0.1\" or \"::1\"";
+            a.trim().parse().map_err(|_| format!("`{}` {expected}", a.trim()))
+        };
+        c.server.listen = v.split(',').map(address).collect::<Result<_, _>>()?;
+        Ok(())
+    }),
+    key!("port", "6379", "port of the Redis protocol; 0 lets the system choose", |c, v| {
+        number(v, "0 to 65535").map(|p| c.server.port = p)
+    }),
+    key!("unix_socket", "", "path of a Unix socket to listen on as well", |c, v| {
+        c.server.unix_socket = path(v);
+        Ok(())
+    }),
+    key!("databases", "16", "databases that SELECT offers; n is the map named n", |c, v| {
+        count(v, 1, 64).map(|n| c.server.databases = n)
+    }),
+    key!("threads", "0", "event loops; 0 means one per core", |c, v| {
+        count(v, 0, 1024).map(|n| c.server.threads = n)
+    }),
+    key!("password", "", "what clients must send with AUTH", |c, v| {
+        c.server.password = (!v.is_empty()).then(|| v.to_string());
+        Ok(())
+    }),
+    key!("protected_mode", "true", "refuse remote clients while there is no password", |c, v| {
+        choice(v, values::BOOLEAN).map(|b| c.server.protected_mode = b)
+    }),
+    key!("metrics", "off", "address of the Prometheus metrics, like 127.0.0.1:9121", |c, v| {
+        let expected = "is not an address with a port like \"127.0.0.1:9121\", or \"off\"";
+        let address = |a: &str| a.parse().map_err(|_| format!("`{a}` {expected}"));
+        c.server.metrics = if v == "off" { None } else { Some(address(v)?) };
+        Ok(())
+    }),
+    key!("slow_log_ms", "10", "commands this slow are kept in SLOWLOG; or off", |c, v| {
+        span(v, Duration::from_millis).map(|d| c.server.slow_log = d)
+    }),
+    key!("slow_log_entries", "128", "entries SLOWLOG keeps", |c, v| {
+        count(v, 0, 1 << 20).map(|n| c.server.slow_log_entries = n)
+    }),
+    key!("latency_ms", "off", "events this slow are kept by LATENCY; or off", |c, v| {
+        span(v, Duration::from_millis).map(|d| c.server.latency = d)
+    }),
+    key!("keepalive_seconds", "300", "silence after which a peer is probed; or off", |c, v| {
+        span(v, Duration::from_secs).map(|d| c.server.keepalive = d)
+    }),
+    key!("drain_seconds", "5", "how long a shutdown waits for clients to take replies", |c, v| {
+        span(v, Duration::from_secs).map(|d| c.server.drain = d.unwrap_or_default())
+    }),
+    key!(
+        "durability",
+        "interval",
+        "when writes survive power loss: sync, interval, none",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "durability", v).map_err(strip) }
+    ),
+    key!("interval_ms", "1000", "milliseconds of writes that interval may lose", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "interval_ms", v).map_err(strip)
+    }),
+    key!("values", "auto", "how values are kept: log, slab or auto", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "values", v).map_err(strip)
+    }),
+    key!("memory_budget", "auto", "memory of all maps; auto: 8 GiB, at most half", |c, v| {
+        c.memory_budget_bytes = match v {
+            "auto" => values::default_memory_budget(),
+            size => size_from(size, 16 << 20)?,
+        };
+        Ok(())
+    }),
+    key!(
+        "domain",
+        "page-cache",
+        "persistence domain of DIR: page-cache, adr, eadr, none",
+        |c, v| { choice(v, values::DOMAINS).map(|d| c.domain = d) }
+    ),
+    key!("when_full", "refuse", "when the budget is spent: refuse writes, or evict", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip)
+    }),
+    key!("writers", "0", "writers that do not wait for one another; 0: one per core", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "writers", v).map_err(strip)
+    }),
+    key!("tls.port", "off", "port of the encrypted listener", |c, v| {
+        let port = |v| number(v, "0 to 65535");
+        c.server.tls.port = if v == "off" { None } else { Some(port(v)?) };
+        Ok(())
+    }),
+    key!("tls.cert", "", "file of the certificate chain, PEM", |c, v| {
+        c.server.tls.cert = path(v);
+        Ok(())
+    }),
+    key!("tls.key", "", "file of the private key, PEM", |c, v| {
+        c.server.tls.key = path(v);
+        Ok(())
+    }),
+    key!("tls.client_ca", "", "file of the authorities client certificates need, PEM", |c, v| {
+        c.server.tls.client_ca = path(v);
+        Ok(())
+    }),
+    key!("limits.clients", "10000", "connections at once", |c, v| {
+        count(v, 1, 1_000_000).map(|n| c.server.limits.clients = n)
+    }),
+    key!("limits.argument", "512 MiB", "one argument of a request", |c, v| {
+        limit(v, 1 << 10, 4 << 30).map(|n| c.server.limits.argument_bytes = n)
+    }),
+    key!("limits.arguments", "1048576", "arguments of one request", |c, v| {
+        count(v, 1, 1 << 30).map(|n| c.server.limits.arguments = n)
+    }),
+    key!("limits.inline", "64 KiB", "a request typed as a line", |c, v| {
+        limit(v, 64, 1 << 30).map(|n| c.server.limits.inline_bytes = n)
+    }),
+    key!("limits.unauthenticated_argument", "16 KiB", "one argument before AUTH", |c, v| {
+        limit(v, 64, 1 << 30).map(|n| c.server.limits.unauthenticated_argument_bytes = n)
+    }),
+    key!("limits.unauthenticated_arguments", "10", "arguments before AUTH", |c, v| {
+        count(v, 3, 1 << 20).map(|n| c.server.limits.unauthenticated_arguments = n)
+    }),
+    key!("limits.query_buffer", "1 GiB", "what a client sent and is not executed", |c, v| {
+        limit(v, 1 << 10, (4 << 30) - 1).map(|n| c.server.limits.query_buffer_bytes = n)
+    }),
+    key!("limits.output_buffer", "1 GiB", "replies a client may leave unread", |c, v| {
+        limit(v, 1 << 10, 1 << 40).map(|n| c.server.limits.output_buffer_bytes = n)
+    }),
+    key!("limits.all_buffers", "2 GiB", "all clients' buffers; then the largest goes", |c, v| {
+        limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n)
+    }),
+    key!("limits.idle_seconds", "off", "silence after which a client is closed", |c, v| {
+        span(v, Duration::from_secs).map(|d| c.server.limits.idle = d)
+    }),
+    key!(
+        "limits.stall_seconds",
+        "300",
+        "silence within a request or reply; then closed",
+        |c, v| { span(v, Duration::from_secs).map(|d| c.server.limits.stall = d) }
+    ),
+];
+
+/// A key of a map set from the top level must not be named twice in the message.
+fn strip(message: String) -> String {
+    message.split_once("`: ").map_or(message.clone(), |(_, rest)| rest.to_string())
+}
+
+/// The keys of a section `[maps.NAME]`.
+pub const MAP_KEYS: &[Key<MapConfig>] = &[
+    Key {
+        name: "durability",
+        default: "as above",
+        help: "sync, interval or none",
+        set: |m, v| choice(v, DurabilityMode::NAMES).map(|d| m.durability = Some(d)),
+    },
+    Key {
+        name: "interval_ms",
+        default: "as above",
+        help: "milliseconds of writes that may be lost under interval",
+        set: |m, v| {
+            let n: u64 = number(v, "1 to 3600000")?;
+            if !(1..=3_600_000).contains(&n) {
+                return Err(format!("`{v}` is not a number from 1 to 3600000"));
+            }
+            m.interval_ms = Some(n);
+            Ok(())
+        },
+    },
+    Key {
+        name: "values",
+        default: "as above",
+        help: "log, slab or auto",
+        set: |m, v| choice(v, values::VALUE_DESIGNS).map(|d| m.values = Some(d)),
+    },
+    Key {
+        name: "when_full",
+        default: "as above",
+        help: "refuse or evict",
+        set: |m, v| choice(v, values::WHEN_FULL).map(|w| m.when_full = Some(w)),
+    },
+    Key {
+        name: "writers",
+        default: "as above",
+        help: "current logs; 0 means one per core",
+        set: |m, v| number(v, "0 to 1024").map(|n: u16| m.writers = Some(usize::from(n))),
+    },
+];
+
+/// The keys of a section `[[tier]]`.
+pub const TIER_KEYS: &[Key<TierDraft>] = &[
+    key!("name", "", "what other settings call it", |t, v| {
+        let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if v.is_empty() || v.len() > 64 || !v.chars().all(fine) {
+            return Err(format!("`{v}` is not a name of 1 to 64 letters, digits, -, _ and ."));
+        }
+        t.name = Some(v.to_string());
+        Ok(())
+    }),
+    key!("kind", "", "dram, huge, node, file, dax or tmpfs", |t, v| {
+        choice(v, values::TIER_KINDS).map(|k| t.kind = Some(k))
+    }),
+    key!("node", "all", "NUMA node it is allocated on", |t, v| {
+        number(v, "0 to 4095").map(|n| t.node = Some(n))
+    }),
+    key!("bytes", "what is there", "byte budget", |t, v| {
+        size_from(v, 1 << 20).map(|n| t.bytes = Some(n))
+    }),
+    key!("path", "", "directory of its files (file, dax and tmpfs)", |t, v| {
+        t.path = path(v);
+        Ok(())
+    }),
+    key!("domain", "found", "adr, eadr, page-cache or none; not stronger than found", |t, v| {
+        choice(v, values::DOMAINS).map(|d| t.domain = Some(d))
+    }),
+    key!("declared", "false", "accept a stronger domain: the tier is a stand-in", |t, v| {
+        choice(v, values::BOOLEAN).map(|b| t.declared = b)
+    }),
+];

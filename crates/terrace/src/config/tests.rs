@@ -1,0 +1,150 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("terrace.toml")).map_err(|e| e.to_string())
+}
+
+/// Each bad file and the exact complaint.
+#[test]
+fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
+    let cases = [
+        ("prot = 1", "terrace.toml:1: unknown key `prot`; did you mean `port`?"),
+        (
+            "port = 1\n\ndurabilty = \"sync\"\n",
+            "terrace.toml:3: unknown key `durabilty`; did you mean `durability`?",
+        ),
+        (
+            "[limits]\nclient = 3\n",
+            "terrace.toml:2: unknown key `limits.client`; did you mean `limits.clients`?",
+        ),
+        (
+            "[maps.users]\nvalue = \"log\"\n",
+            "terrace.toml:2: unknown key `maps.users.value`; did you mean `maps.users.values`?",
+        ),
+        (
+            "durability = \"fsync\"",
+            "terrace.toml:1: `durability`: `fsync` is not one of \"sync\", \"interval\" or \"none\"; \
+             did you mean \"sync\"?",
+        ),
+        ("port = 70000", "terrace.toml:1: `port`: `70000` is not a number from 0 to 65535"),
+        (
+            "memory_budget = \"8 gigs\"",
+            "terrace.toml:1: `memory_budget`: `8 gigs` is not a size; write one like \"8 GiB\", \
+             \"512 MiB\" or 4096",
+        ),
+        (
+            "[[tier]]\nname = \"a\"\nkind = \"flash\"",
+            "terrace.toml:3: `tier.kind`: `flash` is not one of \"dram\", \"huge\", \"node\", \
+             \"file\", \"dax\" or \"tmpfs\"",
+        ),
+        ("[[tier]]\nkind = \"dram\"", "terrace.toml:2: a tier needs a `name`"),
+        (
+            "[tls]\nport = 6380",
+            "terrace.toml: TLS needs `tls.port`, `tls.cert` and `tls.key` together",
+        ),
+        ("[limit]\nclients = 1", "terrace.toml:1: unknown key `limit`; did you mean `limits`?"),
+        (
+            "[port]\nx = 1",
+            "terrace.toml:1: `port`: expected a string, a number or a list of strings",
+        ),
+        ("maps = 3", "terrace.toml:1: `maps` is a section: [maps.NAME]"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(parse(text).expect_err(text), expected, "for {text:?}");
+    }
+    let error = parse("a = ").expect_err("not TOML");
+    assert!(error.starts_with("terrace.toml:1: not TOML"), "{error}");
+}
+
+#[test]
+fn a_full_file_is_understood() {
+    let config = parse(
+        r#"
+listen = ["127.0.0.1", "::1"]
+port = 7000
+password = "secret"
+metrics = "127.0.0.1:9121"
+durability = "sync"
+memory_budget = "1.5 GiB"
+when_full = "evict"
+
+[limits]
+clients = 50
+argument = "1 MiB"
+
+[maps.sessions]
+durability = "none"
+values = "log"
+when_full = "refuse"
+
+[[tier]]
+name = "fast"
+kind = "node"
+node = 1
+bytes = "16 GiB"
+
+[[tier]]
+name = "kept"
+kind = "dax"
+path = "/mnt/pmem0"
+domain = "adr"
+"#,
+    )
+    .expect("valid");
+    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.server.limits.clients, 50);
+    assert_eq!(config.options().durability, Durability::Sync);
+    let sessions = config.options_of("sessions", config.options());
+    assert_eq!(sessions.durability, Durability::None);
+    assert_eq!(sessions.when_full, WhenFull::Refuse);
+    assert_eq!(sessions.memory_budget_bytes, 3 << 29);
+    assert_eq!(config.options_of("other", config.options()).when_full, WhenFull::Evict);
+    assert_eq!(config.tiers[1].domain, Some(Domain::Adr));
+}
+
+#[test]
+fn flags_and_file_are_the_same_table() {
+    let mut config = Config::default();
+    config.set("limits.clients", "7").expect("known");
+    config.set_map("users.durability=sync").expect("known");
+    config.set_tier("name=fast,kind=node,node=1,bytes=16 GiB").expect("known");
+    let file = "[limits]\nclients = 7\n[maps.users]\ndurability = \"sync\"\n\
+                [[tier]]\nname = \"fast\"\nkind = \"node\"\nnode = 1\nbytes = \"16 GiB\"\n";
+    assert_eq!(config, parse(file).expect("valid"));
+    let error = config.set_map("users.durabilty=sync").expect_err("misspelt");
+    assert_eq!(
+        error.to_string(),
+        "unknown key `maps.users.durabilty`; did you mean `maps.users.durability`?"
+    );
+}
+
+#[test]
+fn the_written_defaults_are_the_defaults() {
+    for key in KEYS {
+        let mut config = Config::default();
+        config.set(key.name, key.default).expect("a default is valid");
+        assert_eq!(config, Config::default(), "{}", key.name);
+    }
+}
+
+#[test]
+fn sizes() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("17", 17),
+        ("17 B", 17),
+        ("4KiB", 4096),
+        ("4 kb", 4000),
+        ("1.5 MiB", 3 << 19),
+        ("8 GiB", 8 << 30),
+        ("2 TB", 2_000_000_000_000),
+    ] {
+        assert_eq!(parse_size(text), Ok(bytes), "{text}");
+    }
+    for text in ["", "GiB", "1.2.3", "-1", "8 G", "1e9", "99999999999 TiB", "1 GiB 2"] {
+        assert!(parse_size(text).is_err(), "{text}");
+    }
+    assert_eq!(format_size(8 << 30), "8 GiB");
+    assert_eq!(format_size(1536), "1.5 KiB");
+    assert_eq!(format_size(12), "12 B");
+}

@@ -1,0 +1,149 @@
+//! A directory of maps, opened as one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use terrace_memory::{Budget, Domain, dax};
+use terrace_store::{Error, Map, MapOptions, Result};
+
+/// Longest name of a map in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A directory of maps. They share one memory budget.
+///
+/// Each map is a folder below `maps/` with its value file and its lock; two processes never have
+/// the same map open.
+pub struct Database {
+    dir: PathBuf,
+    options: MapOptions,
+    budget: Arc<Budget>,
+    maps: Mutex<BTreeMap<String, Map>>,
+}
+
+impl Database {
+    /// Opens `dir`, made if absent. Maps start from `options`; its memory budget is for all of
+    /// them together. Maps are opened when first asked for.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the directory cannot be made or read; [`Error::Option`] for a
+    /// byte-addressable domain on a mount that cannot have it.
+    pub fn open(dir: impl AsRef<Path>, mut options: MapOptions) -> Result<Database> {
+        let dir = dir.as_ref().to_path_buf();
+        let folder = dir.join("maps");
+        std::fs::create_dir_all(&folder).map_err(|source| Error::Io {
+            path: folder.clone(),
+            doing: "make directory",
+            source,
+        })?;
+        options.dax = options.domain.is_byte_addressable()
+            && dax::direct_access(&folder).is_ok_and(|access| access.map_sync == dax::MapSync::Works);
+        let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+        Ok(Database { dir, options, budget, maps: Mutex::default() })
+    }
+
+    /// The map `name`, opened or made with the database's options.
+    ///
+    /// # Errors
+    /// Those of [`Map::open`], and [`Error::Option`] for a name that is not 1 to 64 letters,
+    /// digits, `_`, `-` or `.` (not first).
+    pub fn map(&self, name: &str) -> Result<Map> {
+        self.map_with(name, |options| options)
+    }
+
+    /// The map `name`; if it is not open yet, opened with the database's options as changed by
+    /// `adjust`. Its memory comes from the database's budget all the same.
+    ///
+    /// # Errors
+    /// As [`Database::map`].
+    pub fn map_with(&self, name: &str, adjust: impl FnOnce(MapOptions) -> MapOptions) -> Result<Map> {
+        check_name(name)?;
+        let mut maps = self.maps();
+        if let Some(map) = maps.get(name) {
+            return Ok(map.clone());
+        }
+        let options = adjust(self.options.clone());
+        let map = Map::open_within(&self.dir.join("maps").join(name), options, &self.budget)?;
+        maps.insert(name.to_string(), map.clone());
+        Ok(map)
+    }
+
+    /// Names of the maps, open or on disk, sorted.
+    pub fn map_names(&self) -> Vec<String> {
+        let on_disk = std::fs::read_dir(self.dir.join("maps")).into_iter().flatten().flatten();
+        let mut names: Vec<String> = on_disk
+            .filter(|entry| entry.path().is_dir())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .chain(self.maps().keys().cloned())
+            .collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The options maps start from.
+    pub fn options(&self) -> &MapOptions {
+        &self.options
+    }
+
+    /// What a store to the directory takes to survive a power cut, as a sentence: the domain found
+    /// or declared, and why.
+    pub fn durability_of_medium(&self) -> String {
+        let found = dax::filesystem_of(&self.dir);
+        let place = found.map_or_else(|_| "an unknown file system".to_string(), |fs| fs.phrase());
+        match self.options.domain {
+            Domain::PageCache | Domain::None => format!("page cache: {place}, made durable by fdatasync"),
+            declared if self.options.dax => format!("{declared}: {place}, mapped with MAP_SYNC"),
+            declared => format!("{declared}: declared for {place}, a stand-in; not safe from a power cut"),
+        }
+    }
+
+    /// Flushes and closes every map.
+    ///
+    /// # Errors
+    /// The first of the medium; every map is closed all the same.
+    pub fn close(self) -> Result<()> {
+        let maps = std::mem::take(&mut *self.maps());
+        maps.values().map(Map::close).fold(Ok(()), Result::and)
+    }
+
+    fn maps(&self) -> MutexGuard<'_, BTreeMap<String, Map>> {
+        // A panic elsewhere leaves the table of handles as it was: it is only ever inserted into.
+        self.maps.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(fits) {
+        let why = format!(
+            "{name:?} is no name for a map: 1 to {MAX_NAME_BYTES} letters, digits, '_', '-' or '.', not starting with '.'"
+        );
+        return Err(Error::Option { field: "map name", why });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_kept_apart_named_and_found_again() {
+        let dir = tempfile::tempdir().expect("directory");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        db.map("a").and_then(|m| m.put(b"k", b"in a")).expect("put");
+        db.map("b").and_then(|m| m.put(b"k", b"in b")).expect("put");
+        db.close().expect("close");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        assert_eq!(db.map_names(), ["a", "b"]);
+        assert_eq!(db.map("a").and_then(|m| m.get(b"k")).expect("get"), Some(b"in a".to_vec()));
+        for bad in ["", ".hidden", "a/b", "..", &"x".repeat(65)] {
+            assert!(db.map(bad).is_err(), "{bad}");
+        }
+    }
+}

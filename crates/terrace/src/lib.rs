@@ -1,0 +1,27 @@
+//! Terrace, the library people embed: a directory of durable maps on this machine's memory.
+//!
+//! ```
+//! use terrace::{Database, MapOptions};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let db = Database::open(dir.path(), MapOptions::default())?;
+//! let users = db.map("users")?;
+//! users.put(b"ada", b"lovelace")?;
+//! assert_eq!(users.get(b"ada")?.as_deref(), Some(&b"lovelace"[..]));
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod database;
+pub mod transfer;
+
+pub use config::{Config, ConfigError};
+pub use database::Database;
+pub use terrace_memory as memory;
+pub use terrace_store::{
+    Change, Cursor, Damage, Domain, Durability, Error, Map, MapOptions, MapStats, RecoveryReport,
+    Result, Session, TornTail, Value, ValueDesign, WhenFull,
+};

@@ -1,0 +1,341 @@
+//! Taking a map out of a directory and putting one in: backup, migration, inspection.
+//!
+//! Three formats, one record: a key, a value and, if it has one, the moment it expires. The binary
+//! format ([`binary`]) is for keeping: every block carries a checksum and the file ends in a
+//! trailer, so damage and truncation are found before a single record is trusted. CSV and JSON
+//! lines ([`text`]) are for reading and for other tools; both carry any bytes.
+//!
+//! All of it streams: memory is bounded by one page of the source plus one block, whatever the
+//! size of the map. An export may run while the map is written: a key that is present during the
+//! whole export is in the file with a value it had during the export; the file is not a snapshot
+//! of one instant.
+
+pub mod binary;
+pub mod text;
+
+use crate::{Error, Map, Session};
+use std::io::{self, BufRead, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The largest key and value together that a file may hold.
+pub const RECORD_BYTES_MAX: usize = 512 << 20;
+/// What a page of the source or a commit of the sink aims at.
+const BATCH_BYTES: usize = 1 << 20;
+const PAGE_RECORDS_MAX: usize = 4096;
+
+/// One entry of a map, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Wall-clock milliseconds since 1970 after which the key is gone.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// One entry of a map, owned; reused from record to record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedRecord {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// Wall-clock milliseconds since 1970 after which the key is gone.
+    pub expires_at_ms: Option<u64>,
+}
+
+impl OwnedRecord {
+    /// The same entry, borrowed.
+    #[must_use]
+    pub fn as_record(&self) -> Record<'_> {
+        Record { key: &self.key, value: &self.value, expires_at_ms: self.expires_at_ms }
+    }
+}
+
+/// Why a transfer stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The file could not be read or written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The map refused.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The server refused or went away.
+    #[error("{0}")]
+    Remote(String),
+    /// A binary file is not what was written.
+    #[error("damaged at offset {offset}: {what}; {records_before} records before it are intact")]
+    Damaged {
+        /// Where, in bytes from the start.
+        offset: u64,
+        /// What was found and what was expected.
+        what: String,
+        /// Records whose checksums held before the damage.
+        records_before: u64,
+    },
+    /// A line of a text file is not a record.
+    #[error("line {line}: {what}")]
+    Line {
+        /// Which line, from 1.
+        line: u64,
+        /// What was found and what was expected.
+        what: String,
+    },
+}
+
+/// What a transfer did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Summary {
+    /// Records written or read.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Records not imported because their time had passed.
+    pub expired: u64,
+    /// Damaged stretches skipped by a salvage, in words with offsets.
+    pub skipped: Vec<String>,
+}
+
+/// Where records come from.
+pub trait Source {
+    /// Hands the next page to `each`. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The map or the server refused.
+    fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, TransferError>;
+}
+
+/// Where records go.
+pub trait Sink {
+    /// Takes one record; it may wait for `flush` to take effect.
+    ///
+    /// # Errors
+    /// The map or the server refused.
+    fn put(&mut self, record: Record<'_>) -> Result<(), TransferError>;
+    /// On return everything put is in the map, as durable as the map promises.
+    ///
+    /// # Errors
+    /// The map or the server refused.
+    fn flush(&mut self) -> Result<(), TransferError>;
+}
+
+/// Writes records in one format.
+pub trait RecordWriter {
+    /// Adds one record.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    fn write(&mut self, record: Record<'_>) -> io::Result<()>;
+    /// Ends the file. Without this call a binary file has no trailer and reads as truncated.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Reads records of one format.
+pub trait RecordReader {
+    /// Reads the next record into `into`; false at the proper end of the file.
+    ///
+    /// # Errors
+    /// The file could not be read, or is damaged.
+    fn read(&mut self, into: &mut OwnedRecord) -> Result<bool, TransferError>;
+    /// Damaged stretches skipped so far (salvage only).
+    fn skipped(&self) -> &[String] {
+        &[]
+    }
+}
+
+/// The formats of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Terrace's own, with checksums.
+    Binary,
+    /// Comma-separated values with escapes, one record a line.
+    Csv,
+    /// One JSON object a line.
+    Jsonl,
+}
+
+impl Format {
+    /// A writer of this format.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn writer<'w>(self, out: impl Write + 'w) -> io::Result<Box<dyn RecordWriter + 'w>> {
+        Ok(match self {
+            Self::Binary => Box::new(binary::Writer::new(out, now_ms())?),
+            Self::Csv => Box::new(text::CsvWriter::new(out)?),
+            Self::Jsonl => Box::new(text::JsonWriter::new(out)),
+        })
+    }
+
+    /// A reader of this format. `salvage` goes on behind damage in a binary file.
+    ///
+    /// # Errors
+    /// The head of the file could not be read or is of another format.
+    pub fn reader<'r>(
+        self,
+        input: impl BufRead + 'r,
+        salvage: bool,
+    ) -> Result<Box<dyn RecordReader + 'r>, TransferError> {
+        Ok(match self {
+            Self::Binary => Box::new(binary::Reader::new(input, salvage)?),
+            Self::Csv => Box::new(text::CsvReader::new(input)?),
+            Self::Jsonl => Box::new(text::JsonReader::new(input)),
+        })
+    }
+}
+
+/// Copies everything of `source` to `writer` and ends the file. `progress` sees the running sums.
+///
+/// # Errors
+/// Either side refused; the file is then without its end.
+pub fn export(
+    source: &mut dyn Source,
+    writer: &mut dyn RecordWriter,
+    progress: &mut dyn FnMut(&Summary),
+) -> Result<Summary, TransferError> {
+    let mut summary = Summary::default();
+    loop {
+        // The source may hold a lock or an epoch while it hands out a page: only copy there.
+        let mut page: Vec<OwnedRecord> = Vec::new();
+        let more = source.page(&mut |r| {
+            page.push(OwnedRecord {
+                key: r.key.to_vec(),
+                value: r.value.to_vec(),
+                expires_at_ms: r.expires_at_ms,
+            });
+        })?;
+        for record in &page {
+            writer.write(record.as_record())?;
+            count(&mut summary, record);
+        }
+        progress(&summary);
+        if !more {
+            writer.finish()?;
+            return Ok(summary);
+        }
+    }
+}
+
+/// Puts everything of `reader` into `sink`. Records whose time has passed are counted and left out.
+///
+/// # Errors
+/// Either side refused; what was put before stays.
+pub fn import(
+    reader: &mut dyn RecordReader,
+    sink: &mut dyn Sink,
+    progress: &mut dyn FnMut(&Summary),
+) -> Result<Summary, TransferError> {
+    let mut summary = Summary::default();
+    let mut record = OwnedRecord::default();
+    while reader.read(&mut record)? {
+        if record.expires_at_ms.is_some_and(|t| t <= now_ms()) {
+            summary.expired += 1;
+        } else {
+            sink.put(record.as_record())?;
+            count(&mut summary, &record);
+        }
+        progress(&summary);
+    }
+    sink.flush()?;
+    summary.skipped = reader.skipped().to_vec();
+    Ok(summary)
+}
+
+/// Reads the whole file and keeps nothing: the first pass of an import.
+///
+/// # Errors
+/// The file could not be read, or is damaged.
+pub fn verify(
+    reader: &mut dyn RecordReader,
+    progress: &mut dyn FnMut(&Summary),
+) -> Result<Summary, TransferError> {
+    let mut summary = Summary::default();
+    let mut record = OwnedRecord::default();
+    while reader.read(&mut record)? {
+        count(&mut summary, &record);
+        progress(&summary);
+    }
+    summary.skipped = reader.skipped().to_vec();
+    Ok(summary)
+}
+
+fn count(summary: &mut Summary, record: &OwnedRecord) {
+    summary.records += 1;
+    summary.bytes += (record.key.len() + record.value.len()) as u64;
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A map in this process, read page by page.
+pub struct MapSource {
+    session: Session,
+    cursor: u64,
+    page_records: usize,
+}
+
+impl MapSource {
+    /// From the first record of `map`.
+    #[must_use]
+    pub fn new(map: &Map) -> Self {
+        Self { session: map.session(), cursor: 0, page_records: 16 }
+    }
+}
+
+impl Source for MapSource {
+    fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, TransferError> {
+        let (mut records, mut bytes) = (0usize, 0usize);
+        self.cursor = self.session.scan(self.cursor, self.page_records, |key, value| {
+            records += 1;
+            bytes += key.len() + value.bytes.len();
+            each(Record { key, value: value.bytes, expires_at_ms: value.expires_at_ms });
+        })?;
+        // What is told to a file is told to someone: it must be as durable as the map promises.
+        self.session.commit()?;
+        if let Some(mean) = bytes.checked_div(records) {
+            self.page_records = (BATCH_BYTES / mean.max(1)).clamp(1, PAGE_RECORDS_MAX);
+        }
+        Ok(self.cursor != 0)
+    }
+}
+
+/// A map in this process, written in commits of about a megabyte.
+pub struct MapSink {
+    session: Session,
+    pending_bytes: usize,
+}
+
+impl MapSink {
+    /// Into `map`; keys already there are overwritten.
+    #[must_use]
+    pub fn new(map: &Map) -> Self {
+        Self { session: map.session(), pending_bytes: 0 }
+    }
+}
+
+impl Sink for MapSink {
+    fn put(&mut self, record: Record<'_>) -> Result<(), TransferError> {
+        self.session.put(record.key, record.value, record.expires_at_ms)?;
+        self.pending_bytes += record.key.len() + record.value.len();
+        if self.pending_bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), TransferError> {
+        self.pending_bytes = 0;
+        Ok(self.session.commit()?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

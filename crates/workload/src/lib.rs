@@ -1,0 +1,26 @@
+//! Workloads, recorded histories and their checkers.
+//!
+//! What a database is asked to do, and what it must never do, are written here once, without
+//! knowing any database: the same code loads the embedded engine, the server and the rivals.
+//!
+//! - [`ycsb`] draws YCSB's workloads and times them against a [`ycsb::Target`].
+//! - [`history`] records what concurrent clients asked and were told, in one global order.
+//! - [`linearizability`] decides whether some sequential order explains such a history.
+//! - [`crash`] remembers what was acknowledged before a kill and checks what recovery brought back.
+//! - [`system`] reads what the operating system says of this process: memory, I/O, processors.
+//! - [`random`] is the one source of randomness: seeded, so that every run can be repeated.
+//!
+//! It is not a benchmark of anything by itself, and it knows nothing of the engine: an adapter of
+//! a few lines joins the two.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod crash;
+pub mod history;
+pub mod linearizability;
+pub mod random;
+pub mod system;
+pub mod ycsb;
+
+/// Whatever an adapter's engine says went wrong.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;

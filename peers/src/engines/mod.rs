@@ -1,0 +1,128 @@
+//! One file for each engine; `maps` holds those in memory.
+//!
+//! To add one: its file, a [`Name`], and a line in [`with_engine`]. `terrace-peers check` then
+//! compares it with a model.
+
+pub mod fjall;
+pub mod lmdb;
+pub mod maps;
+pub mod redb;
+pub mod rocksdb;
+pub mod sled;
+pub mod terrace;
+
+use crate::engine::Engine;
+use serde::{Deserialize, Serialize};
+use terrace_workload::ycsb::NullTarget;
+
+include!(concat!(env!("OUT_DIR"), "/versions.rs"));
+
+/// The engines there are.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Name {
+    /// Ours.
+    Terrace,
+    /// RocksDB with its write-ahead log.
+    Rocksdb,
+    /// LMDB through heed.
+    Lmdb,
+    /// redb.
+    Redb,
+    /// fjall.
+    Fjall,
+    /// sled 0.34.
+    Sled,
+    /// dashmap, in memory.
+    Dashmap,
+    /// papaya, in memory.
+    Papaya,
+    /// scc's `HashMap`, in memory.
+    Scc,
+    /// Does nothing: the harness's own ceiling. Only on request.
+    Null,
+}
+
+impl Name {
+    /// Those measured unless told otherwise.
+    pub const DEFAULT: [Name; 9] = [
+        Name::Terrace,
+        Name::Rocksdb,
+        Name::Lmdb,
+        Name::Redb,
+        Name::Fjall,
+        Name::Sled,
+        Name::Dashmap,
+        Name::Papaya,
+        Name::Scc,
+    ];
+
+    /// Whether it keeps anything past the process.
+    pub fn is_durable(self) -> bool {
+        !matches!(self, Name::Dashmap | Name::Papaya | Name::Scc | Name::Null)
+    }
+
+    /// The version linked here, as the lock file has it.
+    pub fn version(self) -> &'static str {
+        let package = match self {
+            Name::Terrace => "terrace",
+            Name::Rocksdb => "librocksdb-sys",
+            Name::Lmdb => "lmdb-master-sys",
+            Name::Redb => "redb",
+            Name::Fjall => "fjall",
+            Name::Sled => "sled",
+            Name::Dashmap => "dashmap",
+            Name::Papaya => "papaya",
+            Name::Scc => "scc",
+            Name::Null => "terrace-workload",
+        };
+        VERSIONS.iter().find(|(name, _)| *name == package).map_or("", |(_, version)| version)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
+    }
+}
+
+/// Something to do with an engine, whichever it is.
+pub trait Visit {
+    /// What comes of it.
+    type Output;
+
+    /// Does it with engine type `E`.
+    fn visit<E: Engine>(self) -> Self::Output;
+}
+
+/// Does it with the engine `name`, whose keys are `key_bytes` long: maps in memory hold keys of 8
+/// and 16 bytes inline, others boxed.
+pub fn with_engine<V: Visit>(name: Name, key_bytes: usize, visitor: V) -> V::Output {
+    match (name, key_bytes) {
+        (Name::Terrace, _) => visitor.visit::<terrace::Terrace>(),
+        (Name::Rocksdb, _) => visitor.visit::<rocksdb::Rocksdb>(),
+        (Name::Lmdb, _) => visitor.visit::<lmdb::Lmdb>(),
+        (Name::Redb, _) => visitor.visit::<redb::Redb>(),
+        (Name::Fjall, _) => visitor.visit::<fjall::Fjall>(),
+        (Name::Sled, _) => visitor.visit::<sled::Sled>(),
+        (Name::Dashmap, 8) => visitor.visit::<maps::Dashmap<[u8; 8]>>(),
+        (Name::Dashmap, 16) => visitor.visit::<maps::Dashmap<[u8; 16]>>(),
+        (Name::Dashmap, _) => visitor.visit::<maps::Dashmap<Box<[u8]>>>(),
+        (Name::Papaya, 8) => visitor.visit::<maps::Papaya<[u8; 8]>>(),
+        (Name::Papaya, 16) => visitor.visit::<maps::Papaya<[u8; 16]>>(),
+        (Name::Papaya, _) => visitor.visit::<maps::Papaya<Box<[u8]>>>(),
+        (Name::Scc, 8) => visitor.visit::<maps::Scc<[u8; 8]>>(),
+        (Name::Scc, 16) => visitor.visit::<maps::Scc<[u8; 16]>>(),
+        (Name::Scc, _) => visitor.visit::<maps::Scc<Box<[u8]>>>(),
+        (Name::Null, _) => visitor.visit::<NullTarget>(),
+    }
+}
+
+/// Copies a value out, as [`terrace_workload::ycsb::Handle::get`] asks.
+#[inline]
+fn copy(value: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(value);
+}

@@ -1,0 +1,93 @@
+//! sled 0.34, the last stable release. Durable writes insert, then flush; without durability its
+//! own background flush every 500 ms stays on, as by default.
+
+use crate::engine::{Durability, Engine, OpenOptions};
+use std::path::Path;
+use terrace_workload::Failure;
+use terrace_workload::ycsb::{Handle, Target};
+
+/// A database of one tree.
+pub struct Sled {
+    db: sled::Db,
+    sync: bool,
+}
+
+impl Sled {
+    fn written(&self) -> Result<(), Failure> {
+        if self.sync {
+            self.db.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine for Sled {
+    const DURABLE: bool = true;
+
+    fn open(directory: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let db = sled::Config::new()
+            .path(directory.join("sled"))
+            .cache_capacity(options.cache_bytes)
+            .mode(sled::Mode::HighThroughput)
+            .open()?;
+        Ok(Self { db, sync: options.durability == Durability::Sync })
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
+impl Target for Sled {
+    const ORDERED: bool = true;
+    type Handle<'a> = &'a Sled;
+
+    fn handle(&self) -> Result<&Sled, Failure> {
+        Ok(self)
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(self.db.flush().map(|_| ())?)
+    }
+}
+
+impl Handle for &Sled {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Failure> {
+        let found = self.db.get(key)?;
+        Ok(found.map(|found| super::copy(&found, value)).is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.db.insert(key, value)?;
+        self.written()
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.db.remove(key)?;
+        self.written()
+    }
+
+    fn scan(
+        &mut self,
+        start: &[u8],
+        limit: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Failure> {
+        let mut seen = 0;
+        for pair in self.db.range(start..).take(limit) {
+            let (key, value) = pair?;
+            each(&key, &value);
+            seen += 1;
+        }
+        Ok(seen)
+    }
+
+    fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
+        let mut batch = sled::Batch::default();
+        for (key, value) in pairs {
+            batch.insert(key.as_slice(), value.as_slice());
+        }
+        self.db.apply_batch(batch)?;
+        self.written()
+    }
+}

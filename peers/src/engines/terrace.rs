@@ -1,0 +1,97 @@
+//! Terrace: one map, a session for each thread, committed after every operation (a batched read
+//! is one operation), as its contract asks of those who tell others what they saw.
+
+use crate::engine::{Durability, Engine, OpenOptions};
+use std::path::Path;
+use terrace::{Database, Map, MapOptions, Session};
+use terrace_workload::Failure;
+use terrace_workload::ycsb::{Handle, Target};
+
+/// A database of one map.
+pub struct Terrace {
+    database: Database,
+    map: Map,
+}
+
+impl Engine for Terrace {
+    const DURABLE: bool = true;
+
+    fn open(directory: &Path, options: &OpenOptions) -> Result<Self, Failure> {
+        let options = MapOptions {
+            durability: match options.durability {
+                Durability::None => terrace::Durability::None,
+                Durability::Sync => terrace::Durability::Sync,
+            },
+            memory_budget_bytes: options.cache_bytes,
+            ..MapOptions::default()
+        };
+        let database = Database::open(directory, options)?;
+        let map = database.map("peers")?;
+        Ok(Self { database, map })
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        drop(self.map);
+        Ok(self.database.close()?)
+    }
+}
+
+impl Target for Terrace {
+    const ORDERED: bool = false;
+    type Handle<'a> = TerraceHandle;
+
+    fn handle(&self) -> Result<TerraceHandle, Failure> {
+        Ok(TerraceHandle(self.map.session()))
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(self.map.sync()?)
+    }
+}
+
+/// One thread's session.
+pub struct TerraceHandle(Session);
+
+impl Handle for TerraceHandle {
+    #[inline]
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Failure> {
+        let found = self.0.get(key, |found| super::copy(found.bytes, value))?;
+        self.0.commit()?;
+        Ok(found.is_some())
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.0.put(key, value, None)?;
+        Ok(self.0.commit()?)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.0.delete(key)?;
+        Ok(self.0.commit()?)
+    }
+
+    #[inline]
+    fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Failure> {
+        self.0.multi_get(keys, |i, value| each(i, value.map(|value| value.bytes)))?;
+        Ok(self.0.commit()?)
+    }
+
+    fn scan(
+        &mut self,
+        _start: &[u8],
+        _limit: usize,
+        _each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Failure> {
+        Err("a hash map has no order to scan in".into())
+    }
+
+    fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
+        pairs.iter().try_for_each(|(key, value)| self.0.put(key, value, None))?;
+        Ok(self.0.commit()?)
+    }
+}

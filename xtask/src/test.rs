@@ -1,0 +1,120 @@
+//! `cargo xtask test`: the steps, in the order in which they fail fastest.
+
+use crate::clients;
+use crate::run::{Log, cargo, run};
+use crate::{tidy, tools};
+use std::path::Path;
+use std::process::Command;
+
+struct Options {
+    long: bool,
+    peers: bool,
+    skip: Vec<String>,
+    only: Vec<String>,
+}
+
+const STEPS: &[(&str, &str)] = &[
+    ("tools", "the programs the checks need; installed when this is root"),
+    ("tidy", "layers, sizes, unsafe, leftovers"),
+    ("format", "cargo fmt --check"),
+    ("clippy", "cargo clippy, warnings denied"),
+    ("tests", "unit, property, integration and documentation tests"),
+    ("docs", "cargo doc, warnings denied"),
+    ("python", "the Python Redis client against a real server"),
+    ("java", "YCSB's own Java core against a real server"),
+    ("peers", "the comparison with other databases compiles (only with --peers)"),
+];
+
+fn options(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options { long: false, peers: false, skip: vec![], only: vec![] };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut step = || {
+            let name = words.next().ok_or(format!("{word} needs a step"))?;
+            let known = STEPS.iter().any(|(n, _)| n == name);
+            let names: Vec<_> = STEPS.iter().map(|(n, _)| *n).collect();
+            let all = names.join(", ");
+            known.then(|| name.clone()).ok_or(format!("no step `{name}`; steps: {all}"))
+        };
+        match word.as_str() {
+            "--long" => options.long = true,
+            "--peers" => options.peers = true,
+            "--skip" => options.skip.push(step()?),
+            "--only" => options.only.push(step()?),
+            other => return Err(format!("no option `{other}`; see cargo xtask help")),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the steps and stops at the first that fails.
+pub fn main(root: &Path, arguments: &[String]) -> Result<(), String> {
+    if arguments.iter().any(|a| a == "--list") {
+        for (name, what) in STEPS {
+            println!("{name:<12} {what}");
+        }
+        return Ok(());
+    }
+    let options = options(arguments)?;
+    let mut log = Log::default();
+    for (name, _) in STEPS {
+        let wanted = options.only.is_empty() || options.only.iter().any(|o| o == name);
+        if wanted && !options.skip.iter().any(|s| s == name) {
+            log.step(name, || step(root, &options, name))?;
+        }
+    }
+    log.print();
+    println!("\nall checks passed");
+    Ok(())
+}
+
+fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, String> {
+    let done = match name {
+        "tools" => return tools::ensure(),
+        "tidy" => tidy::main(root),
+        "format" => run(cargo(root).args(["fmt", "--all", "--check"])),
+        "clippy" => run(cargo(root).args([
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--quiet",
+            "--",
+            "-D",
+            "warnings",
+        ])),
+        "tests" => run(&mut tests(root, options)),
+        "docs" => run(cargo(root)
+            .args(["doc", "--workspace", "--no-deps", "--quiet"])
+            .env("RUSTDOCFLAGS", "-D warnings")),
+        "python" => return clients::python(root),
+        "java" => return clients::java(root),
+        "peers" => {
+            let asked = options.peers || options.only.iter().any(|o| o == "peers");
+            if !asked {
+                return Ok(Some("asked for with --peers".into()));
+            }
+            run(cargo(&root.join("peers")).args(["check", "--quiet"]))
+        }
+        other => Err(format!("no step `{other}`")),
+    };
+    done.map(|()| None)
+}
+
+fn tests(root: &Path, options: &Options) -> Command {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace"]);
+    // A test that needs a client fails, rather than passing over it, when this door has seen to
+    // the clients.
+    command.env("TERRACE_REQUIRE_CLIENTS", "1");
+    if options.long {
+        command.env("TERRACE_LONG", "1");
+    }
+    command
+}
+
+/// `cargo xtask bench-server`: the optimised binary measures itself and the others.
+pub fn bench_server(root: &Path, arguments: &[String]) -> Result<(), String> {
+    run(cargo(root)
+        .args(["run", "--release", "--quiet", "-p", "terrace-cli", "--", "bench", "server"])
+        .args(arguments))
+}

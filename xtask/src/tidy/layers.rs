@@ -1,0 +1,118 @@
+//! The rooms and the direction of their arrows, as in ARCHITECTURE.md.
+
+/// From the ground up. A room may depend only on rooms before it.
+pub const ROOMS: &[&str] = &[
+    "memory",
+    "machine",
+    "workload",
+    "durable",
+    "movement",
+    "index",
+    "device",
+    "store",
+    "transact",
+    "advise",
+    "query",
+    "terrace",
+    "experiments",
+    "server",
+    "cli",
+];
+
+/// These see the engine through its facade only.
+const THROUGH_THE_FACADE: &[&str] = &["experiments", "server", "cli"];
+const OPEN_TO_ALL: &[&str] = &["workload", "terrace", "experiments", "server", "advise"];
+
+/// `manifests` are pairs of a room and the text of its `Cargo.toml`.
+pub fn check(manifests: &[(String, String)], complaints: &mut Vec<String>) {
+    for (room, text) in manifests {
+        let Some(height) = height(room) else {
+            complaints.push(format!(
+                "crates/{room}: no such room in ARCHITECTURE.md; known: {}",
+                ROOMS.join(", ")
+            ));
+            continue;
+        };
+        for target in dependencies(room, text, complaints) {
+            let fine = self::height(&target).is_some_and(|h| h < height);
+            if !fine {
+                complaints
+                    .push(format!("crates/{room}: the arrow to `{target}` runs up the house"));
+            } else if THROUGH_THE_FACADE.contains(&room.as_str())
+                && !OPEN_TO_ALL.contains(&target.as_str())
+            {
+                complaints.push(format!(
+                    "crates/{room}: reaches `{target}` past the facade; go through `terrace`"
+                ));
+            }
+        }
+    }
+}
+
+fn height(room: &str) -> Option<usize> {
+    ROOMS.iter().position(|r| *r == room)
+}
+
+/// The rooms a manifest names, in every kind of dependency.
+fn dependencies(room: &str, text: &str, complaints: &mut Vec<String>) -> Vec<String> {
+    let table: toml::Table = match text.parse() {
+        Ok(table) => table,
+        Err(e) => {
+            complaints.push(format!("crates/{room}/Cargo.toml: {e}"));
+            return Vec::new();
+        }
+    };
+    let mut found = Vec::new();
+    collect(&table, &mut found);
+    found
+}
+
+fn collect(table: &toml::Table, found: &mut Vec<String>) {
+    for (key, value) in table {
+        let Some(inner) = value.as_table() else {
+            continue;
+        };
+        if matches!(key.as_str(), "dependencies" | "dev-dependencies" | "build-dependencies") {
+            found.extend(inner.keys().filter_map(|name| room_of(name)));
+        } else if key == "target" || key.starts_with("cfg(") {
+            collect(inner, found);
+        }
+    }
+}
+
+fn room_of(package: &str) -> Option<String> {
+    match package {
+        "terrace" => Some("terrace".into()),
+        other => other.strip_prefix("terrace-").map(Into::into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(room: &str, manifest: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        check(&[(room.into(), manifest.into())], &mut all);
+        all
+    }
+
+    #[test]
+    fn planted_breaches_are_found() {
+        let up = complaints("index", "[dependencies]\nterrace-store.workspace = true\n");
+        assert_eq!(up, ["crates/index: the arrow to `store` runs up the house"]);
+        let deep = complaints(
+            "memory",
+            "[target.'cfg(unix)'.dev-dependencies]\nterrace-index = { path = \"../index\" }\n",
+        );
+        assert_eq!(deep.len(), 1, "{deep:?}");
+        let past = complaints("server", "[dependencies]\nterrace-store.workspace = true\n");
+        assert!(past[0].contains("past the facade"), "{past:?}");
+        assert_eq!(complaints("attic", "").len(), 1);
+        assert_eq!(complaints("cli", "not toml").len(), 1);
+        assert!(
+            complaints("store", "[dependencies]\nterrace-index.workspace = true\nlibc = \"0.2\"\n")
+                .is_empty()
+        );
+    }
+}
