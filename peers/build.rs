@@ -5,8 +5,9 @@ use std::path::Path;
 fn main() {
     println!("cargo:rerun-if-changed=Cargo.lock");
     let lock = std::fs::read_to_string("Cargo.lock").unwrap_or_default();
-    let mut table =
-        String::from("/// Packages of the lock file and their versions.\nconst VERSIONS: &[(&str, &str)] = &[\n");
+    let mut table = String::from(
+        "/// Packages of the lock file and their versions.\nconst VERSIONS: &[(&str, &str)] = &[\n",
+    );
     let mut name = "";
     for line in lock.lines() {
         if let Some(quoted) = line.strip_prefix("name = ") {

@@ -19,7 +19,7 @@ pub enum Durability {
 
 impl std::fmt::Display for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Durability::Sync { "sync" } else { "none" })
+        f.pad(if *self == Durability::Sync { "sync" } else { "none" })
     }
 }
 
@@ -30,6 +30,8 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// Memory for its own cache of the data, or for the data, where it takes such a bound.
     pub cache_bytes: u64,
+    /// Records that will be loaded; a hint that no engine but the floor uses.
+    pub records: u64,
 }
 
 /// An engine under test.

@@ -84,12 +84,15 @@ pub fn java(root: &Path) -> Result<Option<String>, String> {
     let jars = build.join("jars");
     let classes = build.join("classes");
     std::fs::create_dir_all(&classes).map_err(|e| format!("{}: {e}", classes.display()))?;
-    if !jars.is_dir() {
-        run(Command::new("mvn")
+    if !["core-0.17.0.jar", "jedis-5.1.0.jar"].iter().all(|jar| jars.join(jar).is_file()) {
+        let fetched = run(Command::new("mvn")
             .args(["--batch-mode", "--quiet", "--file"])
             .arg(project.join("pom.xml"))
             .arg("dependency:copy-dependencies")
-            .arg(format!("-DoutputDirectory={}", jars.display())))?;
+            .arg(format!("-DoutputDirectory={}", jars.display())));
+        if let Err(what) = fetched {
+            return Ok(Some(format!("YCSB could not be fetched: {what}")));
+        }
     }
     let path = format!("{}:{}/*", classes.display(), jars.display());
     run(Command::new("javac")

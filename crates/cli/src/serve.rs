@@ -64,8 +64,11 @@ pub fn main(arguments: Arguments) -> Outcome {
     let handle = signals.handle();
     let watcher = std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
-            eprintln!("{name}: draining clients and flushing; once more to leave at once");
+            let (name, hint) = match signal {
+                SIGINT => ("SIGINT", "; once more to leave at once"),
+                _ => ("SIGTERM", ""),
+            };
+            eprintln!("{name}: draining clients and flushing{hint}");
             // A second signal ends the process as if nobody listened.
             for signal in [SIGINT, SIGTERM] {
                 let _ = signal_hook::flag::register_conditional_default(

@@ -5,16 +5,16 @@
 //!        4   1 byte    flags
 //!        5   1 | 2     key length
 //!        .   1 | 2 | 4 value length
-//!        .   1 | 2 | 4 | 8  version
+//!        .   0 | 1 | 4 | 8  version (0 bytes: version 1)
 //!        .   0 | 8     expiry, milliseconds since 1970
 //!        .             key, value
 //! flags: bits 0-1 width of the value length (0: 1, 1: 2, 2: 4 bytes; 3: a batch end, 5 bytes in all)
-//!        bit  2   width of the key length     bits 3-4 width of the version
+//!        bit  2   width of the key length     bits 3-4 width of the version (0: 0, 1: 1, 2: 4, 3: 8)
 //!        bit  5   has an expiry               bit  6   tombstone
 //!        bit  7   one of a batch: counts only if the batch end follows
 //! ```
-//! All integers are little-endian. The usual item (key and value below 256 bytes, fewer than 256
-//! versions) has a header of 8 bytes.
+//! All integers are little-endian. The usual item (key and value below 256 bytes) has a header of 7
+//! bytes when it is the key's first version and of 8 up to the 255th.
 //!
 //! The *version* orders the writes of one key: every write takes its predecessor's version plus
 //! one, under the key's lock (paper 000 A5's timestamp, without a global clock). A *tombstone*'s
@@ -101,14 +101,15 @@ impl Header {
         if bytes.len() >= 8 {
             let word = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
             let flags = word as u8;
-            // All widths one byte and no expiry: the usual case, one load.
-            if flags & 0x3f == 0 {
+            // Lengths of one byte, a version of none or one, no expiry: the usual case, one load.
+            if flags & !(TOMBSTONE | IN_BATCH | 1 << 3) == 0 {
+                let has_version = flags >> 3 & 1;
                 return Some(Header {
                     flags,
-                    header_bytes: 8,
+                    header_bytes: 7 + usize::from(has_version),
                     key_bytes: (word >> 8 & 0xff) as usize,
                     value_bytes: (word >> 16 & 0xff) as usize,
-                    version: u64::from(word >> 24),
+                    version: if has_version == 1 { u64::from(word >> 24) } else { 1 },
                 });
             }
         }
@@ -122,7 +123,7 @@ impl Header {
         }
         let key_width = if flags & KEY_WIDE != 0 { 2 } else { 1 };
         let value_width = 1usize << (flags & 3);
-        let version_width = 1usize << (flags >> 3 & 3);
+        let version_width = VERSION_WIDTHS[usize::from(flags >> 3 & 3)];
         let mut at = 5;
         let mut field = |width: usize| {
             let mut word = [0; 8];
@@ -132,7 +133,7 @@ impl Header {
         };
         let key_bytes = field(key_width)? as usize;
         let value_bytes = field(value_width)? as usize;
-        let version = field(version_width)?;
+        let version = if version_width == 0 { 1 } else { field(version_width)? };
         let header_bytes = at + if flags & EXPIRES != 0 { 8 } else { 0 };
         Some(Header { flags, header_bytes, key_bytes, value_bytes, version })
     }
@@ -162,12 +163,8 @@ impl<'a> Item<'a> {
     /// The item at the start of `bytes` if its key is `key`.
     #[inline(always)]
     pub fn read_if_key(bytes: &'a [u8], key: &[u8]) -> Option<Item<'a>> {
-        let header = Header::decode(bytes)?;
-        let stored = bytes.get(header.header_bytes..header.header_bytes + key.len())?;
-        if header.key_bytes != key.len() || !equal(stored, key) {
-            return None;
-        }
-        Item::read(bytes)
+        let item = Item::read(bytes)?;
+        (item.key.len() == key.len() && equal(item.key, key)).then_some(item)
     }
 
     /// The stamp of a tombstone: older versions of its key lie only in logs with a smaller
@@ -219,11 +216,22 @@ pub fn verify(bytes: &[u8], seed: u32) -> Record<'_> {
     Item::read(bytes).map_or(Record::Invalid, |item| Record::Item(item, length))
 }
 
-fn width_code(value: u64) -> u8 {
-    match value {
+fn length_code(length: usize) -> u8 {
+    match length {
         0..=0xff => 0,
         0x100..=0xffff => 1,
-        0x1_0000..=0xffff_ffff => 2,
+        _ => 2,
+    }
+}
+
+/// Bytes of the version by its code.
+const VERSION_WIDTHS: [usize; 4] = [0, 1, 4, 8];
+
+fn version_code(version: u64) -> u8 {
+    match version {
+        1 => 0,
+        0..=0xff => 1,
+        0x100..=0xffff_ffff => 2,
         _ => 3,
     }
 }
@@ -233,7 +241,7 @@ impl NewItem<'_> {
     #[inline]
     pub fn item_bytes(&self) -> usize {
         let key_width = if self.key.len() > 0xff { 2 } else { 1 };
-        let widths = (1 << width_code(self.value.len() as u64)) + (1 << width_code(self.version));
+        let widths = (1 << length_code(self.value.len())) + VERSION_WIDTHS[usize::from(version_code(self.version))];
         5 + key_width + widths + if self.expires_at_ms.is_some() { 8 } else { 0 } + self.key.len() + self.value.len()
     }
 
@@ -242,8 +250,8 @@ impl NewItem<'_> {
     #[inline]
     pub fn encode_header(&self, seed: u32, in_batch: bool, header: &mut [u8; MAX_HEADER_BYTES]) -> usize {
         debug_assert!(self.key.len() <= MAX_KEY_BYTES && self.value.len() < 1 << 32);
-        let value_code = width_code(self.value.len() as u64);
-        let version_code = width_code(self.version);
+        let value_code = length_code(self.value.len());
+        let version_code = version_code(self.version);
         let mut flags = value_code | version_code << 3;
         flags |= if self.key.len() > 0xff { KEY_WIDE } else { 0 };
         flags |= if self.expires_at_ms.is_some() { EXPIRES } else { 0 };
@@ -257,7 +265,7 @@ impl NewItem<'_> {
         };
         field(self.key.len() as u64, if flags & KEY_WIDE != 0 { 2 } else { 1 });
         field(self.value.len() as u64, 1 << value_code);
-        field(self.version, 1 << version_code);
+        field(self.version, VERSION_WIDTHS[usize::from(version_code)]);
         if let Some(expires_at_ms) = self.expires_at_ms {
             field(expires_at_ms, 8);
         }
@@ -323,9 +331,24 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_header_takes_eight_bytes() {
-        let new = NewItem { key: &[1; 16], value: &[2; 100], version: 200, expires_at_ms: None, tombstone: false };
-        assert_eq!(new.item_bytes(), 8 + 16 + 100);
+    fn the_usual_header_takes_seven_or_eight_bytes() {
+        let first = NewItem { key: &[1; 16], value: &[2; 100], version: 1, expires_at_ms: None, tombstone: false };
+        assert_eq!(first.item_bytes(), 7 + 16 + 100);
+        assert_eq!(NewItem { version: 255, ..first }.item_bytes(), 8 + 16 + 100);
+    }
+
+    #[test]
+    fn every_boundary_of_a_width_reads_back() {
+        for version in [1, 2, 255, 256, 65_535, 65_536, u64::from(u32::MAX), 1 << 32, u64::MAX] {
+            for (key, value) in [(0, 0), (1, 0), (255, 255), (256, 256), (65_535, 65_535), (3, 65_536)] {
+                let (key, value) = (vec![1; key], vec![2; value]);
+                let new = NewItem { key: &key, value: &value, version, expires_at_ms: None, tombstone: false };
+                let bytes = new.encode(1, false);
+                let Record::Item(item, length) = verify(&bytes, 1) else { panic!("{version} {}", key.len()) };
+                assert_eq!((item.version, item.key.len(), item.value.len()), (version, key.len(), value.len()));
+                assert_eq!(length, new.item_bytes());
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! * [`item`] is the one format of a stored key and value.
 //! * [`medium`] is a file and the memory its contents are used from; it says what is durable when.
 //! * [`logs`] appends items to logs and makes them durable by group commit.
+//! * [`slabs`] keeps items in slots of their size, freed and used again in place.
 //! * [`values`] is the trait that logs and slabs share.
 //! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
 //!
@@ -13,9 +14,10 @@ mod error;
 pub mod item;
 pub mod logs;
 pub mod medium;
+pub mod slabs;
 pub mod superblock;
 pub mod values;
 
 pub use error::{Error, Result};
 pub use medium::{Medium, MediumSpec};
-pub use values::{Values, Writing};
+pub use values::{LogsOrSlabs, RoomInEither, Values, Writing};

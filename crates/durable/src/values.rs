@@ -2,8 +2,11 @@
 
 use crate::error::Result;
 use crate::item::{Item, NewItem};
+use crate::logs::{Appender, Logs, Recovered, Room, Ticket};
+use crate::medium::Medium;
+use crate::slabs::{Slabs, Slots};
+use crate::superblock::Rule;
 use crossbeam_epoch::Guard;
-use crate::logs::{Appender, Logs, Room, Ticket};
 
 /// Where a map's items live.
 ///
@@ -16,7 +19,8 @@ pub trait Values: Send + Sync {
     where
         Self: 'a;
 
-    /// Room for `bytes` of items for writer `writer` (from 1).
+    /// Room for `bytes` of items for writer `writer` (from 1). Slots are of many sizes: there,
+    /// `bytes` counts only where [`Writing::fits`] has just refused an item of exactly so many.
     ///
     /// # Errors
     /// [`Error::NoRoom`](crate::Error::NoRoom) and those of the medium; nothing was changed then.
@@ -28,8 +32,8 @@ pub trait Values: Send + Sync {
     /// The same, if its key is `key`.
     fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>>;
 
-    /// Asks for `bytes` from `location` on to be brought near.
-    fn prefetch(&self, location: u64, bytes: u64);
+    /// Asks for `lines` cache lines from `location` on to be brought near.
+    fn prefetch(&self, location: u64, lines: u64);
 
     /// Nothing points to the item of `bytes` at `location` any more. Called under the key's lock,
     /// after what supersedes the item was written. In slabs the slot is durably free on return,
@@ -62,9 +66,10 @@ pub trait Values: Send + Sync {
 
 /// Room held by one writer.
 pub trait Writing {
-    /// Whether an item of `bytes` fits.
+    /// Whether an item of `bytes` fits. If not, room for exactly so many makes it fit. Callers may
+    /// hold the key's lock: nothing is waited for.
     fn fits(&self, bytes: usize) -> bool;
-    /// Writes an item and returns its location.
+    /// Writes an item that fits and returns its location.
     fn write(&mut self, new: &NewItem<'_>) -> u64;
     /// What to commit for everything written so far.
     fn ticket(&self) -> Ticket;
@@ -94,8 +99,8 @@ impl Values for Logs {
     }
 
     #[inline(always)]
-    fn prefetch(&self, location: u64, bytes: u64) {
-        Logs::prefetch(self, location, bytes);
+    fn prefetch(&self, location: u64, lines: u64) {
+        Logs::prefetch(self, location, lines);
     }
 
     #[inline(always)]
@@ -147,5 +152,272 @@ impl Writing for Appender<'_> {
 
     fn end_batch(&mut self) {
         Appender::end_batch(self);
+    }
+}
+
+impl Values for Slabs {
+    type Room<'a> = Slots<'a>;
+
+    #[inline(always)]
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Slots<'_>> {
+        self.slots(writer, bytes, room)
+    }
+
+    #[inline(always)]
+    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
+        Slabs::item(self, location, guard)
+    }
+
+    #[inline(always)]
+    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
+        Slabs::item_if_key(self, location, key, guard)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, location: u64, lines: u64) {
+        Slabs::prefetch(self, location, lines);
+    }
+
+    #[inline(always)]
+    fn retire(&self, location: u64, _bytes: usize) {
+        Slabs::retire(self, location);
+    }
+
+    fn tombstone_stamp(&self) -> Option<u64> {
+        None
+    }
+
+    #[inline(always)]
+    fn undurable(&self, _location: u64) -> Option<Ticket> {
+        None
+    }
+
+    fn commit(&self, _ticket: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        self.check_writable()
+    }
+
+    fn max_item_bytes(&self) -> usize {
+        Slabs::max_item_bytes()
+    }
+}
+
+impl Writing for Slots<'_> {
+    #[inline(always)]
+    fn fits(&self, bytes: usize) -> bool {
+        Slots::fits(self, bytes)
+    }
+
+    #[inline(always)]
+    fn write(&mut self, new: &NewItem<'_>) -> u64 {
+        Slots::write(self, new)
+    }
+
+    #[inline(always)]
+    fn ticket(&self) -> Ticket {
+        Slots::ticket(self)
+    }
+
+    /// Nothing: in slabs every item is durable by itself.
+    fn begin_batch(&mut self) {}
+
+    /// Nothing, as [`Writing::begin_batch`].
+    fn end_batch(&mut self) {}
+}
+
+/// The values of a map whose design is chosen when it is opened.
+#[derive(Debug)]
+pub enum LogsOrSlabs {
+    /// Log-structured.
+    Logs(Logs),
+    /// Slots of superblocks.
+    Slabs(Slabs),
+}
+
+/// Room in either.
+#[derive(Debug)]
+pub enum RoomInEither<'a> {
+    /// In a writer's log.
+    Logs(Appender<'a>),
+    /// Among a writer's slots.
+    Slabs(Slots<'a>),
+}
+
+macro_rules! either {
+    ($either:expr, $values:ident => $answer:expr) => {
+        match $either {
+            Self::Logs($values) => $answer,
+            Self::Slabs($values) => $answer,
+        }
+    };
+}
+
+impl LogsOrSlabs {
+    /// The logs, if that is the design.
+    pub fn logs(&self) -> Option<&Logs> {
+        match self {
+            Self::Logs(logs) => Some(logs),
+            Self::Slabs(_) => None,
+        }
+    }
+
+    /// The slabs, if that is the design.
+    pub fn slabs(&self) -> Option<&Slabs> {
+        match self {
+            Self::Logs(_) => None,
+            Self::Slabs(slabs) => Some(slabs),
+        }
+    }
+
+    /// The medium below.
+    pub fn medium(&self) -> &Medium {
+        either!(self, values => values.medium())
+    }
+
+    /// Number of writers; they are counted from 1.
+    pub fn writers(&self) -> usize {
+        either!(self, values => values.writers())
+    }
+
+    /// As [`Logs::recover`] and [`Slabs::recover`].
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn recover(
+        &self,
+        threads: usize,
+        salvage: bool,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+    ) -> Result<Recovered> {
+        either!(self, values => values.recover(threads, salvage, visit))
+    }
+
+    /// Which items count after a crash: in slabs, all.
+    pub fn rule(&self) -> Rule {
+        self.logs().map_or(Rule::All, Logs::rule)
+    }
+
+    /// As [`Logs::set_rule`]; slabs keep every item under either rule.
+    ///
+    /// # Errors
+    /// Those of [`Logs::set_rule`].
+    pub fn set_rule(&self, rule: Rule) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.set_rule(rule))
+    }
+
+    /// As [`Logs::prepare`]; slabs have nothing to prepare.
+    ///
+    /// # Errors
+    /// Those of [`Logs::prepare`].
+    pub fn prepare(&self, count: usize) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.prepare(count))
+    }
+
+    /// As [`Logs::write_sealed`]; in slabs nothing waits to be written.
+    ///
+    /// # Errors
+    /// Those of [`Logs::write_sealed`].
+    pub fn write_sealed(&self) -> Result<()> {
+        self.logs().map_or(Ok(()), Logs::write_sealed)
+    }
+
+    /// As [`Logs::clear`] and [`Slabs::clear`].
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
+        either!(self, values => values.clear(guard, f))
+    }
+
+    /// The error that stopped writing, if one did.
+    pub fn stopped(&self) -> Option<&str> {
+        either!(self, values => values.stopped())
+    }
+
+    /// Refuses all further writes, for `reason`.
+    pub fn stop(&self, reason: String) {
+        either!(self, values => values.stop(reason));
+    }
+}
+
+impl Values for LogsOrSlabs {
+    type Room<'a> = RoomInEither<'a>;
+
+    #[inline(always)]
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<RoomInEither<'_>> {
+        Ok(match self {
+            Self::Logs(logs) => RoomInEither::Logs(logs.appender(writer, bytes, room)?),
+            Self::Slabs(slabs) => RoomInEither::Slabs(slabs.slots(writer, bytes, room)?),
+        })
+    }
+
+    #[inline(always)]
+    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
+        either!(self, values => values.item(location, guard))
+    }
+
+    #[inline(always)]
+    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
+        either!(self, values => values.item_if_key(location, key, guard))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, location: u64, lines: u64) {
+        either!(self, values => values.prefetch(location, lines));
+    }
+
+    #[inline(always)]
+    fn retire(&self, location: u64, bytes: usize) {
+        either!(self, values => Values::retire(values, location, bytes));
+    }
+
+    #[inline(always)]
+    fn tombstone_stamp(&self) -> Option<u64> {
+        either!(self, values => values.tombstone_stamp())
+    }
+
+    #[inline(always)]
+    fn undurable(&self, location: u64) -> Option<Ticket> {
+        either!(self, values => Values::undurable(values, location))
+    }
+
+    fn commit(&self, ticket: Ticket) -> Result<()> {
+        either!(self, values => Values::commit(values, ticket))
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        either!(self, values => Values::flush_all(values))
+    }
+
+    fn max_item_bytes(&self) -> usize {
+        either!(self, values => Values::max_item_bytes(values))
+    }
+}
+
+impl Writing for RoomInEither<'_> {
+    #[inline(always)]
+    fn fits(&self, bytes: usize) -> bool {
+        either!(self, room => room.fits(bytes))
+    }
+
+    #[inline(always)]
+    fn write(&mut self, new: &NewItem<'_>) -> u64 {
+        either!(self, room => Writing::write(room, new))
+    }
+
+    #[inline(always)]
+    fn ticket(&self) -> Ticket {
+        either!(self, room => room.ticket())
+    }
+
+    fn begin_batch(&mut self) {
+        either!(self, room => Writing::begin_batch(room));
+    }
+
+    fn end_batch(&mut self) {
+        either!(self, room => Writing::end_batch(room));
     }
 }

@@ -66,11 +66,12 @@ pub enum Change {
 /// Where a key's entry is to be looked for; a hint that the table's growth may outdate.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
+    shard: &'a Shard,
     memory: &'a Native,
     at: u64,
 }
 
-impl Line<'_> {
+impl<'a> Line<'a> {
     /// Asks for the line to be brought near.
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -89,18 +90,25 @@ impl Line<'_> {
         let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
         (entry & !LOCATION_MASK == tag_of(hash)).then_some(entry & LOCATION_MASK).filter(|l| *l != 0)
     }
+
+    /// The overflow line behind this one, if there is one.
+    #[inline(always)]
+    pub fn next(&self) -> Option<Line<'a>> {
+        // SAFETY: the header of a committed line.
+        let next = unsafe { self.memory.load(self.at) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+        (next != 0).then_some(Line { memory: &self.shard.overflow, at: next * LINE, ..*self })
+    }
 }
 
 /// The slots of the line at `at` whose entries have the tag of `hash`, as bits 1 to 7. Without
 /// branches: which slot it is cannot be predicted.
 #[inline(always)]
 fn matching_slots(memory: &Native, at: u64, hash: u64) -> u32 {
-    let tag = tag_of(hash);
-    (1..=SLOTS).fold(0, |slots, slot| {
-        // SAFETY: slots of a committed line are aligned words.
-        let entry = unsafe { memory.load(at + slot * 8) };
-        slots | u32::from((entry ^ tag) <= LOCATION_MASK) << slot
-    })
+    // SAFETY: a committed line.
+    let words = unsafe { memory.load_line(at) };
+    let tag = tag_of(hash) >> LOCATION_BITS;
+    let equal = words.map(|word| u32::from(word >> LOCATION_BITS == tag));
+    (1..8).fold(0, |slots, slot| slots | equal[slot] << slot)
 }
 
 /// Position of an unordered scan: shard and bucket. 0 is the start and, returned, the end.
@@ -201,7 +209,7 @@ impl HashIndex {
     pub fn line(&self, hash: u64) -> Line<'_> {
         let shard = self.shard(hash);
         let bucket = bucket_of(hash, shard.count.load(Ordering::Acquire));
-        Line { memory: &shard.buckets, at: bucket * LINE }
+        Line { shard, memory: &shard.buckets, at: bucket * LINE }
     }
 
     /// Runs `f` on the current location of `key` while no other writer can change it, and does
@@ -299,7 +307,8 @@ impl Shard {
     fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Shard> {
         let round = |bytes: u64| bytes.next_multiple_of(COMMIT_BYTES);
         let bucket_region = Region::reserve(round(capacity * LINE / 2), Backing::HugePages)?;
-        let overflow_region = Region::reserve(round(capacity * LINE / 2), Backing::HugePages)?;
+        // Few and rarely read: base pages and small steps waste less than they cost.
+        let overflow_region = Region::reserve(round(capacity * LINE / 2), Backing::Anonymous)?;
         bucket_region.commit(0, FIRST_COMMIT_BYTES)?;
         overflow_region.commit(0, FIRST_COMMIT_BYTES)?;
         budget.take_anyway(2 * FIRST_COMMIT_BYTES);
@@ -528,7 +537,7 @@ impl Shard {
             return line;
         }
         if (lines.next + 1) * LINE > lines.committed {
-            let step = lines.committed.min(COMMIT_BYTES);
+            let step = lines.committed.min(COMMIT_BYTES / 8);
             self.overflow_region
                 .commit(lines.committed, step)
                 .expect("the system has memory for one more step of the index");

@@ -25,6 +25,12 @@ pub trait Memory: Send + Sync {
     fn domain(&self) -> Domain;
     /// The word at `at`, with acquire order.
     unsafe fn load(&self, at: u64) -> u64;
+    /// The eight words of the line at `at` (64-byte aligned), each as by [`Memory::load`].
+    #[inline(always)]
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        // SAFETY: the caller's promise is passed on.
+        std::array::from_fn(|word| unsafe { self.load(at + 8 * word as u64) })
+    }
     /// Stores a word at `at`, with release order.
     unsafe fn store(&self, at: u64, value: u64);
     /// Exchanges the word at `at` if it is `current`; returns what it was, as `Ok` when exchanged.

@@ -59,6 +59,28 @@ impl Memory for Native {
         self.word(at).load(Ordering::Acquire)
     }
 
+    #[cfg(target_feature = "avx2")]
+    #[inline(always)]
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        use std::arch::{asm, x86_64::__m256i};
+        debug_assert!(at.is_multiple_of(64), "lines are 64-byte aligned");
+        let (low, high): (__m256i, __m256i);
+        // SAFETY: in bounds and aligned by contract. Each 8-byte word of an aligned vector load is
+        // read in one piece, and loads are not reordered with later loads on x86, so every word is
+        // loaded with acquire order; the block may read memory, so the compiler keeps it in place.
+        unsafe {
+            asm!(
+                "vmovdqa {low}, [{line}]",
+                "vmovdqa {high}, [{line} + 32]",
+                line = in(reg) self.at(at, 64),
+                low = lateout(ymm_reg) low,
+                high = lateout(ymm_reg) high,
+                options(nostack, readonly, preserves_flags),
+            );
+            std::mem::transmute([low, high])
+        }
+    }
+
     #[inline(always)]
     unsafe fn store(&self, at: u64, value: u64) {
         self.word(at).store(value, Ordering::Release);

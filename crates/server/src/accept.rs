@@ -12,7 +12,9 @@ use crate::tls;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    self, AddressFamily, SendFlags, SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +51,10 @@ pub(crate) struct Listeners(Vec<Listener>);
 
 impl Listeners {
     /// Binds every address that `options` name and fills in `addresses`.
-    pub(crate) fn bind(options: &ServerOptions, addresses: &mut Addresses) -> Result<Listeners, ServerError> {
+    pub(crate) fn bind(
+        options: &ServerOptions,
+        addresses: &mut Addresses,
+    ) -> Result<Listeners, ServerError> {
         let mut listeners = Vec::new();
         for address in &options.addresses {
             let (socket, bound) = listen_tcp(*address)?;
@@ -95,14 +100,17 @@ fn listen_unix(path: &Path) -> Result<OwnedFd, ServerError> {
     let refused = refused(path.display());
     let address = SocketAddrUnix::new(path).map_err(&refused)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(&refused)?;
+    let socket =
+        net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(&refused)?;
     if net::bind(&socket, &address) == Err(Errno::ADDRINUSE) {
         // The file may be left over from a server that was killed: then nobody answers on it.
-        let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(&refused)?;
+        let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+            .map_err(&refused)?;
         if net::connect(&probe, &address) != Err(Errno::CONNREFUSED) {
             return Err(refused(Errno::ADDRINUSE));
         }
-        std::fs::remove_file(path).map_err(|cause| ServerError::Listen { address: path.display().to_string(), cause })?;
+        std::fs::remove_file(path)
+            .map_err(|cause| ServerError::Listen { address: path.display().to_string(), cause })?;
         net::bind(&socket, &address).map_err(&refused)?;
     }
     net::listen(&socket, BACKLOG).map_err(&refused)?;
@@ -114,7 +122,11 @@ pub(crate) fn run(shared: &Arc<Shared>, listeners: &Listeners) {
     let mut next_id = 1;
     let mut sampled = Instant::now();
     while !shared.stopping() {
-        let mut polled: Vec<PollFd<'_>> = listeners.0.iter().map(|listener| PollFd::new(&listener.socket, PollFlags::IN)).collect();
+        let mut polled: Vec<PollFd<'_>> = listeners
+            .0
+            .iter()
+            .map(|listener| PollFd::new(&listener.socket, PollFlags::IN))
+            .collect();
         let waker = shared.acceptor_waker.file();
         polled.push(PollFd::from_borrowed_fd(waker, PollFlags::IN));
         let second = Timespec { tv_sec: 1, tv_nsec: 0 };
@@ -183,8 +195,15 @@ fn is_denied(shared: &Shared, peer: Option<SocketAddr>) -> bool {
     remote && shared.config.protected_mode.load(Relaxed) && !shared.config.has_password()
 }
 
-fn hand_over(shared: &Shared, listener: &Listener, socket: OwnedFd, peer: Option<SocketAddrAny>, id: u64) {
-    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).filter(|_| listener.path.is_none());
+fn hand_over(
+    shared: &Shared,
+    listener: &Listener,
+    socket: OwnedFd,
+    peer: Option<SocketAddrAny>,
+    id: u64,
+) {
+    let peer =
+        peer.and_then(|peer| SocketAddr::try_from(peer).ok()).filter(|_| listener.path.is_none());
     let refusal = if is_denied(shared, peer) {
         Some((&shared.accepts.refused_protected, DENIED))
     } else if shared.connected.load(Relaxed) >= shared.config.clients_max.load(Relaxed) {
@@ -211,7 +230,8 @@ fn hand_over(shared: &Shared, listener: &Listener, socket: OwnedFd, peer: Option
     if listener.path.is_none() {
         set_up(shared, &socket);
     }
-    let fewest = shared.loops.iter().enumerate().min_by_key(|(_, each)| each.connections.load(Relaxed));
+    let fewest =
+        shared.loops.iter().enumerate().min_by_key(|(_, each)| each.connections.load(Relaxed));
     let Some((owner, target)) = fewest else { return };
     let info = Arc::new(client_info(shared, listener, &socket, peer, id, owner));
     shared.clients.add(Arc::clone(&info));

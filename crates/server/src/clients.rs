@@ -78,13 +78,20 @@ impl ClientInfo {
              multi={queued} watch={} qbuf={input} qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={output} \
              oll=0 omem={output} tot-mem={memory} events={} cmd={command} user=default redir=-1 resp={} \
              lib-name={} lib-ver={} loop={}",
-            self.id, self.address, self.local_address, self.file, words.name,
+            self.id,
+            self.address,
+            self.local_address,
+            self.file,
+            words.name,
             now_ms.saturating_sub(self.connected_ms) / 1000,
             now_ms.saturating_sub(self.seen_ms.load(Relaxed)) / 1000,
-            self.database.load(Relaxed), self.watched.load(Relaxed),
+            self.database.load(Relaxed),
+            self.watched.load(Relaxed),
             if output > 0 { "rw" } else { "r" },
             if self.resp3.load(Relaxed) { 3 } else { 2 },
-            words.library_name, words.library_version, self.owner,
+            words.library_name,
+            words.library_version,
+            self.owner,
         );
         debug_assert!(written.is_ok(), "writing to a string cannot fail");
         line

@@ -48,9 +48,15 @@ impl Config {
             idle_timeout_s: seconds(limits.idle_timeout),
             stall_timeout_s: seconds(limits.stall_timeout),
             keepalive_s: seconds(options.tcp_keepalive),
-            slow_log_us: AtomicI64::new(options.slow_log_threshold.map_or(-1, |threshold| threshold.as_micros() as i64)),
+            slow_log_us: AtomicI64::new(
+                options.slow_log_threshold.map_or(-1, |threshold| threshold.as_micros() as i64),
+            ),
             slow_log_entries: AtomicUsize::new(options.slow_log_entries),
-            latency_ms: AtomicU64::new(options.latency_threshold.map_or(0, |threshold| threshold.as_millis().max(1) as u64)),
+            latency_ms: AtomicU64::new(
+                options
+                    .latency_threshold
+                    .map_or(0, |threshold| threshold.as_millis().max(1) as u64),
+            ),
             generation: AtomicU64::new(1),
         }
     }
@@ -111,8 +117,12 @@ impl LoopLimits {
             all_buffers_bytes: config.all_buffers_bytes_max.load(Relaxed) / loops,
             idle_ms: ms(&config.idle_timeout_s),
             stall_ms: ms(&config.stall_timeout_s),
-            slow_log: u64::try_from(config.slow_log_us.load(Relaxed)).ok().map(Duration::from_micros),
-            latency: Some(config.latency_ms.load(Relaxed)).filter(|ms| *ms > 0).map(Duration::from_millis),
+            slow_log: u64::try_from(config.slow_log_us.load(Relaxed))
+                .ok()
+                .map(Duration::from_micros),
+            latency: Some(config.latency_ms.load(Relaxed))
+                .filter(|ms| *ms > 0)
+                .map(Duration::from_millis),
         }
     }
 }

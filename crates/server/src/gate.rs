@@ -30,7 +30,11 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(loops: usize) -> Gate {
-        Gate { inside: (0..loops).map(|_| CachePadded::default()).collect(), closed: CachePadded::default(), alone: Mutex::new(()) }
+        Gate {
+            inside: (0..loops).map(|_| CachePadded::default()).collect(),
+            closed: CachePadded::default(),
+            alone: Mutex::new(()),
+        }
     }
 
     /// Starts a turn of loop `id`. Each id is used by one thread.
@@ -130,7 +134,8 @@ mod tests {
                             std::hint::spin_loop();
                             b.store(next, Ordering::Relaxed);
                         } else {
-                            let (first, second) = (b.load(Ordering::Relaxed), a.load(Ordering::Relaxed));
+                            let (first, second) =
+                                (b.load(Ordering::Relaxed), a.load(Ordering::Relaxed));
                             torn.fetch_add(u64::from(first != second), Ordering::Relaxed);
                         }
                         drop(guard);

@@ -13,7 +13,12 @@ pub(crate) fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_by(pattern, text, |a, b| a.eq_ignore_ascii_case(&b), |byte| byte.to_ascii_lowercase())
 }
 
-fn matches_by(pattern: &[u8], text: &[u8], equal: impl Fn(u8, u8) -> bool, fold: impl Fn(u8) -> u8) -> bool {
+fn matches_by(
+    pattern: &[u8],
+    text: &[u8],
+    equal: impl Fn(u8, u8) -> bool,
+    fold: impl Fn(u8) -> u8,
+) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {
@@ -42,7 +47,12 @@ fn matches_by(pattern: &[u8], text: &[u8], equal: impl Fn(u8, u8) -> bool, fold:
 }
 
 /// Matches one byte against the first element of `pattern`; how much of the pattern that took.
-fn one(pattern: &[u8], byte: u8, equal: &impl Fn(u8, u8) -> bool, fold: &impl Fn(u8) -> u8) -> Option<usize> {
+fn one(
+    pattern: &[u8],
+    byte: u8,
+    equal: &impl Fn(u8, u8) -> bool,
+    fold: &impl Fn(u8) -> u8,
+) -> Option<usize> {
     match pattern {
         [] => None,
         [b'?', ..] => Some(1),
@@ -93,15 +103,32 @@ mod tests {
     #[test]
     fn patterns() {
         let cases: &[(&str, &str, bool)] = &[
-            ("*", "", true), ("*", "abc", true), ("a*", "abc", true), ("a*", "bc", false),
-            ("*c", "abc", true), ("a*c", "abbbc", true), ("a*c", "abbb", false),
-            ("h?llo", "hello", true), ("h?llo", "hllo", false),
-            ("h[ae]llo", "hallo", true), ("h[ae]llo", "hillo", false),
-            ("h[^e]llo", "hallo", true), ("h[^e]llo", "hello", false),
-            ("h[a-c]llo", "hbllo", true), ("h[c-a]llo", "hbllo", true), ("h[a-c]llo", "hdllo", false),
-            ("h\\*llo", "h*llo", true), ("h\\*llo", "hxllo", false),
-            ("[\\]]", "]", true), ("[a", "a", true), ("[a", "b", false), ("a[", "a", false),
-            ("", "", true), ("", "a", false), ("a\\", "a\\", true), ("**a**b**", "xxaxxbxx", true),
+            ("*", "", true),
+            ("*", "abc", true),
+            ("a*", "abc", true),
+            ("a*", "bc", false),
+            ("*c", "abc", true),
+            ("a*c", "abbbc", true),
+            ("a*c", "abbb", false),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-c]llo", "hbllo", true),
+            ("h[c-a]llo", "hbllo", true),
+            ("h[a-c]llo", "hdllo", false),
+            ("h\\*llo", "h*llo", true),
+            ("h\\*llo", "hxllo", false),
+            ("[\\]]", "]", true),
+            ("[a", "a", true),
+            ("[a", "b", false),
+            ("a[", "a", false),
+            ("", "", true),
+            ("", "a", false),
+            ("a\\", "a\\", true),
+            ("**a**b**", "xxaxxbxx", true),
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), *expected, "{pattern} {text}");

@@ -64,7 +64,11 @@ impl Server {
 
     /// Starts a thread. If it panics, or ends by returning false, the server stops: with a loop
     /// missing it would look alive and answer only some of its clients.
-    fn spawn(&self, name: String, body: impl FnOnce(&Arc<Shared>) -> bool + Send + 'static) -> Result<(), ServerError> {
+    fn spawn(
+        &self,
+        name: String,
+        body: impl FnOnce(&Arc<Shared>) -> bool + Send + 'static,
+    ) -> Result<(), ServerError> {
         struct StopUnlessDone<'a>(&'a Shared, bool);
         impl Drop for StopUnlessDone<'_> {
             fn drop(&mut self) {
@@ -80,7 +84,8 @@ impl Server {
             assert!(guard.1, "an event loop could not be set up");
         };
         let thread = std::thread::Builder::new().name(name).spawn(run);
-        let thread = thread.map_err(|cause| ServerError::System { what: "cannot start a thread", cause })?;
+        let thread =
+            thread.map_err(|cause| ServerError::System { what: "cannot start a thread", cause })?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -140,6 +145,7 @@ pub(crate) fn raise_file_limit(clients: usize) -> usize {
     let possible = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
     match setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum: limit.maximum }) {
         Ok(()) => clients.min((possible as usize).saturating_sub(OTHER_FILES).max(1)),
-        Err(_) => clients.min((limit.current.unwrap_or(wanted) as usize).saturating_sub(OTHER_FILES).max(1)),
+        Err(_) => clients
+            .min((limit.current.unwrap_or(wanted) as usize).saturating_sub(OTHER_FILES).max(1)),
     }
 }

@@ -217,8 +217,14 @@ pub(crate) struct Rate {
 }
 
 impl Shared {
-    pub(crate) fn new(database: Arc<Database>, options: ServerOptions, threads: usize) -> Result<Shared, ServerError> {
-        let system = |what| move |cause: rustix::io::Errno| ServerError::System { what, cause: cause.into() };
+    pub(crate) fn new(
+        database: Arc<Database>,
+        options: ServerOptions,
+        threads: usize,
+    ) -> Result<Shared, ServerError> {
+        let system = |what| {
+            move |cause: rustix::io::Errno| ServerError::System { what, cause: cause.into() }
+        };
         let waker = || Waker::new().map_err(system("eventfd"));
         let loops = (0..threads)
             .map(|_| {
@@ -285,7 +291,8 @@ impl Shared {
     pub(crate) fn sample_rate(&self, elapsed: Duration) {
         let now = self.commands_processed();
         let mut rate = self.rate.lock();
-        let per_second = now.saturating_sub(rate.commands) as f64 / elapsed.as_secs_f64().max(0.001);
+        let per_second =
+            now.saturating_sub(rate.commands) as f64 / elapsed.as_secs_f64().max(0.001);
         *rate = Rate { commands: now, per_second: per_second as u64 };
     }
 

@@ -60,7 +60,9 @@ pub(crate) fn abridge<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) ->
         .map(|argument| {
             let mut text = argument[..argument.len().min(ARGUMENT_BYTES_KEPT)].to_vec();
             if argument.len() > ARGUMENT_BYTES_KEPT {
-                text.extend(format!("... ({} more bytes)", argument.len() - ARGUMENT_BYTES_KEPT).bytes());
+                text.extend(
+                    format!("... ({} more bytes)", argument.len() - ARGUMENT_BYTES_KEPT).bytes(),
+                );
             }
             text
         })
@@ -108,7 +110,9 @@ impl LatencyMonitor {
     pub(crate) fn reset(&self, names: &[&[u8]]) -> usize {
         let mut events = self.events.lock();
         let before = events.len();
-        events.retain(|name, _| !names.is_empty() && !names.iter().any(|n| n.eq_ignore_ascii_case(name.as_bytes())));
+        events.retain(|name, _| {
+            !names.is_empty() && !names.iter().any(|n| n.eq_ignore_ascii_case(name.as_bytes()))
+        });
         before - events.len()
     }
 }

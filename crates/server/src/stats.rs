@@ -91,18 +91,28 @@ impl LoopStats {
     /// count or two may survive.
     pub(crate) fn reset(&self) {
         for command in &self.commands {
-            for counter in [&command.calls, &command.nanoseconds, &command.rejected, &command.failed]
-                .into_iter()
-                .chain(&command.buckets)
+            for counter in
+                [&command.calls, &command.nanoseconds, &command.rejected, &command.failed]
+                    .into_iter()
+                    .chain(&command.buckets)
             {
                 counter.set(0);
             }
         }
         for counter in [
-            &self.turns, &self.commits, &self.commit_failures, &self.bytes_read,
-            &self.bytes_written, &self.key_hits, &self.key_misses, &self.error_replies,
-            &self.alone_turns, &self.closed_for_output, &self.closed_for_query,
-            &self.closed_for_silence, &self.closed_for_memory,
+            &self.turns,
+            &self.commits,
+            &self.commit_failures,
+            &self.bytes_read,
+            &self.bytes_written,
+            &self.key_hits,
+            &self.key_misses,
+            &self.error_replies,
+            &self.alone_turns,
+            &self.closed_for_output,
+            &self.closed_for_query,
+            &self.closed_for_silence,
+            &self.closed_for_memory,
         ] {
             counter.set(0);
         }
@@ -115,7 +125,17 @@ mod tests {
 
     #[test]
     fn buckets_double() {
-        let cases = [(0, 0), (1, 0), (1000, 0), (1001, 1), (2000, 1), (2001, 2), (4000, 2), (1_000_000, 10), (u64::MAX, BUCKETS - 1)];
+        let cases = [
+            (0, 0),
+            (1, 0),
+            (1000, 0),
+            (1001, 1),
+            (2000, 1),
+            (2001, 2),
+            (4000, 2),
+            (1_000_000, 10),
+            (u64::MAX, BUCKETS - 1),
+        ];
         for (nanoseconds, expected) in cases {
             assert_eq!(bucket(nanoseconds), expected, "{nanoseconds} ns");
         }

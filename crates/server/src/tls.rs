@@ -17,7 +17,8 @@ const RECORD_BYTES: usize = 16 << 10;
 /// Reads the PEM files that `options` name.
 pub(crate) fn server_config(options: &TlsOptions) -> Result<Arc<ServerConfig>, ServerError> {
     let chain = certificates(&options.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&options.key).map_err(|cause| refused(&options.key, &cause))?;
+    let key = PrivateKeyDer::from_pem_file(&options.key)
+        .map_err(|cause| refused(&options.key, &cause))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -35,7 +36,10 @@ pub(crate) fn server_config(options: &TlsOptions) -> Result<Arc<ServerConfig>, S
             builder.with_client_cert_verifier(verifier)
         }
     };
-    builder.with_single_cert(chain, key).map(Arc::new).map_err(|cause| refused(&options.certificate, &cause))
+    builder
+        .with_single_cert(chain, key)
+        .map(Arc::new)
+        .map_err(|cause| refused(&options.certificate, &cause))
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError> {
@@ -86,7 +90,12 @@ impl Session {
     /// Appends decrypted bytes until the socket has no more or `bytes` has grown by `most`.
     /// The first result is how many came; the second, whether there may be more. `Ok((0, _))`
     /// is the end of the stream, an error of kind `WouldBlock` that nothing came.
-    pub(crate) fn read(&mut self, socket: &OwnedFd, bytes: &mut Vec<u8>, most: usize) -> io::Result<(usize, bool)> {
+    pub(crate) fn read(
+        &mut self,
+        socket: &OwnedFd,
+        bytes: &mut Vec<u8>,
+        most: usize,
+    ) -> io::Result<(usize, bool)> {
         let before = bytes.len();
         loop {
             let came = bytes.len() - before;
@@ -96,7 +105,9 @@ impl Session {
             match self.read_record(socket, bytes) {
                 Ok(0) => return Ok((came, came > 0)),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock && came > 0 => return Ok((came, false)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && came > 0 => {
+                    return Ok((came, false));
+                }
                 Err(error) => return Err(error),
             }
         }

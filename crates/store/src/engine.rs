@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::{Error as Below, Values, Writing};
-use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
+use terrace_index::{Change as Entry, HashIndex, Items, Line, hash_key};
 use terrace_memory::Budget;
 
 /// One value as it stands in its tier; borrowed while the closure runs.
@@ -94,6 +94,49 @@ pub(crate) struct Counters {
     pub expiries: AtomicBool,
 }
 
+/// The stages of a batched lookup before the verification (paper 000, C9).
+struct Batch<'a> {
+    hashes: [u64; BATCH],
+    lines: [Line<'a>; BATCH],
+    candidates: [Option<u64>; BATCH],
+}
+
+impl<'a> Batch<'a> {
+    fn new(any: Line<'a>) -> Batch<'a> {
+        Batch { hashes: [0; BATCH], lines: [any; BATCH], candidates: [None; BATCH] }
+    }
+
+    /// Hashes and prefetches the buckets; then finds a candidate in each, or prefetches its
+    /// overflow line; then looks there. Items of candidates are prefetched, `ahead` lines each.
+    #[inline(always)]
+    fn find_candidates(&mut self, engine: &'a Engine, keys: &[&[u8]], ahead: u64) {
+        for (i, key) in keys.iter().enumerate() {
+            self.hashes[i] = hash_key(engine.seed, key);
+            self.lines[i] = engine.index.line(self.hashes[i]);
+            self.lines[i].prefetch();
+        }
+        let mut elsewhere = [0u8; BATCH];
+        let mut count = 0;
+        for i in 0..keys.len() {
+            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
+            if let Some(location) = self.candidates[i] {
+                engine.values.prefetch(location, ahead);
+            } else if let Some(next) = self.lines[i].next() {
+                next.prefetch();
+                self.lines[i] = next;
+                elsewhere[count] = i as u8;
+                count += 1;
+            }
+        }
+        for i in elsewhere[..count].iter().map(|i| usize::from(*i)) {
+            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
+            if let Some(location) = self.candidates[i] {
+                engine.values.prefetch(location, ahead);
+            }
+        }
+    }
+}
+
 /// The index's view of the items, under a guard.
 pub(crate) struct Located<'g> {
     values: &'g Stored,
@@ -113,7 +156,7 @@ impl Items for Located<'_> {
 
     #[inline(always)]
     fn prefetch(&self, location: u64) {
-        self.values.prefetch(location, 64);
+        self.values.prefetch(location, 1);
     }
 }
 
@@ -173,26 +216,16 @@ impl Engine {
         mut saw: impl FnMut(Ticket),
     ) {
         let guard = crossbeam_epoch::pin();
-        let ahead = u64::from(self.item_bytes_hint.load(Ordering::Relaxed));
+        // An item of this length that starts anywhere in a line touches at most so many lines.
+        let ahead = (u64::from(self.item_bytes_hint.load(Ordering::Relaxed)) + 62) / 64 + 1;
         let sync = self.sync.load(Ordering::Relaxed);
-        let mut lines = [(0, self.index.line(0)); BATCH];
-        let mut candidates = [None; BATCH];
-        for (chunk, batch) in keys.chunks(BATCH).enumerate() {
-            for (line, key) in lines.iter_mut().zip(batch) {
-                let hash = hash_key(self.seed, key);
-                *line = (hash, self.index.line(hash));
-                line.1.prefetch();
-            }
-            for (candidate, (hash, line)) in candidates.iter_mut().zip(&lines[..batch.len()]) {
-                *candidate = line.candidate(*hash);
-                if let Some(location) = candidate {
-                    self.values.prefetch(*location, ahead);
-                }
-            }
-            for (i, key) in batch.iter().enumerate() {
-                let verified = candidates[i]
+        let mut batch = Batch::new(self.index.line(0));
+        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+            batch.find_candidates(self, keys, ahead);
+            for (i, key) in keys.iter().enumerate() {
+                let verified = batch.candidates[i]
                     .and_then(|at| Some((at, self.values.item_if_key(at, key, &guard)?)))
-                    .or_else(|| self.lookup(lines[i].0, key, &guard));
+                    .or_else(|| self.lookup(batch.hashes[i], key, &guard));
                 let live = verified.filter(|(_, item)| is_live(item));
                 each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
                 let undurable = verified.filter(|_| sync).and_then(|(at, _)| self.values.undurable(at));
@@ -205,6 +238,12 @@ impl Engine {
     fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<(u64, Item<'g>)> {
         let location = self.index.get(hash, key, &self.located(guard))?;
         Some((location, self.values.item(location, guard)))
+    }
+
+    /// Brings buckets and items of `keys` near, for writes that follow.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        let mut batch = Batch::new(self.index.line(0));
+        keys.chunks(BATCH).for_each(|keys| batch.find_candidates(self, keys, 1));
     }
 
     /// Visits live items of whole buckets from `cursor` on; see [`HashIndex::scan`].
@@ -276,9 +315,15 @@ impl Engine {
     ) -> Result<Option<Ticket>> {
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
+        // The two cache misses of a write, bucket and old item, begin before the locks are taken.
+        let line = self.index.line(hash);
+        line.prefetch();
         let mut bytes = MAX_HEADER_BYTES + key.len() + hint_bytes.max(8);
         loop {
             let mut held = self.room(writer, bytes, room)?;
+            if let Some(candidate) = line.candidate(hash) {
+                self.values.prefetch(candidate, 1);
+            }
             match self.update_in(&mut held, writer, hash, key, &mut f)? {
                 Outcome::Done(ticket) => return Ok(ticket),
                 Outcome::TooSmall(needed) => bytes = needed,

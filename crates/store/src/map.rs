@@ -126,7 +126,12 @@ impl Map {
         let mut session = self.session();
         let bytes = pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
         session.atomic(bytes, |session| {
-            pairs.iter().try_for_each(|(key, value)| session.put(key, value, None))
+            pairs.chunks(32).try_for_each(|pairs| {
+                let mut keys = [&[][..]; 32];
+                keys.iter_mut().zip(pairs).for_each(|(slot, (key, _))| *slot = key);
+                session.prefetch(&keys[..pairs.len()]);
+                pairs.iter().try_for_each(|(key, value)| session.put(key, value, None))
+            })
         })??;
         session.commit()
     }
@@ -402,6 +407,12 @@ impl Session {
         let Session { map, seen, .. } = self;
         map.inner.engine.multi_get(keys, each, |ticket| Session::saw(seen, ticket));
         Ok(())
+    }
+
+    /// Brings what writes to `keys` will touch near, so that a run of writes to many keys overlaps
+    /// its memory accesses. A few dozen keys at a time; more only evict one another.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.map.inner.engine.prefetch(keys);
     }
 
     /// What `f` writes through this session survives a crash together or not at all (logs).

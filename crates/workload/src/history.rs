@@ -106,11 +106,7 @@ impl Recorder {
     /// A log for one client; a client that reconnects after a failure takes a new one.
     pub fn client(&self) -> Client<'_> {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) as u32;
-        Client {
-            recorder: self,
-            number,
-            operations: Vec::new(),
-        }
+        Client { recorder: self, number, operations: Vec::new() }
     }
 
     fn tick(&self) -> u64 {
@@ -141,13 +137,7 @@ impl Client<'_> {
     pub fn call(&mut self, key: u64, call: Call) -> Pending {
         let called_at = self.recorder.tick();
         let client = self.number;
-        self.operations.push(Operation {
-            client,
-            key,
-            call,
-            called_at,
-            returned: None,
-        });
+        self.operations.push(Operation { client, key, call, called_at, returned: None });
         Pending(self.operations.len() - 1)
     }
 
@@ -216,21 +206,14 @@ mod tests {
                     })
                 })
                 .collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let history = joined(logs);
         let mut places: Vec<u64> = history.iter().map(|o| o.called_at).collect();
         places.extend(history.iter().filter_map(|o| Some(o.returned?.0)));
         places.sort_unstable();
         assert!(places.iter().copied().eq(0..8000));
-        assert!(
-            history
-                .iter()
-                .all(|o| o.returned.is_some_and(|(at, _)| at > o.called_at))
-        );
+        assert!(history.iter().all(|o| o.returned.is_some_and(|(at, _)| at > o.called_at)));
     }
 
     #[test]

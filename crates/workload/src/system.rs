@@ -47,12 +47,8 @@ impl Io {
     pub fn since(&self, earlier: &Io) -> Io {
         Io {
             read_call_bytes: self.read_call_bytes.saturating_sub(earlier.read_call_bytes),
-            write_call_bytes: self
-                .write_call_bytes
-                .saturating_sub(earlier.write_call_bytes),
-            storage_read_bytes: self
-                .storage_read_bytes
-                .saturating_sub(earlier.storage_read_bytes),
+            write_call_bytes: self.write_call_bytes.saturating_sub(earlier.write_call_bytes),
+            storage_read_bytes: self.storage_read_bytes.saturating_sub(earlier.storage_read_bytes),
             storage_written_bytes: self
                 .storage_written_bytes
                 .saturating_sub(earlier.storage_written_bytes),
@@ -125,10 +121,7 @@ pub fn disk_use(directory: &Path) -> DiskUse {
         let part = if metadata.is_dir() {
             disk_use(&entry.path())
         } else {
-            DiskUse {
-                length_bytes: metadata.len(),
-                allocated_bytes: metadata.blocks() * 512,
-            }
+            DiskUse { length_bytes: metadata.len(), allocated_bytes: metadata.blocks() * 512 }
         };
         sum.length_bytes += part.length_bytes;
         sum.allocated_bytes += part.allocated_bytes;
@@ -172,11 +165,7 @@ fn process_seconds(process: &str, ticks_per_s: f64) -> Option<(f64, f64, u64)> {
     let fields: Vec<&str> = line[line.rfind(')')? + 2..].split(' ').collect();
     let seconds = |i: usize| Some(fields.get(i)?.parse::<f64>().ok()? / ticks_per_s);
     let flags = fields.get(6)?.parse().ok()?;
-    Some((
-        seconds(11)? + seconds(12)?,
-        seconds(13)? + seconds(14)?,
-        flags,
-    ))
+    Some((seconds(11)? + seconds(12)?, seconds(13)? + seconds(14)?, flags))
 }
 
 impl Processors {
@@ -197,9 +186,7 @@ impl Processors {
         let mut kernel_threads_s = 0.0;
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let Some(name) = name
-                .to_str()
-                .filter(|n| n.starts_with(|c: char| c.is_ascii_digit()))
+            let Some(name) = name.to_str().filter(|n| n.starts_with(|c: char| c.is_ascii_digit()))
             else {
                 continue;
             };

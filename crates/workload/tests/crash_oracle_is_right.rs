@@ -26,10 +26,7 @@ struct Store {
 
 impl Store {
     fn of(pairs: Pairs) -> Self {
-        Self {
-            walked: pairs.clone().into_iter().collect(),
-            pairs,
-        }
+        Self { walked: pairs.clone().into_iter().collect(), pairs }
     }
 }
 
@@ -40,9 +37,7 @@ impl Recovered for Store {
     }
 
     fn walk(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, Failure> {
-        self.walked
-            .iter()
-            .for_each(|(key, value)| each(&name_of(*key), value));
+        self.walked.iter().for_each(|(key, value)| each(&name_of(*key), value));
         Ok(true)
     }
 }
@@ -80,8 +75,7 @@ impl Simulation {
         let delete = keys.len() == 1 && self.rng.one_in(3);
         let write = if delete { Write::Delete } else { Write::Put };
         let writes: Vec<_> = keys.into_iter().map(|key| (key, write)).collect();
-        self.in_flight
-            .push((self.ledger.begin(&writes), writes, false));
+        self.in_flight.push((self.ledger.begin(&writes), writes, false));
     }
 
     fn perform(&mut self, i: usize) {
@@ -138,10 +132,7 @@ fn what_a_sound_store_leaves_is_accepted() {
         for round in 0..10 {
             simulation.run();
             let report = simulation.recover(&mut Store::of(simulation.pairs.clone()));
-            assert!(
-                report.is_sound() && report.walked,
-                "seed {seed} round {round}: {report}"
-            );
+            assert!(report.is_sound() && report.walked, "seed {seed} round {round}: {report}");
             assert_eq!(report.present, simulation.pairs.len() as u64);
         }
     }
@@ -165,10 +156,7 @@ fn check_planted(
             continue;
         };
         let report = simulation.recover(&mut store);
-        let found = report
-            .violations
-            .iter()
-            .any(|violation| expected(violation, key));
+        let found = report.violations.iter().any(|violation| expected(violation, key));
         assert!(found, "seed {seed}, key {key}: {report}");
         assert!(report.to_string().contains("violations"));
         planted += 1;
@@ -314,18 +302,13 @@ struct Dying {
 
 impl Dying {
     fn change(&mut self, change: impl FnOnce(&mut Pairs)) -> Result<(), Failure> {
-        let left = self
-            .calls_left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+        let left =
+            self.calls_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
         let dies = left.is_err();
         if !dies || (self.calls_left.load(Ordering::SeqCst) == 0 && self.rng.one_in(2)) {
             change(&mut self.pairs.lock().unwrap());
         }
-        if dies {
-            Err("connection closed".into())
-        } else {
-            Ok(())
-        }
+        if dies { Err("connection closed".into()) } else { Ok(()) }
     }
 }
 
@@ -378,10 +361,8 @@ fn drive_until_death(record: &impl Record, pairs: &Arc<Mutex<Pairs>>, round: u64
 fn driven_clients_and_a_dying_store_agree_in_memory_and_by_journal() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal");
-    let (mut ledger, pairs) = (
-        Ledger::new(Promise::OnAcknowledge),
-        Arc::new(Mutex::new(Pairs::new())),
-    );
+    let (mut ledger, pairs) =
+        (Ledger::new(Promise::OnAcknowledge), Arc::new(Mutex::new(Pairs::new())));
     for round in 0..30 {
         let shared = SharedLedger::new(ledger);
         drive_until_death(&shared, &pairs, round);
@@ -399,10 +380,7 @@ fn driven_clients_and_a_dying_store_agree_in_memory_and_by_journal() {
         let mut ledger = Journal::read(&path, Promise::OnAcknowledge).unwrap();
         let mut store = Store::of(pairs.lock().unwrap().clone());
         let report = verify(&mut ledger, &mut store).unwrap();
-        assert!(
-            report.is_sound() && report.keys >= 40,
-            "round {round}: {report}"
-        );
+        assert!(report.is_sound() && report.keys >= 40, "round {round}: {report}");
         Journal::replace(&path, &ledger).unwrap();
     }
 }

@@ -42,10 +42,7 @@ fn check_planted(seed: u64, plant: impl Fn(&mut Vec<Operation>, &mut Rng) -> boo
     let (mut planted, mut tried) = (0, 0u64);
     while planted < PLANTED {
         tried += 1;
-        assert!(
-            tried < 200_000,
-            "too few places to plant in: {planted} of {tried}"
-        );
+        assert!(tried < 200_000, "too few places to plant in: {planted} of {tried}");
         let case = seed << 32 | tried;
         let mut history = linearizable(shape(&mut rng), case);
         if plant(&mut history, &mut rng) {
@@ -62,9 +59,7 @@ fn pick(
     rng: &mut Rng,
     wanted: impl Fn(&Operation) -> bool,
 ) -> Option<usize> {
-    let found: Vec<usize> = (0..history.len())
-        .filter(|i| wanted(&history[*i]))
-        .collect();
+    let found: Vec<usize> = (0..history.len()).filter(|i| wanted(&history[*i])).collect();
     (!found.is_empty()).then(|| found[rng.below(found.len() as u64) as usize])
 }
 
@@ -85,12 +80,7 @@ fn good_histories_are_accepted() {
 #[test]
 fn long_entangled_histories_are_decided() {
     for seed in 0..40 {
-        let shape = Shape {
-            clients: 8,
-            keys: 4,
-            operations: 10_000,
-            lost_one_in: 500,
-        };
+        let shape = Shape { clients: 8, keys: 4, operations: 10_000, lost_one_in: 500 };
         let verdict = check(&linearizable(shape, seed), DEFAULT_BUDGET);
         assert!(verdict.is_linearizable(), "seed {seed}: {verdict:?}");
     }
@@ -113,9 +103,7 @@ fn stale_reads_are_rejected() {
         let Some(older) = pick(history, rng, |o| write(o) && returned_before(o, &newer)) else {
             return false;
         };
-        let Call::Put(stale) = history[older].call else {
-            unreachable!()
-        };
+        let Call::Put(stale) = history[older].call else { unreachable!() };
         history[get].returned = Some((get_at.returned.unwrap().0, Told::Value(Some(stale))));
         true
     });
@@ -221,9 +209,7 @@ fn open_operations_that_happen_twice_are_rejected() {
             return false;
         };
         let open = history[open];
-        let Call::Put(value) = open.call else {
-            unreachable!()
-        };
+        let Call::Put(value) = open.call else { unreachable!() };
         let tells = |o: &Operation| {
             o.key == open.key
                 && o.call == Call::Get
@@ -253,38 +239,20 @@ fn open_operations_that_happen_twice_are_rejected() {
 
 #[test]
 fn a_small_budget_gives_no_verdict() {
-    let shape = Shape {
-        clients: 8,
-        keys: 1,
-        operations: 1_000,
-        lost_one_in: 0,
-    };
-    assert_eq!(
-        check(&linearizable(shape, 1), 100),
-        Verdict::Undecided { key: 0 }
-    );
+    let shape = Shape { clients: 8, keys: 1, operations: 1_000, lost_one_in: 0 };
+    assert_eq!(check(&linearizable(shape, 1), 100), Verdict::Undecided { key: 0 });
 }
 
 #[test]
 fn open_writes_explain_and_are_never_required() {
-    let operation = |client, call, called_at, returned| Operation {
-        client,
-        key: 0,
-        call,
-        called_at,
-        returned,
-    };
+    let operation =
+        |client, call, called_at, returned| Operation { client, key: 0, call, called_at, returned };
     let get = |at, value| operation(2, Call::Get, at, Some((at + 1, Told::Value(value))));
     let open = operation(1, Call::Put(5), 0, None);
     assert!(check(&[open, get(1, None), get(3, Some(5))], 1000).is_linearizable());
     assert!(check(&[open, get(1, None), get(3, None)], 1000).is_linearizable());
     assert!(rejects(&[open, get(1, Some(5)), get(3, None)]));
-    assert!(rejects(&[operation(
-        1,
-        Call::Put(5),
-        0,
-        Some((1, Told::Flag(true)))
-    )]));
+    assert!(rejects(&[operation(1, Call::Put(5), 0, Some((1, Told::Flag(true))))]));
 }
 
 /// Whether some order explains the operations, by trying all.
@@ -293,15 +261,12 @@ fn explained_by_trying(operations: &[Operation], state: Option<i64>) -> bool {
     let Some(first_return) = returns.min() else {
         return true;
     };
-    (0..operations.len())
-        .filter(|i| operations[*i].called_at < first_return)
-        .any(|i| {
-            let (next, tells) = operations[i].call.apply(state);
-            let mut others = operations.to_vec();
-            let taken = others.remove(i);
-            taken.returned.is_none_or(|(_, told)| told == tells)
-                && explained_by_trying(&others, next)
-        })
+    (0..operations.len()).filter(|i| operations[*i].called_at < first_return).any(|i| {
+        let (next, tells) = operations[i].call.apply(state);
+        let mut others = operations.to_vec();
+        let taken = others.remove(i);
+        taken.returned.is_none_or(|(_, told)| told == tells) && explained_by_trying(&others, next)
+    })
 }
 
 /// Small histories of few values, half of them with an answer changed: what the search says is
@@ -323,11 +288,7 @@ fn the_search_agrees_with_trying_every_order() {
         }
         let expected = explained_by_trying(&history, None);
         let verdict = check(&history, DEFAULT_BUDGET);
-        assert_eq!(
-            verdict.is_linearizable(),
-            expected,
-            "{verdict:?} of {history:#?}"
-        );
+        assert_eq!(verdict.is_linearizable(), expected, "{verdict:?} of {history:#?}");
         verdicts[usize::from(expected)] += 1;
     }
     assert!(verdicts.iter().all(|n| *n > 5_000), "{verdicts:?}");
@@ -335,38 +296,24 @@ fn the_search_agrees_with_trying_every_order() {
 
 /// Up to 8 overlapping operations on one key, with values 1 to 3 and a third of them open.
 fn small_history(rng: &mut Rng) -> Vec<Operation> {
-    let shape = Shape {
-        clients: 4,
-        keys: 1,
-        operations: 8,
-        lost_one_in: 3,
-    };
+    let shape = Shape { clients: 4, keys: 1, operations: 8, lost_one_in: 3 };
     let mut history = linearizable(shape, rng.bits());
     let mut small = |value: i64| {
-        if value < VALUE_STEP {
-            value
-        } else {
-            1 + rng.below(3) as i64
-        }
+        if value < VALUE_STEP { value } else { 1 + rng.below(3) as i64 }
     };
     for operation in &mut history {
         operation.call = match operation.call {
             Call::Put(value) => Call::Put(small(value)),
             Call::Swap(value) => Call::Swap(small(value)),
-            Call::CompareAndSet { expected, new } => Call::CompareAndSet {
-                expected: expected.map(&mut small),
-                new: new.map(&mut small),
-            },
+            Call::CompareAndSet { expected, new } => {
+                Call::CompareAndSet { expected: expected.map(&mut small), new: new.map(&mut small) }
+            }
             call => call,
         };
     }
     // What is told follows from one order: that of the returns, open ones at their calls.
     let mut order: Vec<usize> = (0..history.len()).collect();
-    order.sort_by_key(|i| {
-        history[*i]
-            .returned
-            .map_or(history[*i].called_at, |(at, _)| at)
-    });
+    order.sort_by_key(|i| history[*i].returned.map_or(history[*i].called_at, |(at, _)| at));
     let mut state = None;
     for i in order {
         let (next, told) = history[i].call.apply(state);

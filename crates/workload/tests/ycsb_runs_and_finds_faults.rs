@@ -37,10 +37,7 @@ impl Target for Toy {
     type Handle<'a> = ToyHandle<'a>;
 
     fn handle(&self) -> Result<ToyHandle<'_>, Failure> {
-        Ok(ToyHandle {
-            toy: self,
-            calls: 0,
-        })
+        Ok(ToyHandle { toy: self, calls: 0 })
     }
 
     fn flush(&self) -> Result<(), Failure> {
@@ -59,11 +56,7 @@ impl Handle for ToyHandle<'_> {
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Failure> {
         let other = self.faulty(Fault::MixesUp);
         let tree = self.toy.tree.read().unwrap();
-        let found = if other {
-            tree.values().next()
-        } else {
-            tree.get(key)
-        };
+        let found = if other { tree.values().next() } else { tree.get(key) };
         value.clear();
         value.extend_from_slice(found.map_or(&[], Vec::as_slice));
         Ok(found.is_some())
@@ -93,11 +86,7 @@ impl Handle for ToyHandle<'_> {
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
         let tree = self.toy.tree.read().unwrap();
-        Ok(tree
-            .range(start.to_vec()..)
-            .take(limit)
-            .map(|(k, v)| each(k, v))
-            .count())
+        Ok(tree.range(start.to_vec()..).take(limit).map(|(k, v)| each(k, v)).count())
     }
 }
 
@@ -114,44 +103,24 @@ fn settings() -> Settings {
 }
 
 fn run(fault: Fault, workloads: &[Workload], settings: Settings) -> Vec<PhaseReport> {
-    let toy = Toy {
-        tree: RwLock::default(),
-        fault,
-    };
+    let toy = Toy { tree: RwLock::default(), fault };
     let mut bench = Bench::new(settings).unwrap();
     let load = bench.load(&toy, LoadBy::Puts, &|_| ()).unwrap();
     assert_eq!(load.records, bench.settings().records);
-    workloads
-        .iter()
-        .map(|workload| bench.run(&toy, *workload).unwrap())
-        .collect()
+    workloads.iter().map(|workload| bench.run(&toy, *workload).unwrap()).collect()
 }
 
 #[test]
 fn a_sound_store_passes_every_workload() {
-    for distribution in [
-        None,
-        Some(Distribution::Uniform),
-        Some(Distribution::Latest),
-    ] {
-        let reports = run(
-            Fault::None,
-            &Workload::ALL,
-            Settings {
-                distribution,
-                ..settings()
-            },
-        );
+    for distribution in [None, Some(Distribution::Uniform), Some(Distribution::Latest)] {
+        let reports = run(Fault::None, &Workload::ALL, Settings { distribution, ..settings() });
         for report in reports {
             assert!(report.is_sound(), "{report:?}");
             assert!(report.operations >= 20_000 / 2 && report.ops_per_s > 0.0);
             let latency = report.overall_latency();
             assert!(latency.samples > 0 && latency.max_us >= latency.p99_99_us);
             let json = serde_json::to_string(&report).unwrap();
-            assert_eq!(
-                serde_json::from_str::<PhaseReport>(&json).unwrap().misses,
-                0
-            );
+            assert_eq!(serde_json::from_str::<PhaseReport>(&json).unwrap().misses, 0);
         }
     }
 }
@@ -159,10 +128,7 @@ fn a_sound_store_passes_every_workload() {
 #[test]
 fn faults_are_counted() {
     let forgets = run(Fault::Forgets, &[Workload::C, Workload::G], settings());
-    assert!(
-        forgets.iter().all(|report| report.misses > 0),
-        "{forgets:?}"
-    );
+    assert!(forgets.iter().all(|report| report.misses > 0), "{forgets:?}");
     for workload in [Workload::A, Workload::F, Workload::G] {
         let mixes_up = run(Fault::MixesUp, &[workload], settings());
         assert!(mixes_up[0].bad > 0, "{workload}");
@@ -172,21 +138,12 @@ fn faults_are_counted() {
 
 #[test]
 fn batches_load_the_same_records() {
-    let toy = Toy {
-        tree: RwLock::default(),
-        fault: Fault::None,
-    };
+    let toy = Toy { tree: RwLock::default(), fault: Fault::None };
     let mut bench = Bench::new(settings()).unwrap();
     let load = bench.load(&toy, LoadBy::Batches, &|_| ()).unwrap();
     assert!(load.latency.is_none() && load.user_bytes_written == bench.live_bytes());
     assert!(bench.run(&toy, Workload::C).unwrap().is_sound());
     bench.run(&toy, Workload::D).unwrap();
-    let expected = toy
-        .tree
-        .read()
-        .unwrap()
-        .iter()
-        .map(|(k, v)| k.len() + v.len())
-        .sum::<usize>();
+    let expected = toy.tree.read().unwrap().iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
     assert_eq!(bench.live_bytes(), expected as u64);
 }

@@ -15,7 +15,7 @@ const MAP_BYTES: usize = 48 << 30;
 /// An environment of one database.
 pub struct Lmdb {
     env: Env,
-    db: Database<Bytes, Bytes>,
+    db: Database<'static, Bytes, Bytes>,
 }
 
 impl Engine for Lmdb {

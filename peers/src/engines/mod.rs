@@ -4,6 +4,7 @@
 //! compares it with a model.
 
 pub mod fjall;
+pub mod floor;
 pub mod lmdb;
 pub mod maps;
 pub mod redb;
@@ -19,7 +20,17 @@ include!(concat!(env!("OUT_DIR"), "/versions.rs"));
 
 /// The engines there are.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
@@ -41,6 +52,8 @@ pub enum Name {
     Papaya,
     /// scc's `HashMap`, in memory.
     Scc,
+    /// A table that knows where everything is: the memory's floor. Only reads are measured.
+    Floor,
     /// Does nothing: the harness's own ceiling. Only on request.
     Null,
 }
@@ -61,7 +74,7 @@ impl Name {
 
     /// Whether it keeps anything past the process.
     pub fn is_durable(self) -> bool {
-        !matches!(self, Name::Dashmap | Name::Papaya | Name::Scc | Name::Null)
+        !matches!(self, Name::Dashmap | Name::Papaya | Name::Scc | Name::Floor | Name::Null)
     }
 
     /// The version linked here, as the lock file has it.
@@ -76,7 +89,7 @@ impl Name {
             Name::Dashmap => "dashmap",
             Name::Papaya => "papaya",
             Name::Scc => "scc",
-            Name::Null => "terrace-workload",
+            Name::Floor | Name::Null => "terrace-workload",
         };
         VERSIONS.iter().find(|(name, _)| *name == package).map_or("", |(_, version)| version)
     }
@@ -84,7 +97,7 @@ impl Name {
 
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&format!("{self:?}").to_lowercase())
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -116,6 +129,7 @@ pub fn with_engine<V: Visit>(name: Name, key_bytes: usize, visitor: V) -> V::Out
         (Name::Scc, 8) => visitor.visit::<maps::Scc<[u8; 8]>>(),
         (Name::Scc, 16) => visitor.visit::<maps::Scc<[u8; 16]>>(),
         (Name::Scc, _) => visitor.visit::<maps::Scc<Box<[u8]>>>(),
+        (Name::Floor, _) => visitor.visit::<floor::Floor>(),
         (Name::Null, _) => visitor.visit::<NullTarget>(),
     }
 }

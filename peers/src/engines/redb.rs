@@ -2,7 +2,7 @@
 //! until the next durable one; there is no level between, and no group commit.
 
 use crate::engine::{Durability, Engine, OpenOptions};
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use std::path::Path;
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{Handle, Target};

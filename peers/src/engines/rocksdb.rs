@@ -108,6 +108,6 @@ impl Handle for &Rocksdb {
     fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
         let mut batch = WriteBatch::default();
         pairs.iter().for_each(|(key, value)| batch.put(key, value));
-        Ok(self.db.write_opt(&batch, &self.writes)?)
+        Ok(self.db.write_opt(batch, &self.writes)?)
     }
 }

@@ -164,14 +164,12 @@ impl Logs {
         u64::from(segment) * u64::from(SEGMENT_BYTES)
     }
 
-    /// Asks for the first lines of an item to be brought near.
+    /// Asks for `lines` cache lines from `location` on to be brought near. Always as many: how many
+    /// lines an item really touches cannot be predicted, and a line too many costs less.
     #[inline(always)]
-    pub fn prefetch(&self, location: u64, bytes: u64) {
-        let memory = self.medium.memory();
-        let mut at = location;
-        while at < location + bytes {
-            memory.prefetch(at);
-            at = (at | 63) + 1;
+    pub fn prefetch(&self, location: u64, lines: u64) {
+        for line in 0..lines {
+            self.medium.memory().prefetch(location + 64 * line);
         }
     }
 

@@ -92,9 +92,3 @@ pub(super) fn debug(_context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
 pub(super) fn cluster(_context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
     Err("ERR This instance has cluster support disabled".into())
 }
-
-/// `POST /` and `Host: x`: a browser was tricked into talking to this port. No reply.
-pub(super) fn web_request(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
-    context.client.close = Close::Now;
-    Ok(())
-}

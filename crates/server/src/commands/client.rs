@@ -1,7 +1,10 @@
 //! CLIENT: who is connected, what they call themselves, and sending them away.
 
 use super::connection::{BAD_NAME, is_good_name};
-use super::{Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, help, integer, subcommand_arity, unknown_subcommand};
+use super::{
+    Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, help, integer, subcommand_arity,
+    unknown_subcommand,
+};
 use crate::clients::ClientInfo;
 use crate::resp::Args;
 use crate::shared::Message;
@@ -9,22 +12,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const HELP: &[&str] = &[
-    "GETNAME", "    Return the name of the current connection.",
-    "GETREDIR", "    Return -1: client tracking is not supported.",
-    "ID", "    Return the ID of the current connection.",
-    "INFO", "    Return information about the current client connection.",
-    "KILL <ip:port>", "    Kill connection made from <ip:port>.",
+    "GETNAME",
+    "    Return the name of the current connection.",
+    "GETREDIR",
+    "    Return -1: client tracking is not supported.",
+    "ID",
+    "    Return the ID of the current connection.",
+    "INFO",
+    "    Return information about the current client connection.",
+    "KILL <ip:port>",
+    "    Kill connection made from <ip:port>.",
     "KILL <option> <value> [<option> <value> [...]]",
     "    Kill connections. Options are: ADDR, LADDR, TYPE, USER, ID, SKIPME, MAXAGE.",
     "LIST [TYPE NORMAL | ID <client-id> [<client-id> ...]]",
     "    Return information about client connections.",
-    "NO-EVICT (ON|OFF)", "    Protect current client connection from eviction.",
-    "NO-TOUCH (ON|OFF)", "    Accepted; reads do not touch anything here.",
-    "PAUSE <timeout> [WRITE|ALL]", "    Suspend all, or just write, clients for <timeout> milliseconds.",
-    "REPLY (ON|OFF|SKIP)", "    Control the replies sent to the current connection.",
-    "SETINFO (LIB-NAME|LIB-VER) <value>", "    Set what the client library calls itself.",
-    "SETNAME <name>", "    Assign the name <name> to the current connection.",
-    "UNPAUSE", "    Stop the current client pause, resuming traffic.",
+    "NO-EVICT (ON|OFF)",
+    "    Protect current client connection from eviction.",
+    "NO-TOUCH (ON|OFF)",
+    "    Accepted; reads do not touch anything here.",
+    "PAUSE <timeout> [WRITE|ALL]",
+    "    Suspend all, or just write, clients for <timeout> milliseconds.",
+    "REPLY (ON|OFF|SKIP)",
+    "    Control the replies sent to the current connection.",
+    "SETINFO (LIB-NAME|LIB-VER) <value>",
+    "    Set what the client library calls itself.",
+    "SETNAME <name>",
+    "    Assign the name <name> to the current connection.",
+    "UNPAUSE",
+    "    Stop the current client pause, resuming traffic.",
 ];
 
 pub(super) fn client(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -32,7 +47,9 @@ pub(super) fn client(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let name = std::str::from_utf8(&subcommand).unwrap_or("");
     let arguments = args.len() - 2;
     let accepted = match name {
-        "id" | "info" | "getname" | "getredir" | "unpause" | "help" | "trackinginfo" => arguments == 0,
+        "id" | "info" | "getname" | "getredir" | "unpause" | "help" | "trackinginfo" => {
+            arguments == 0
+        }
         "setname" | "reply" | "no-evict" | "no-touch" => arguments == 1,
         "setinfo" => arguments == 2,
         "kill" => arguments >= 1,
@@ -101,7 +118,10 @@ fn setinfo(context: &mut Context<'_>, attribute: &[u8], value: &[u8]) -> Outcome
     let attribute = attribute.to_ascii_lowercase();
     if !is_good_name(value) {
         let attribute = String::from_utf8_lossy(&attribute);
-        return Err(format!("ERR {attribute} cannot contain spaces, newlines or special characters.").into());
+        return Err(format!(
+            "ERR {attribute} cannot contain spaces, newlines or special characters."
+        )
+        .into());
     }
     let mut words = context.client.info.words.write();
     let text = String::from_utf8_lossy(value).into_owned();
@@ -129,7 +149,11 @@ fn reply(context: &mut Context<'_>, mode: &[u8]) -> Outcome {
     Ok(())
 }
 
-fn switch(context: &mut Context<'_>, state: &[u8], which: impl Fn(&ClientInfo) -> &AtomicBool) -> Outcome {
+fn switch(
+    context: &mut Context<'_>,
+    state: &[u8],
+    which: impl Fn(&ClientInfo) -> &AtomicBool,
+) -> Outcome {
     let on = match &state.to_ascii_uppercase()[..] {
         b"ON" => true,
         b"OFF" => false,
@@ -147,7 +171,9 @@ fn list(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         None => {}
         Some(b"TYPE") if args.len() == 4 => none = !client_type(args.at(3))?,
         Some(b"ID") if args.len() > 3 => {
-            let wanted = args.from(3).map(|id| integer(id).map(|id| id as u64).map_err(|_| "ERR Invalid client ID".into()));
+            let wanted = args.from(3).map(|id| {
+                integer(id).map(|id| id as u64).map_err(|_| "ERR Invalid client ID".into())
+            });
             ids = Some(wanted.collect::<Result<_, Failure>>()?);
         }
         Some(_) => return Err(SYNTAX_ERROR.into()),
@@ -200,7 +226,9 @@ impl Victims {
                 b"TYPE" => victims.nobody |= !client_type(value)?,
                 b"USER" if value == b"default" => {}
                 b"USER" => return Err(format!("ERR No such user '{}'", text()).into()),
-                b"MAXAGE" => victims.min_age_s = u64::try_from(integer(value)?).map_err(|_| SYNTAX_ERROR)?,
+                b"MAXAGE" => {
+                    victims.min_age_s = u64::try_from(integer(value)?).map_err(|_| SYNTAX_ERROR)?
+                }
                 b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => victims.spare_me = true,
                 b"SKIPME" if value.eq_ignore_ascii_case(b"no") => victims.spare_me = false,
                 _ => return Err(SYNTAX_ERROR.into()),
@@ -222,7 +250,10 @@ impl Victims {
 fn kill(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let old_style = args.len() == 3;
     let victims = match old_style {
-        true => Victims { address: Some(String::from_utf8_lossy(args.at(2)).into_owned()), ..Victims::default() },
+        true => Victims {
+            address: Some(String::from_utf8_lossy(args.at(2)).into_owned()),
+            ..Victims::default()
+        },
         false => Victims::parse(args)?,
     };
     let mut killed = 0;

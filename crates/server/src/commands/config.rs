@@ -92,7 +92,7 @@ fn output_limit(shared: &Shared) -> String {
 fn set_output_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
     const WRONG: &str = "Wrong number of arguments in buffer limit configuration.";
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    if words.is_empty() || words.len() % 4 != 0 {
+    if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err(WRONG);
     }
     for class in words.chunks(4) {
@@ -154,22 +154,42 @@ static PARAMETERS: &[Parameter] = &[
     open("appendfsync", |shared| durability(shared).into(), set_durability),
     fixed("bind", binds),
     open("client-output-buffer-limit", output_limit, set_output_limit),
-    open("client-query-buffer-limit", |shared| shared.config.query_buffer_bytes_max.load(Relaxed).to_string(), set_query_limit),
+    open(
+        "client-query-buffer-limit",
+        |shared| shared.config.query_buffer_bytes_max.load(Relaxed).to_string(),
+        set_query_limit,
+    ),
     fixed("databases", |shared| shared.maps.count().to_string()),
     fixed("io-threads", |shared| shared.loops.len().to_string()),
-    open("latency-monitor-threshold", |shared| shared.config.latency_ms.load(Relaxed).to_string(), |shared, text| {
-        shared.config.latency_ms.store(number(text)?, Relaxed);
-        Ok(())
-    }),
-    open("maxclients", |shared| shared.config.clients_max.load(Relaxed).to_string(), set_clients_max),
-    open("maxmemory", |shared| shared.maps.options().memory_budget_bytes.to_string(), |shared, text| {
-        shared.maps.set_memory_budget(memory(text)? as u64);
-        Ok(())
-    }),
-    open("maxmemory-clients", |shared| shared.config.all_buffers_bytes_max.load(Relaxed).to_string(), |shared, text| {
-        shared.config.all_buffers_bytes_max.store(memory(text)?, Relaxed);
-        Ok(())
-    }),
+    open(
+        "latency-monitor-threshold",
+        |shared| shared.config.latency_ms.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.latency_ms.store(number(text)?, Relaxed);
+            Ok(())
+        },
+    ),
+    open(
+        "maxclients",
+        |shared| shared.config.clients_max.load(Relaxed).to_string(),
+        set_clients_max,
+    ),
+    open(
+        "maxmemory",
+        |shared| shared.maps.options().memory_budget_bytes.to_string(),
+        |shared, text| {
+            shared.maps.set_memory_budget(memory(text)? as u64);
+            Ok(())
+        },
+    ),
+    open(
+        "maxmemory-clients",
+        |shared| shared.config.all_buffers_bytes_max.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.all_buffers_bytes_max.store(memory(text)?, Relaxed);
+            Ok(())
+        },
+    ),
     open(
         "maxmemory-policy",
         |shared| match shared.maps.options().when_full {
@@ -179,43 +199,80 @@ static PARAMETERS: &[Parameter] = &[
         set_when_full,
     ),
     fixed("port", ports),
-    open("proto-max-bulk-len", |shared| shared.config.bulk_bytes_max.load(Relaxed).to_string(), |shared, text| {
-        shared.config.bulk_bytes_max.store(memory(text)?, Relaxed);
-        Ok(())
-    }),
-    open("protected-mode", |shared| yes_or_no(shared.config.protected_mode.load(Relaxed)), set_protected),
-    open("requirepass", |shared| shared.config.password.read().clone().unwrap_or_default(), set_password),
+    open(
+        "proto-max-bulk-len",
+        |shared| shared.config.bulk_bytes_max.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.bulk_bytes_max.store(memory(text)?, Relaxed);
+            Ok(())
+        },
+    ),
+    open(
+        "protected-mode",
+        |shared| yes_or_no(shared.config.protected_mode.load(Relaxed)),
+        set_protected,
+    ),
+    open(
+        "requirepass",
+        |shared| shared.config.password.read().clone().unwrap_or_default(),
+        set_password,
+    ),
     fixed("save", |_| String::new()),
-    open("slowlog-log-slower-than", |shared| shared.config.slow_log_us.load(Relaxed).to_string(), |shared, text| {
-        shared.config.slow_log_us.store(number(text)?, Relaxed);
-        Ok(())
-    }),
-    open("slowlog-max-len", |shared| shared.config.slow_log_entries.load(Relaxed).to_string(), |shared, text| {
-        shared.config.slow_log_entries.store(number(text)?, Relaxed);
-        Ok(())
-    }),
-    open("tcp-keepalive", |shared| shared.config.keepalive_s.load(Relaxed).to_string(), |shared, text| {
-        shared.config.keepalive_s.store(number(text)?, Relaxed);
-        Ok(())
-    }),
-    open("timeout", |shared| shared.config.idle_timeout_s.load(Relaxed).to_string(), |shared, text| {
-        shared.config.idle_timeout_s.store(number(text)?, Relaxed);
-        Ok(())
-    }),
+    open(
+        "slowlog-log-slower-than",
+        |shared| shared.config.slow_log_us.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.slow_log_us.store(number(text)?, Relaxed);
+            Ok(())
+        },
+    ),
+    open(
+        "slowlog-max-len",
+        |shared| shared.config.slow_log_entries.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.slow_log_entries.store(number(text)?, Relaxed);
+            Ok(())
+        },
+    ),
+    open(
+        "tcp-keepalive",
+        |shared| shared.config.keepalive_s.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.keepalive_s.store(number(text)?, Relaxed);
+            Ok(())
+        },
+    ),
+    open(
+        "timeout",
+        |shared| shared.config.idle_timeout_s.load(Relaxed).to_string(),
+        |shared, text| {
+            shared.config.idle_timeout_s.store(number(text)?, Relaxed);
+            Ok(())
+        },
+    ),
     fixed("tls-port", |shared| {
         let address = shared.addresses.get().and_then(|addresses| addresses.tls);
         address.map_or(0, |address| address.port()).to_string()
     }),
     fixed("unixsocket", |shared| {
-        shared.options.unix_socket.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+        shared
+            .options
+            .unix_socket
+            .as_ref()
+            .map(|path| path.display().to_string())
+            .unwrap_or_default()
     }),
 ];
 
 const HELP: &[&str] = &[
-    "GET <pattern>", "    Return parameters matching the glob-like <pattern> and their values.",
-    "SET <directive> <value>", "    Set the configuration <directive> to <value>.",
-    "RESETSTAT", "    Reset statistics reported by the INFO command.",
-    "REWRITE", "    Not supported: the server was not started from a redis.conf.",
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Not supported: the server was not started from a redis.conf.",
 ];
 
 pub(super) fn config(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -242,12 +299,18 @@ pub(super) fn config(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn get(context: &mut Context<'_>, args: Args<'_>) {
-    let wanted = |name: &str| args.from(2).any(|pattern| glob::matches_ignoring_case(pattern, name.as_bytes()));
-    let found: Vec<&Parameter> = PARAMETERS.iter().filter(|parameter| wanted(parameter.name)).collect();
+    let is_pattern = |text: &[u8]| text.iter().any(|byte| b"*?[".contains(byte));
+    let asked = |parameter: &'static Parameter| {
+        let name = parameter.name.as_bytes();
+        let by = args.from(2).find(|pattern| glob::matches_ignoring_case(pattern, name))?;
+        // A parameter asked for by its name is told by the name it was asked for.
+        Some((if is_pattern(by) { name } else { by }, parameter.get))
+    };
+    let found: Vec<(&[u8], Get)> = PARAMETERS.iter().filter_map(asked).collect();
     context.out.map(found.len());
-    for parameter in found {
-        context.out.bulk(parameter.name.as_bytes());
-        context.out.bulk((parameter.get)(context.shared).as_bytes());
+    for (name, get) in found {
+        context.out.bulk(name);
+        context.out.bulk(get(context.shared).as_bytes());
     }
 }
 
@@ -260,10 +323,15 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut changes: Vec<(&[u8], Set, &[u8])> = Vec::new();
     for i in (2..args.len()).step_by(2) {
         let name = args.at(i);
-        let parameter = PARAMETERS.iter().find(|parameter| name.eq_ignore_ascii_case(parameter.name.as_bytes()));
+        let parameter = PARAMETERS
+            .iter()
+            .find(|parameter| name.eq_ignore_ascii_case(parameter.name.as_bytes()));
         let Some(parameter) = parameter else {
             let name = String::from_utf8_lossy(name);
-            return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into());
+            return Err(format!(
+                "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+            )
+            .into());
         };
         let set = parameter.set.ok_or_else(|| refuse(name, "can't set immutable config"))?;
         if changes.iter().any(|(earlier, ..)| earlier.eq_ignore_ascii_case(name)) {
@@ -274,7 +342,9 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let mut result = Ok(());
     for (name, set, value) in changes {
         let value = std::str::from_utf8(value).map_err(|_| "argument must be text");
-        result = result.and(value.and_then(|value| set(context.shared, value)).map_err(|cause| refuse(name, cause)));
+        result = result.and(
+            value.and_then(|value| set(context.shared, value)).map_err(|cause| refuse(name, cause)),
+        );
     }
     context.shared.config.changed();
     result?;
@@ -288,7 +358,15 @@ mod tests {
 
     #[test]
     fn memory_values() {
-        for (text, bytes) in [("0", 0), ("100", 100), ("1k", 1000), ("1kb", 1024), ("2MB", 2 << 20), ("1Gb", 1 << 30), ("5b", 5)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("100", 100),
+            ("1k", 1000),
+            ("1kb", 1024),
+            ("2MB", 2 << 20),
+            ("1Gb", 1 << 30),
+            ("5b", 5),
+        ] {
             assert_eq!(memory(text), Ok(bytes), "{text}");
         }
         for text in ["", "mb", "1tb", "-1", "1.5mb", "99999999999999999999"] {

@@ -12,7 +12,9 @@ pub(super) const REDIS_VERSION: &str = "7.0.15";
 
 pub(super) fn ping(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match args.get(1) {
-        _ if args.len() > 2 => return Err("ERR wrong number of arguments for 'ping' command".into()),
+        _ if args.len() > 2 => {
+            return Err("ERR wrong number of arguments for 'ping' command".into());
+        }
         Some(text) => context.out.bulk(text),
         None => context.out.simple("PONG"),
     }
@@ -64,7 +66,8 @@ fn same_password(expected: &[u8], given: &[u8]) -> bool {
 fn authenticate(context: &mut Context<'_>, user: &[u8], password: &[u8]) -> Outcome {
     let expected = context.shared.config.password.read();
     // Without a password the user `default` takes any.
-    let right = expected.as_ref().is_none_or(|expected| same_password(expected.as_bytes(), password));
+    let right =
+        expected.as_ref().is_none_or(|expected| same_password(expected.as_bytes(), password));
     if !right || user != b"default" {
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
     }
@@ -91,7 +94,8 @@ pub(super) fn is_good_name(name: &[u8]) -> bool {
 }
 
 /// The error for a name with blanks or worse.
-pub(super) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+pub(super) const BAD_NAME: &str =
+    "ERR Client names cannot contain spaces, newlines or special characters.";
 
 /// HELLO [version [AUTH user password] [SETNAME name]].
 pub(super) fn hello(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -164,10 +168,20 @@ mod tests {
 
     #[test]
     fn passwords() {
-        let cases: [(&str, &str, bool); 6] =
-            [("a", "a", true), ("a", "b", false), ("ab", "a", false), ("a", "aa", false), ("a", "", false), ("secret", "secret", true)];
+        let cases: [(&str, &str, bool); 6] = [
+            ("a", "a", true),
+            ("a", "b", false),
+            ("ab", "a", false),
+            ("a", "aa", false),
+            ("a", "", false),
+            ("secret", "secret", true),
+        ];
         for (expected, given, same) in cases {
-            assert_eq!(same_password(expected.as_bytes(), given.as_bytes()), same, "{expected} {given}");
+            assert_eq!(
+                same_password(expected.as_bytes(), given.as_bytes()),
+                same,
+                "{expected} {given}"
+            );
         }
     }
 }

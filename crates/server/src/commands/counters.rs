@@ -24,7 +24,8 @@ fn add(context: &mut Context<'_>, session: &mut Session, key: &[u8], increment: 
     let made = Made::default();
     let mut result = Err("");
     session.update(key, |old| {
-        let (bytes, expires_at_ms) = old.map_or((&b"0"[..], None), |old| (old.bytes, old.expires_at_ms));
+        let (bytes, expires_at_ms) =
+            old.map_or((&b"0"[..], None), |old| (old.bytes, old.expires_at_ms));
         let value = number::integer(bytes).ok_or(NOT_AN_INTEGER);
         result = value.and_then(|value| {
             value.checked_add(increment).ok_or("ERR increment or decrement would overflow")
@@ -58,12 +59,17 @@ pub(super) fn decrby(context: &mut Context<'_>, session: &mut Session, args: Arg
     add(context, session, args.at(1), decrement)
 }
 
-pub(super) fn incrbyfloat(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn incrbyfloat(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     let increment = args.at(2);
     let made = Made::default();
     let mut result = Err(NotAdded::NotANumber);
     session.update(args.at(1), |old| {
-        let (bytes, expires_at_ms) = old.map_or((&b"0"[..], None), |old| (old.bytes, old.expires_at_ms));
+        let (bytes, expires_at_ms) =
+            old.map_or((&b"0"[..], None), |old| (old.bytes, old.expires_at_ms));
         result = add_decimal(bytes, increment).map(|sum| made.keep(sum));
         match result {
             Ok(sum) => Change::Put { value: sum.as_bytes(), expires_at_ms },

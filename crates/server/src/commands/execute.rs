@@ -25,7 +25,12 @@ pub(crate) struct Executor<'a, 'g> {
 
 impl Executor<'_, '_> {
     /// Runs a request of at least one argument. False: a pause holds it back; nothing happened.
-    pub(crate) fn request(&mut self, client: &mut Client, out: &mut Output, args: Args<'_>) -> bool {
+    pub(crate) fn request(
+        &mut self,
+        client: &mut Client,
+        out: &mut Output,
+        args: Args<'_>,
+    ) -> bool {
         let command = table::find(args.at(0));
         if self.is_held(client, command) {
             return false;
@@ -41,12 +46,14 @@ impl Executor<'_, '_> {
         if skip && client.replies == Replies::SkipNext {
             client.replies = Replies::On;
         }
-        client.plain = client.authenticated && client.transaction.is_none() && client.replies == Replies::On;
+        client.plain =
+            client.authenticated && client.transaction.is_none() && client.replies == Replies::On;
         true
     }
 
     fn is_held(&self, client: &Client, command: Option<&Command>) -> bool {
-        let queued_writes = client.transaction.as_ref().is_some_and(|transaction| transaction.writes());
+        let queued_writes =
+            client.transaction.as_ref().is_some_and(|transaction| transaction.writes());
         let Some(command) = command else { return self.core.paused == Paused::Everything };
         let writes = match command.handler {
             Handler::Exec => queued_writes,
@@ -61,7 +68,17 @@ impl Executor<'_, '_> {
     }
 
     /// Runs the command, or says why not.
-    fn checked(&mut self, client: &mut Client, out: &mut Output, command: Option<&'static Command>, args: Args<'_>) {
+    fn checked(
+        &mut self,
+        client: &mut Client,
+        out: &mut Output,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) {
+        if command.is_none() && unsupported::is_web_request(args.at(0)) {
+            client.close = Close::AfterReplies;
+            return;
+        }
         let refusal = match command {
             None => Some(unsupported::error(args)),
             Some(command) if !command.takes(args.len()) => Some(command.arity_error()),
@@ -98,7 +115,13 @@ impl Executor<'_, '_> {
     }
 
     /// Runs a command outside of a transaction.
-    fn run(&mut self, client: &mut Client, out: &mut Output, command: &'static Command, args: Args<'_>) {
+    fn run(
+        &mut self,
+        client: &mut Client,
+        out: &mut Output,
+        command: &'static Command,
+        args: Args<'_>,
+    ) {
         if command.runs_alone(args.len()) {
             self.close_gate();
         }
@@ -155,13 +178,29 @@ impl Executor<'_, '_> {
     }
 
     /// The handler's context.
-    pub(super) fn context<'c>(&'c mut self, client: &'c mut Client, out: &'c mut Output, atomic: bool) -> Context<'c> {
+    pub(super) fn context<'c>(
+        &'c mut self,
+        client: &'c mut Client,
+        out: &'c mut Output,
+        atomic: bool,
+    ) -> Context<'c> {
         Context { shared: self.shared, stats: self.stats, core: self.core, client, out, atomic }
     }
 
     /// The sessions beside the handler's context.
-    pub(super) fn split<'c>(&'c mut self, client: &'c mut Client, out: &'c mut Output) -> (&'c mut Sessions, Context<'c>) {
-        let context = Context { shared: self.shared, stats: self.stats, core: self.core, client, out, atomic: false };
+    pub(super) fn split<'c>(
+        &'c mut self,
+        client: &'c mut Client,
+        out: &'c mut Output,
+    ) -> (&'c mut Sessions, Context<'c>) {
+        let context = Context {
+            shared: self.shared,
+            stats: self.stats,
+            core: self.core,
+            client,
+            out,
+            atomic: false,
+        };
         (self.sessions, context)
     }
 
@@ -172,7 +211,13 @@ impl Executor<'_, '_> {
         out.error(&failure.text());
     }
 
-    fn account(&mut self, client: &Client, command: &'static Command, args: Args<'_>, took: Duration) {
+    fn account(
+        &mut self,
+        client: &Client,
+        command: &'static Command,
+        args: Args<'_>,
+        took: Duration,
+    ) {
         self.stats.commands[command.index()].ran(1, took);
         if self.is_slow(took) {
             match command.is(flag::SECRET) {
@@ -186,20 +231,41 @@ impl Executor<'_, '_> {
     #[inline]
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
         let limits = &self.core.limits;
-        limits.slow_log.is_some_and(|threshold| took >= threshold) || limits.latency.is_some_and(|threshold| took >= threshold)
+        limits.slow_log.is_some_and(|threshold| took >= threshold)
+            || limits.latency.is_some_and(|threshold| took >= threshold)
     }
 
     /// Notes a slow command in the slow log and the latency monitor.
-    pub(crate) fn note_slow<'b>(&self, client: &Client, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
-        self.note(client.info.address.clone(), client.info.words.read().name.clone(), arguments, took);
+    pub(crate) fn note_slow<'b>(
+        &self,
+        client: &Client,
+        arguments: impl ExactSizeIterator<Item = &'b [u8]>,
+        took: Duration,
+    ) {
+        self.note(
+            client.info.address.clone(),
+            client.info.words.read().name.clone(),
+            arguments,
+            took,
+        );
     }
 
     /// Notes a slow batch of GETs, which is nobody's alone.
-    pub(crate) fn note_slow_batch<'b>(&self, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
+    pub(crate) fn note_slow_batch<'b>(
+        &self,
+        arguments: impl ExactSizeIterator<Item = &'b [u8]>,
+        took: Duration,
+    ) {
         self.note(String::new(), String::new(), arguments, took);
     }
 
-    fn note<'b>(&self, address: String, client_name: String, arguments: impl ExactSizeIterator<Item = &'b [u8]>, took: Duration) {
+    fn note<'b>(
+        &self,
+        address: String,
+        client_name: String,
+        arguments: impl ExactSizeIterator<Item = &'b [u8]>,
+        took: Duration,
+    ) {
         let at_s = self.core.now_ms / 1000;
         let limits = &self.core.limits;
         if limits.latency.is_some_and(|threshold| took >= threshold) {

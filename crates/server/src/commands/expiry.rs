@@ -1,7 +1,7 @@
 //! Keys that end: EXPIRE and its variants, TTL and its variants, PERSIST.
 
-use super::options::When;
 use super::made::Made;
+use super::options::When;
 use super::{Context, Failure, Outcome};
 use crate::resp::Args;
 use terrace::{Change, Session};
@@ -32,7 +32,9 @@ impl Conditions {
         }
         let Conditions { if_none, if_some, if_later, if_sooner } = conditions;
         if if_none && (if_some || if_later || if_sooner) {
-            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".into());
+            return Err(
+                "ERR NX and XX, GT or LT options at the same time are not compatible".into()
+            );
         }
         if if_later && if_sooner {
             return Err("ERR GT and LT options at the same time are not compatible".into());
@@ -82,10 +84,18 @@ pub(super) fn expire(context: &mut Context<'_>, session: &mut Session, args: Arg
 pub(super) fn pexpire(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     expire_key(context, session, args, When::Milliseconds, "pexpire")
 }
-pub(super) fn expireat(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn expireat(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     expire_key(context, session, args, When::AtSeconds, "expireat")
 }
-pub(super) fn pexpireat(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn pexpireat(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     expire_key(context, session, args, When::AtMilliseconds, "pexpireat")
 }
 
@@ -114,10 +124,18 @@ pub(super) fn pttl(context: &mut Context<'_>, session: &mut Session, args: Args<
     let now_ms = context.core.now_ms;
     reply_moment(context, session, args, |at| at.saturating_sub(now_ms))
 }
-pub(super) fn expiretime(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn expiretime(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     reply_moment(context, session, args, |at| (at + 500) / 1000)
 }
-pub(super) fn pexpiretime(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn pexpiretime(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     reply_moment(context, session, args, |at| at)
 }
 

@@ -38,7 +38,8 @@ impl Lines {
 }
 
 pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let wanted: Vec<String> = args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    let wanted: Vec<String> =
+        args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     let text = render(context.shared, &wanted);
     context.out.verbatim(&text);
     Ok(())
@@ -64,16 +65,25 @@ pub(crate) fn render(shared: &Shared, wanted: &[String]) -> String {
 
 fn server(shared: &Shared, lines: &mut Lines) {
     let uptime_s = shared.uptime_ms() / 1000;
-    let port = shared.addresses.get().and_then(|addresses| addresses.tcp.first()).map_or(0, |address| address.port());
+    let port = shared
+        .addresses
+        .get()
+        .and_then(|addresses| addresses.tcp.first())
+        .map_or(0, |address| address.port());
     let system = rustix::system::uname();
     lines.add("redis_version", REDIS_VERSION);
     lines.add("server_name", "terrace");
     lines.add("terrace_version", env!("CARGO_PKG_VERSION"));
     lines.add("redis_mode", "standalone");
-    lines.add("os", format_args!(
-        "{} {} {}",
-        system.sysname().to_string_lossy(), system.release().to_string_lossy(), system.machine().to_string_lossy(),
-    ));
+    lines.add(
+        "os",
+        format_args!(
+            "{} {} {}",
+            system.sysname().to_string_lossy(),
+            system.release().to_string_lossy(),
+            system.machine().to_string_lossy(),
+        ),
+    );
     lines.add("arch_bits", usize::BITS);
     lines.add("multiplexing_api", "epoll");
     lines.add("process_id", std::process::id());
@@ -90,8 +100,14 @@ fn clients(shared: &Shared, lines: &mut Lines) {
     lines.add("connected_clients", shared.connected.load(Relaxed));
     lines.add("cluster_connections", 0);
     lines.add("maxclients", shared.config.clients_max.load(Relaxed));
-    lines.add("client_recent_max_input_buffer", all.iter().map(|info| info.input_bytes.load(Relaxed)).max().unwrap_or(0));
-    lines.add("client_recent_max_output_buffer", all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0));
+    lines.add(
+        "client_recent_max_input_buffer",
+        all.iter().map(|info| info.input_bytes.load(Relaxed)).max().unwrap_or(0),
+    );
+    lines.add(
+        "client_recent_max_output_buffer",
+        all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0),
+    );
     lines.add("blocked_clients", 0);
     lines.add("tracking_clients", 0);
     for (i, each) in shared.loops.iter().enumerate() {
@@ -150,12 +166,18 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("used_memory_index", totals.index_bytes);
     lines.add("maxmemory", budget);
     lines.add("maxmemory_human", human(budget));
-    lines.add("maxmemory_policy", match when_full {
-        terrace::WhenFull::Refuse => "noeviction",
-        terrace::WhenFull::Evict => "allkeys-lru",
-    });
+    lines.add(
+        "maxmemory_policy",
+        match when_full {
+            terrace::WhenFull::Refuse => "noeviction",
+            terrace::WhenFull::Evict => "allkeys-lru",
+        },
+    );
     lines.add("mem_clients_normal", buffers);
-    lines.add("mem_fragmentation_ratio", format_args!("{:.2}", resident as f64 / used.max(1) as f64));
+    lines.add(
+        "mem_fragmentation_ratio",
+        format_args!("{:.2}", resident as f64 / used.max(1) as f64),
+    );
 }
 
 fn persistence(shared: &Shared, lines: &mut Lines) {
@@ -163,9 +185,16 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     lines.add("loading", 0);
     lines.add("rdb_bgsave_in_progress", u8::from(shared.saving.load(Relaxed)));
     lines.add("rdb_last_save_time", shared.saved_s.load(Relaxed));
-    lines.add("rdb_last_bgsave_status", if shared.save_failed.load(Relaxed) { "err" } else { "ok" });
-    lines.add("aof_enabled", u8::from(shared.maps.options().durability != terrace::Durability::None));
-    lines.add("aof_last_write_status", if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" });
+    lines
+        .add("rdb_last_bgsave_status", if shared.save_failed.load(Relaxed) { "err" } else { "ok" });
+    lines.add(
+        "aof_enabled",
+        u8::from(shared.maps.options().durability != terrace::Durability::None),
+    );
+    lines.add(
+        "aof_last_write_status",
+        if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" },
+    );
     lines.add("disk_bytes", totals.disk_bytes);
     lines.add("bytes_written", totals.bytes_written);
     lines.add("syncs", totals.syncs);
@@ -180,15 +209,24 @@ fn stats(shared: &Shared, lines: &mut Lines) {
     lines.add("instantaneous_ops_per_sec", shared.rate.lock().per_second);
     lines.add("total_net_input_bytes", shared.sum(|stats| stats.bytes_read.get()));
     lines.add("total_net_output_bytes", shared.sum(|stats| stats.bytes_written.get()));
-    lines.add("rejected_connections", accepts.refused_full.load(Relaxed) + accepts.refused_protected.load(Relaxed));
+    lines.add(
+        "rejected_connections",
+        accepts.refused_full.load(Relaxed) + accepts.refused_protected.load(Relaxed),
+    );
     lines.add("expired_keys", totals.expired);
     lines.add("evicted_keys", totals.evicted);
     lines.add("evicted_clients", shared.sum(|stats| stats.closed_for_memory.get()));
     lines.add("keyspace_hits", shared.sum(|stats| stats.key_hits.get()));
     lines.add("keyspace_misses", shared.sum(|stats| stats.key_misses.get()));
     lines.add("total_error_replies", shared.sum(|stats| stats.error_replies.get()));
-    lines.add("client_query_buffer_limit_disconnections", shared.sum(|stats| stats.closed_for_query.get()));
-    lines.add("client_output_buffer_limit_disconnections", shared.sum(|stats| stats.closed_for_output.get()));
+    lines.add(
+        "client_query_buffer_limit_disconnections",
+        shared.sum(|stats| stats.closed_for_query.get()),
+    );
+    lines.add(
+        "client_output_buffer_limit_disconnections",
+        shared.sum(|stats| stats.closed_for_output.get()),
+    );
     lines.add("client_silence_disconnections", shared.sum(|stats| stats.closed_for_silence.get()));
     lines.add("turns", shared.sum(|stats| stats.turns.get()));
     lines.add("turns_alone", shared.sum(|stats| stats.alone_turns.get()));
@@ -208,7 +246,11 @@ fn cpu(_shared: &Shared, lines: &mut Lines) {
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = rustix::param::clock_ticks_per_second() as f64;
     let seconds = |i: usize| {
-        let value: f64 = fields.split_ascii_whitespace().nth(i).and_then(|field| field.parse().ok()).unwrap_or(0.0);
+        let value: f64 = fields
+            .split_ascii_whitespace()
+            .nth(i)
+            .and_then(|field| field.parse().ok())
+            .unwrap_or(0.0);
         value / ticks
     };
     lines.add("used_cpu_user", format_args!("{:.6}", seconds(11)));
@@ -217,9 +259,12 @@ fn cpu(_shared: &Shared, lines: &mut Lines) {
 
 fn commandstats(shared: &Shared, lines: &mut Lines) {
     for command in table::COMMANDS.iter() {
-        let sum = |pick: fn(&crate::stats::CommandStats) -> u64| shared.sum(|stats| pick(&stats.commands[command.index()]));
+        let sum = |pick: fn(&crate::stats::CommandStats) -> u64| {
+            shared.sum(|stats| pick(&stats.commands[command.index()]))
+        };
         let calls = sum(|stats| stats.calls.get());
-        let (rejected, failed) = (sum(|stats| stats.rejected.get()), sum(|stats| stats.failed.get()));
+        let (rejected, failed) =
+            (sum(|stats| stats.rejected.get()), sum(|stats| stats.failed.get()));
         if calls + rejected + failed == 0 {
             continue;
         }
@@ -233,7 +278,8 @@ fn commandstats(shared: &Shared, lines: &mut Lines) {
 
 fn latencystats(shared: &Shared, lines: &mut Lines) {
     for command in table::COMMANDS.iter() {
-        let bucket = |i: usize| shared.sum(|stats| stats.commands[command.index()].buckets[i].get());
+        let bucket =
+            |i: usize| shared.sum(|stats| stats.commands[command.index()].buckets[i].get());
         let buckets: [u64; crate::stats::BUCKETS] = std::array::from_fn(bucket);
         let calls: u64 = buckets.iter().sum();
         if calls == 0 {
@@ -247,9 +293,10 @@ fn latencystats(shared: &Shared, lines: &mut Lines) {
             };
             1u64 << buckets.iter().position(enough).unwrap_or(0)
         };
-        lines.add(&format!("latency_percentiles_usec_{}", command.name), format_args!(
-            "p50={},p99={},p99.9={}", at_most(0.5), at_most(0.99), at_most(0.999),
-        ));
+        lines.add(
+            &format!("latency_percentiles_usec_{}", command.name),
+            format_args!("p50={},p99={},p99.9={}", at_most(0.5), at_most(0.99), at_most(0.999),),
+        );
     }
 }
 

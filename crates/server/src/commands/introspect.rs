@@ -1,6 +1,9 @@
 //! COMMAND: the table of commands, told to clients.
 
-use super::{Command, Context, Outcome, SYNTAX_ERROR, flag, help, subcommand_arity, table, unknown_subcommand};
+use super::{
+    Command, Context, Outcome, SYNTAX_ERROR, docs, flag, help, subcommand_arity, table,
+    unknown_subcommand,
+};
 use crate::glob;
 use crate::resp::{Args, Output};
 
@@ -19,12 +22,18 @@ const FLAG_NAMES: &[(u32, &str)] = &[
 ];
 
 const HELP: &[&str] = &[
-    "(no subcommand)", "    Return details about all commands.",
-    "COUNT", "    Return the total number of commands in this server.",
-    "DOCS [<command-name> [<command-name> ...]]", "    Return documentation details about multiple commands.",
-    "GETKEYS <full-command>", "    Return the keys from a full command.",
-    "INFO [<command-name> ...]", "    Return details about multiple commands.",
-    "LIST [FILTERBY (MODULE <module-name>|ACLCAT <cat>|PATTERN <pattern>)]", "    Return a list of all commands in this server.",
+    "(no subcommand)",
+    "    Return details about all commands.",
+    "COUNT",
+    "    Return the total number of commands in this server.",
+    "DOCS [<command-name> [<command-name> ...]]",
+    "    Return documentation details about multiple commands.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full command.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple commands.",
+    "LIST [FILTERBY (MODULE <module-name>|ACLCAT <cat>|PATTERN <pattern>)]",
+    "    Return a list of all commands in this server.",
 ];
 
 pub(super) fn command(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -36,9 +45,9 @@ pub(super) fn command(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     match (&subcommand[..], args.len()) {
         (b"count", 2) => context.out.integer(table::count() as i64),
         (b"info", _) => info(context.out, args),
-        (b"docs", _) => docs(context.out, args),
+        (b"docs", _) => describe_all(context.out, args),
         (b"list", _) => return list(context.out, args),
-        (b"getkeys", 3..) => return getkeys(context.out, args),
+        (b"getkeys", 4..) => return getkeys(context.out, args),
         (b"help", 2) => return help(context.out, "COMMAND", HELP),
         (b"count" | b"getkeys" | b"help", _) => {
             return Err(subcommand_arity("command", &String::from_utf8_lossy(&subcommand)));
@@ -82,22 +91,27 @@ fn describe(out: &mut Output, command: &Command) {
 
 fn categories(command: &Command) -> Vec<String> {
     let mut categories = Vec::new();
-    for (flag, category) in [(flag::WRITE, "@write"), (flag::READ, "@read"), (flag::ADMIN, "@admin")] {
+    for (flag, category) in
+        [(flag::WRITE, "@write"), (flag::READ, "@read"), (flag::ADMIN, "@admin")]
+    {
         if command.is(flag) {
             categories.push(category.to_string());
         }
     }
-    categories.push(format!("@{}", match command.group {
-        "generic" => "keyspace",
-        "transactions" => "transaction",
-        "server" => "dangerous",
-        group => group,
-    }));
+    categories.push(format!(
+        "@{}",
+        match docs::of(command.name).group {
+            "generic" => "keyspace",
+            "transactions" => "transaction",
+            "server" => "dangerous",
+            group => group,
+        }
+    ));
     categories.push(if command.is(flag::FAST) { "@fast" } else { "@slow" }.into());
     categories
 }
 
-fn docs(out: &mut Output, args: Args<'_>) {
+fn describe_all(out: &mut Output, args: Args<'_>) {
     let commands: Vec<&Command> = match args.len() {
         2 => table::COMMANDS.iter().collect(),
         _ => args.from(2).filter_map(table::find).collect(),
@@ -106,7 +120,8 @@ fn docs(out: &mut Output, args: Args<'_>) {
     for command in commands {
         out.bulk(command.name.as_bytes());
         out.map(3);
-        for (key, value) in [("summary", command.summary), ("since", command.since), ("group", command.group)] {
+        let doc = docs::of(command.name);
+        for (key, value) in [("summary", doc.summary), ("since", doc.since), ("group", doc.group)] {
             out.bulk(key.as_bytes());
             out.bulk(value.as_bytes());
         }
@@ -120,16 +135,24 @@ fn list(out: &mut Output, args: Args<'_>) -> Outcome {
             let wanted = args.at(4).to_vec();
             match &args.at(3).to_ascii_uppercase()[..] {
                 b"MODULE" => Box::new(|_| false),
-                b"PATTERN" => Box::new(move |command| glob::matches_ignoring_case(&wanted, command.name.as_bytes())),
+                b"PATTERN" => Box::new(move |command| {
+                    glob::matches_ignoring_case(&wanted, command.name.as_bytes())
+                }),
                 b"ACLCAT" => Box::new(move |command| {
-                    categories(command).iter().any(|category| wanted.eq_ignore_ascii_case(&category.as_bytes()[1..]))
+                    categories(command)
+                        .iter()
+                        .any(|category| wanted.eq_ignore_ascii_case(&category.as_bytes()[1..]))
                 }),
                 _ => return Err(SYNTAX_ERROR.into()),
             }
         }
         _ => return Err(SYNTAX_ERROR.into()),
     };
-    let names: Vec<&str> = table::COMMANDS.iter().filter(|command| matches(command)).map(|command| command.name).collect();
+    let names: Vec<&str> = table::COMMANDS
+        .iter()
+        .filter(|command| matches(command))
+        .map(|command| command.name)
+        .collect();
     out.array(names.len());
     names.iter().for_each(|name| out.bulk(name.as_bytes()));
     Ok(())

@@ -64,7 +64,11 @@ pub(super) fn rename(context: &mut Context<'_>, session: &mut Session, args: Arg
     Ok(())
 }
 
-pub(super) fn renamenx(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn renamenx(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     let renamed = rename_key(context, session, args, false)?;
     context.out.integer(i64::from(renamed));
     Ok(())

@@ -5,11 +5,16 @@ use crate::resp::{Args, number};
 use terrace::Session;
 
 const MEMORY_HELP: &[&str] = &[
-    "DOCTOR", "    Return memory problems reports.",
-    "MALLOC-STATS", "    Return that there are none.",
-    "PURGE", "    Accepted; the engine frees by itself.",
-    "STATS", "    Return information about the memory usage of the server.",
-    "USAGE <key> [SAMPLES <count>]", "    Return memory in bytes used by <key> and its value.",
+    "DOCTOR",
+    "    Return memory problems reports.",
+    "MALLOC-STATS",
+    "    Return that there are none.",
+    "PURGE",
+    "    Accepted; the engine frees by itself.",
+    "STATS",
+    "    Return information about the memory usage of the server.",
+    "USAGE <key> [SAMPLES <count>]",
+    "    Return memory in bytes used by <key> and its value.",
 ];
 
 pub(super) fn memory(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -51,11 +56,17 @@ fn doctor(context: &mut Context<'_>) {
         let stats = map.stats();
         let percent = stats.memory_used_bytes * 100 / stats.memory_budget_bytes.max(1);
         if percent >= 90 {
-            text += &format!("Database {number} uses {percent} % of its memory budget of {} bytes.\n", stats.memory_budget_bytes);
+            text += &format!(
+                "Database {number} uses {percent} % of its memory budget of {} bytes.\n",
+                stats.memory_budget_bytes
+            );
         }
         let disk_limit = 3 * stats.live_bytes;
         if stats.disk_bytes > disk_limit && stats.disk_bytes > 1 << 30 {
-            text += &format!("Database {number} keeps {} bytes on disk for {} live bytes.\n", stats.disk_bytes, stats.live_bytes);
+            text += &format!(
+                "Database {number} keeps {} bytes on disk for {} live bytes.\n",
+                stats.disk_bytes, stats.live_bytes
+            );
         }
     }
     if text.is_empty() {
@@ -65,7 +76,8 @@ fn doctor(context: &mut Context<'_>) {
 }
 
 fn stats(context: &mut Context<'_>) {
-    let maps: Vec<_> = context.shared.maps.opened().map(|(number, map)| (number, map.stats())).collect();
+    let maps: Vec<_> =
+        context.shared.maps.opened().map(|(number, map)| (number, map.stats())).collect();
     let buffers = context.shared.sum(|stats| stats.buffer_bytes.get());
     let used = super::totals(context.shared).memory_used_bytes;
     let keys: u64 = maps.iter().map(|(_, stats)| stats.keys).sum();
@@ -83,7 +95,8 @@ fn stats(context: &mut Context<'_>) {
     for (number, stats) in maps {
         out.bulk(format!("db.{number}").as_bytes());
         out.map(2);
-        for (name, value) in [("index.bytes", stats.index_bytes), ("live.bytes", stats.live_bytes)] {
+        for (name, value) in [("index.bytes", stats.index_bytes), ("live.bytes", stats.live_bytes)]
+        {
             out.bulk(name.as_bytes());
             out.integer(value as i64);
         }
@@ -91,10 +104,14 @@ fn stats(context: &mut Context<'_>) {
 }
 
 const OBJECT_HELP: &[&str] = &[
-    "ENCODING <key>", "    Return the kind of internal representation used in order to store the value associated with a <key>.",
-    "FREQ <key>", "    Not supported: access frequencies are not tracked.",
-    "IDLETIME <key>", "    Not supported: access times are not tracked.",
-    "REFCOUNT <key>", "    Return 1 for a key that exists.",
+    "ENCODING <key>",
+    "    Return the kind of internal representation used in order to store the value associated with a <key>.",
+    "FREQ <key>",
+    "    Not supported: access frequencies are not tracked.",
+    "IDLETIME <key>",
+    "    Not supported: access times are not tracked.",
+    "REFCOUNT <key>",
+    "    Return 1 for a key that exists.",
 ];
 
 /// What Redis calls the ways it keeps a string; clients compare the names.

@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod connection;
 mod counters;
+mod docs;
 mod execute;
 mod expiry;
 mod info;
@@ -149,11 +150,15 @@ impl Failure {
             Failure::Engine(Error::OutOfMemory { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
-            Failure::Engine(error @ (Error::KeySize(..) | Error::ItemSize(..) | Error::Option { .. })) => {
+            Failure::Engine(
+                error @ (Error::KeySize(..) | Error::ItemSize(..) | Error::Option { .. }),
+            ) => {
                 format!("ERR {error}")
             }
             Failure::Engine(error) => {
-                format!("MISCONF Terrace cannot keep this on disk. Commands that may modify the data set are disabled: {error}")
+                format!(
+                    "MISCONF Terrace cannot keep this on disk. Commands that may modify the data set are disabled: {error}"
+                )
             }
         }
     }
@@ -229,9 +234,11 @@ pub(crate) struct KeyPositions {
 impl KeyPositions {
     /// The positions of the keys among `len` arguments.
     pub(crate) fn of(self, len: usize) -> impl Iterator<Item = usize> {
-        let last = if self.last < 0 { len as i32 + self.last } else { self.last.min(len as i32 - 1) };
+        let last =
+            if self.last < 0 { len as i32 + self.last } else { self.last.min(len as i32 - 1) };
         let step = self.step.max(1) as usize;
-        let range = if self.first > 0 { self.first as usize..(last + 1).max(0) as usize } else { 0..0 };
+        let range =
+            if self.first > 0 { self.first as usize..(last + 1).max(0) as usize } else { 0..0 };
         range.step_by(step)
     }
 }
@@ -268,10 +275,6 @@ pub(crate) struct Command {
     pub(crate) flags: u32,
     pub(crate) keys: KeyPositions,
     pub(crate) alone: Alone,
-    pub(crate) group: &'static str,
-    /// The version of Redis that had it first.
-    pub(crate) since: &'static str,
-    pub(crate) summary: &'static str,
     pub(crate) handler: Handler,
     /// Position in the table.
     index: usize,
@@ -316,7 +319,8 @@ pub(crate) fn integer(argument: &[u8]) -> Result<i64, Failure> {
 /// The error for a subcommand that does not exist.
 pub(crate) fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Failure {
     let subcommand = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]).into_owned();
-    format!("ERR unknown subcommand '{subcommand}'. Try {} HELP.", command.to_ascii_uppercase()).into()
+    format!("ERR unknown subcommand '{subcommand}'. Try {} HELP.", command.to_ascii_uppercase())
+        .into()
 }
 
 /// The error for a wrong number of arguments of a subcommand.

@@ -39,7 +39,9 @@ pub(super) fn mget(context: &mut Context<'_>, session: &mut Session, args: Args<
 }
 
 /// The pairs of MSET, or the error for an odd one.
-fn pairs<'a>(args: Args<'a>) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone, Failure> {
+fn pairs<'a>(
+    args: Args<'a>,
+) -> Result<impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone, Failure> {
     if args.len().is_multiple_of(2) {
         let name = String::from_utf8_lossy(args.at(0)).to_ascii_lowercase();
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());

@@ -1,13 +1,16 @@
 //! SLOWLOG and LATENCY: what took long.
 
-use super::{Context, NOT_AN_INTEGER, Outcome, help, integer, subcommand_arity, table, unknown_subcommand};
-use crate::resp::Args;
+use super::{Context, Outcome, help, subcommand_arity, table, unknown_subcommand};
+use crate::resp::{Args, number};
 use crate::stats::BUCKETS;
 
 const SLOWLOG_HELP: &[&str] = &[
-    "GET [<count>]", "    Return the newest <count> entries (10 by default, -1 for all).",
-    "LEN", "    Return the length of the slow log.",
-    "RESET", "    Reset the slow log.",
+    "GET [<count>]",
+    "    Return the newest <count> entries (10 by default, -1 for all).",
+    "LEN",
+    "    Return the length of the slow log.",
+    "RESET",
+    "    Reset the slow log.",
 ];
 
 pub(super) fn slowlog(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -29,10 +32,12 @@ pub(super) fn slowlog(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn slowlog_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let count = match args.get(2).map(integer).transpose().map_err(|_| NOT_AN_INTEGER)? {
+    let count = match args.get(2).map(number::integer) {
         None => 10,
-        Some(-1) => usize::MAX,
-        Some(count) => usize::try_from(count).map_err(|_| "ERR count should be greater than or equal to -1")?,
+        Some(Some(-1)) => usize::MAX,
+        Some(count) => count
+            .and_then(|count| usize::try_from(count).ok())
+            .ok_or("ERR count should be greater than or equal to -1")?,
     };
     let entries = context.shared.slow_log.newest(count);
     let out = &mut *context.out;
@@ -51,11 +56,16 @@ fn slowlog_get(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 }
 
 const LATENCY_HELP: &[&str] = &[
-    "DOCTOR", "    Return a human readable latency analysis report.",
-    "HISTOGRAM [COMMAND ...]", "    Return a cumulative histogram of latencies per command.",
-    "HISTORY <event>", "    Return time-latency samples for the <event>.",
-    "LATEST", "    Return the latest latency samples for all events.",
-    "RESET [<event> ...]", "    Reset latency data of one or more <event> classes.",
+    "DOCTOR",
+    "    Return a human readable latency analysis report.",
+    "HISTOGRAM [COMMAND ...]",
+    "    Return a cumulative histogram of latencies per command.",
+    "HISTORY <event>",
+    "    Return time-latency samples for the <event>.",
+    "LATEST",
+    "    Return the latest latency samples for all events.",
+    "RESET [<event> ...]",
+    "    Reset latency data of one or more <event> classes.",
 ];
 
 pub(super) fn latency(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
@@ -111,7 +121,11 @@ fn doctor(context: &mut Context<'_>) {
         false => String::new(),
     };
     for (name, event) in events {
-        text += &format!("{name}: {} samples, the worst took {} ms.\n", event.samples.len(), event.worst_ms);
+        text += &format!(
+            "{name}: {} samples, the worst took {} ms.\n",
+            event.samples.len(),
+            event.worst_ms
+        );
     }
     context.out.verbatim(&text);
 }
@@ -121,9 +135,14 @@ fn histogram(context: &mut Context<'_>, args: Args<'_>) {
     let named: Vec<&[u8]> = args.from(2).collect();
     let rows: Vec<(&str, [u64; BUCKETS])> = table::COMMANDS
         .iter()
-        .filter(|command| named.is_empty() || named.iter().any(|name| name.eq_ignore_ascii_case(command.name.as_bytes())))
+        .filter(|command| {
+            named.is_empty()
+                || named.iter().any(|name| name.eq_ignore_ascii_case(command.name.as_bytes()))
+        })
         .map(|command| {
-            let bucket = |i: usize| context.shared.sum(|stats| stats.commands[command.index()].buckets[i].get());
+            let bucket = |i: usize| {
+                context.shared.sum(|stats| stats.commands[command.index()].buckets[i].get())
+            };
             (command.name, std::array::from_fn(bucket))
         })
         .filter(|(_, buckets)| buckets.iter().any(|count| *count > 0))

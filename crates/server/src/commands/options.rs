@@ -20,25 +20,35 @@ impl When {
     fn in_seconds(self) -> bool {
         matches!(self, When::Seconds | When::AtSeconds)
     }
-    fn from_now(self) -> bool {
+    fn is_relative(self) -> bool {
         matches!(self, When::Seconds | When::Milliseconds)
     }
 
     /// The moment `argument` stands for, in milliseconds since 1970; may lie in the past.
-    pub(super) fn moment(self, argument: &[u8], now_ms: u64, command: &str) -> Result<i64, Failure> {
+    pub(super) fn moment(
+        self,
+        argument: &[u8],
+        now_ms: u64,
+        command: &str,
+    ) -> Result<i64, Failure> {
         let invalid = || Failure::from(format!("ERR invalid expire time in '{command}' command"));
         let mut ms = integer(argument)?;
         if self.in_seconds() {
             ms = ms.checked_mul(1000).ok_or_else(invalid)?;
         }
-        if self.from_now() {
+        if self.is_relative() {
             ms = ms.checked_add(now_ms as i64).ok_or_else(invalid)?;
         }
         Ok(ms)
     }
 
     /// The same, for commands that take positive times only.
-    pub(super) fn positive_moment(self, argument: &[u8], now_ms: u64, command: &str) -> Result<u64, Failure> {
+    pub(super) fn positive_moment(
+        self,
+        argument: &[u8],
+        now_ms: u64,
+        command: &str,
+    ) -> Result<u64, Failure> {
         if integer(argument)? <= 0 {
             return Err(format!("ERR invalid expire time in '{command}' command").into());
         }
@@ -84,7 +94,12 @@ pub(super) enum Family {
 
 impl SetOptions {
     /// Reads the options from argument `first` on.
-    pub(super) fn parse(family: Family, args: Args<'_>, first: usize, now_ms: u64) -> Result<SetOptions, Failure> {
+    pub(super) fn parse(
+        family: Family,
+        args: Args<'_>,
+        first: usize,
+        now_ms: u64,
+    ) -> Result<SetOptions, Failure> {
         let set = family == Family::Set;
         let mut options = SetOptions::default();
         let mut time: Option<(When, &[u8])> = None;
@@ -92,8 +107,12 @@ impl SetOptions {
         while let Some(option) = rest.next() {
             let free = time.is_none() && options.expiry == Expiry::Unsaid;
             match &option.to_ascii_uppercase()[..] {
-                b"NX" if set && options.condition != Condition::IfPresent => options.condition = Condition::IfAbsent,
-                b"XX" if set && options.condition != Condition::IfAbsent => options.condition = Condition::IfPresent,
+                b"NX" if set && options.condition != Condition::IfPresent => {
+                    options.condition = Condition::IfAbsent
+                }
+                b"XX" if set && options.condition != Condition::IfAbsent => {
+                    options.condition = Condition::IfPresent
+                }
                 b"GET" if set => options.get = true,
                 b"KEEPTTL" if set && time.is_none() => options.expiry = Expiry::Keep,
                 b"PERSIST" if !set && time.is_none() => options.expiry = Expiry::Persist,

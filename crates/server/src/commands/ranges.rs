@@ -20,10 +20,15 @@ fn part(value: &[u8], first: i64, last: i64) -> &[u8] {
     &value[first as usize..=last as usize]
 }
 
-pub(super) fn getrange(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn getrange(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     let (first, last) = (integer(args.at(2))?, integer(args.at(3))?);
     let out = &mut *context.out;
-    let found = session.get(args.at(1), |value| out.bulk(part(value.bytes, first, last)))?.is_some();
+    let found =
+        session.get(args.at(1), |value| out.bulk(part(value.bytes, first, last)))?.is_some();
     if !found {
         out.bulk(b"");
     }
@@ -31,7 +36,11 @@ pub(super) fn getrange(context: &mut Context<'_>, session: &mut Session, args: A
     Ok(())
 }
 
-pub(super) fn setrange(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
+pub(super) fn setrange(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    args: Args<'_>,
+) -> Outcome {
     let patch = args.at(3);
     let offset = usize::try_from(integer(args.at(2))?).map_err(|_| "ERR offset is out of range")?;
     let most = context.core.limits.authenticated.bulk_bytes_max;
@@ -41,7 +50,8 @@ pub(super) fn setrange(context: &mut Context<'_>, session: &mut Session, args: A
     let made = Made::default();
     let mut len = 0;
     session.update(args.at(1), |old| {
-        let (bytes, expires_at_ms) = old.map_or((&[][..], None), |old| (old.bytes, old.expires_at_ms));
+        let (bytes, expires_at_ms) =
+            old.map_or((&[][..], None), |old| (old.bytes, old.expires_at_ms));
         len = bytes.len();
         if patch.is_empty() {
             return Change::Keep;
@@ -65,8 +75,16 @@ mod tests {
     fn parts_as_redis_cuts_them() {
         let value = b"This is a string";
         let cases: &[(i64, i64, &[u8])] = &[
-            (0, 3, b"This"), (-3, -1, b"ing"), (0, -1, value), (10, 100, b"string"), (5, 3, b""),
-            (-1, -3, b""), (-100, 3, b"This"), (16, 20, b""), (0, -100, b"T"), (i64::MIN, i64::MAX, value),
+            (0, 3, b"This"),
+            (-3, -1, b"ing"),
+            (0, -1, value),
+            (10, 100, b"string"),
+            (5, 3, b""),
+            (-1, -3, b""),
+            (-100, 3, b"This"),
+            (16, 20, b""),
+            (0, -100, b"T"),
+            (i64::MIN, i64::MAX, value),
         ];
         for (first, last, expected) in cases {
             assert_eq!(part(value, *first, *last), *expected, "{first} {last}");

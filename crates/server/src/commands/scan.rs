@@ -49,7 +49,8 @@ impl<'a> ScanOptions<'a> {
 /// A cursor: an unsigned integer in decimal.
 fn cursor(argument: &[u8]) -> Result<u64, Failure> {
     let digits = argument.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(argument).ok().filter(|_| digits).and_then(|text| text.parse().ok());
+    let number =
+        std::str::from_utf8(argument).ok().filter(|_| digits).and_then(|text| text.parse().ok());
     Ok(number.ok_or("ERR invalid cursor")?)
 }
 
@@ -96,7 +97,11 @@ pub(super) fn keys(context: &mut Context<'_>, session: &mut Session, args: Args<
 }
 
 /// RANDOMKEY: a key near a random place of the index; likely, not exactly, uniform.
-pub(super) fn randomkey(context: &mut Context<'_>, session: &mut Session, _args: Args<'_>) -> Outcome {
+pub(super) fn randomkey(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    _args: Args<'_>,
+) -> Outcome {
     let len = context.shared.maps.get(context.client.database)?.len().max(1);
     let mut chosen: Option<Vec<u8>> = None;
     for attempt in 0..=RANDOM_TRIES {
@@ -107,7 +112,7 @@ pub(super) fn randomkey(context: &mut Context<'_>, session: &mut Session, _args:
         loop {
             cursor = session.scan(cursor, RANDOM_STEP_KEYS, |key, _| {
                 seen += 1;
-                if context.core.next_random() % seen == 0 {
+                if context.core.next_random().is_multiple_of(seen) {
                     chosen = Some(key.to_vec());
                 }
             })?;
@@ -137,7 +142,13 @@ pub(super) fn dbsize(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
 fn check_flush_option(args: Args<'_>) -> Outcome {
     match args.get(1) {
         None => Ok(()),
-        Some(option) if args.len() == 2 && (option.eq_ignore_ascii_case(b"sync") || option.eq_ignore_ascii_case(b"async")) => Ok(()),
+        Some(option)
+            if args.len() == 2
+                && (option.eq_ignore_ascii_case(b"sync")
+                    || option.eq_ignore_ascii_case(b"async")) =>
+        {
+            Ok(())
+        }
         Some(_) => Err(SYNTAX_ERROR.into()),
     }
 }

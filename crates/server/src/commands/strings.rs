@@ -32,7 +32,13 @@ pub(super) fn set(context: &mut Context<'_>, session: &mut Session, args: Args<'
 }
 
 /// Stores `value` as `options` say and replies as SET does.
-fn store(context: &mut Context<'_>, session: &mut Session, key: &[u8], value: &[u8], options: SetOptions) -> Outcome {
+fn store(
+    context: &mut Context<'_>,
+    session: &mut Session,
+    key: &[u8],
+    value: &[u8],
+    options: SetOptions,
+) -> Outcome {
     let at = match options.expiry {
         Expiry::At(ms) => Some(ms),
         _ => None,
@@ -159,7 +165,8 @@ pub(super) fn append(context: &mut Context<'_>, session: &mut Session, args: Arg
     let made = Made::default();
     let mut len = 0;
     session.update(args.at(1), |old| {
-        let (bytes, expires_at_ms) = old.map_or((&[][..], None), |old| (old.bytes, old.expires_at_ms));
+        let (bytes, expires_at_ms) =
+            old.map_or((&[][..], None), |old| (old.bytes, old.expires_at_ms));
         len = bytes.len() + added.len();
         if len > most || (added.is_empty() && old.is_some()) {
             return Change::Keep;

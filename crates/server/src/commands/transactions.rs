@@ -27,7 +27,12 @@ pub(crate) struct Transaction {
 
 impl Transaction {
     /// Adds a request. False: the queue would take more than `bytes_max`.
-    pub(crate) fn queue(&mut self, command: &'static Command, args: Args<'_>, bytes_max: usize) -> bool {
+    pub(crate) fn queue(
+        &mut self,
+        command: &'static Command,
+        args: Args<'_>,
+        bytes_max: usize,
+    ) -> bool {
         if self.memory_bytes() + args.bytes() > bytes_max {
             return false;
         }
@@ -122,7 +127,11 @@ pub(super) fn unwatch(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
 }
 
 /// Runs the queue; the gate is closed already.
-pub(super) fn exec(executor: &mut Executor<'_, '_>, client: &mut Client, out: &mut Output) -> Outcome {
+pub(super) fn exec(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+) -> Outcome {
     let transaction = client.transaction.take().ok_or("ERR EXEC without MULTI")?;
     let watched = std::mem::take(&mut client.watched);
     if transaction.spoiled {
@@ -189,7 +198,11 @@ fn run_section(
 
 /// An upper bound of the bytes a section writes: key, value and overhead of every write, given how
 /// long the values can have become by then.
-fn bound_bytes(session: &mut Session, transaction: &Transaction, section: Range<usize>) -> terrace::Result<usize> {
+fn bound_bytes(
+    session: &mut Session,
+    transaction: &Transaction,
+    section: Range<usize>,
+) -> terrace::Result<usize> {
     let mut lengths: HashMap<&[u8], usize> = HashMap::new();
     let mut bound = 0usize;
     for i in section {
@@ -220,7 +233,8 @@ fn bound_bytes(session: &mut Session, transaction: &Transaction, section: Range<
 /// value among its keys was `longest` before.
 fn longest_after(command: &Command, args: Args<'_>, position: usize, longest: usize) -> usize {
     const NUMBER_BYTES: usize = 64;
-    let offset = || crate::resp::number::integer(args.at(2)).and_then(|offset| usize::try_from(offset).ok());
+    let offset =
+        || crate::resp::number::integer(args.at(2)).and_then(|offset| usize::try_from(offset).ok());
     match command.name {
         "del" | "unlink" | "getdel" => 0,
         "mset" | "msetnx" => args.get(position + 1).map_or(0, <[u8]>::len),

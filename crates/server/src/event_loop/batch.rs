@@ -12,7 +12,7 @@ use crate::gate::Turn;
 use crate::resp::Output;
 use crate::stats::LoopStats;
 use std::time::{Duration, Instant};
-use terrace::Value;
+use terrace::{Session, Value};
 
 /// Keys of one batch.
 pub(super) const BATCH_KEYS: usize = 48;
@@ -47,7 +47,8 @@ impl GetBatch {
 
     #[inline]
     pub(super) fn push(&mut self, connection: usize, database: usize, start: usize, end: usize) {
-        self.waiting[self.len] = Waiting { connection: connection as u32, start: start as u32, end: end as u32 };
+        self.waiting[self.len] =
+            Waiting { connection: connection as u32, start: start as u32, end: end as u32 };
         self.len += 1;
         self.database = database;
     }
@@ -80,7 +81,12 @@ impl GetBatch {
     }
 
     /// Answers the batch; its keys lie in `buffer`.
-    pub(super) fn flush(&mut self, buffer: &[u8], outputs: &mut [Output], executor: &mut Executor<'_, '_>) {
+    pub(super) fn flush(
+        &mut self,
+        buffer: &[u8],
+        outputs: &mut [Output],
+        executor: &mut Executor<'_, '_>,
+    ) {
         let len = std::mem::take(&mut self.len);
         if len == 0 {
             return;
@@ -94,27 +100,12 @@ impl GetBatch {
         let started = Instant::now();
         let mut tally = Tally::default();
         let Executor { sessions, shared, .. } = executor;
-        let result = sessions.open(self.database, &shared.maps).and_then(|session| {
-            let result = session.multi_get(keys, |i, value| {
-                debug_assert_eq!(i, tally.answered, "the engine answers in the order of the keys");
-                tally.answer(&mut outputs[waiting[i].connection as usize], value);
-            });
-            // One bad key must not cost the others their answers.
-            if result.is_err() {
-                for (key, entry) in keys.iter().zip(waiting).skip(tally.answered) {
-                    let out = &mut outputs[entry.connection as usize];
-                    match session.get(key, |value| tally.answer(out, Some(value))) {
-                        Ok(Some(())) => {}
-                        Ok(None) => tally.answer(out, None),
-                        Err(error) => tally.fail(out, error, executor.stats),
-                    }
-                }
+        match sessions.open(self.database, &shared.maps) {
+            Ok(session) => tally.look_up(session, keys, waiting, outputs, executor.stats),
+            Err(error) => {
+                let text = Failure::from(error).text();
+                waiting.iter().for_each(|entry| outputs[entry.connection as usize].error(&text));
             }
-            Ok(())
-        });
-        if let Err(error) = result {
-            let text = Failure::from(error).text();
-            waiting.iter().for_each(|entry| outputs[entry.connection as usize].error(&text));
         }
         tally.count(len, started.elapsed(), executor, keys);
     }
@@ -128,6 +119,32 @@ struct Tally {
 }
 
 impl Tally {
+    fn look_up(
+        &mut self,
+        session: &mut Session,
+        keys: &[&[u8]],
+        waiting: &[Waiting],
+        outputs: &mut [Output],
+        stats: &LoopStats,
+    ) {
+        let result = session.multi_get(keys, |i, value| {
+            debug_assert_eq!(i, self.answered, "the engine answers in the order of the keys");
+            self.answer(&mut outputs[waiting[i].connection as usize], value);
+        });
+        if result.is_ok() {
+            return;
+        }
+        // One bad key must not cost the others their answers.
+        for (key, entry) in keys.iter().zip(waiting).skip(self.answered) {
+            let out = &mut outputs[entry.connection as usize];
+            match session.get(key, |value| self.answer(out, Some(value))) {
+                Ok(Some(())) => {}
+                Ok(None) => self.answer(out, None),
+                Err(error) => self.fail(out, error, stats),
+            }
+        }
+    }
+
     #[inline]
     fn answer(&mut self, out: &mut Output, value: Option<Value<'_>>) {
         self.answered += 1;

@@ -227,7 +227,10 @@ impl Connection {
 
     /// Memory of the buffers.
     pub(super) fn memory_bytes(&self, out: &Output) -> usize {
-        self.input.memory_bytes() + out.memory_bytes() + self.parser.memory_bytes() + self.client.memory_bytes()
+        self.input.memory_bytes()
+            + out.memory_bytes()
+            + self.parser.memory_bytes()
+            + self.client.memory_bytes()
     }
 
     /// Tells the other loops how things stand.
@@ -235,7 +238,8 @@ impl Connection {
         let info = &self.client.info;
         info.seen_ms.store(self.moved_ms, Relaxed);
         info.database.store(self.client.database as u32, Relaxed);
-        let queued = self.client.transaction.as_ref().map_or(NO_TRANSACTION, |queue| queue.len() as u32);
+        let queued =
+            self.client.transaction.as_ref().map_or(NO_TRANSACTION, |queue| queue.len() as u32);
         info.queued.store(queued, Relaxed);
         info.watched.store(self.client.watched.len() as u32, Relaxed);
         info.input_bytes.store(self.input.len() as u64, Relaxed);

@@ -75,7 +75,9 @@ impl Run<'_, '_> {
     fn all(&mut self, range: Range<usize>) -> (usize, Stop) {
         let mut at = range.start;
         loop {
-            if at - range.start > TURN_INPUT_BYTES || self.outputs[self.index].turn_bytes() > TURN_OUTPUT_BYTES {
+            if at - range.start > TURN_INPUT_BYTES
+                || self.outputs[self.index].turn_bytes() > TURN_OUTPUT_BYTES
+            {
                 return (at, Stop::Share);
             }
             let buffer = self.buffer;
@@ -148,7 +150,8 @@ impl Run<'_, '_> {
         }
         let database = self.client.database;
         let Executor { sessions, shared, .. } = &mut self.executor;
-        let done = sessions.open(database, &shared.maps).and_then(|session| session.put(key, value, None));
+        let done =
+            sessions.open(database, &shared.maps).and_then(|session| session.put(key, value, None));
         self.client.note(commands::set_index(), database);
         let out = &mut self.outputs[self.index];
         out.count_reply();
@@ -240,9 +243,17 @@ impl EventLoop<'_> {
         self.stopped(index, stop);
     }
 
-    fn execute(&mut self, index: usize, buffer: &[u8], range: Range<usize>, turn: &mut Turn<'_>) -> (usize, Stop) {
+    fn execute(
+        &mut self,
+        index: usize,
+        buffer: &[u8],
+        range: Range<usize>,
+        turn: &mut Turn<'_>,
+    ) -> (usize, Stop) {
         self.start_replies(index);
-        let Some(connection) = self.connections[index].as_deref_mut() else { return (range.end, Stop::Close) };
+        let Some(connection) = self.connections[index].as_deref_mut() else {
+            return (range.end, Stop::Close);
+        };
         let Connection { parser, client, .. } = connection;
         let mut run = Run {
             executor: Executor {

@@ -101,7 +101,12 @@ struct EventLoop<'s> {
 pub(crate) fn run(shared: &Shared, id: usize) -> rustix::io::Result<()> {
     let handle = &shared.loops[id];
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&poll, handle.waker.file(), epoll::EventData::new_u64(WAKER), epoll::EventFlags::IN)?;
+    epoll::add(
+        &poll,
+        handle.waker.file(),
+        epoll::EventData::new_u64(WAKER),
+        epoll::EventFlags::IN,
+    )?;
     let mut event_loop = EventLoop {
         shared,
         handle,
@@ -139,7 +144,11 @@ impl EventLoop<'_> {
         loop {
             let timeout = self.timeout();
             events.clear();
-            let waited = epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            let waited = epoll::wait(
+                &self.poll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            );
             debug_assert!(matches!(waited, Ok(_) | Err(rustix::io::Errno::INTR)));
             self.start_turn();
             let woken = self.execute_turn(&events);
@@ -319,7 +328,7 @@ impl EventLoop<'_> {
             match message {
                 Message::Accepted(incoming) => self.add(*incoming),
                 Message::Kill(id) => self.kill(id),
-                Message::Pause => {}
+                Message::Pause => self.release_held(),
             }
         }
     }

@@ -39,7 +39,10 @@ impl EventLoop<'_> {
     pub(super) fn commit(&mut self) {
         let mut failures: Vec<(usize, String)> = Vec::new();
         let started = self.core.limits.latency.map(|_| Instant::now());
-        if self.sessions.commit(|database, error| failures.push((database, Failure::from(error).text()))) {
+        if self
+            .sessions
+            .commit(|database, error| failures.push((database, Failure::from(error).text())))
+        {
             self.handle.stats.commits.add(1);
         }
         if let (Some(started), Some(threshold)) = (started, self.core.limits.latency) {
@@ -96,7 +99,9 @@ impl EventLoop<'_> {
         if sent_all {
             if out.has_buffer() {
                 let buffer = out.take_buffer();
-                if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX && self.spare_buffers.len() < SPARE_BUFFERS_MAX {
+                if buffer.capacity() <= SPARE_BUFFER_BYTES_MAX
+                    && self.spare_buffers.len() < SPARE_BUFFERS_MAX
+                {
                     self.spare_buffers.push(buffer);
                 }
             }

@@ -46,7 +46,9 @@ fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]>
     loop {
         rest = match rest {
             [b'"', after @ ..] => return Some(after),
-            [b'\\', b'x', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            [b'\\', b'x', high, low, after @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
                 text.push(hex(*high) << 4 | hex(*low));
                 after
             }
@@ -125,7 +127,8 @@ mod tests {
             (b"\"abc\\", None),
         ];
         for (line, expected) in cases {
-            let expected = expected.map(|words| words.iter().map(|w| w.to_vec()).collect::<Vec<_>>());
+            let expected =
+                expected.map(|words| words.iter().map(|w| w.to_vec()).collect::<Vec<_>>());
             assert_eq!(words(line), expected, "{}", line.escape_ascii());
         }
     }

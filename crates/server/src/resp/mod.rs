@@ -10,4 +10,4 @@ mod output;
 mod parser;
 
 pub(crate) use output::Output;
-pub(crate) use parser::{Args, ProtocolError, RequestLimits, Span, Parser, Step};
+pub(crate) use parser::{Args, Parser, ProtocolError, RequestLimits, Span, Step};

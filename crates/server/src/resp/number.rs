@@ -136,8 +136,22 @@ mod tests {
 
     #[test]
     fn integers_are_strict() {
-        for text in ["", "-", "+1", " 1", "1 ", "01", "-0", "00", "1.0", "9223372036854775808",
-            "-9223372036854775809", "99999999999999999999", "1a", "--1"] {
+        for text in [
+            "",
+            "-",
+            "+1",
+            " 1",
+            "1 ",
+            "01",
+            "-0",
+            "00",
+            "1.0",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999",
+            "1a",
+            "--1",
+        ] {
             assert_eq!(integer(text.as_bytes()), None, "{text:?}");
         }
     }
@@ -145,12 +159,22 @@ mod tests {
     #[test]
     fn decimals_are_exact() {
         let cases = [
-            ("0.1", "0.2", "0.3"), ("10.50", "0.1", "10.6"), ("3.0e3", "200", "3200"), ("5", "-5", "0"),
-            ("1.5", "1.5", "3"), ("-0.5", "0.25", "-0.25"), ("1e2", "1", "101"), ("12345678901234567890", "0.5", "12345678901234567890.5"),
+            ("0.1", "0.2", "0.3"),
+            ("10.50", "0.1", "10.6"),
+            ("3.0e3", "200", "3200"),
+            ("5", "-5", "0"),
+            ("1.5", "1.5", "3"),
+            ("-0.5", "0.25", "-0.25"),
+            ("1e2", "1", "101"),
+            ("12345678901234567890", "0.5", "12345678901234567890.5"),
             (".5", "1.", "1.5"),
         ];
         for (value, increment, sum) in cases {
-            assert_eq!(add_decimal(value.as_bytes(), increment.as_bytes()).as_deref(), Ok(sum), "{value} + {increment}");
+            assert_eq!(
+                add_decimal(value.as_bytes(), increment.as_bytes()).as_deref(),
+                Ok(sum),
+                "{value} + {increment}"
+            );
         }
         assert_eq!(add_decimal(b"1", b"inf"), Err(NotAdded::NotFinite));
         assert_eq!(add_decimal(b"1", b"nan"), Err(NotAdded::NotANumber));

@@ -125,7 +125,9 @@ impl Output {
     /// An error; `text` starts with its code (`ERR`, `WRONGPASS`...). Line breaks become blanks.
     pub(crate) fn error(&mut self, text: &str) {
         self.bytes.push(b'-');
-        self.bytes.extend(text.bytes().map(|byte| if byte == b'\r' || byte == b'\n' { b' ' } else { byte }));
+        self.bytes.extend(
+            text.bytes().map(|byte| if byte == b'\r' || byte == b'\n' { b' ' } else { byte }),
+        );
         self.bytes.extend_from_slice(b"\r\n");
     }
     pub(crate) fn integer(&mut self, value: i64) {

@@ -86,7 +86,10 @@ impl<'a> Args<'a> {
         (i < self.spans.len()).then(|| self.at(i))
     }
     /// The arguments from `first` on.
-    pub(crate) fn from(&self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
+    pub(crate) fn from(
+        &self,
+        first: usize,
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone + use<'a> {
         let base = self.base;
         let spans = self.spans.get(first..).unwrap_or(&[]);
         spans.iter().map(move |&(start, end)| &base[start as usize..end as usize])
@@ -148,7 +151,9 @@ fn header(buf: &[u8], from: usize) -> Header {
     }
     match buf.get(at + 1) {
         None => Header::More,
-        Some(&b'\n') => Header::Value { value: if negative { -value } else { value }, next: at + 2 },
+        Some(&b'\n') => {
+            Header::Value { value: if negative { -value } else { value }, next: at + 2 }
+        }
         Some(_) => Header::Bad,
     }
 }

@@ -370,10 +370,8 @@ impl<R: BufRead> Reader<R> {
 impl<R: BufRead> RecordReader for Reader<R> {
     fn read(&mut self, into: &mut OwnedRecord) -> Result<bool, TransferError> {
         loop {
-            if self.records_left == 0 {
-                if self.done || !self.next_block()? {
-                    return Ok(false);
-                }
+            if self.records_left == 0 && (self.done || !self.next_block()?) {
+                return Ok(false);
             }
             self.records_left -= 1;
             if self.cut(into).is_some() {

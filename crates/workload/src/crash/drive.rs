@@ -82,11 +82,7 @@ impl Script {
     /// Half of the values are under 100 bytes, the others anything.
     fn value_bytes(&mut self) -> usize {
         let longest = self.max_value_bytes.max(MIN_VALUE_BYTES);
-        let longest = if self.rng.one_in(2) {
-            longest.min(100)
-        } else {
-            longest
-        };
+        let longest = if self.rng.one_in(2) { longest.min(100) } else { longest };
         MIN_VALUE_BYTES + self.rng.below((longest - MIN_VALUE_BYTES) as u64 + 1) as usize
     }
 
@@ -114,17 +110,11 @@ pub fn drive(
     let mut acknowledged = 0;
     while !stop.load(Ordering::Relaxed) {
         if let Err(failure) = step(record, writer, script) {
-            return Driven {
-                acknowledged,
-                failure: Some(failure),
-            };
+            return Driven { acknowledged, failure: Some(failure) };
         }
         acknowledged += 1;
     }
-    Driven {
-        acknowledged,
-        failure: None,
-    }
+    Driven { acknowledged, failure: None }
 }
 
 fn step(
@@ -142,10 +132,7 @@ fn step(
             .iter()
             .map(|key| (name_of(*key), value_of(*key, ticket, script.value_bytes())))
             .collect();
-        let pairs: Vec<_> = pairs
-            .iter()
-            .map(|(k, v)| (k.as_slice(), v.as_slice()))
-            .collect();
+        let pairs: Vec<_> = pairs.iter().map(|(k, v)| (k.as_slice(), v.as_slice())).collect();
         writer.put_all(&pairs)?;
         ticket
     } else if script.chance(script.delete_one_in) {

@@ -42,16 +42,9 @@ impl Journal {
         };
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         // A line cut by the kill would swallow the next one.
-        let whole = fs::read(path)?
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let whole = fs::read(path)?.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         file.set_len(whole as u64)?;
-        Ok(Self(Mutex::new(Inner {
-            file,
-            ledger,
-            line: String::new(),
-        })))
+        Ok(Self(Mutex::new(Inner { file, ledger, line: String::new() })))
     }
 
     /// The ledger that the journal at `path` tells, its process being dead.
@@ -194,9 +187,7 @@ mod tests {
     /// What may be found, key by key.
     fn candidates(ledger: &Ledger) -> Vec<(u64, Vec<(u64, bool)>)> {
         let noted = ledger.keys.iter();
-        noted
-            .map(|(k, n)| (*k, n.iter().map(|w| (w.ticket.0, w.kept)).collect()))
-            .collect()
+        noted.map(|(k, n)| (*k, n.iter().map(|w| (w.ticket.0, w.kept)).collect())).collect()
     }
 
     #[test]
@@ -209,9 +200,7 @@ mod tests {
             let length = fs::metadata(&path).unwrap().len();
             expected.push((length, candidates(&journal.lock().ledger)));
         };
-        let first = journal
-            .begin(&[(1, Write::Put), (2, Write::Delete)])
-            .unwrap();
+        let first = journal.begin(&[(1, Write::Put), (2, Write::Delete)]).unwrap();
         note(&journal);
         journal.acknowledge(first).unwrap();
         note(&journal);
@@ -225,11 +214,7 @@ mod tests {
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();
             let told = candidates(&Journal::read(&path, Promise::OnSync).unwrap());
-            let last = expected
-                .iter()
-                .rev()
-                .find(|(length, _)| *length <= cut as u64)
-                .unwrap();
+            let last = expected.iter().rev().find(|(length, _)| *length <= cut as u64).unwrap();
             assert_eq!(told, last.1, "cut at {cut}");
             let journal = Journal::open(&path, Promise::OnSync).unwrap();
             journal.begin(&[(77, Write::Put)]).unwrap();
@@ -249,10 +234,7 @@ mod tests {
         assert_eq!(ticket, Ticket(10));
         drop(journal);
         let ledger = Journal::read(&path, Promise::OnAcknowledge).unwrap();
-        assert_eq!(
-            candidates(&ledger),
-            [(1, vec![(5, true)]), (2, vec![(0, true), (10, false)])]
-        );
+        assert_eq!(candidates(&ledger), [(1, vec![(5, true)]), (2, vec![(0, true), (10, false)])]);
     }
 
     #[test]

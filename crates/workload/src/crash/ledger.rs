@@ -64,12 +64,8 @@ pub(super) struct Noted {
 }
 
 /// What a key holds when nobody has written it: the outcome of a deletion before all else.
-const UNWRITTEN: Noted = Noted {
-    ticket: Ticket(0),
-    write: Write::Delete,
-    acknowledged_at: Some(0),
-    kept: true,
-};
+const UNWRITTEN: Noted =
+    Noted { ticket: Ticket(0), write: Write::Delete, acknowledged_at: Some(0), kept: true };
 
 /// Every write that may still be found, and every deletion.
 #[derive(Clone, Debug)]
@@ -85,12 +81,7 @@ pub struct Ledger {
 impl Ledger {
     /// An empty ledger over an empty store.
     pub fn new(promise: Promise) -> Self {
-        Self {
-            promise,
-            clock: 0,
-            keys: BTreeMap::new(),
-            in_flight: HashMap::new(),
-        }
+        Self { promise, clock: 0, keys: BTreeMap::new(), in_flight: HashMap::new() }
     }
 
     /// The promise it holds the store to.
@@ -111,10 +102,7 @@ impl Ledger {
     /// What may be found at `key`: the writes whose value it may hold, `None` for absence.
     pub fn allowed(&self, key: u64) -> Vec<Option<Ticket>> {
         let noted = self.keys.get(&key).map_or(&[UNWRITTEN][..], Vec::as_slice);
-        noted
-            .iter()
-            .map(|w| (w.write == Write::Put).then_some(w.ticket))
-            .collect()
+        noted.iter().map(|w| (w.write == Write::Put).then_some(w.ticket)).collect()
     }
 
     /// Notes writes about to be asked for, all or none of which are to be found.
@@ -122,19 +110,10 @@ impl Ledger {
         self.clock += 1;
         let ticket = Ticket(self.clock);
         for (key, write) in writes {
-            let noted = Noted {
-                ticket,
-                write: *write,
-                acknowledged_at: None,
-                kept: false,
-            };
-            self.keys
-                .entry(*key)
-                .or_insert_with(|| vec![UNWRITTEN])
-                .push(noted);
+            let noted = Noted { ticket, write: *write, acknowledged_at: None, kept: false };
+            self.keys.entry(*key).or_insert_with(|| vec![UNWRITTEN]).push(noted);
         }
-        self.in_flight
-            .insert(ticket, writes.iter().map(|(key, _)| *key).collect());
+        self.in_flight.insert(ticket, writes.iter().map(|(key, _)| *key).collect());
         ticket
     }
 
@@ -180,20 +159,9 @@ impl Ledger {
 
     /// Takes what was found at a key for the truth: whatever else was in flight is now past.
     pub(super) fn settle(&mut self, key: u64, found: Option<Ticket>) {
-        let write = if found.is_some() {
-            Write::Put
-        } else {
-            Write::Delete
-        };
+        let write = if found.is_some() { Write::Put } else { Write::Delete };
         let ticket = found.unwrap_or(UNWRITTEN.ticket);
-        self.keys.insert(
-            key,
-            vec![Noted {
-                ticket,
-                write,
-                ..UNWRITTEN
-            }],
-        );
+        self.keys.insert(key, vec![Noted { ticket, write, ..UNWRITTEN }]);
     }
 
     /// A ledger of settled keys, as after a verification.
@@ -202,10 +170,7 @@ impl Ledger {
         clock: u64,
         found: impl Iterator<Item = (u64, Option<Ticket>)>,
     ) -> Self {
-        let mut ledger = Self {
-            clock,
-            ..Self::new(promise)
-        };
+        let mut ledger = Self { clock, ..Self::new(promise) };
         found.for_each(|(key, ticket)| ledger.settle(key, ticket));
         ledger
     }

@@ -102,26 +102,18 @@ pub fn read_value(value: &[u8]) -> Result<Stamp, Damage> {
     if number(tail) != checksum(body) {
         return Err(Damage::Checksum);
     }
-    Ok(Stamp {
-        key: number(&body[..8]),
-        ticket: Ticket(number(&body[8..16])),
-    })
+    Ok(Stamp { key: number(&body[..8]), ticket: Ticket(number(&body[8..16])) })
 }
 
 /// Up to 8 little-endian bytes.
 fn number(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// A 64-bit chain of mixing steps over the bytes, 8 at a time; the length counts.
 fn checksum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks(8).map(number);
-    words.fold(mix(bytes.len() as u64), |sum, word| {
-        mix(sum ^ word).rotate_left(17)
-    })
+    words.fold(mix(bytes.len() as u64), |sum, word| mix(sum ^ word).rotate_left(17))
 }
 
 #[cfg(test)]
@@ -133,13 +125,7 @@ mod tests {
         for key in [0, 1, 0xabc, u64::MAX] {
             assert_eq!(key_named(&name_of(key)), Some(key));
         }
-        for name in [
-            "",
-            "k",
-            "x0000000000000001",
-            "k000000000000000A",
-            "k00000000000000001",
-        ] {
+        for name in ["", "k", "x0000000000000001", "k000000000000000A", "k00000000000000001"] {
             assert_eq!(key_named(name.as_bytes()), None, "{name}");
         }
     }
@@ -148,13 +134,7 @@ mod tests {
     fn every_changed_bit_and_every_cut_is_noticed() {
         for length in [0, 28, 29, 36, 100, 1000] {
             let value = value_of(7, Ticket(9), length);
-            assert_eq!(
-                read_value(&value),
-                Ok(Stamp {
-                    key: 7,
-                    ticket: Ticket(9)
-                })
-            );
+            assert_eq!(read_value(&value), Ok(Stamp { key: 7, ticket: Ticket(9) }));
             for bit in 0..value.len() * 8 {
                 let mut changed = value.clone();
                 changed[bit / 8] ^= 1 << (bit % 8);

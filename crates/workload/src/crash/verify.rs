@@ -102,43 +102,23 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { key, allowed } => {
-                write!(
-                    f,
-                    "key {key}: lost: nothing found, promised one of {allowed:?}"
-                )
+                write!(f, "key {key}: lost: nothing found, promised one of {allowed:?}")
             }
-            Self::Stale {
-                key,
-                found,
-                allowed,
-            } => {
-                write!(
-                    f,
-                    "key {key}: stale: found {found}, promised one of {allowed:?}"
-                )
+            Self::Stale { key, found, allowed } => {
+                write!(f, "key {key}: stale: found {found}, promised one of {allowed:?}")
             }
             Self::Returned { key, found } => {
                 write!(f, "key {key}: deleted, yet found with the value of {found}")
             }
             Self::Phantom { key, found } => {
-                write!(
-                    f,
-                    "key {key}: found with a value of {found}, which nobody wrote"
-                )
+                write!(f, "key {key}: found with a value of {found}, which nobody wrote")
             }
             Self::Damaged { key, damage } => write!(f, "key {key}: damaged: {damage}"),
             Self::Misplaced { key, written_to } => {
                 write!(f, "key {key}: holds a value written to key {written_to}")
             }
-            Self::Torn {
-                batch,
-                written,
-                unwritten,
-            } => {
-                write!(
-                    f,
-                    "batch {batch}: key {written} was written, key {unwritten} was not"
-                )
+            Self::Torn { batch, written, unwritten } => {
+                write!(f, "batch {batch}: key {written} was written, key {unwritten} was not")
             }
             Self::Twice { key } => write!(f, "key {key}: walked by twice"),
             Self::Walked { key } => write!(f, "key {key}: a walk and a lookup disagree"),
@@ -175,14 +155,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            keys,
-            present,
-            in_flight,
-            in_flight_found,
-            walked,
-            violations,
-        } = self;
+        let Self { keys, present, in_flight, in_flight_found, walked, violations } = self;
         let walked = if *walked { "walked" } else { "not walked" };
         write!(
             f,
@@ -190,10 +163,7 @@ impl fmt::Display for Report {
              keys hold one), {walked}, {} violations",
             violations.len()
         )?;
-        violations
-            .iter()
-            .take(20)
-            .try_for_each(|violation| write!(f, "\n  {violation}"))
+        violations.iter().take(20).try_for_each(|violation| write!(f, "\n  {violation}"))
     }
 }
 
@@ -213,27 +183,16 @@ enum Found {
 /// # Errors
 /// The store could not be asked. The ledger is then as it was.
 pub fn verify(ledger: &mut Ledger, store: &mut impl Recovered) -> Result<Report, Failure> {
-    let mut report = Report {
-        in_flight: ledger.in_flight.len() as u64,
-        ..Report::default()
-    };
+    let mut report = Report { in_flight: ledger.in_flight.len() as u64, ..Report::default() };
     let mut found = BTreeMap::new();
     for (key, noted) in &ledger.keys {
         let value = store.get(&name_of(*key))?;
-        let at = look(
-            *key,
-            value.as_deref(),
-            noted,
-            ledger.clock(),
-            &mut report.violations,
-        );
+        let at = look(*key, value.as_deref(), noted, ledger.clock(), &mut report.violations);
         report.keys += 1;
         report.present += u64::from(at != Found::Absent);
         let in_flight = |write: &Noted| write.acknowledged_at.is_none();
         report.in_flight_found += u64::from(
-            noted
-                .iter()
-                .any(|write| in_flight(write) && at == Found::Whole(write.ticket)),
+            noted.iter().any(|write| in_flight(write) && at == Found::Whole(write.ticket)),
         );
         found.insert(*key, at);
     }
@@ -271,10 +230,7 @@ fn look(
     let stamp = match read_value(value) {
         Ok(stamp) if stamp.key == key => stamp,
         Ok(stamp) => {
-            violations.push(Violation::Misplaced {
-                key,
-                written_to: stamp.key,
-            });
+            violations.push(Violation::Misplaced { key, written_to: stamp.key });
             return Found::Broken;
         }
         Err(damage) => {
@@ -293,11 +249,7 @@ fn look(
     } else {
         let mut allowed = puts;
         allowed.extend(may_be_absent.then_some(Ticket(0)));
-        Violation::Stale {
-            key,
-            found,
-            allowed,
-        }
+        Violation::Stale { key, found, allowed }
     });
     Found::Whole(found)
 }
@@ -312,9 +264,7 @@ fn walk(
     let violations = &mut report.violations;
     report.walked = store.walk(&mut |name, value| {
         let Some(key) = key_named(name).filter(|key| found.contains_key(key)) else {
-            violations.push(Violation::Stranger {
-                name: name.to_vec(),
-            });
+            violations.push(Violation::Stranger { name: name.to_vec() });
             return;
         };
         let at = match read_value(value) {
@@ -349,17 +299,11 @@ fn torn_batches(ledger: &Ledger, found: &BTreeMap<u64, Found>) -> Vec<Violation>
             let first = fits.next();
             fits.next().is_none() && first.is_some_and(wanted)
         };
-        let written = keys
-            .iter()
-            .find(|key| holds(key, &|write| write.ticket == batch));
+        let written = keys.iter().find(|key| holds(key, &|write| write.ticket == batch));
         let before = |write: &Noted| write.acknowledged_at.is_some_and(|at| at < batch.0);
         let unwritten = keys.iter().find(|key| holds(key, &before));
         if let (Some(written), Some(unwritten)) = (written, unwritten) {
-            torn.push(Violation::Torn {
-                batch,
-                written: *written,
-                unwritten: *unwritten,
-            });
+            torn.push(Violation::Torn { batch, written: *written, unwritten: *unwritten });
         }
     }
     torn

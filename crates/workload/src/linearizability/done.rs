@@ -19,12 +19,7 @@ impl DoneSet {
     pub(super) fn new(completed: usize, operations: usize) -> Self {
         let open_from = completed.div_ceil(64);
         let words = vec![0; open_from + (operations - completed).div_ceil(64)];
-        Self {
-            completed,
-            words,
-            full_below: 0,
-            open_from,
-        }
+        Self { completed, words, full_below: 0, open_from }
     }
 
     fn bit(&self, number: usize) -> (usize, u64) {
@@ -62,10 +57,7 @@ impl DoneSet {
     fn key_with(&self, state: State) -> Box<[u64]> {
         let first = self.full_below / 64;
         let window = &self.words[first.min(self.open_from)..self.open_from];
-        let window_words = window
-            .iter()
-            .rposition(|word| *word != 0)
-            .map_or(0, |i| i + 1);
+        let window_words = window.iter().rposition(|word| *word != 0).map_or(0, |i| i + 1);
         let mut key = Vec::with_capacity(2 + window_words);
         key.push((self.full_below as u64) << 1 | u64::from(state.is_some()));
         key.push(state.unwrap_or(0) as u64);
@@ -100,10 +92,7 @@ impl Visited {
         let open = done.open();
         match self.places.entry(done.key_with(state)) {
             Entry::Vacant(place) => {
-                place.insert(Spent {
-                    first: open.into(),
-                    others: Vec::new(),
-                });
+                place.insert(Spent { first: open.into(), others: Vec::new() });
                 true
             }
             Entry::Occupied(mut place) => {
@@ -121,10 +110,7 @@ impl Visited {
 
 /// Whether every operation of `inner` is in `outer`.
 fn is_within(inner: &[u64], outer: &[u64]) -> bool {
-    inner
-        .iter()
-        .zip(outer)
-        .all(|(inner, outer)| inner & !outer == 0)
+    inner.iter().zip(outer).all(|(inner, outer)| inner & !outer == 0)
 }
 
 #[cfg(test)]

@@ -92,13 +92,7 @@ struct Shown<'a>(&'a Operation);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Operation {
-            client,
-            call,
-            called_at,
-            returned,
-            ..
-        } = self.0;
+        let Operation { client, call, called_at, returned, .. } = self.0;
         write!(f, "client {client} {call:?} called at {called_at}, ")?;
         match returned {
             Some((at, told)) => write!(f, "told {told:?} at {at}"),
@@ -123,17 +117,8 @@ pub fn check_from(history: &[Operation], start: impl Fn(u64) -> State, budget: u
         match search::explain(operations, start(key), budget) {
             search::Outcome::Explained => {}
             search::Outcome::OutOfBudget => undecided = undecided.or(Some(key)),
-            search::Outcome::Unexplained {
-                explained,
-                unexplained,
-                operations,
-            } => {
-                return Verdict::Violation(Violation {
-                    key,
-                    explained,
-                    unexplained,
-                    operations,
-                });
+            search::Outcome::Unexplained { explained, unexplained, operations } => {
+                return Verdict::Violation(Violation { key, explained, unexplained, operations });
             }
         }
     }

@@ -50,10 +50,9 @@ fn needs(call: Call, told: Told) -> Vec<Need> {
         (Call::CompareAndSet { expected, .. }, Told::Flag(false)) => {
             vec![Need::OtherThan(expected)]
         }
-        (Call::Increment(by), Told::Value(Some(sum))) => states_below(by, sum)
-            .into_iter()
-            .map(Need::Exactly)
-            .collect(),
+        (Call::Increment(by), Told::Value(Some(sum))) => {
+            states_below(by, sum).into_iter().map(Need::Exactly).collect()
+        }
         // A write needs nothing; anything else was told what its call cannot tell.
         _ => Vec::new(),
     }
@@ -124,9 +123,7 @@ impl<'a> OpenOperations<'a> {
         near(0)
             || from.is_some_and(near)
             || self.written.get(next).copied().is_some_and(near)
-            || next
-                .checked_sub(1)
-                .is_some_and(|last| near(self.written[last]))
+            || next.checked_sub(1).is_some_and(|last| near(self.written[last]))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -155,12 +152,7 @@ impl<'a> OpenOperations<'a> {
                 Need::OtherThan(state) => next != state,
             };
             if let Need::Exactly(target) = need {
-                let mut backward = Backward {
-                    open: self,
-                    usable: &usable,
-                    from: state,
-                    budget,
-                };
+                let mut backward = Backward { open: self, usable: &usable, from: state, budget };
                 backward.reach(target, &mut Vec::new(), &mut runs);
             }
             let one_step = (0..usable.len())
@@ -179,9 +171,7 @@ impl<'a> OpenOperations<'a> {
     /// nor in `tail`.
     fn has_an_equal_before(&self, usable: &[usize], i: usize, tail: &[usize]) -> bool {
         let kind = |number: usize| self.kinds[number - self.first];
-        usable[..i]
-            .iter()
-            .any(|number| kind(*number) == kind(usable[i]) && !tail.contains(number))
+        usable[..i].iter().any(|number| kind(*number) == kind(usable[i]) && !tail.contains(number))
     }
 
     /// Numbers of the operations that may happen now.
@@ -226,9 +216,7 @@ impl Backward<'_, '_> {
             let call = self.open.call(*number);
             let commutes = |last: &usize| matches!(self.open.call(*last), Call::Increment(_));
             if matches!(call, Call::Increment(_))
-                && tail
-                    .last()
-                    .is_some_and(|last| commutes(last) && last > number)
+                && tail.last().is_some_and(|last| commutes(last) && last > number)
             {
                 continue;
             }
@@ -236,9 +224,7 @@ impl Backward<'_, '_> {
             match before(call, target) {
                 Before::Whatever => runs.push(tail.iter().rev().copied().collect()),
                 Before::OneOf(states) => {
-                    states
-                        .into_iter()
-                        .for_each(|state| self.reach(state, tail, runs));
+                    states.into_iter().for_each(|state| self.reach(state, tail, runs));
                 }
             }
             tail.pop();
@@ -252,14 +238,10 @@ fn states_of_interest(returned: &[Operation], open: &[Operation]) -> Option<Hash
     let mut found = Vec::new();
     for operation in returned {
         let (_, told) = operation.returned?;
-        found.extend(
-            needs(operation.call, told)
-                .into_iter()
-                .filter_map(|need| match need {
-                    Need::Exactly(state) | Need::OtherThan(state) => Some(state),
-                    Need::Anything => None,
-                }),
-        );
+        found.extend(needs(operation.call, told).into_iter().filter_map(|need| match need {
+            Need::Exactly(state) | Need::OtherThan(state) => Some(state),
+            Need::Anything => None,
+        }));
     }
     let mut increments = HashSet::new();
     for operation in open {
@@ -301,13 +283,7 @@ mod tests {
 
     fn runs(calls: &[Call], wanted: Call, told: Told, state: State) -> Vec<Vec<usize>> {
         let returned = Some((1000, told));
-        let operation = Operation {
-            client: 99,
-            key: 0,
-            call: wanted,
-            called_at: 500,
-            returned,
-        };
+        let operation = Operation { client: 99, key: 0, call: wanted, called_at: 500, returned };
         let mut operations = vec![operation];
         operations.extend(open(calls));
         let open = OpenOperations::new(&operations, 1);
@@ -338,30 +314,15 @@ mod tests {
         check(get(Some(11)), Some(1), &[]);
         check(get(Some(5)), None, &[&[2, 1]]);
         check((Call::Delete, Told::Flag(true)), None, &[&[0], &[1], &[2]]);
-        check(
-            (cas(Some(1), None), Told::Flag(false)),
-            Some(1),
-            &[&[0], &[1], &[2], &[3]],
-        );
+        check((cas(Some(1), None), Told::Flag(false)), Some(1), &[&[0], &[1], &[2], &[3]]);
     }
 
     #[test]
     fn of_equal_operations_the_first_called_is_used() {
         let calls = [Call::Put(1), Call::Put(1), Call::Put(1)];
         assert_eq!(runs(&calls, Call::Get, Told::Value(Some(1)), None), [[0]]);
-        let calls = [
-            Call::Increment(1),
-            Call::Put(50),
-            Call::Put(60),
-            Call::Increment(1),
-        ];
-        assert_eq!(
-            runs(&calls, Call::Get, Told::Value(Some(2)), None),
-            [[3, 0]]
-        );
-        assert_eq!(
-            runs(&calls, Call::Delete, Told::Flag(true), None),
-            [[0], [1]]
-        );
+        let calls = [Call::Increment(1), Call::Put(50), Call::Put(60), Call::Increment(1)];
+        assert_eq!(runs(&calls, Call::Get, Told::Value(Some(2)), None), [[3, 0]]);
+        assert_eq!(runs(&calls, Call::Delete, Told::Flag(true), None), [[0], [1]]);
     }
 }

@@ -24,11 +24,7 @@ use std::collections::HashSet;
 pub(super) enum Outcome {
     Explained,
     OutOfBudget,
-    Unexplained {
-        explained: Vec<(Operation, State)>,
-        unexplained: Operation,
-        operations: usize,
-    },
+    Unexplained { explained: Vec<(Operation, State)>, unexplained: Operation, operations: usize },
 }
 
 /// Looks for an order of one key's operations, in at most `budget` steps.
@@ -36,10 +32,7 @@ pub(super) fn explain(mut operations: Vec<Operation>, start: State, budget: u64)
     // An open read tells nothing and does nothing.
     operations.retain(|o| o.returned.is_some() || !o.call.only_reads());
     operations.sort_unstable_by_key(|o| (o.returned.is_none(), o.called_at));
-    let completed = operations
-        .iter()
-        .take_while(|o| o.returned.is_some())
-        .count();
+    let completed = operations.iter().take_while(|o| o.returned.is_some()).count();
     Search::new(&operations, completed, start, budget).run()
 }
 
@@ -94,13 +87,7 @@ impl<'a> Search<'a> {
             places.extend(operation.returned.map(|(at, _)| (at, number, true)));
         }
         places.sort_unstable();
-        let head = Entry {
-            operation: END,
-            is_return: false,
-            place: 0,
-            before: END,
-            after: END,
-        };
+        let head = Entry { operation: END, is_return: false, place: 0, before: END, after: END };
         let mut entries = vec![head];
         let mut return_of = vec![END; completed];
         for (place, operation, is_return) in places {
@@ -109,13 +96,7 @@ impl<'a> Search<'a> {
                 return_of[operation] = at;
             }
             entries[at - 1].after = at;
-            entries.push(Entry {
-                operation,
-                is_return,
-                place,
-                before: at - 1,
-                after: END,
-            });
+            entries.push(Entry { operation, is_return, place, before: at - 1, after: END });
         }
         Self {
             operations,
@@ -172,9 +153,7 @@ impl<'a> Search<'a> {
             at = self.entries[at].after;
         }
         let before = self.entries[at].place;
-        let runs = self
-            .open
-            .runs_for(operation, self.state, before, &self.done, &mut self.budget);
+        let runs = self.open.runs_for(operation, self.state, before, &self.done, &mut self.budget);
         self.take_with_one_of(call, runs)
     }
 
@@ -191,12 +170,8 @@ impl<'a> Search<'a> {
 
     /// The state after a run and then the operation called at entry `call`.
     fn state_after(&self, call: usize, run: &[usize]) -> State {
-        let numbers = run
-            .iter()
-            .chain(std::iter::once(&self.entries[call].operation));
-        numbers.fold(self.state, |state, number| {
-            self.operations[*number].call.apply(state).0
-        })
+        let numbers = run.iter().chain(std::iter::once(&self.entries[call].operation));
+        numbers.fold(self.state, |state, number| self.operations[*number].call.apply(state).0)
     }
 
     /// Marks what doing a run and then an operation comes to as visited; false if it was.
@@ -217,12 +192,7 @@ impl<'a> Search<'a> {
         let number = self.entries[call].operation;
         run.iter().for_each(|open| self.done.insert(*open));
         self.done.insert(number);
-        self.taken.push(Step {
-            call,
-            state_before: self.state,
-            run,
-            other_runs,
-        });
+        self.taken.push(Step { call, state_before: self.state, run, other_runs });
         self.state = next;
         self.lift(call);
         self.lift(self.return_of[number]);
@@ -265,8 +235,7 @@ impl<'a> Search<'a> {
     fn note_longest(&mut self) {
         self.longest.truncate(self.alike);
         for step in &self.taken[self.alike..] {
-            self.longest
-                .push((step.run.clone(), self.entries[step.call].operation));
+            self.longest.push((step.run.clone(), self.entries[step.call].operation));
         }
         self.alike = self.taken.len();
     }

@@ -84,13 +84,7 @@ impl Simulation {
                 let key = self.rng.below(self.shape.keys);
                 let call = self.draw_call(key);
                 let called_at = self.place();
-                self.history.push(Operation {
-                    client,
-                    key,
-                    call,
-                    called_at,
-                    returned: None,
-                });
+                self.history.push(Operation { client, key, call, called_at, returned: None });
                 Stage::Called(self.history.len() - 1)
             }
             Stage::Called(number) => {
@@ -138,14 +132,8 @@ impl Simulation {
             0..8 => Call::Get,
             8..13 => Call::Put(fresh),
             13..15 => Call::Delete,
-            15..16 => Call::CompareAndSet {
-                expected: current,
-                new: Some(fresh),
-            },
-            16..17 => Call::CompareAndSet {
-                expected: Some(fresh),
-                new: None,
-            },
+            15..16 => Call::CompareAndSet { expected: current, new: Some(fresh) },
+            16..17 => Call::CompareAndSet { expected: Some(fresh), new: None },
             17..19 => Call::Increment(1 + self.rng.below(3) as i64),
             _ => Call::Swap(fresh),
         }

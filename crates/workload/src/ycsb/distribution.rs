@@ -1,8 +1,8 @@
 //! Which record an operation touches.
 //!
 //! A *rank* is a record's place in the order of popularity. Ranks are drawn from the distribution
-//! before the timing starts, and turned into records by one multiplication: scrambled over the
-//! records (uniform, Zipfian) or counted back from the newest (latest).
+//! before the timing starts, and turned into records: scrambled over them (uniform, Zipfian), also
+//! before the timing, or counted back from the newest (latest).
 //!
 //! One difference from YCSB: its scrambled generator draws ranks over 10^10 items and hashes them
 //! onto the records; here ranks are drawn over the records themselves, so the skew is that of the
@@ -44,6 +44,16 @@ impl Distribution {
         };
         (0..length).map(|_| zipfian.rank(&mut rng)).collect()
     }
+
+    /// Choices among `records` records, `length` of them.
+    pub fn choices(self, records: u64, length: usize, seed: u64) -> Choices {
+        let mut ranks = self.ranks(records, length, seed);
+        if self == Self::Latest {
+            return Choices::Latest(ranks);
+        }
+        ranks.iter_mut().for_each(|rank| *rank = scrambled(*rank, records) as u32);
+        Choices::Records(ranks)
+    }
 }
 
 impl std::fmt::Display for Distribution {
@@ -64,10 +74,32 @@ impl std::str::FromStr for Distribution {
             "uniform" => Ok(Self::Uniform),
             "zipfian" => Ok(Self::ZIPFIAN),
             "latest" => Ok(Self::Latest),
-            other => Err(format!(
-                "\"{other}\" is not one of uniform, zipfian, latest"
-            )),
+            other => Err(format!("\"{other}\" is not one of uniform, zipfian, latest")),
         }
+    }
+}
+
+/// What a worker walks through, drawn ahead of time.
+#[derive(Clone, Debug)]
+pub enum Choices {
+    /// Records.
+    Records(Vec<u32>),
+    /// Ranks, to be counted back from the newest record.
+    Latest(Vec<u32>),
+}
+
+impl Choices {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Records(all) | Self::Latest(all) => all.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -119,9 +151,7 @@ impl Zipfian {
 /// Euler and Maclaurin's formula (relative error below 1e-12).
 fn zeta(items: u64, theta: f64) -> f64 {
     const EXACT: u64 = 1 << 20;
-    let exact: f64 = (1..=items.min(EXACT))
-        .map(|i| (i as f64).powf(-theta))
-        .sum();
+    let exact: f64 = (1..=items.min(EXACT)).map(|i| (i as f64).powf(-theta)).sum();
     if items <= EXACT {
         return exact;
     }
@@ -141,10 +171,7 @@ mod tests {
         let items = 3_000_000;
         for theta in [0.5, 0.8, 0.99] {
             let sum: f64 = (1..=items).map(|i| (i as f64).powf(-theta)).sum();
-            assert!(
-                (zeta(items, theta) / sum - 1.0).abs() < 1e-9,
-                "theta {theta}"
-            );
+            assert!((zeta(items, theta) / sum - 1.0).abs() < 1e-9, "theta {theta}");
         }
     }
 
@@ -159,10 +186,7 @@ mod tests {
             for below in [1, 2, 1000, 50_000] {
                 let share = ranks.iter().filter(|r| **r < below).count() as f64 / draws as f64;
                 let expected = zeta(u64::from(below), theta) / zeta(items, theta);
-                assert!(
-                    (share - expected).abs() < 0.02,
-                    "{theta} {below}: {share} {expected}"
-                );
+                assert!((share - expected).abs() < 0.02, "{theta} {below}: {share} {expected}");
             }
         }
     }
@@ -196,12 +220,7 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for text in ["uniform", "zipfian", "latest"] {
-            assert!(
-                text.parse::<Distribution>()
-                    .unwrap()
-                    .to_string()
-                    .starts_with(text)
-            );
+            assert!(text.parse::<Distribution>().unwrap().to_string().starts_with(text));
         }
         assert!("zipf".parse::<Distribution>().is_err());
     }

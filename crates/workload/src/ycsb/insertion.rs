@@ -44,11 +44,7 @@ impl Insertions {
     pub(super) fn acknowledged(&self) -> u64 {
         // The order of the two reads matters: a number taken after `next` was read is above it.
         let next = self.next.load(Ordering::SeqCst);
-        let lowest = self
-            .inserting
-            .iter()
-            .map(|at| at.load(Ordering::SeqCst))
-            .min();
+        let lowest = self.inserting.iter().map(|at| at.load(Ordering::SeqCst)).min();
         lowest.unwrap_or(IDLE).min(next)
     }
 

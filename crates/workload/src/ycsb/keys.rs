@@ -13,12 +13,15 @@ pub const MIN_VALUE_BYTES: usize = 8;
 /// (YCSB's `insertorder=hashed`) and no two collide; the next 8 the number itself; the rest `k`s.
 #[inline]
 pub fn write_key(record: u64, key: &mut [u8]) {
-    key[..8].copy_from_slice(&mix(record).to_be_bytes());
-    let tail = &mut key[8..];
-    if tail.len() >= 8 {
-        tail[..8].copy_from_slice(&record.to_be_bytes());
-        tail[8..].fill(b'k');
-    } else {
+    let (head, tail) = key.split_at_mut(8);
+    head.copy_from_slice(&mix(record).to_be_bytes());
+    // By length, so that the usual ones are written without a call.
+    if let Some((number, rest)) = tail.split_first_chunk_mut::<8>() {
+        *number = record.to_be_bytes();
+        if !rest.is_empty() {
+            rest.fill(b'k');
+        }
+    } else if !tail.is_empty() {
         tail.fill(b'k');
     }
 }
@@ -43,10 +46,7 @@ impl Values {
     /// Values of `value_bytes` bytes (at least [`MIN_VALUE_BYTES`]); below 12 they hold nothing
     /// but (the head of) the stamp.
     pub fn new(value_bytes: usize) -> Self {
-        assert!(
-            value_bytes >= MIN_VALUE_BYTES,
-            "settings are validated before values are made"
-        );
+        assert!(value_bytes >= MIN_VALUE_BYTES, "settings are validated before values are made");
         let mut rng = Rng::new(0x7e77_ace0);
         let mut pool = Vec::with_capacity(POOL_BYTES + value_bytes + 8);
         while pool.len() < POOL_BYTES + value_bytes {
@@ -104,8 +104,7 @@ impl Values {
         let Some(rest) = read.get(STAMP_BYTES..) else {
             return true;
         };
-        self.place(read)
-            .is_some_and(|place| self.pool[place..place + rest.len()] == *rest)
+        self.place(read).is_some_and(|place| self.pool[place..place + rest.len()] == *rest)
     }
 }
 

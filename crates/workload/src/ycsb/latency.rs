@@ -17,14 +17,11 @@ impl Latencies {
     }
 
     pub(super) fn record(&mut self, latency: Duration) {
-        self.0
-            .saturating_record(latency.as_nanos().min(u128::from(MAX_NS)) as u64);
+        self.0.saturating_record(latency.as_nanos().min(u128::from(MAX_NS)) as u64);
     }
 
     pub(super) fn add(&mut self, other: &Latencies) {
-        self.0
-            .add(&other.0)
-            .expect("invariant: both have the same bounds");
+        self.0.add(&other.0).expect("invariant: both have the same bounds");
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Loads a store and runs workloads on it, thread by thread.
 
+use super::distribution::Choices;
 use super::insertion::Insertions;
 use super::keys::{Values, write_key};
 use super::latency::Latencies;
@@ -14,8 +15,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest stream of ranks a thread walks round (16 MiB).
-const MAX_RANKS: u64 = 1 << 22;
+/// Longest stream of choices a thread walks round (16 MiB).
+const MAX_CHOICES: u64 = 1 << 22;
 /// Records of one batch of a batched load.
 const LOAD_BATCH: u64 = 1000;
 /// Records a loading thread claims at a time.
@@ -92,11 +93,7 @@ impl Bench {
         target.flush()?;
         Ok(LoadReport {
             records: self.settings.records,
-            threads: if by == LoadBy::Puts {
-                self.settings.threads
-            } else {
-                1
-            },
+            threads: if by == LoadBy::Puts { self.settings.threads } else { 1 },
             seconds,
             ops_per_s: self.settings.records as f64 / seconds.max(1e-9),
             flush_seconds: start_flush.elapsed().as_secs_f64(),
@@ -172,10 +169,7 @@ impl Bench {
     ) -> Result<(), Failure> {
         let mut handle = target.handle()?;
         let mut rng = Rng::new(5);
-        let pair = (
-            vec![0; self.settings.key_bytes],
-            vec![0; self.settings.value_bytes],
-        );
+        let pair = (vec![0; self.settings.key_bytes], vec![0; self.settings.value_bytes]);
         let mut batch = vec![pair; LOAD_BATCH as usize];
         for first in (0..self.settings.records).step_by(LOAD_BATCH as usize) {
             let end = (first + LOAD_BATCH).min(self.settings.records);
@@ -204,24 +198,18 @@ impl Bench {
         self.runs += 1;
         let seed = mix(self.settings.seed) ^ mix(self.runs << 8 | workload as u64);
         let length = (self.settings.operations / self.settings.threads as u64 + 64)
-            .clamp(1 << 12, MAX_RANKS) as usize;
+            .clamp(1 << 12, MAX_CHOICES) as usize;
         let distribution = self.settings.distribution_of(workload);
-        let ranks: Vec<Vec<u32>> = (0..self.settings.threads as u64)
-            .map(|thread| distribution.ranks(self.settings.records, length, seed ^ (thread + 1)))
+        let choices: Vec<Choices> = (0..self.settings.threads as u64)
+            .map(|thread| distribution.choices(self.settings.records, length, seed ^ (thread + 1)))
             .collect();
         if !self.settings.warm_up.is_zero() {
             let operations = (self.settings.operations / 10).max(1);
-            self.phase(
-                target,
-                workload,
-                &ranks,
-                (self.settings.warm_up, operations),
-                seed ^ 1,
-            )?;
+            self.phase(target, workload, &choices, (self.settings.warm_up, operations), seed ^ 1)?;
         }
         let limits = (self.settings.duration, self.settings.operations);
         let (io, processors) = (Io::now(), Processors::now());
-        let (tally, seconds) = self.phase(target, workload, &ranks, limits, seed)?;
+        let (tally, seconds) = self.phase(target, workload, &choices, limits, seed)?;
         Ok(PhaseReport {
             workload,
             distribution: distribution.to_string(),
@@ -245,32 +233,27 @@ impl Bench {
         &self,
         target: &T,
         workload: Workload,
-        ranks: &[Vec<u32>],
+        choices: &[Choices],
         (duration, operations): (Duration, u64),
         seed: u64,
     ) -> Result<(Tally, f64), Failure> {
         let shared = Shared {
             settings: &self.settings,
             mix: workload.mix(),
-            distribution: self.settings.distribution_of(workload),
             values: &self.values,
             insertions: &self.insertions,
         };
         let stop = AtomicBool::new(false);
-        let barrier = Barrier::new(ranks.len());
-        let share = operations.div_ceil(ranks.len() as u64);
+        let barrier = Barrier::new(choices.len());
+        let share = operations.div_ceil(choices.len() as u64);
         let work = |thread: usize| {
             let handle = target.handle();
             barrier.wait();
             let start = Instant::now();
             let end = start + duration.min(Duration::from_secs(1 << 30));
-            let limits = Limits {
-                stop: &stop,
-                end,
-                operations: share,
-            };
+            let limits = Limits { stop: &stop, end, operations: share };
             let tally = handle.and_then(|handle| {
-                Worker::new(&shared, handle, thread, &ranks[thread], seed).run(&limits)
+                Worker::new(&shared, handle, thread, &choices[thread], seed).run(&limits)
             });
             // The others stop too, so that no thread ever runs alone.
             stop.store(true, Ordering::Relaxed);
@@ -278,9 +261,8 @@ impl Bench {
         };
         std::thread::scope(|scope| {
             let work = &work;
-            let threads: Vec<_> = (0..ranks.len())
-                .map(|thread| scope.spawn(move || work(thread)))
-                .collect();
+            let threads: Vec<_> =
+                (0..choices.len()).map(|thread| scope.spawn(move || work(thread))).collect();
             let (mut all, mut slowest_s) = (Tally::new(), 0.0f64);
             for thread in threads {
                 let (tally, seconds) = joined(thread)?;
@@ -294,9 +276,7 @@ impl Bench {
 
 /// A thread's result; its panic becomes a failure of the run.
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T, Failure>>) -> Result<T, Failure> {
-    thread
-        .join()
-        .map_err(|_| Failure::from("a worker thread panicked"))?
+    thread.join().map_err(|_| Failure::from("a worker thread panicked"))?
 }
 
 fn summaries(tally: &Tally) -> std::collections::BTreeMap<String, super::Latency> {

@@ -29,54 +29,20 @@ pub enum Workload {
 
 impl Workload {
     /// All of them, in an order fit for one store: first those that add no record.
-    pub const ALL: [Workload; 8] = [
-        Self::A,
-        Self::B,
-        Self::C,
-        Self::F,
-        Self::G,
-        Self::U,
-        Self::D,
-        Self::E,
-    ];
+    pub const ALL: [Workload; 8] =
+        [Self::A, Self::B, Self::C, Self::F, Self::G, Self::U, Self::D, Self::E];
 
     pub(super) fn mix(self) -> Mix {
         let none = Mix::default();
         match self {
-            Self::A => Mix {
-                read: 50,
-                update: 50,
-                ..none
-            },
-            Self::B => Mix {
-                read: 95,
-                update: 5,
-                ..none
-            },
+            Self::A => Mix { read: 50, update: 50, ..none },
+            Self::B => Mix { read: 95, update: 5, ..none },
             Self::C => Mix { read: 100, ..none },
-            Self::D => Mix {
-                read: 95,
-                insert: 5,
-                ..none
-            },
-            Self::E => Mix {
-                scan: 95,
-                insert: 5,
-                ..none
-            },
-            Self::F => Mix {
-                read: 50,
-                read_modify_write: 50,
-                ..none
-            },
-            Self::G => Mix {
-                batch_read: 100,
-                ..none
-            },
-            Self::U => Mix {
-                update: 100,
-                ..none
-            },
+            Self::D => Mix { read: 95, insert: 5, ..none },
+            Self::E => Mix { scan: 95, insert: 5, ..none },
+            Self::F => Mix { read: 50, read_modify_write: 50, ..none },
+            Self::G => Mix { batch_read: 100, ..none },
+            Self::U => Mix { update: 100, ..none },
         }
     }
 
@@ -195,29 +161,12 @@ impl Settings {
     /// [`SettingsError`] names the first setting that is out of its range.
     pub fn validate(&self) -> Result<(), SettingsError> {
         let within = |setting, value: u64, low: u64, high: u64| {
-            let error = SettingsError {
-                setting,
-                allowed: format!("{low} to {high}"),
-            };
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                Err(error)
-            }
+            let error = SettingsError { setting, allowed: format!("{low} to {high}") };
+            if (low..=high).contains(&value) { Ok(()) } else { Err(error) }
         };
         within("records", self.records, 1, u64::from(u32::MAX))?;
-        within(
-            "key_bytes",
-            self.key_bytes as u64,
-            keys::MIN_KEY_BYTES as u64,
-            1024,
-        )?;
-        within(
-            "value_bytes",
-            self.value_bytes as u64,
-            keys::MIN_VALUE_BYTES as u64,
-            16 << 20,
-        )?;
+        within("key_bytes", self.key_bytes as u64, keys::MIN_KEY_BYTES as u64, 1024)?;
+        within("value_bytes", self.value_bytes as u64, keys::MIN_VALUE_BYTES as u64, 16 << 20)?;
         within("threads", self.threads as u64, 1, 4096)?;
         within("sample_every", self.sample_every, 1, 1 << 20)?;
         within("operations", self.operations, 1, u64::MAX)?;
@@ -226,10 +175,7 @@ impl Settings {
         match self.distribution {
             Some(Distribution::Zipfian { theta }) if !(theta > 0.0 && theta < 1.0) => {
                 let allowed = "between 0 and 1, both excluded".to_string();
-                Err(SettingsError {
-                    setting: "theta",
-                    allowed,
-                })
+                Err(SettingsError { setting: "theta", allowed })
             }
             _ => Ok(()),
         }
@@ -261,60 +207,15 @@ mod tests {
         let good = Settings::default();
         assert_eq!(good.validate(), Ok(()));
         let cases = [
+            (Settings { records: 0, ..good.clone() }, "records"),
+            (Settings { records: 1 << 32, ..good.clone() }, "records"),
+            (Settings { key_bytes: 7, ..good.clone() }, "key_bytes"),
+            (Settings { value_bytes: 7, ..good.clone() }, "value_bytes"),
+            (Settings { threads: 0, ..good.clone() }, "threads"),
+            (Settings { sample_every: 0, ..good.clone() }, "sample_every"),
+            (Settings { batch_keys: 0, ..good.clone() }, "batch_keys"),
             (
-                Settings {
-                    records: 0,
-                    ..good.clone()
-                },
-                "records",
-            ),
-            (
-                Settings {
-                    records: 1 << 32,
-                    ..good.clone()
-                },
-                "records",
-            ),
-            (
-                Settings {
-                    key_bytes: 7,
-                    ..good.clone()
-                },
-                "key_bytes",
-            ),
-            (
-                Settings {
-                    value_bytes: 7,
-                    ..good.clone()
-                },
-                "value_bytes",
-            ),
-            (
-                Settings {
-                    threads: 0,
-                    ..good.clone()
-                },
-                "threads",
-            ),
-            (
-                Settings {
-                    sample_every: 0,
-                    ..good.clone()
-                },
-                "sample_every",
-            ),
-            (
-                Settings {
-                    batch_keys: 0,
-                    ..good.clone()
-                },
-                "batch_keys",
-            ),
-            (
-                Settings {
-                    distribution: Some(Distribution::Zipfian { theta: 1.0 }),
-                    ..good
-                },
+                Settings { distribution: Some(Distribution::Zipfian { theta: 1.0 }), ..good },
                 "theta",
             ),
         ];

@@ -65,9 +65,7 @@ pub trait Handle {
 
     /// Writes pairs in the store's cheapest way, all acknowledged on return.
     fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
-        pairs
-            .iter()
-            .try_for_each(|(key, value)| self.put(key, value))
+        pairs.iter().try_for_each(|(key, value)| self.put(key, value))
     }
 }
 

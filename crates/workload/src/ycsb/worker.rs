@@ -3,7 +3,7 @@
 //! What is forbidden here: allocation, locks, system calls (but for the clock, once in
 //! `sample_every` operations), and anything shared that is written, save the numbers of inserts.
 
-use super::distribution::{Distribution, scrambled};
+use super::distribution::Choices;
 use super::insertion::Insertions;
 use super::keys::{Values, write_key};
 use super::latency::Latencies;
@@ -27,14 +27,8 @@ pub(super) enum Kind {
 }
 
 /// Names of the kinds in reports, by number.
-pub(super) const KINDS: [&str; 6] = [
-    "read",
-    "update",
-    "insert",
-    "scan",
-    "read_modify_write",
-    "batch_read",
-];
+pub(super) const KINDS: [&str; 6] =
+    ["read", "update", "insert", "scan", "read_modify_write", "batch_read"];
 
 /// What a worker counted.
 #[derive(Clone, Debug)]
@@ -84,18 +78,17 @@ pub(super) struct Limits<'a> {
 pub(super) struct Shared<'a> {
     pub(super) settings: &'a Settings,
     pub(super) mix: Mix,
-    pub(super) distribution: Distribution,
     pub(super) values: &'a Values,
     pub(super) insertions: &'a Insertions,
 }
 
-/// One thread's buffers and place in its stream of ranks.
+/// One thread's buffers and place in its stream of choices.
 pub(super) struct Worker<'a, H> {
     shared: &'a Shared<'a>,
     handle: H,
     thread: usize,
-    ranks: &'a [u32],
-    next_rank: usize,
+    choices: &'a Choices,
+    next_choice: usize,
     rng: Rng,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -110,7 +103,7 @@ impl<'a, H: Handle> Worker<'a, H> {
         shared: &'a Shared<'a>,
         handle: H,
         thread: usize,
-        ranks: &'a [u32],
+        choices: &'a Choices,
         seed: u64,
     ) -> Self {
         let settings = shared.settings;
@@ -119,8 +112,8 @@ impl<'a, H: Handle> Worker<'a, H> {
             shared,
             handle,
             thread,
-            ranks,
-            next_rank: rng.below(ranks.len() as u64) as usize,
+            choices,
+            next_choice: rng.below(choices.len() as u64) as usize,
             rng,
             key: vec![0; settings.key_bytes],
             value: vec![0; settings.value_bytes],
@@ -180,27 +173,20 @@ impl<'a, H: Handle> Worker<'a, H> {
             return self.scan();
         }
         choice -= mix.scan;
-        if choice < mix.read_modify_write {
-            self.read_modify_write()
-        } else {
-            self.read_batch()
-        }
+        if choice < mix.read_modify_write { self.read_modify_write() } else { self.read_batch() }
     }
 
-    /// The record of the next rank.
+    /// The next record.
     #[inline]
     fn choose(&mut self) -> u64 {
-        let rank = self.ranks[self.next_rank];
-        self.next_rank += 1;
-        if self.next_rank == self.ranks.len() {
-            self.next_rank = 0;
-        }
-        match self.shared.distribution {
-            Distribution::Latest => {
+        let at = self.next_choice;
+        self.next_choice = if at + 1 == self.choices.len() { 0 } else { at + 1 };
+        match self.choices {
+            Choices::Records(records) => u64::from(records[at]),
+            Choices::Latest(ranks) => {
                 let acknowledged = self.shared.insertions.acknowledged();
-                acknowledged.saturating_sub(1 + u64::from(rank))
+                acknowledged.saturating_sub(1 + u64::from(ranks[at]))
             }
-            _ => scrambled(rank, self.shared.settings.records),
         }
     }
 
@@ -228,9 +214,7 @@ impl<'a, H: Handle> Worker<'a, H> {
     #[inline]
     fn write(&mut self, record: u64) -> Result<(), Failure> {
         write_key(record, &mut self.key);
-        self.shared
-            .values
-            .write(record, &mut self.rng, &mut self.value);
+        self.shared.values.write(record, &mut self.rng, &mut self.value);
         self.put()
     }
 
@@ -263,9 +247,7 @@ impl<'a, H: Handle> Worker<'a, H> {
         write_key(record, &mut self.key);
         let found = self.handle.get(&self.key, &mut self.read)?;
         self.check(record, found, false);
-        self.shared
-            .values
-            .modify(record, &self.read, &mut self.value);
+        self.shared.values.modify(record, &self.read, &mut self.value);
         self.put()?;
         Ok(Kind::ReadModifyWrite)
     }
@@ -295,10 +277,7 @@ impl<'a, H: Handle> Worker<'a, H> {
         for i in 0..self.batch_records.len() {
             let record = self.choose();
             self.batch_records[i] = record;
-            write_key(
-                record,
-                &mut self.batch_keys[i * key_bytes..(i + 1) * key_bytes],
-            );
+            write_key(record, &mut self.batch_keys[i * key_bytes..(i + 1) * key_bytes]);
         }
         with_slices(&self.batch_keys, key_bytes, |keys| {
             let (mut misses, mut bad) = (0, 0);

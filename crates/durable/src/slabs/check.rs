@@ -1,0 +1,102 @@
+//! The books of the slabs, compared with storage: for tests.
+
+use super::classes;
+use super::free::{Free, start_of};
+use super::header::{Found, HEADER_BYTES, Header};
+use super::{SEGMENT_BYTES, Slabs};
+use crate::item::{self, Record};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
+
+/// Slots by what they are. A slot is exactly one of `live`, `free`, `cached` and `waiting`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// All slots of superblocks in use.
+    pub slots: u64,
+    /// Those whose item is intact in storage.
+    pub live: u64,
+    /// Those on free lists.
+    pub free: u64,
+    /// Those in writers' caches.
+    pub cached: u64,
+    /// Retired ones that wait for readers to leave.
+    pub waiting: u64,
+    /// Bytes of live slots.
+    pub live_bytes: u64,
+}
+
+impl Slabs {
+    /// Compares the free lists with storage, slot by slot, while nobody writes or retires.
+    ///
+    /// # Errors
+    /// What is wrong: a slot owned twice, one that nobody owns, an item in a free slot.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<Census, String> {
+        let mut census = Census { waiting: self.waiting_slots() as u64, ..Census::default() };
+        let mut unused = HashSet::new();
+        for writer in &self.writers {
+            for location in writer.lock().borrow().caches.iter().flatten() {
+                census.cached += 1;
+                if !unused.insert(*location) {
+                    return Err(format!("slot {location} is in two caches"));
+                }
+            }
+        }
+        for number in 1..=self.shared.total() {
+            let free = self.shared.superblocks[number as usize].free.lock();
+            if free.class().is_none() {
+                continue;
+            }
+            let mut twice = None;
+            free.each(|slot| {
+                census.free += 1;
+                let location = free.location(number, slot);
+                twice = twice.or((!unused.insert(location)).then_some(location));
+            });
+            if let Some(location) = twice {
+                return Err(format!("slot {location} is in a cache and on a free list"));
+            }
+            self.check_superblock(number, &free, &unused, &mut census)?;
+        }
+        match census.live + census.free + census.cached + census.waiting {
+            sum if sum == census.slots => Ok(census),
+            sum => Err(format!("{sum} slots are accounted for: {census:?}")),
+        }
+    }
+
+    fn check_superblock(
+        &self,
+        number: u32,
+        free: &Free,
+        unused: &HashSet<u64>,
+        census: &mut Census,
+    ) -> Result<(), String> {
+        let start = start_of(number);
+        // SAFETY: in use, so the file holds it; nobody writes meanwhile, says the caller.
+        let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
+        let Found::Intact(header) = Header::decode(bytes) else {
+            return Err(format!("superblock {number} is in use without a header"));
+        };
+        let salt = self.shared.superblocks[number as usize].salt.load(Ordering::Relaxed);
+        if Some(header.class) != free.class() || header.salt != salt {
+            return Err(format!("superblock {number} is not what its header says: {header:?}"));
+        }
+        let slot_bytes = classes::slot_bytes(header.class);
+        census.slots += u64::from(free.slots);
+        for (slot, bytes) in (0..).zip(bytes[HEADER_BYTES as usize..].chunks_exact(slot_bytes as usize)) {
+            let location = free.location(number, slot);
+            let is_free = bytes[..4] == [0; 4];
+            let is_item = matches!(item::verify(bytes, salt), Record::Item(..));
+            if unused.contains(&location) && !is_free {
+                return Err(format!("free slot {location} holds something"));
+            }
+            if !is_free && !is_item {
+                return Err(format!("slot {location} is torn"));
+            }
+            census.live += u64::from(is_item);
+            census.live_bytes += u64::from(is_item) * u64::from(slot_bytes);
+        }
+        Ok(())
+    }
+}

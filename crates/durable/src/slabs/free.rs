@@ -1,0 +1,320 @@
+//! Which slots are free: the volatile side of superblocks, rebuilt by recovery.
+//!
+//! A superblock has one bit for each slot and, above them, one bit for each word that has any, so
+//! that a free slot is found in two steps however few there are: 0.4 % of the smallest slots'
+//! bytes, less of larger ones'. Each class lists the superblocks that have free slots.
+//!
+//! A slot's bit is set only while nobody has it: not an item, not a writer's cache, not a reader
+//! that may still hold its location. *Lives* keep what is late from doing harm: a superblock begins
+//! a new one whenever it is put to use, and a slot that comes back from a former life is ignored.
+//!
+//! Locks, in the order they may be taken: the pool, a class, a superblock.
+
+use super::SEGMENT_BYTES;
+use super::classes::{self, CLASSES};
+use super::header::HEADER_BYTES;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Where a slot's location lies: superblocks are the segments of the file.
+#[inline(always)]
+pub(crate) fn superblock_of(location: u64) -> usize {
+    (location / u64::from(SEGMENT_BYTES)) as usize
+}
+
+/// Offset in the file of a superblock.
+#[inline(always)]
+pub(crate) fn start_of(superblock: u32) -> u64 {
+    u64::from(superblock) * u64::from(SEGMENT_BYTES)
+}
+
+/// The free slots of one superblock.
+#[derive(Debug, Default)]
+pub(crate) struct Free {
+    words: Box<[u64]>,
+    /// One bit for each word that is not zero.
+    summary: Box<[u64]>,
+    class: usize,
+    /// All slots; 0 while the superblock belongs to no class.
+    pub slots: u32,
+    /// Those that are free.
+    pub available: u32,
+    /// Whether its class lists it.
+    listed: bool,
+}
+
+impl Free {
+    /// A superblock of `class` none of whose slots is free yet.
+    pub fn none(class: usize) -> Free {
+        let slots = classes::slots(class);
+        let words = slots.div_ceil(64);
+        Free {
+            words: vec![0; words as usize].into(),
+            summary: vec![0; words.div_ceil(64) as usize].into(),
+            class,
+            slots,
+            available: 0,
+            listed: false,
+        }
+    }
+
+    /// A superblock of `class` all of whose slots are free.
+    pub fn all(class: usize) -> Free {
+        let mut free = Free::none(class);
+        for slot in 0..free.slots {
+            free.put(slot);
+        }
+        free
+    }
+
+    /// The class, while it has one.
+    pub fn class(&self) -> Option<usize> {
+        (self.slots > 0).then_some(self.class)
+    }
+
+    /// Bytes of memory it takes.
+    pub fn memory_bytes(&self) -> u64 {
+        8 * (self.words.len() + self.summary.len()) as u64
+    }
+
+    fn slot_at(&self, location: u64) -> u32 {
+        let offset = (location % u64::from(SEGMENT_BYTES)) as u32 - HEADER_BYTES;
+        offset / classes::slot_bytes(self.class)
+    }
+
+    /// Location of `slot` of superblock `number`.
+    pub fn location(&self, number: u32, slot: u32) -> u64 {
+        start_of(number) + u64::from(HEADER_BYTES) + u64::from(slot) * u64::from(classes::slot_bytes(self.class))
+    }
+
+    /// Makes `slot` free.
+    pub fn put(&mut self, slot: u32) {
+        let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
+        debug_assert!(slot < self.slots && self.words[word] & bit == 0, "slot {slot} is freed once");
+        self.words[word] |= bit;
+        self.summary[word / 64] |= 1 << (word % 64);
+        self.available += 1;
+    }
+
+    /// Takes one free slot: the first.
+    fn take(&mut self) -> Option<u32> {
+        let group = self.summary.iter().position(|bits| *bits != 0)?;
+        let word = group * 64 + self.summary[group].trailing_zeros() as usize;
+        let bit = self.words[word].trailing_zeros();
+        self.words[word] &= self.words[word] - 1;
+        if self.words[word] == 0 {
+            self.summary[group] &= !(1 << (word % 64));
+        }
+        self.available -= 1;
+        Some(word as u32 * 64 + bit)
+    }
+
+    /// Every free slot.
+    pub fn each(&self, mut f: impl FnMut(u32)) {
+        for (n, word) in self.words.iter().enumerate() {
+            (0..64).filter(|bit| word >> bit & 1 == 1).for_each(|bit| f(n as u32 * 64 + bit));
+        }
+    }
+}
+
+/// The volatile side of a superblock.
+#[derive(Debug, Default)]
+pub(crate) struct Superblock {
+    /// Its salt: fixed for as long as anyone has a slot of it.
+    pub salt: AtomicU32,
+    /// Which of its lives this is.
+    pub life: AtomicU64,
+    /// Sequence number, or a later one since it was last emptied by eviction: orders superblocks
+    /// by the age of what is in them.
+    pub age: AtomicU64,
+    pub free: Mutex<Free>,
+}
+
+/// Superblocks nobody uses.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub free: Vec<u32>,
+    /// The first superblock that was never used.
+    pub fresh: u32,
+}
+
+/// All superblocks and the lists of those with free slots. Apart from the file, since slots come
+/// back from readers after the file may have been closed.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub superblocks: Box<[Superblock]>,
+    pub pool: Mutex<Pool>,
+    listed: Box<[Mutex<Vec<u32>>]>,
+    /// Retired slots that wait for readers to leave.
+    pub waiting: AtomicUsize,
+    /// Whether some superblock may have become empty.
+    some_empty: AtomicBool,
+}
+
+impl Shared {
+    pub fn new(superblocks: usize) -> Shared {
+        Shared {
+            superblocks: (0..superblocks).map(|_| Superblock::default()).collect(),
+            pool: Mutex::new(Pool { free: Vec::new(), fresh: 1 }),
+            listed: (0..CLASSES).map(|_| Mutex::default()).collect(),
+            waiting: AtomicUsize::new(0),
+            some_empty: AtomicBool::new(false),
+        }
+    }
+
+    /// Superblocks of the file, used or not.
+    pub fn total(&self) -> u32 {
+        self.pool.lock().fresh - 1
+    }
+
+    /// Begins a life of a superblock with these slots, and lists it. Returns by how much the
+    /// memory it takes has grown.
+    pub fn begin(&self, number: u32, free: Free) -> i64 {
+        let superblock = &self.superblocks[number as usize];
+        superblock.life.fetch_add(1, Ordering::AcqRel);
+        let grown = free.memory_bytes() as i64;
+        let old = std::mem::replace(&mut *superblock.free.lock(), free);
+        self.list(number);
+        grown - old.memory_bytes() as i64
+    }
+
+    /// Puts a superblock on the list of its class, if it has free slots and is not there.
+    fn list(&self, number: u32) {
+        let superblock = &self.superblocks[number as usize];
+        let Some(class) = superblock.free.lock().class() else { return };
+        let mut list = self.listed[class].lock();
+        let mut free = superblock.free.lock();
+        // Looked at again: it may have changed between the locks.
+        if free.class() == Some(class) && free.available > 0 && !free.listed {
+            free.listed = true;
+            list.push(number);
+        }
+    }
+
+    /// Moves up to `most` free slots of `class` to `cache`; how many.
+    pub fn take(&self, class: usize, most: usize, cache: &mut Vec<u64>) -> usize {
+        let mut list = self.listed[class].lock();
+        let mut taken = 0;
+        while taken < most
+            && let Some(number) = list.last().copied()
+        {
+            let mut free = self.superblocks[number as usize].free.lock();
+            while taken < most
+                && let Some(slot) = free.take()
+            {
+                cache.push(free.location(number, slot));
+                taken += 1;
+            }
+            if free.available == 0 {
+                free.listed = false;
+                list.pop();
+            }
+        }
+        taken
+    }
+
+    /// A slot comes back. Ignored if it is of a former life of its superblock.
+    pub fn give_back(&self, location: u64, life: u64) {
+        let number = superblock_of(location) as u32;
+        let superblock = &self.superblocks[number as usize];
+        let mut free = superblock.free.lock();
+        if superblock.life.load(Ordering::Acquire) != life || free.slots == 0 {
+            return;
+        }
+        let slot = free.slot_at(location);
+        free.put(slot);
+        if free.available == free.slots {
+            self.some_empty.store(true, Ordering::Release);
+        }
+        if !free.listed {
+            drop(free);
+            self.list(number);
+        }
+    }
+
+    /// Takes a superblock all of whose slots are free away from its class. It belongs to none
+    /// then.
+    pub fn take_empty(&self, fresh: u32) -> Option<u32> {
+        if !self.some_empty.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        (1..fresh).find(|number| {
+            let superblock = &self.superblocks[*number as usize];
+            let is_empty = |free: &Free| free.slots > 0 && free.available == free.slots;
+            let class = Some(superblock.free.lock()).filter(|free| is_empty(free)).and_then(|free| free.class());
+            let Some(class) = class else { return false };
+            let mut list = self.listed[class].lock();
+            let mut free = superblock.free.lock();
+            if free.class() != Some(class) || !is_empty(&free) {
+                return false;
+            }
+            list.retain(|listed| listed != number);
+            (free.slots, free.listed) = (0, false);
+            self.some_empty.store(true, Ordering::Release);
+            true
+        })
+    }
+
+    /// Takes every superblock away from its class; their numbers.
+    pub fn take_all(&self) -> Vec<u32> {
+        let pool = self.pool.lock();
+        let mut taken = Vec::new();
+        for number in 1..pool.fresh {
+            let superblock = &self.superblocks[number as usize];
+            let mut free = superblock.free.lock();
+            if free.slots > 0 {
+                superblock.life.fetch_add(1, Ordering::AcqRel);
+                (free.slots, free.listed) = (0, false);
+                taken.push(number);
+            }
+        }
+        // Afterwards: nothing that belongs to no class is listed any more.
+        self.listed.iter().for_each(|list| list.lock().clear());
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_of_every_class_is_taken_once_and_comes_back() {
+        for class in (0..CLASSES).step_by(5).chain([CLASSES - 1]) {
+            let mut free = Free::all(class);
+            let all = free.slots;
+            let taken: Vec<u32> = std::iter::from_fn(|| free.take()).collect();
+            assert!(taken.iter().copied().eq(0..all));
+            assert_eq!(free.available, 0);
+            for slot in taken.iter().rev().step_by(3) {
+                assert_eq!(free.slot_at(free.location(9, *slot)), *slot);
+                free.put(*slot);
+            }
+            let mut listed = Vec::new();
+            free.each(|slot| listed.push(slot));
+            assert!(std::iter::from_fn(|| free.take()).eq(listed));
+        }
+    }
+
+    #[test]
+    fn a_superblock_changes_class_only_when_it_is_empty_and_late_slots_are_ignored() {
+        let shared = Shared::new(3);
+        shared.pool.lock().fresh = 2;
+        shared.begin(1, Free::all(40));
+        let mut cache = Vec::new();
+        assert_eq!(shared.take(40, 2, &mut cache), 2);
+        let life = shared.superblocks[1].life.load(Ordering::Relaxed);
+        shared.give_back(cache[0], life);
+        assert_eq!(shared.take_empty(2), None);
+        shared.give_back(cache[1], life);
+        assert_eq!(shared.take_empty(2), Some(1));
+        assert_eq!(shared.take(40, 1, &mut cache), 0);
+        shared.begin(1, Free::all(3));
+        shared.give_back(cache[0], life);
+        let mut mine = Vec::new();
+        assert_eq!(shared.take(3, usize::MAX, &mut mine), classes::slots(3) as usize);
+        mine.sort_unstable();
+        mine.dedup();
+        assert_eq!(mine.len(), classes::slots(3) as usize, "no slot twice");
+    }
+}

@@ -1,0 +1,345 @@
+//! Values in slabs (paper 000, A4): every item in a slot of its size, freed and used again in
+//! place.
+//!
+//! A *superblock* is a segment of 4 MB whose slots are all of one [size](classes). A write takes a
+//! free slot; the slot of the version before is marked free in storage by clearing its checksum. No
+//! log, no tombstones, no collector; in return writes land wherever there is room, single lines
+//! must become durable in place, and so slabs need a byte-addressable medium.
+//!
+//! # What is durable when
+//! * An item is durable when [`Slots::write`] returns, before anyone knows its location: header,
+//!   key and value are stored, written back and fenced. Until then its checksum does not match,
+//!   whichever of its words are safe, and recovery clears the slot.
+//! * A retired item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
+//!   and fenced, leaves its checksum 0. The slot itself waits until no reader can hold its
+//!   location, and is used again after that.
+//! * A superblock's header is safe before any of its slots is handed out.
+//!
+//! # Why no version comes back, and none is lost
+//! The writers of a key take turns under the lock of its bucket in the index. Each writes the new
+//! version, durably, then retires the one before, durably, then lets go. So of the versions of one
+//! key storage holds the newest, or for the length of a retire the newest two, and recovery keeps
+//! the newer. Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
+//! has been cleared for good, and no crash can show it again. The paper frees the old version
+//! first; a crash between the two would then lose the key.
+//!
+//! Batches are not atomic in slabs: each item is durable by itself.
+
+mod assign;
+mod check;
+pub(crate) mod classes;
+mod free;
+mod header;
+mod recover;
+mod write;
+
+pub use check::Census;
+pub use write::Slots;
+
+use crate::error::{Error, Result};
+use crate::item::Item;
+use crate::logs::Room;
+use crate::medium::{BLOCK_BYTES, Medium};
+use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
+use classes::CLASSES;
+use crossbeam_epoch::Guard;
+use crossbeam_utils::CachePadded;
+use free::{Shared, superblock_of};
+use parking_lot::{Mutex, ReentrantMutex};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use terrace_memory::{Budget, Memory};
+
+/// Bytes of a superblock, as in the paper.
+pub const SEGMENT_BYTES: u32 = 4 << 20;
+/// Most writers: those that can be writing at a crash, one torn slot each.
+pub const MAX_WRITERS: usize = MAX_OPEN;
+const DESIGN: u32 = 2;
+/// Offset in the file of the word that says whether it is open: 1 from recovery to the orderly end.
+/// After an orderly end no slot can be torn, and what does not verify is damage.
+const IN_USE_AT: u64 = HEAD_BYTES;
+/// The low half of a slot's first word, its item's checksum.
+const CHECKSUM_MASK: u64 = 0xffff_ffff;
+
+/// All superblocks of one map.
+#[derive(Debug)]
+pub struct Slabs {
+    medium: Medium,
+    shared: Arc<Shared>,
+    writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
+    cut: Mutex<Cut>,
+    generation: AtomicU64,
+    next_sequence: AtomicU64,
+    /// `Some` while recovery scans: what it retires is cleared at its end.
+    superseded: Mutex<Option<Vec<u64>>>,
+    recovering: AtomicBool,
+    /// Whether the file says that it is in use.
+    marked: AtomicBool,
+    stopped: OnceLock<String>,
+    budget: Arc<Budget>,
+    /// Bytes taken from the budget.
+    taken: AtomicU64,
+}
+
+/// One writer's free slots, so that writers rarely meet.
+#[derive(Debug)]
+struct Writer {
+    /// Locations, for each class.
+    caches: Box<[Vec<u64>]>,
+    /// Bytes of the last item that found no free slot; 0: none. Asked again for exactly so many,
+    /// room is made.
+    refused: usize,
+}
+
+impl Writer {
+    fn new() -> Writer {
+        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0 }
+    }
+}
+
+impl Slabs {
+    /// Opens the head of `medium` (made if new) for `writers` concurrent writers.
+    /// [`Slabs::recover`] must run before anything else.
+    ///
+    /// # Errors
+    /// Those of [`superblock::open_head`].
+    ///
+    /// # Panics
+    /// If the medium is not byte-addressable.
+    pub fn open(medium: Medium, writers: usize, budget: &Arc<Budget>) -> Result<Slabs> {
+        assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
+        assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
+        let cut = superblock::open_head(&medium, Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN })?;
+        medium.grow(IN_USE_AT, BLOCK_BYTES)?;
+        let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
+        Ok(Slabs {
+            shared: Arc::new(Shared::new(count)),
+            // Number 0 is nobody's: writers are counted from 1, as in logs.
+            writers: (0..=writers).map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new())))).collect(),
+            generation: AtomicU64::new(cut.generation),
+            next_sequence: AtomicU64::new(cut.next_sequence),
+            cut: Mutex::new(cut),
+            superseded: Mutex::new(None),
+            recovering: AtomicBool::new(false),
+            marked: AtomicBool::new(false),
+            stopped: OnceLock::new(),
+            budget: Arc::clone(budget),
+            taken: AtomicU64::new(0),
+            medium,
+        })
+    }
+
+    /// The medium below.
+    pub fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    /// Number of writers. Their numbers are 1 and up.
+    pub fn writers(&self) -> usize {
+        self.writers.len() - 1
+    }
+
+    /// Longest item in bytes that fits a slot.
+    pub const fn max_item_bytes() -> usize {
+        classes::LARGEST
+    }
+
+    /// Bytes of the slot that an item of `bytes` takes.
+    pub fn slot_bytes(bytes: usize) -> usize {
+        classes::slot_bytes(classes::class_of(bytes)) as usize
+    }
+
+    /// Superblocks of the file, used or not.
+    pub fn total_superblocks(&self) -> usize {
+        self.shared.total() as usize
+    }
+
+    /// Retired slots that wait for readers to leave.
+    pub fn waiting_slots(&self) -> usize {
+        self.shared.waiting.load(Ordering::Acquire)
+    }
+
+    /// Asks for `lines` cache lines from `location` on to be brought near.
+    #[inline(always)]
+    pub fn prefetch(&self, location: u64, lines: u64) {
+        for line in 0..lines {
+            self.medium.memory().prefetch(location + 64 * line);
+        }
+    }
+
+    /// The item at `location`, which came from [`Slots::write`] or recovery and was learnt under
+    /// `guard`, or under a lock that keeps the item current.
+    ///
+    /// # Panics
+    /// For a number that is no location of these slabs.
+    #[inline(always)]
+    pub fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
+        Item::read(self.bytes_from(location, guard)).expect("a location names an item that was written whole")
+    }
+
+    /// The item at `location`, as for [`Slabs::item`], if its key is `key`.
+    #[inline(always)]
+    pub fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
+        Item::read_if_key(self.bytes_from(location, guard), key)
+    }
+
+    #[inline(always)]
+    fn bytes_from<'g>(&'g self, location: u64, _guard: &'g Guard) -> &'g [u8] {
+        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
+        assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
+        // SAFETY: inside the medium (asserted) and, being a location, in a superblock that was
+        // grown. The item's bytes are not written again before every guard under which its location
+        // could be learnt is gone, but for its checksum, which readers do not look at. What follows
+        // the item may be another slot, which no reader of this item looks at either.
+        unsafe { self.medium.memory().bytes(location, end - location) }
+    }
+
+    /// Writer `id`'s slots.
+    ///
+    /// Nothing is set aside for `bytes`, which is a caller's upper bound: the exact slot is taken
+    /// when the item is known ([`Slots::fits`]). Only if that failed for an item of exactly `bytes`
+    /// is room made here, outside of the index's locks.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] when there is no free slot and no superblock to be had, [`Error::DiskFull`],
+    /// [`Error::Stopped`]. Nothing was changed then.
+    #[inline]
+    pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_>> {
+        self.check_writable()?;
+        let lock = self.writers[id].lock();
+        if lock.borrow().refused == bytes && bytes > 0 {
+            let mut writer = lock.borrow_mut();
+            self.make_room(&mut writer, bytes, room)?;
+            writer.refused = 0;
+        }
+        Ok(Slots::new(self, lock, id))
+    }
+
+    /// Frees the slot of the item at `location`: durably on return, for use when no reader under a
+    /// guard can hold the location. Called under the key's lock, after what supersedes the item was
+    /// written.
+    #[inline]
+    pub fn retire(&self, location: u64) {
+        if self.recovering.load(Ordering::Relaxed)
+            && let Some(superseded) = &mut *self.superseded.lock()
+        {
+            superseded.push(location);
+            return;
+        }
+        self.clear_checksum(location);
+        let life = self.shared.superblocks[superblock_of(location)].life.load(Ordering::Acquire);
+        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        let shared = Arc::clone(&self.shared);
+        crossbeam_epoch::pin().defer(move || {
+            shared.give_back(location, life);
+            shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        });
+    }
+
+    /// Marks a slot free in storage, durably. The word is stored whole, so a crash leaves it as it
+    /// was or cleared.
+    fn clear_checksum(&self, location: u64) {
+        let memory = self.medium.memory();
+        // SAFETY: the first word of a slot of a grown superblock, 8-byte aligned; only whoever
+        // supersedes the item, under the key's lock, stores to it.
+        unsafe {
+            memory.store(location, memory.load(location) & !CHECKSUM_MASK);
+            memory.persist(location, 8);
+        }
+    }
+
+    /// Forgets everything: durable on return. The caller holds off readers' new locations through
+    /// `f`, which runs while writers are locked out, after the old contents stopped counting.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`]; then nothing was forgotten, and the slabs stop.
+    pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
+        self.check_writable()?;
+        let mut cut = self.cut.lock();
+        let locks: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        let mut next = cut.clone();
+        next.number += 1;
+        next.generation += 1;
+        next.next_sequence = self.next_sequence.load(Ordering::Acquire);
+        next.segments = self.shared.total() + 1;
+        self.stop_on_error(next.store(&self.medium))?;
+        // From here on every superblock in the file is of an earlier generation: free.
+        self.generation.store(next.generation, Ordering::Release);
+        *cut = next;
+        for writer in &locks {
+            *writer.borrow_mut() = Writer::new();
+        }
+        f();
+        let superblocks = self.shared.take_all();
+        let shared = Arc::clone(&self.shared);
+        self.shared.waiting.fetch_add(1, Ordering::AcqRel);
+        guard.defer(move || {
+            shared.pool.lock().free.extend(superblocks);
+            shared.waiting.fetch_sub(1, Ordering::AcqRel);
+        });
+        guard.flush();
+        Ok(())
+    }
+
+    /// The error that stopped the slabs, if one did.
+    pub fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// Refuses all further writes, for `reason`.
+    pub fn stop(&self, reason: String) {
+        // The first reason stays.
+        let _later = self.stopped.set(reason);
+    }
+
+    /// Refuses if the slabs were stopped.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] with the reason.
+    #[inline]
+    pub fn check_writable(&self) -> Result<()> {
+        self.stopped().map_or(Ok(()), |reason| Err(Error::Stopped(reason.into())))
+    }
+
+    fn stop_on_error<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.stop(e.to_string()))
+    }
+
+    fn set_in_use(&self, in_use: bool) {
+        let memory = self.medium.memory();
+        // SAFETY: the word was grown by `open`; recovery and drop, its only users, are alone.
+        unsafe {
+            memory.store(IN_USE_AT, u64::from(in_use));
+            memory.persist(IN_USE_AT, 8);
+        }
+    }
+
+    fn is_in_use(&self) -> bool {
+        // SAFETY: as in `set_in_use`.
+        unsafe { self.medium.memory().load(IN_USE_AT) != 0 }
+    }
+
+    /// Counts the memory of a superblock's bits, which has changed by so many bytes.
+    fn account(&self, grown: i64) {
+        if grown >= 0 {
+            self.budget.take_anyway(grown as u64);
+        } else {
+            self.budget.give(grown.unsigned_abs());
+        }
+        self.taken.fetch_add(grown as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Slabs {
+    fn drop(&mut self) {
+        // Nobody is writing any more: every item in the file is whole.
+        if self.marked.load(Ordering::Relaxed) {
+            self.set_in_use(false);
+        }
+        self.budget.give(self.taken.load(Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests;

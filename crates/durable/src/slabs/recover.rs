@@ -1,0 +1,218 @@
+//! Recovery of slabs: a parallel scan of every superblock and slot (paper 000, A8 procedure 1).
+//!
+//! Every slot whose checksum matches holds an item that counts, and the caller is told. Of two
+//! versions of a key the caller retires the older, which is cleared in storage once the scan is
+//! over, as are torn slots. Then every slot is either an item's or free: none leaks, none has two
+//! owners. Clearing twice does no harm, so a crash during recovery changes nothing.
+//!
+//! A slot that is neither free nor intact is *torn* if the file was in use at the crash: a writer
+//! was about to fill it, and nobody was told. After an orderly end there can be none, and at a
+//! crash no more than one for each writer; anything else is damage, and said so.
+
+use super::classes;
+use super::free::{Free, superblock_of};
+use super::header::{Found, HEADER_BYTES, Header};
+use super::{MAX_WRITERS, SEGMENT_BYTES, Slabs};
+use crate::error::{Error, Result};
+use crate::item::{self, Item, Record};
+use crate::logs::{Damage, Recovered, TornTail};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+use terrace_memory::Memory;
+
+/// A superblock in use.
+struct Scanned {
+    number: u32,
+    header: Header,
+    free: Free,
+    /// Slots that hold no item and are not cleared: number of the slot.
+    torn: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Scan {
+    found: Recovered,
+    in_use: Vec<Scanned>,
+    /// Superblocks that are free.
+    free: Vec<u32>,
+}
+
+impl Slabs {
+    /// Reads everything back with `threads` threads; `visit` is told location, item and bytes of
+    /// every item, in no particular order, from several threads at once, and retires the older of
+    /// two versions. With `salvage`, damage is reported in the result, the rest recovered, and the
+    /// slabs stay read-only and the file untouched.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first damage, unless `salvage`; those of the medium.
+    pub fn recover(
+        &self,
+        threads: usize,
+        salvage: bool,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+    ) -> Result<Recovered> {
+        let start = Instant::now();
+        let (count, truncation) = self.superblocks_in_file(salvage)?;
+        *self.superseded.lock() = Some(Vec::new());
+        self.recovering.store(true, Ordering::SeqCst);
+        let scan = Mutex::new(Scan::default());
+        let next = AtomicU32::new(1);
+        let worker = || {
+            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < count) {
+                self.scan(number, visit, &scan);
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads.max(1)).for_each(|_| drop(scope.spawn(worker)));
+            worker();
+        });
+        self.recovering.store(false, Ordering::SeqCst);
+        let superseded = self.superseded.lock().take().unwrap_or_default();
+        let mut scan = scan.into_inner().expect("no scanner panicked");
+        scan.found.damage.extend(truncation);
+        self.judge_torn(&mut scan);
+        if let (Some(first), false) = (scan.found.damage.first(), salvage) {
+            let more = scan.found.damage.len() - 1;
+            let what = format!(
+                "{} ({} bytes lost, {more} more damaged places, {} items intact); open with salvage to read the rest",
+                first.what, first.bytes, scan.found.items
+            );
+            return Err(Error::Damaged { path: self.medium.path().into(), offset: first.offset, what });
+        }
+        let mut found = std::mem::take(&mut scan.found);
+        self.settle(count, scan, &superseded, salvage)?;
+        found.elapsed = start.elapsed();
+        Ok(found)
+    }
+
+    /// Superblocks to scan, segment 0 counted in; the file is made to hold the last one whole,
+    /// since what it lacks of a mapping cannot be touched.
+    fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Option<Damage>)> {
+        let segment = u64::from(SEGMENT_BYTES);
+        let file_bytes = self.medium.file_bytes()?;
+        let promised = u64::from(self.cut.lock().segments) * segment;
+        let damage = (promised > segment && file_bytes < promised).then(|| {
+            let what = format!("the file ends at {file_bytes}, it held {promised} bytes");
+            Damage { offset: file_bytes, bytes: promised - file_bytes, what }
+        });
+        let mut present = (file_bytes / segment).max(1);
+        if damage.is_none() && !salvage && file_bytes > segment && !file_bytes.is_multiple_of(segment) {
+            // The crash came while the file grew.
+            self.medium.grow(present * segment, segment)?;
+            present += 1;
+        }
+        if present as usize > self.shared.superblocks.len() {
+            let what = format!("the file holds {present} segments, room was made for {}", self.shared.superblocks.len());
+            return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
+        }
+        Ok((present as u32, damage))
+    }
+
+    fn scan(&self, number: u32, visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync), scan: &Mutex<Scan>) {
+        let start = super::free::start_of(number);
+        // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
+        let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
+        let header = match Header::decode(bytes) {
+            Found::Intact(header) if header.generation == self.generation.load(Ordering::Acquire) => header,
+            Found::Intact(_) | Found::Free => {
+                scan.lock().expect("no scanner panicked").free.push(number);
+                return;
+            }
+            Found::Damaged => {
+                let what = "a superblock's header does not match its checksum".into();
+                let damage = Damage { offset: start, bytes: u64::from(SEGMENT_BYTES), what };
+                scan.lock().expect("no scanner panicked").found.damage.push(damage);
+                return;
+            }
+        };
+        let mut free = Free::none(header.class);
+        let mut torn = Vec::new();
+        let mut items = 0;
+        let slots = bytes[HEADER_BYTES as usize..].chunks_exact(classes::slot_bytes(header.class) as usize);
+        for (slot, bytes) in (0..).zip(slots) {
+            match item::verify(bytes, header.salt) {
+                Record::Item(item, length) if !item.tombstone && !item.in_batch => {
+                    visit(free.location(number, slot), &item, length);
+                    items += 1;
+                }
+                Record::Invalid if bytes[..4] == [0; 4] => free.put(slot),
+                _ => torn.push(slot),
+            }
+        }
+        let mut scan = scan.lock().expect("no scanner panicked");
+        scan.found.segments += u64::from(items > 0);
+        scan.found.items += items;
+        scan.found.bytes += u64::from(SEGMENT_BYTES);
+        scan.in_use.push(Scanned { number, header, free, torn });
+    }
+
+    /// Reports slots that are neither free nor intact: as torn, or as damage if no crash explains
+    /// them.
+    fn judge_torn(&self, scan: &mut Scan) {
+        let count: usize = scan.in_use.iter().map(|scanned| scanned.torn.len()).sum();
+        let explained = self.is_in_use() && count <= MAX_WRITERS;
+        for scanned in &mut scan.in_use {
+            for slot in &scanned.torn {
+                let offset = scanned.free.location(scanned.number, *slot);
+                if explained {
+                    scan.found.torn.push(TornTail { offset, dropped_bytes: 0 });
+                } else {
+                    let bytes = u64::from(classes::slot_bytes(scanned.header.class));
+                    let what = "an item does not match its checksum".into();
+                    scan.found.damage.push(Damage { offset, bytes, what });
+                }
+            }
+            if !explained {
+                scanned.torn.clear();
+            }
+        }
+        scan.found.damage.sort_by_key(|d| d.offset);
+        scan.found.torn.sort_by_key(|t| t.offset);
+    }
+
+    fn settle(&self, count: u32, scan: Scan, superseded: &[u64], salvage: bool) -> Result<()> {
+        self.budget.take_anyway(u64::from(count - 1) * u64::from(SEGMENT_BYTES));
+        self.taken.store(u64::from(count - 1) * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
+        {
+            let mut pool = self.shared.pool.lock();
+            pool.free = scan.free;
+            pool.fresh = count;
+        }
+        let mut newest = 0;
+        for Scanned { number, header, mut free, torn } in scan.in_use {
+            newest = newest.max(header.sequence);
+            if !salvage {
+                for slot in torn {
+                    self.clear_checksum(free.location(number, slot));
+                    free.put(slot);
+                }
+            }
+            let superblock = &self.shared.superblocks[number as usize];
+            superblock.salt.store(header.salt, Ordering::Relaxed);
+            superblock.age.store(header.sequence, Ordering::Relaxed);
+            self.account(self.shared.begin(number, free));
+        }
+        self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
+        if salvage {
+            self.stop("opened with salvage: read-only".into());
+            return Ok(());
+        }
+        for location in superseded {
+            self.clear_checksum(*location);
+            let life = self.shared.superblocks[superblock_of(*location)].life.load(Ordering::Acquire);
+            self.shared.give_back(*location, life);
+        }
+        let mut cut = self.cut.lock();
+        let mut next = cut.clone();
+        next.number += 1;
+        next.segments = count;
+        next.next_sequence = self.next_sequence.load(Ordering::Acquire);
+        next.store(&self.medium)?;
+        *cut = next;
+        // Before the first write, so that a torn slot is never taken for damage.
+        self.set_in_use(true);
+        self.marked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Writing an item into a slot.
+
+use super::{Slabs, Writer, classes, superblock_of};
+use crate::item::{MAX_HEADER_BYTES, NewItem};
+use crate::logs::Ticket;
+use parking_lot::ReentrantMutexGuard;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
+
+/// A writer's free slots, held. Reentrant: the holder's thread may ask for them again.
+#[derive(Debug)]
+pub struct Slots<'a> {
+    slabs: &'a Slabs,
+    lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
+    id: usize,
+}
+
+impl<'a> Slots<'a> {
+    #[inline(always)]
+    pub(super) fn new(slabs: &'a Slabs, lock: ReentrantMutexGuard<'a, RefCell<Writer>>, id: usize) -> Slots<'a> {
+        Slots { slabs, lock, id }
+    }
+
+    /// Whether a slot for an item of exactly `bytes` is at hand. If not, [`Slabs::slots`] asked for
+    /// so many `bytes` makes room; here nothing is waited for, since callers hold a bucket's lock.
+    #[inline]
+    pub fn fits(&self, bytes: usize) -> bool {
+        if bytes > Slabs::max_item_bytes() {
+            return false;
+        }
+        let class = classes::class_of(bytes);
+        let mut writer = self.lock.borrow_mut();
+        if !writer.caches[class].is_empty() || self.slabs.refill(&mut writer, class) {
+            return true;
+        }
+        writer.refused = bytes;
+        false
+    }
+
+    /// Writes an item for which [`Slots::fits`] said yes; returns its location. Durable on return.
+    ///
+    /// # Panics
+    /// If there is no slot.
+    #[inline]
+    pub fn write(&mut self, new: &NewItem<'_>) -> u64 {
+        let class = classes::class_of(new.item_bytes());
+        let location = self.lock.borrow_mut().caches[class].pop().expect("a slot was asked for");
+        let salt = self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
+        let mut header = [0; MAX_HEADER_BYTES];
+        let header_bytes = new.encode_header(salt, false, &mut header);
+        let memory = self.slabs.medium.memory();
+        let mut at = location;
+        for part in [&header[..header_bytes], new.key, new.value] {
+            // SAFETY: inside the slot, which holds the item (its class) and is this writer's alone:
+            // it was free, and no reader holds its location.
+            unsafe { memory.write(at, part) };
+            at += part.len() as u64;
+        }
+        // SAFETY: the range just written.
+        unsafe { memory.persist(location, at - location) };
+        location
+    }
+
+    /// What to commit for everything written so far: nothing, it is durable.
+    #[inline(always)]
+    pub fn ticket(&self) -> Ticket {
+        Ticket { writer: self.id as u8, position: 0 }
+    }
+}

@@ -1,0 +1,222 @@
+//! Every limit, at n and at n + 1.
+
+mod common;
+use common::{Reply, TestServer, eventually, info, options, request};
+use std::time::Duration;
+use terrace_server::{Limits, ServerOptions};
+
+fn with(limits: Limits) -> TestServer {
+    TestServer::with(ServerOptions { limits, ..options() })
+}
+
+#[test]
+fn clients() {
+    let server = with(Limits { clients_max: 3, ..Limits::default() });
+    let mut three: Vec<_> = (0..3).map(|_| server.client()).collect();
+    three.iter_mut().for_each(|client| assert_eq!(client.line("PING"), "PONG"));
+    let mut fourth = server.client();
+    assert_eq!(fourth.rest(), b"-ERR max number of clients reached\r\n");
+    assert_eq!(info(&mut three[0], "rejected_connections"), "1");
+    // One leaves, one comes.
+    three.pop();
+    eventually("the third is gone", || info(&mut three[0], "connected_clients") == "2");
+    assert_eq!(server.client().line("PING"), "PONG");
+    // More are allowed while the server runs.
+    assert_eq!(three[0].line("CONFIG SET maxclients 100"), "OK");
+    let mut more: Vec<_> = (0..10).map(|_| server.client()).collect();
+    more.iter_mut().for_each(|client| assert_eq!(client.line("PING"), "PONG"));
+}
+
+#[test]
+fn bytes_of_an_argument() {
+    let server = with(Limits { bulk_bytes_max: 1000, ..Limits::default() });
+    let mut client = server.client();
+    assert_eq!(client.call(&["SET", "k", &"x".repeat(1000)]).to_string(), "OK");
+    assert_eq!(
+        client.line("APPEND k x"),
+        "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+    );
+    assert_eq!(client.line("SETRANGE k 999 x"), ":1000");
+    assert_eq!(
+        client.line("SETRANGE k 1000 x"),
+        "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+    );
+    client.send(&request(&["SET", "k", &"x".repeat(1001)]));
+    assert_eq!(client.rest(), b"-ERR Protocol error: invalid bulk length\r\n");
+    let mut client = server.client();
+    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 1001"), "OK");
+    assert_eq!(client.call(&["SET", "k", &"x".repeat(1001)]).to_string(), "OK");
+}
+
+#[test]
+fn arguments_of_a_request() {
+    let server = with(Limits { arguments_max: 100, ..Limits::default() });
+    let mut client = server.client();
+    let mut arguments = vec!["EXISTS"; 100];
+    assert_eq!(client.call(&arguments).to_string(), ":0");
+    arguments.push("one-more");
+    client.send(&request(&arguments));
+    assert_eq!(client.rest(), b"-ERR Protocol error: invalid multibulk length\r\n");
+}
+
+#[test]
+fn a_million_arguments() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let arguments = vec!["EXISTS"; 1_048_576];
+    assert_eq!(client.call(&arguments).to_string(), ":0");
+    client.send(b"*1048577\r\n");
+    assert_eq!(client.rest(), b"-ERR Protocol error: invalid multibulk length\r\n");
+}
+
+#[test]
+fn bytes_of_a_line() {
+    let server = with(Limits { inline_bytes_max: 1000, ..Limits::default() });
+    let mut client = server.client();
+    client.send(format!("ECHO {}\n", "x".repeat(995)).as_bytes());
+    assert!(matches!(client.reply(), Reply::Bulk(bytes) if bytes.len() == 995));
+    client.send(format!("ECHO {}\n", "x".repeat(996)).as_bytes());
+    assert_eq!(client.rest(), b"-ERR Protocol error: too big inline request\r\n");
+}
+
+#[test]
+fn before_authentication() {
+    let server = TestServer::with(ServerOptions { password: Some("secret".into()), ..options() });
+    let refused = "-NOAUTH Authentication required.";
+    let mut client = server.client();
+    assert_eq!(client.call(&["EXISTS"; 10]).to_string(), refused);
+    client.send(&request(&["EXISTS"; 11]));
+    assert_eq!(client.rest(), b"-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let mut client = server.client();
+    assert_eq!(client.call(&["ECHO", &"x".repeat(16 << 10)]).to_string(), refused);
+    client.send(&request(&["ECHO", &"x".repeat((16 << 10) + 1)]));
+    assert_eq!(client.rest(), b"-ERR Protocol error: unauthenticated bulk length\r\n");
+    // The limits go with the password, in the middle of a pipeline.
+    let mut client = server.client();
+    client.send(&[request(&["AUTH", "secret"]), request(&["EXISTS"; 11])].concat());
+    assert_eq!(client.reply().to_string(), "OK");
+    assert_eq!(client.reply().to_string(), ":0");
+}
+
+#[test]
+fn bytes_not_yet_executed() {
+    let server = with(Limits { query_buffer_bytes_max: 100_000, ..Limits::default() });
+    let mut client = server.client();
+    let request_of = |value: usize| request(&["SET", "k", &"x".repeat(value)]);
+    let overhead = request_of(90_000).len() - 90_000;
+    assert_eq!(client.call(&["SET", "k", &"x".repeat(100_000 - overhead - 1)]).to_string(), "OK");
+    client.send(&request_of(100_000)[..50_000]);
+    let reply = client.rest();
+    assert_eq!(reply, b"-ERR Protocol error: the request does not fit the query buffer\r\n");
+    // A queued transaction counts as well: the client is closed.
+    let mut client = server.client();
+    client.line("MULTI");
+    for _ in 0..3 {
+        let _ = std::io::Write::write_all(&mut client.stream, &request_of(40_000));
+    }
+    client.rest();
+    let mut client = server.client();
+    assert_eq!(info(&mut client, "client_query_buffer_limit_disconnections"), "2");
+}
+
+#[test]
+fn bytes_of_unread_replies() {
+    let server = with(Limits { output_buffer_bytes_max: 100_000, ..Limits::default() });
+    let mut client = server.client();
+    client.call(&["SET", "k", &"x".repeat(10_000)]);
+    // A reply just below the limit, then one above it.
+    assert!(matches!(
+        client.call(&["MGET"; 1].iter().chain(&["k"; 9]).collect::<Vec<_>>()),
+        Reply::Array(_)
+    ));
+    client.send(&request(&["MGET"; 1].iter().chain(&["k"; 11]).collect::<Vec<_>>()));
+    client.assert_closed();
+    let mut client = server.client();
+    assert_eq!(info(&mut client, "client_output_buffer_limit_disconnections"), "1");
+    assert_eq!(client.line("CONFIG SET client-output-buffer-limit \"normal 200000 0 0\""), "OK");
+    assert!(matches!(
+        client.call(&["MGET"; 1].iter().chain(&["k"; 11]).collect::<Vec<_>>()),
+        Reply::Array(_)
+    ));
+}
+
+#[test]
+fn bytes_of_all_buffers() {
+    let server = TestServer::with(ServerOptions {
+        limits: Limits { all_buffers_bytes_max: 4 << 20, ..Limits::default() },
+        threads: 1,
+        ..options()
+    });
+    let mut boss = server.client();
+    assert_eq!(boss.line("CLIENT NO-EVICT on"), "OK");
+    let mut small = server.client();
+    small.send(&request(&["SET", "k", &"x".repeat(500_000)])[..400_000]);
+    let mut large = server.client();
+    let _ = std::io::Write::write_all(
+        &mut large.stream,
+        &request(&["SET", "k", &"x".repeat(8 << 20)])[..7 << 20],
+    );
+    large.assert_closed();
+    assert_eq!(info(&mut boss, "evicted_clients"), "1");
+    small.send(&request(&["SET", "k", &"x".repeat(500_000)])[400_000..]);
+    assert_eq!(small.reply().to_string(), "OK");
+}
+
+#[test]
+fn silence() {
+    let server = with(Limits { idle_timeout: Some(Duration::from_secs(1)), ..Limits::default() });
+    let mut silent = server.client();
+    let mut busy = server.client();
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(2500) {
+        assert_eq!(busy.line("PING"), "PONG");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    silent.assert_closed();
+    assert_eq!(busy.line("CONFIG SET timeout 0"), "OK");
+    assert_eq!(info(&mut busy, "client_silence_disconnections"), "1");
+}
+
+#[test]
+fn stopping_in_the_middle() {
+    let server = with(Limits { stall_timeout: Some(Duration::from_secs(1)), ..Limits::default() });
+    let mut idle = server.client();
+    let mut stalled = server.client();
+    stalled.send(b"*2\r\n$3\r\nGET\r\n$10\r\nabc");
+    // Closed although there is no idle timeout; who is merely idle stays.
+    stalled.assert_closed();
+    assert_eq!(idle.line("PING"), "PONG");
+}
+
+/// Unauthenticated clients, idle clients and half requests cost bounded memory: see
+/// `slow_clients.rs`. Options that cannot be are refused at start.
+#[test]
+fn options_that_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = std::sync::Arc::new(
+        terrace::Database::open(dir.path(), terrace::MapOptions::default()).unwrap(),
+    );
+    let refused = |options: ServerOptions| {
+        terrace_server::Server::start(std::sync::Arc::clone(&database), options)
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(refused(ServerOptions { databases: 0, ..options() }), "databases: 1 to 64");
+    assert_eq!(refused(ServerOptions { databases: 65, ..options() }), "databases: 1 to 64");
+    assert!(
+        refused(ServerOptions { password: Some(String::new()), ..options() })
+            .starts_with("password: ")
+    );
+    let limits = Limits { query_buffer_bytes_max: 1 << 32, ..Limits::default() };
+    assert!(refused(ServerOptions { limits, ..options() }).starts_with("query_buffer_bytes_max: "));
+    let limits = Limits { clients_max: 0, ..Limits::default() };
+    assert!(refused(ServerOptions { limits, ..options() }).starts_with("clients_max: "));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let holder = std::net::TcpListener::bind(taken).unwrap();
+    assert!(
+        refused(ServerOptions { addresses: vec![taken], ..options() })
+            .contains(&format!("cannot listen on {taken}: "))
+    );
+    drop(holder);
+}

@@ -1,0 +1,306 @@
+//! MULTI, EXEC, WATCH: the commands, and that a transaction is one step to everybody.
+
+mod common;
+use common::{Reply, TestServer, request};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn the_commands() {
+    common::script::run(
+        r#"
+        EXEC => -ERR EXEC without MULTI
+        DISCARD => -ERR DISCARD without MULTI
+        MULTI => OK
+        MULTI => -ERR MULTI calls can not be nested
+        SET a 1 => QUEUED
+        INCR a => QUEUED
+        GET a => QUEUED
+        @2 GET a => nil
+        EXEC => [OK, :2, "2"]
+        GET a => "2"
+        MULTI => OK
+        SET a 9 => QUEUED
+        DISCARD => OK
+        GET a => "2"
+        MULTI => OK
+        EXEC => []
+        # An error when queueing spoils the transaction; one when running does not.
+        MULTI => OK
+        SET a => -ERR wrong number of arguments for 'set' command
+        SET a 5 => QUEUED
+        EXEC => -EXECABORT Transaction discarded because of previous errors.
+        MULTI => OK
+        NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with: 
+        EXEC => -EXECABORT Transaction discarded because of previous errors.
+        GET a => "2"
+        SET text abc => OK
+        MULTI => OK
+        INCR text => QUEUED
+        SET a 3 => QUEUED
+        EXEC => [-ERR value is not an integer or out of range, OK]
+        GET a => "3"
+        # WATCH.
+        WATCH => -ERR wrong number of arguments for 'watch' command
+        WATCH a b => OK
+        MULTI => OK
+        WATCH a => -ERR WATCH inside MULTI is not allowed
+        SET a 4 => QUEUED
+        EXEC => [OK]
+        WATCH a => OK
+        @2 SET a 5 => OK
+        MULTI => OK
+        SET a 6 => QUEUED
+        EXEC => nil
+        GET a => "5"
+        # Watched and set to the same value: still changed.
+        WATCH a => OK
+        @2 SET a 5 => OK
+        MULTI => OK
+        EXEC => nil
+        # Absent, then there; there, then gone; gone and back.
+        WATCH absent => OK
+        @2 SET absent 1 => OK
+        MULTI => OK
+        EXEC => nil
+        WATCH absent => OK
+        @2 DEL absent => :1
+        MULTI => OK
+        EXEC => nil
+        WATCH a => OK
+        @2 DEL a => :1
+        @2 SET a 5 => OK
+        MULTI => OK
+        EXEC => nil
+        # Other keys, or the same name in another database, do not matter.
+        WATCH a => OK
+        @2 SET other 1 => OK
+        @2 SELECT 5 => OK
+        @2 SET a 1 => OK
+        @2 SELECT 0 => OK
+        MULTI => OK
+        EXEC => []
+        WATCH a => OK
+        @2 EXPIRE a 100 => :1
+        MULTI => OK
+        EXEC => nil
+        WATCH a => OK
+        @2 SET a 1 => OK
+        UNWATCH => OK
+        MULTI => OK
+        EXEC => []
+        WATCH a => OK
+        @2 FLUSHALL => OK
+        MULTI => OK
+        EXEC => nil
+        # DISCARD and EXEC both forget what was watched.
+        WATCH a => OK
+        MULTI => OK
+        DISCARD => OK
+        @2 SET a 1 => OK
+        MULTI => OK
+        EXEC => []
+        # My own write counts too.
+        WATCH a => OK
+        SET a 2 => OK
+        MULTI => OK
+        EXEC => nil
+        # Databases inside.
+        MULTI => OK
+        SET here 0 => QUEUED
+        SELECT 1 => QUEUED
+        SET here 1 => QUEUED
+        GET here => QUEUED
+        FLUSHDB => QUEUED
+        GET here => QUEUED
+        SELECT 0 => QUEUED
+        GET here => QUEUED
+        EXEC => [OK, OK, OK, "1", OK, nil, OK, "0"]
+        # All kinds of commands inside.
+        MULTI => OK
+        MSET a 1 b 2 => QUEUED
+        MSETNX c 3 d 4 => QUEUED
+        RENAME a e => QUEUED
+        COPY e f => QUEUED
+        DEL b c => QUEUED
+        APPEND f x => QUEUED
+        SETRANGE f 4 y => QUEUED
+        INCRBYFLOAT d 0.5 => QUEUED
+        EXPIRE e 100 => QUEUED
+        MGET a b c d e f => QUEUED
+        PING => QUEUED
+        EXEC => [OK, :1, OK, :1, :2, :2, :5, "4.5", :1, [nil, nil, nil, "4.5", "1", "1x\x00\x00y"], PONG]
+        MULTI => OK
+        SAVE => -ERR Command not allowed inside a transaction
+        EXEC => -EXECABORT Transaction discarded because of previous errors.
+        MULTI => OK
+        RESET => RESET
+        EXEC => -ERR EXEC without MULTI
+    "#,
+    );
+}
+
+#[test]
+fn a_transaction_too_large_for_one_log_is_refused_whole() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    assert_eq!(client.line("SET k0 old"), "OK");
+    assert_eq!(client.line("MULTI"), "OK");
+    let value = "x".repeat(1 << 20);
+    for i in 0..8 {
+        assert_eq!(client.call(&["SET", &format!("k{i}"), &value]).to_string(), "QUEUED");
+    }
+    let Reply::Array(replies) = client.call(&["EXEC"]) else { panic!("EXEC") };
+    assert_eq!(replies.len(), 8);
+    assert!(
+        replies.iter().all(|reply| matches!(reply, Reply::Error(text) if text.starts_with("ERR "))),
+        "{:?}",
+        replies[0]
+    );
+    assert_eq!(client.line("GET k0"), "\"old\"");
+    assert_eq!(client.line("EXISTS k1"), ":0");
+}
+
+/// Transfers between two accounts by MULTI/EXEC on several connections (and so on both loops),
+/// while others read both accounts in one MGET or one EXEC: the sum never changes.
+#[test]
+fn nobody_sees_half_a_transaction() {
+    const ROUNDS: usize = 1500;
+    let server = TestServer::start();
+    assert_eq!(server.client().line("MSET from 1000000 to 0"), "OK");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|_| {
+                let mut client = server.client();
+                scope.spawn(move || {
+                    let batch = [
+                        request(&["MULTI"]),
+                        request(&["DECR", "from"]),
+                        request(&["INCR", "to"]),
+                        request(&["EXEC"]),
+                    ]
+                    .concat();
+                    for _ in 0..ROUNDS {
+                        client.send(&batch);
+                        let replies: Vec<Reply> = (0..4).map(|_| client.reply()).collect();
+                        assert!(
+                            matches!(&replies[3], Reply::Array(items) if items.len() == 2),
+                            "{replies:?}"
+                        );
+                    }
+                })
+            })
+            .collect();
+        for reader in 0..3 {
+            let mut client = server.client();
+            let done = &done;
+            scope.spawn(move || {
+                let mut rounds = 0;
+                while !done.load(Ordering::Relaxed) || rounds == 0 {
+                    let reply = match reader {
+                        0 => {
+                            client.line("MULTI");
+                            client.line("GET from");
+                            client.line("GET to");
+                            client.call(&["EXEC"])
+                        }
+                        _ => client.call(&["MGET", "from", "to"]),
+                    };
+                    let Reply::Array(items) = &reply else { panic!("{reply}") };
+                    let sum: i64 = items
+                        .iter()
+                        .map(|item| item.to_string().trim_matches('"').parse::<i64>().unwrap())
+                        .sum();
+                    assert_eq!(sum, 1_000_000, "{reply}");
+                    rounds += 1;
+                }
+            });
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(
+        server.client().line("MGET from to"),
+        format!("[\"{}\", \"{}\"]", 1_000_000 - 3 * ROUNDS, 3 * ROUNDS)
+    );
+}
+
+/// The same for MSET, RENAME and FLUSHDB against MGET and EXISTS.
+#[test]
+fn nobody_sees_half_a_command() {
+    let server = TestServer::start();
+    assert_eq!(server.client().line("MSET a 0 b 0 left x"), "OK");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut client = server.client();
+            let done = &done;
+            scope.spawn(move || {
+                for _ in 0..2000 {
+                    let Reply::Array(pair) = client.call(&["MGET", "a", "b"]) else {
+                        panic!("MGET")
+                    };
+                    assert_eq!(pair[0], pair[1]);
+                    assert_eq!(client.line("EXISTS left right"), ":1");
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+        }
+        for _ in 0..2 {
+            let mut client = server.client();
+            let done = &done;
+            scope.spawn(move || {
+                let mut i = 0;
+                while !done.load(Ordering::Relaxed) {
+                    i += 1;
+                    assert_eq!(client.line(&format!("MSET a {i} b {i}")), "OK");
+                    client.line("RENAME left right");
+                    client.line("RENAME right left");
+                }
+            });
+        }
+    });
+}
+
+/// Optimistic locking: increments by WATCH, GET, MULTI, SET, EXEC lose no update.
+#[test]
+fn watched_updates_are_not_lost() {
+    const EACH: usize = 300;
+    let server = TestServer::start();
+    assert_eq!(server.client().line("SET n 0"), "OK");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = server.client();
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < EACH {
+                    assert_eq!(client.line("WATCH n"), "OK");
+                    let n: i64 = client.line("GET n").trim_matches('"').parse().unwrap();
+                    client.line("MULTI");
+                    client.line(&format!("SET n {}", n + 1));
+                    done += usize::from(client.line("EXEC") == "[OK]");
+                }
+            });
+        }
+    });
+    assert_eq!(server.client().line("GET n"), format!("\"{}\"", 4 * EACH));
+}
+
+/// Counters are atomic by themselves, whichever loop they run on.
+#[test]
+fn increments_from_all_loops_add_up() {
+    const EACH: usize = 2000;
+    let server = TestServer::start();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = server.client();
+            scope.spawn(move || {
+                for _ in 0..EACH {
+                    client.send(&request(&["INCR", "n"]));
+                }
+                (0..EACH).for_each(|_| assert!(matches!(client.reply(), Reply::Integer(_))));
+            });
+        }
+    });
+    assert_eq!(server.client().line("GET n"), format!("\"{}\"", 4 * EACH));
+}
