@@ -22,7 +22,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Measure, e.g. `terrace-peers run --quick --engines terrace,rocksdb --markdown table.md`.
-    Run(Run),
+    Run(Box<Run>),
     /// Compare every adapter with a model, e.g. `terrace-peers check --engines redb`.
     Check(Check),
     /// List engines and their versions.

@@ -10,6 +10,8 @@ pub struct Tool {
     pub program: &'static str,
     pub package: &'static str,
     pub needed_for: &'static str,
+    /// Arguments with which it must succeed, where being there is not enough.
+    pub probe: &'static [&'static str],
     /// Without an optional tool its checks are left out, with a line that says so.
     pub optional: bool,
 }
@@ -19,40 +21,63 @@ pub const TOOLS: &[Tool] = &[
         program: "redis-cli",
         package: "redis-tools",
         needed_for: "the tests with real Redis clients",
+        probe: &[],
         optional: false,
     },
     Tool {
         program: "redis-benchmark",
         package: "redis-tools",
         needed_for: "the tests with real Redis clients",
+        probe: &[],
         optional: false,
     },
     Tool {
         program: "redis-server",
         package: "redis-server",
         needed_for: "comparing replies and speed with Redis",
+        probe: &[],
         optional: false,
     },
     Tool {
         program: "memcached",
         package: "memcached",
         needed_for: "comparing speed with memcached",
+        probe: &[],
         optional: false,
     },
     Tool {
         program: "python3",
         package: "python3-venv",
         needed_for: "the Python client test",
+        // Debian ships the interpreter without the module that makes environments.
+        probe: &["-c", "import venv, ensurepip"],
         optional: false,
     },
     Tool {
         program: "javac",
         package: "default-jdk-headless",
         needed_for: "YCSB's own Java core",
+        probe: &[],
         optional: true,
     },
-    Tool { program: "mvn", package: "maven", needed_for: "YCSB's own Java core", optional: true },
+    Tool {
+        program: "mvn",
+        package: "maven",
+        needed_for: "YCSB's own Java core",
+        probe: &[],
+        optional: true,
+    },
 ];
+
+impl Tool {
+    fn is_there(&self) -> bool {
+        let answers = |path: PathBuf| {
+            let probe = Command::new(path).args(self.probe).output();
+            self.probe.is_empty() || probe.is_ok_and(|o| o.status.success())
+        };
+        find(self.program).is_some_and(answers)
+    }
+}
 
 /// Where `program` is on the search path.
 pub fn find(program: &str) -> Option<PathBuf> {
@@ -63,7 +88,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 /// Sees to it that the required tools are there. Optional ones are tried once and may be absent.
 pub fn ensure() -> Result<Option<String>, String> {
     components()?;
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|t| find(t.program).is_none()).collect();
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|t| !t.is_there()).collect();
     for tool in TOOLS {
         let found = find(tool.program).map_or("missing".into(), |p| p.display().to_string());
         println!("    {:<16} {found}", tool.program);

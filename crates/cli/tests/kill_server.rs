@@ -22,6 +22,7 @@ use terrace_workload::crash::{
 };
 use terrace_workload::random::Rng;
 
+const ACK: Promise = Promise::OnAcknowledge;
 const CLIENTS: u64 = 4;
 const KEYS_PER_CLIENT: u64 = 400;
 
@@ -34,6 +35,10 @@ impl Writer for Client {
 
     fn delete(&mut self, name: &[u8]) -> Result<(), Failure> {
         Ok(redis::cmd("DEL").arg(name).exec(&mut self.0)?)
+    }
+
+    fn sync(&mut self) -> Result<(), Failure> {
+        Ok(redis::cmd("SAVE").exec(&mut self.0)?)
     }
 
     fn put_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Failure> {
@@ -73,9 +78,14 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Kills a server `cycles` times on `dir` and verifies after each; what was violated is an error.
-fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(), String> {
+fn kill_loop(
+    dir: &Path,
+    arguments: &[&str],
+    (promise, cycles, seed): (Promise, u64, u64),
+) -> Result<(), String> {
     let mut rng = Rng::new(seed);
-    let mut ledger = Ledger::new(Promise::OnAcknowledge);
+    let mut ledger = Ledger::new(promise);
+    let sync_one_in = if promise == Promise::OnSync { 50 } else { 0 };
     let (mut acknowledged, mut in_flight) = (0, 0);
     for cycle in 0..cycles {
         let served = Served::start(dir, arguments);
@@ -87,6 +97,7 @@ fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(
                 first_key: client * KEYS_PER_CLIENT,
                 keys: KEYS_PER_CLIENT,
                 batch_one_in: 10,
+                sync_one_in,
                 ..Script::new(rng.bits())
             })
             .collect();
@@ -134,7 +145,7 @@ fn cycles() -> u64 {
 fn acknowledged_writes_survive_kill_9_under_sync_with_logs() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let seed = number("TERRACE_SEED").unwrap_or(1);
-    kill_loop(dir.path(), &["--durability", "sync", "--values", "log"], cycles(), seed)
+    kill_loop(dir.path(), &["--durability", "sync", "--values", "log"], (ACK, cycles(), seed))
         .expect("sound");
 }
 
@@ -155,14 +166,23 @@ fn acknowledged_writes_survive_kill_9_under_sync_with_slabs_on_a_declared_medium
         return;
     }
     let seed = number("TERRACE_SEED").unwrap_or(2);
-    kill_loop(dir.path(), &arguments, cycles(), seed).expect("sound");
+    kill_loop(dir.path(), &arguments, (ACK, cycles(), seed)).expect("sound");
+}
+
+/// With an interval too long to end within the test, only what was saved is promised.
+#[test]
+fn saved_writes_survive_kill_9_under_interval() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let seed = number("TERRACE_SEED").unwrap_or(4);
+    let arguments = ["--durability", "interval", "--interval-ms", "3600000"];
+    kill_loop(dir.path(), &arguments, (Promise::OnSync, cycles(), seed)).expect("sound");
 }
 
 /// A canary: without durability writes are lost, and an oracle that does not see it sees nothing.
 #[test]
 fn the_oracle_notices_what_is_lost_without_durability() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let found = kill_loop(dir.path(), &["--durability", "none"], 10, 3).expect_err("losses");
+    let found = kill_loop(dir.path(), &["--durability", "none"], (ACK, 10, 3)).expect_err("losses");
     assert!(found.contains("violations"), "{found}");
 }
 

@@ -181,6 +181,24 @@ impl Medium {
         self.commit(at, bytes)
     }
 
+    /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until
+    /// [`Medium::grow`] makes the range usable again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn release(&self, at: u64, bytes: u64) -> Result<()> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, hole, at, bytes) {
+            // A file system without holes keeps the blocks; the memory can go all the same.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(io_error(&self.path, "punch hole")(errno.into())),
+        }
+        if self.mirrored {
+            self.region.release(at, bytes).map_err(io_error(&self.path, "release memory"))?;
+        }
+        Ok(())
+    }
+
     /// Commits memory for a part of the file that exists.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ pub struct Limits {
     /// Bytes of one argument before `AUTH`.
     pub unauthenticated_bulk_bytes_max: usize,
     /// Bytes a client may have sent that are not executed yet, a queued transaction included.
-    /// At most 4 GiB - 1.
+    /// At most 2 GiB.
     pub query_buffer_bytes_max: usize,
     /// Bytes of replies a client may leave unread; beyond, it is closed.
     pub output_buffer_bytes_max: usize,
@@ -165,6 +165,9 @@ pub enum ServerError {
     LoopPanicked,
 }
 
+/// Offsets into a connection's input are kept in 32 bits, with room for what one read adds.
+pub(crate) const QUERY_BUFFER_BYTES_MAX: usize = 1 << 31;
+
 impl ServerOptions {
     /// Refuses values that the rest of the server relies on not to meet.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
@@ -172,8 +175,8 @@ impl ServerOptions {
         if self.databases == 0 || self.databases > 64 {
             return refuse("databases", "1 to 64");
         }
-        if self.limits.query_buffer_bytes_max > u32::MAX as usize {
-            return refuse("query_buffer_bytes_max", "at most 4 GiB - 1");
+        if self.limits.query_buffer_bytes_max > QUERY_BUFFER_BYTES_MAX {
+            return refuse("query_buffer_bytes_max", "at most 2 GiB");
         }
         if self.limits.clients_max == 0 {
             return refuse("clients_max", "at least 1");

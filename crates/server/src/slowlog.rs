@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn requests_are_abridged() {
-        let long = vec![b'x'; 200];
+        let long = [b'x'; 200];
         let many: Vec<&[u8]> = std::iter::repeat_n(&long[..], 40).collect();
         let kept = abridge(many.into_iter());
         assert_eq!(kept.len(), 32);

@@ -1,4 +1,5 @@
 //! Who may do what: protected mode and passwords.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Client, TestServer, options};

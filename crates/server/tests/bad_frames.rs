@@ -1,5 +1,6 @@
 //! Frames that are not the protocol: the exact reply, and whether the connection goes on. Each
 //! row is also sent cut at every position.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Client, TestServer};

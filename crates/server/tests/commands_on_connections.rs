@@ -1,4 +1,5 @@
 //! Connection and server commands, against ourselves and the real redis-server.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, info};

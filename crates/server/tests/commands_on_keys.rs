@@ -1,4 +1,5 @@
 //! The key commands, expiry and scans, against ourselves and the real redis-server.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer};

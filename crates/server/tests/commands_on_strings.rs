@@ -1,4 +1,5 @@
 //! The string commands, every option, against ourselves and the real redis-server.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 

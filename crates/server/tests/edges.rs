@@ -1,4 +1,5 @@
 //! The other ways in: Unix socket, RESP3, the metrics page; and the engine's refusals.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Client, PATIENCE, Reply, TestServer, options, request};

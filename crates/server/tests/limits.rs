@@ -1,4 +1,5 @@
 //! Every limit, at n and at n + 1.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, eventually, info, options, request};

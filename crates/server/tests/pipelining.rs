@@ -1,4 +1,5 @@
 //! Many requests before any reply: order, batches, and requests cut anywhere.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, options, request};

@@ -1,4 +1,5 @@
 //! The end: what was read is finished, replies are sent, data is kept.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, options, request};

@@ -1,4 +1,5 @@
 //! Clients that are slow, silent or greedy cost bounded memory and nobody else's time.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, eventually, info, options, request};

@@ -1,4 +1,5 @@
 //! TLS on its own port, with a certificate made for the occasion.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Client, PATIENCE, Reply, TestServer, info, options, request};

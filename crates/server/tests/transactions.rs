@@ -1,4 +1,5 @@
 //! MULTI, EXEC, WATCH: the commands, and that a transaction is one step to everybody.
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 mod common;
 use common::{Reply, TestServer, request};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use terrace_durable::Values;
 use terrace_durable::logs::Room;
 
 /// How often the keeper looks for sealed logs to write.
@@ -16,6 +17,8 @@ const KEEPER_TICK: Duration = Duration::from_millis(10);
 const COLLECTOR_TICK: Duration = Duration::from_millis(5);
 /// How often a map without a durability promise takes a cut all the same.
 const UNPROMISED_CUT: Duration = Duration::from_secs(5);
+/// How often free logs beyond a quarter of those in use are given back to the system.
+const RELEASE_TICK: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
 const SWEEP_ITEMS: usize = 2_000;
@@ -32,6 +35,7 @@ impl Background {
             engine: Arc::clone(engine),
             last_cut: Instant::now(),
             last_sweep: Instant::now(),
+            last_release: Instant::now(),
             sweep_at: 0,
         };
         let collector = Arc::clone(engine);
@@ -91,6 +95,7 @@ struct Keeper {
     engine: Arc<Engine>,
     last_cut: Instant,
     last_sweep: Instant,
+    last_release: Instant,
     sweep_at: u64,
 }
 
@@ -103,6 +108,10 @@ impl Keeper {
             Durability::Interval(every) => self.keep(every),
             Durability::None => self.keep(UNPROMISED_CUT),
         };
+        if self.last_release.elapsed() >= RELEASE_TICK {
+            self.last_release = Instant::now();
+            engine.release_unused();
+        }
         if engine.counters.expiries.load(Ordering::Relaxed) && self.last_sweep.elapsed() >= SWEEP_TICK {
             self.last_sweep = Instant::now();
             self.sweep();

@@ -13,13 +13,12 @@
 //! tombstones pile up because an old log is too alive to be collected, the oldest logs are
 //! collected whatever lives in them, which costs in proportion to the deletes that caused it.
 
-use crate::engine::{BATCH, Engine, is_live};
+use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
-use terrace_durable::logs::{COLLECTOR, Room, SegmentView, State};
-use terrace_durable::{Values, Writing};
+use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
 use terrace_index::{Change as Entry, hash_key};
 
 /// Logs collected in one round.
@@ -33,8 +32,11 @@ pub(crate) struct Round {
 
 struct Moving<'a> {
     engine: &'a Engine,
+    logs: &'a Logs,
     guard: &'a Guard,
-    /// Tombstones with a stamp up to this can go with the victims.
+    /// Tombstones of the victim at hand with a stamp up to this can go with it: no other log, not
+    /// even another victim, holds anything older. (Victims are freed one by one: a crash may come
+    /// between two of them.)
     oldest_elsewhere: u64,
     /// Under eviction: live items are deleted instead of moved.
     evict: bool,
@@ -44,23 +46,41 @@ struct Moving<'a> {
 }
 
 impl Engine {
-    /// One round, if anything is due. Under pressure, what is not due is taken too, and at last,
-    /// if the map evicts, the oldest log.
+    /// One round, if anything is due: of logs, or under pressure of slabs.
     pub fn collect(&self) -> Result<Round> {
+        match &self.values {
+            Stored::Logs(logs) => self.collect_logs(logs),
+            Stored::Slabs(slabs) => Ok(self.make_room_in(slabs)),
+        }
+    }
+
+    /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
+    /// log.
+    fn collect_logs(&self, logs: &Logs) -> Result<Round> {
         let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        if !pressed && !self.values.has_backlog() && !self.tombstones_pile_up() {
+        if !pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
-        let (victims, evict) = self.victims(pressed);
-        let round = self.collect_segments(&victims, evict)?;
+        let (victims, evict) = self.victims(logs, pressed);
+        let round = self.collect_segments(logs, &victims, evict);
+        let freed_segments = round.as_ref().map_or(0, |round| round.freed_segments);
         // Freed logs that wait for readers to leave are room to come.
-        if pressed && round.freed_segments == 0 && self.values.waiting_segments() == 0 {
+        if pressed && freed_segments == 0 && logs.waiting_segments() == 0 {
             self.hopeless_round.store(this_round, Ordering::Release);
         }
-        self.values.recount_backlog();
-        Ok(round)
+        logs.recount_backlog();
+        round
+    }
+
+    /// Gives free logs beyond a quarter of those in use back to the system. An error leaves them
+    /// free, for the next time.
+    pub fn release_unused(&self) {
+        if let Stored::Logs(logs) = &self.values {
+            let used = logs.total_segments().saturating_sub(logs.free_segments());
+            let _kept_free = logs.release_free((used / 4).max(4));
+        }
     }
 
     fn tombstones_pile_up(&self) -> bool {
@@ -69,11 +89,11 @@ impl Engine {
         tombstones > 100_000 && tombstones > self.len() / 4
     }
 
-    fn victims(&self, pressed: bool) -> (Vec<SegmentView>, bool) {
+    fn victims(&self, logs: &Logs, pressed: bool) -> (Vec<SegmentView>, bool) {
         if self.tombstones_pile_up() {
-            self.values.seal_open();
+            logs.seal_open();
         }
-        let mut sealed = self.values.survey();
+        let mut sealed = logs.survey();
         sealed.retain(|v| v.state == State::Sealed);
         let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
@@ -94,16 +114,17 @@ impl Engine {
         (due, false)
     }
 
-    fn collect_segments(&self, victims: &[SegmentView], evict: bool) -> Result<Round> {
-        let claimed: Vec<u32> = victims.iter().map(|v| v.number).filter(|s| self.values.claim(*s)).collect();
+    fn collect_segments(&self, logs: &Logs, victims: &[SegmentView], evict: bool) -> Result<Round> {
+        let claimed: Vec<u32> = victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
             return Ok(Round::default());
         }
         let guard = crossbeam_epoch::pin();
         let mut moving = Moving {
             engine: self,
+            logs,
             guard: &guard,
-            oldest_elsewhere: self.values.oldest_sequence(&claimed),
+            oldest_elsewhere: 0,
             evict,
             dropped: Vec::new(),
             moved_bytes: 0,
@@ -111,11 +132,11 @@ impl Engine {
         };
         let moved = claimed.iter().try_for_each(|segment| moving.segment(*segment));
         let freed = moved.and_then(|()| {
-            self.values.flush_all()?;
-            Ok(self.values.free(&claimed)?)
+            logs.flush_all()?;
+            Ok(logs.free(&claimed)?)
         });
         if let Err(error) = freed {
-            claimed.iter().for_each(|segment| self.values.unclaim(*segment));
+            claimed.iter().for_each(|segment| logs.unclaim(*segment));
             return Err(error);
         }
         let located = self.located(&guard);
@@ -126,17 +147,18 @@ impl Engine {
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
         self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);
         let round = Round { freed_segments: claimed.len() };
-        self.values.reuse_after_readers(claimed, &guard);
+        logs.reuse_after_readers(claimed, &guard);
         Ok(round)
     }
 }
 
 impl Moving<'_> {
     fn segment(&mut self, segment: u32) -> Result<()> {
+        self.oldest_elsewhere = self.logs.oldest_sequence(segment);
         let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);
         let mut result = Ok(());
-        let engine = self.engine;
-        engine.values.each_item(segment, |location, item, bytes| {
+        let (engine, logs) = (self.engine, self.logs);
+        logs.each_item(segment, |location, item, bytes| {
             let hash = hash_key(engine.seed, item.key);
             engine.index.line(hash).prefetch();
             batch.push((location, item, bytes, hash));
@@ -162,10 +184,10 @@ impl Moving<'_> {
 
     fn move_item(&mut self, location: u64, item: &Item<'_>, bytes: usize, hash: u64) -> Result<()> {
         let engine = self.engine;
-        let mut held = engine.values.room(COLLECTOR, bytes + 16, Room::Urgent)?;
+        let mut held = self.logs.appender(COLLECTOR, bytes + 16, Room::Urgent)?;
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
-        let stamp = engine.values.next_sequence().to_le_bytes();
+        let stamp = self.logs.next_sequence().to_le_bytes();
         engine.index.update_at(hash, location, &engine.located(self.guard), || {
             let new = NewItem {
                 key: item.key,
@@ -180,7 +202,7 @@ impl Moving<'_> {
             } else {
                 self.moved_bytes += bytes as u64;
             }
-            Entry::Set(held.write(&new))
+            Entry::Set(held.append(&new))
         });
         Ok(())
     }

@@ -56,7 +56,7 @@ pub enum Change<'a> {
 }
 
 /// The values of a map, and room among them.
-pub(crate) type Stored = terrace_durable::logs::Logs;
+pub(crate) type Stored = terrace_durable::LogsOrSlabs;
 pub(crate) type Held<'a> = <Stored as Values>::Room<'a>;
 
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
@@ -92,6 +92,8 @@ pub(crate) struct Counters {
     pub expired: AtomicU64,
     /// Whether any item ever had an expiry.
     pub expiries: AtomicBool,
+    /// Rounds under pressure in a row that left it to readers to make room (slabs).
+    pub patient_rounds: AtomicU32,
 }
 
 /// The stages of a batched lookup before the verification (paper 000, C9).
@@ -280,13 +282,15 @@ impl Engine {
     /// Room for an item; waits for the collector when that can help.
     pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_>> {
         match self.values.room(writer, bytes, room) {
-            Err(Below::NoRoom { used, limit }) => self.room_after_collection(writer, bytes, used, limit),
+            Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
+                self.room_after_collection(writer, bytes, refused)
+            }
             other => Ok(other?),
         }
     }
 
     #[cold]
-    fn room_after_collection(&self, writer: usize, bytes: usize, used: u64, limit: u64) -> Result<Held<'_>> {
+    fn room_after_collection(&self, writer: usize, bytes: usize, refused: Below) -> Result<Held<'_>> {
         let asked_in = self.rounds.load(Ordering::Acquire);
         loop {
             self.pressure.store(true, Ordering::Release);
@@ -294,11 +298,11 @@ impl Engine {
             // Readers' epochs move on only when someone asks: freed logs wait for that.
             crossbeam_epoch::pin().flush();
             match self.values.room(writer, bytes, Room::Ordinary) {
-                Err(Below::NoRoom { .. }) => {}
+                Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => {}
                 other => return Ok(other?),
             }
             if self.hopeless_round.load(Ordering::Acquire) > asked_in {
-                return Err(Error::OutOfMemory { used, budget: limit });
+                return Err(refused.into());
             }
         }
     }
@@ -441,7 +445,8 @@ impl Engine {
 
     /// Removes every key, durably on return.
     pub fn clear(&self) -> Result<()> {
-        let _no_collection = self.collecting.lock();
+        // In slabs a writer may be waiting for room while it keeps this from going on.
+        let _no_collection = self.values.logs().map(|_| self.collecting.lock());
         let guard = crossbeam_epoch::pin();
         self.values.clear(&guard, || {
             self.index.clear();

@@ -10,6 +10,7 @@ mod background;
 mod collect;
 mod engine;
 mod error;
+mod evict;
 mod map;
 mod open;
 mod options;

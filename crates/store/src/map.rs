@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_durable::item::{MAX_HEADER_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::superblock::Rule;
-use terrace_durable::Values;
+use terrace_durable::{Values, Writing};
 use terrace_memory::Budget;
 
 /// Position of an unordered scan; 0 starts, and 0 is returned at the end.

@@ -1,7 +1,7 @@
 //! Opening a map: the directory's lock, the value file, recovery, the map's threads.
 
 use crate::background::Background;
-use crate::engine::{Counters, Engine};
+use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
 use crate::map::{Inner, Map};
 use crate::options::{Durability, MapOptions, ValueDesign};
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 use terrace_durable::logs::{Damage, Logs, MAX_WRITERS, Recovered, TornTail};
+use terrace_durable::slabs::Slabs;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::HashIndex;
@@ -28,13 +29,13 @@ pub struct RecoveryReport {
     pub keys: u64,
     /// Items read, older versions and tombstones included.
     pub items: u64,
-    /// Logs that held items.
+    /// Logs, or superblocks, that held items.
     pub segments: u64,
     /// Bytes read and verified.
     pub bytes: u64,
     /// Wall time.
     pub elapsed: Duration,
-    /// Unfinished ends of logs; never acknowledged under `sync`.
+    /// Unfinished ends of logs and unfinished slots; never acknowledged under `sync`.
     pub torn: Vec<TornTail>,
     /// Damage found (only with `salvage`; otherwise it is an error).
     pub damage: Vec<Damage>,
@@ -57,11 +58,15 @@ fn physical_pages() -> u64 {
 }
 
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
-    let (lock, path) = claim(dir, &options)?;
+    let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
     let spec = MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
     let writers = if options.writers == 0 { processors() } else { options.writers };
-    let values = Logs::open(Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1), budget)?;
+    let (medium, writers) = (Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1));
+    let values = match design {
+        Design::Logs => Stored::Logs(Logs::open(medium, writers, budget)?),
+        Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, budget)?),
+    };
     let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io { path, doing: "reserve memory for the index", source })?;
     let engine = Engine {
         keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
@@ -122,7 +127,7 @@ fn start(engine: Engine, recovery: RecoveryReport, lock: File) -> Result<Map> {
 }
 
 /// Locks the directory for this process and settles which value file it has.
-fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf)> {
+fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
     let io = |doing| move |source| Error::Io { path: dir.to_path_buf(), doing, source };
     std::fs::create_dir_all(dir).map_err(io("make directory"))?;
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io("open lock in"))?;
@@ -131,7 +136,9 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf)> {
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(dir.to_path_buf())),
         Err(errno) => return Err(io("lock")(errno.into())),
     }
-    if options.values == ValueDesign::Slab && !options.domain.is_byte_addressable() {
+    let (logs, slabs) = (dir.join("values.log"), dir.join("values.slab"));
+    let design = design(options.values, &logs, &slabs)?;
+    if design == Design::Slabs && !options.domain.is_byte_addressable() {
         let why = format!(
             "slabs need a byte-addressable medium, because a slot is freed and written in place line by line; {} is on: {}. \
              Use values = \"log\", or declare the domain if the directory is on persistent memory",
@@ -140,5 +147,37 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf)> {
         );
         return Err(Error::Option { field: "values", why });
     }
-    Ok((lock, dir.join("values.log")))
+    Ok((lock, if design == Design::Logs { logs } else { slabs }, design))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Design {
+    Logs,
+    Slabs,
+}
+
+/// The design asked for, which the directory's value file must not contradict.
+fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<Design> {
+    let (has_logs, has_slabs) = (logs.exists(), slabs.exists());
+    let refused = |why| Err(Error::Option { field: "values", why });
+    match asked {
+        _ if has_logs && has_slabs => refused(format!(
+            "there are both {} and {}, and a map has one value file; move away the one that is not this map's",
+            logs.display(),
+            slabs.display()
+        )),
+        ValueDesign::Log if has_slabs => refused(format!(
+            "\"log\" would be {}, but the map is in {}; use \"slab\" or \"auto\", or export it and import it anew",
+            logs.display(),
+            slabs.display()
+        )),
+        ValueDesign::Slab if has_logs => refused(format!(
+            "\"slab\" would be {}, but the map is in {}; use \"log\" or \"auto\", or export it and import it anew",
+            slabs.display(),
+            logs.display()
+        )),
+        ValueDesign::Slab => Ok(Design::Slabs),
+        ValueDesign::Auto if has_slabs => Ok(Design::Slabs),
+        ValueDesign::Log | ValueDesign::Auto => Ok(Design::Logs),
+    }
 }

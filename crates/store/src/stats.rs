@@ -1,19 +1,23 @@
 //! Sizes and counts of a map.
 
+use crate::engine::Stored;
 use crate::map::Map;
 use std::sync::atomic::Ordering;
 use terrace_durable::logs::SEGMENT_BYTES;
+use terrace_durable::slabs;
 
 /// Sizes and counts of a map at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MapStats {
     /// Keys.
     pub keys: u64,
-    /// Bytes of items that are pointed to, tombstones included; open logs count as full.
+    /// Bytes of items that are pointed to, tombstones included; open logs count as full. In slabs,
+    /// bytes of the slots taken, those that writers keep for later included.
     pub live_bytes: u64,
-    /// Bytes of items nobody points to any more, waiting for collection.
+    /// Bytes of items nobody points to any more, waiting for collection. In slabs, bytes of the
+    /// superblocks in use that are not taken.
     pub dead_bytes: u64,
-    /// Bytes of memory in use: images of the logs and the index.
+    /// Bytes of memory in use: images of the logs, or superblocks, and the index.
     pub memory_used_bytes: u64,
     /// Bytes of memory allowed.
     pub memory_budget_bytes: u64,
@@ -41,22 +45,36 @@ pub struct MapStats {
     pub domain: String,
 }
 
+/// Live, dead and all bytes of the values.
+fn sizes(values: &Stored) -> (u64, u64, u64) {
+    match values {
+        Stored::Logs(logs) => {
+            let segment_bytes = u64::from(SEGMENT_BYTES);
+            let survey = logs.survey();
+            let dead: u64 = survey.iter().map(|v| v.dead_bytes).sum();
+            let used: u64 = survey.iter().map(|v| if v.used_bytes == 0 { segment_bytes } else { v.used_bytes }).sum();
+            (used.saturating_sub(dead), dead, logs.total_segments() as u64 * segment_bytes)
+        }
+        Stored::Slabs(slabs) => {
+            let (taken, used) = slabs.taken_bytes();
+            (taken, used - taken, slabs.total_superblocks() as u64 * u64::from(slabs::SEGMENT_BYTES))
+        }
+    }
+}
+
 pub(crate) fn of(map: &Map) -> MapStats {
     let engine = &map.inner.engine;
     let values = &engine.values;
-    let survey = values.survey();
-    let segment_bytes = u64::from(SEGMENT_BYTES);
-    let dead_bytes: u64 = survey.iter().map(|v| v.dead_bytes).sum();
-    let used: u64 = survey.iter().map(|v| if v.used_bytes == 0 { segment_bytes } else { v.used_bytes }).sum();
+    let (live_bytes, dead_bytes, disk_bytes) = sizes(values);
     let (bytes_written, syncs) = values.medium().traffic();
     MapStats {
         keys: engine.len(),
-        live_bytes: used.saturating_sub(dead_bytes),
+        live_bytes,
         dead_bytes,
         memory_used_bytes: engine.budget.used(),
         memory_budget_bytes: engine.budget.limit(),
         index_bytes: engine.index.stats().bytes,
-        disk_bytes: values.total_segments() as u64 * segment_bytes,
+        disk_bytes,
         bytes_written,
         syncs,
         collections: engine.counters.collected.load(Ordering::Relaxed),
@@ -64,7 +82,7 @@ pub(crate) fn of(map: &Map) -> MapStats {
         evicted: engine.counters.evicted.load(Ordering::Relaxed),
         expired: engine.counters.expired.load(Ordering::Relaxed),
         stopped: values.stopped().map(str::to_string),
-        design: "log".into(),
+        design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
     }
 }

@@ -63,6 +63,20 @@ fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -
     image
 }
 
+/// Where to cut: half of the time anywhere, half of the time around the freeing of a log, where a
+/// tombstone and what it shadows may go at different moments.
+fn cut_point(events: &[Event], random: &mut Random) -> usize {
+    let frees = |event: &Event| match event {
+        Event::Write { at, bytes, .. } => at % (4 << 20) == 0 && bytes[..64].iter().all(|byte| *byte == 0),
+        _ => false,
+    };
+    let freeing: Vec<usize> = (0..events.len()).filter(|at| frees(&events[*at])).collect();
+    if freeing.is_empty() || random.below(2) == 0 {
+        return random.below(events.len() as u64 + 1) as usize;
+    }
+    freeing[random.below(freeing.len() as u64) as usize] + random.below(2) as usize
+}
+
 fn value(key: u64, number: u64, random: &mut Random) -> Vec<u8> {
     let mut bytes = vec![number as u8; 64 + random.below(20_000) as usize];
     bytes[..8].copy_from_slice(&key.to_le_bytes());
@@ -164,7 +178,7 @@ fn under_sync_every_acknowledged_write_survives_and_no_deleted_key_returns() {
     let mut random = Random(7);
     let scratch = tempfile::tempdir().expect("directory");
     for state in 0..states(60) {
-        let cut = random.below(events.len() as u64 + 1) as usize;
+        let cut = cut_point(events, &mut random);
         let image = image_after(base, events, cut, &mut random);
         let dir = scratch.path().join(state.to_string());
         let (map, found) = recover(&dir, &image, options(Durability::Sync)).expect("a power cut is no damage");
@@ -206,7 +220,7 @@ fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
     let scratch = tempfile::tempdir().expect("directory");
     let mut longest = 0;
     for n in 0..states(60) {
-        let cut = random.below(events.len() as u64 + 1) as usize;
+        let cut = cut_point(events, &mut random);
         let image = image_after(base, events, cut, &mut random);
         let dir = scratch.path().join(n.to_string());
         let durability = Durability::Interval(Duration::from_secs(3600));

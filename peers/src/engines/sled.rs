@@ -3,8 +3,12 @@
 
 use crate::engine::{Durability, Engine, OpenOptions};
 use std::path::Path;
+use std::time::{Duration, Instant};
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{Handle, Target};
+
+/// How long an earlier handle in this process may hold the files after it was dropped.
+const LETTING_GO: Duration = Duration::from_secs(2);
 
 /// A database of one tree.
 pub struct Sled {
@@ -25,11 +29,19 @@ impl Engine for Sled {
     const DURABLE: bool = true;
 
     fn open(directory: &Path, options: &OpenOptions) -> Result<Self, Failure> {
-        let db = sled::Config::new()
+        let config = sled::Config::new()
             .path(directory.join("sled"))
             .cache_capacity(options.cache_bytes)
-            .mode(sled::Mode::HighThroughput)
-            .open()?;
+            .mode(sled::Mode::HighThroughput);
+        let start = Instant::now();
+        let db = loop {
+            match config.open() {
+                Ok(db) => break db,
+                // Its threads let go of the files a moment after the last handle is dropped.
+                Err(_) if start.elapsed() < LETTING_GO => std::thread::sleep(LETTING_GO / 100),
+                Err(error) => return Err(error.into()),
+            }
+        };
         Ok(Self { db, sync: options.durability == Durability::Sync })
     }
 

@@ -46,6 +46,8 @@ pub const COLLECTOR: usize = 0;
 /// Most writers, the collector included.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 1;
+/// Free segments that only the collector and deletes may take.
+const COLLECTOR_SPARE: usize = 2;
 
 /// All logs of one map.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub struct Logs {
 #[derive(Debug)]
 struct Pool {
     free: Vec<u32>,
+    /// Free, and their memory and blocks given back to the system.
+    released: Vec<u32>,
     /// The first segment that was never used.
     fresh: u32,
 }
@@ -121,7 +125,7 @@ impl Logs {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let cut = superblock::open_head(&medium, Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN })?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
-        let pool = Pool { free: Vec::new(), fresh: 1 };
+        let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
         Ok(Logs {
             segments: (0..count).map(|_| Segment::default()).collect(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
@@ -209,6 +213,9 @@ impl Logs {
     /// too little room. [`Error::DiskFull`], [`Error::Stopped`]. Nothing was changed then.
     #[inline]
     pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_>> {
+        if self.stopped.get().is_some() {
+            self.check_writable()?;
+        }
         let lock = self.writers[id].lock();
         let mut writer = lock.borrow_mut();
         if !writer.fits(bytes) {
@@ -293,14 +300,19 @@ impl Logs {
             return Err(self.no_room());
         }
         let mut pool = self.pool.lock();
-        let segment = match pool.free.pop() {
-            Some(segment) => segment,
-            None => {
-                let segment = pool.fresh;
-                self.grow_to(segment, room)?;
-                pool.fresh += 1;
-                segment
-            }
+        // The last free segments are the collector's: without them a full disk could never be
+        // collected.
+        let spare = if room == Room::Urgent { 0 } else { COLLECTOR_SPARE };
+        let segment = if pool.free.len() > spare {
+            pool.free.pop().expect("just counted")
+        } else if let Some(segment) = pool.released.pop() {
+            self.grow_to(segment, room).inspect_err(|_| pool.released.push(segment))?;
+            segment
+        } else {
+            let segment = pool.fresh;
+            self.grow_to(segment, room)?;
+            pool.fresh += 1;
+            segment
         };
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
         Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
@@ -345,6 +357,7 @@ impl Logs {
                 pool.fresh += 1;
                 segment
             };
+            // Not in the list yet: nobody uses it while it is zeroed.
             let zeroed = self.medium.write_zeros(Self::start_of(segment), u64::from(SEGMENT_BYTES));
             let zeroed = zeroed.and_then(|()| self.medium.sync());
             self.pool.lock().free.push(segment);
@@ -380,11 +393,11 @@ impl Logs {
         self.next_sequence.load(Ordering::Acquire)
     }
 
-    /// Smallest sequence number of a log that may still hold items, those in `except` aside.
-    pub fn oldest_sequence(&self, except: &[u32]) -> u64 {
+    /// Smallest sequence number of a log that may still hold items, `except` aside.
+    pub fn oldest_sequence(&self, except: u32) -> u64 {
         let fresh = self.pool.lock().fresh;
         (1..fresh)
-            .filter(|s| !except.contains(s) && self.segments[*s as usize].state() != State::Free)
+            .filter(|s| *s != except && self.segments[*s as usize].state() != State::Free)
             .map(|s| self.segments[s as usize].sequence.load(Ordering::Relaxed))
             .min()
             .unwrap_or(u64::MAX)
@@ -411,14 +424,40 @@ impl Logs {
         self.pool.lock().free.len()
     }
 
+    /// Gives memory and disk blocks of free segments beyond `keep` back to the system.
+    ///
+    /// # Errors
+    /// Those of the medium; the segments stay free.
+    pub fn release_free(&self, keep: usize) -> Result<()> {
+        loop {
+            let segment = {
+                let mut pool = self.pool.lock();
+                if pool.free.len() <= keep.max(COLLECTOR_SPARE) {
+                    return Ok(());
+                }
+                // The highest first: what is used gathers at the front of the file.
+                let highest = (0..pool.free.len()).max_by_key(|at| pool.free[*at]).expect("not empty");
+                pool.free.swap_remove(highest)
+            };
+            let bytes = u64::from(SEGMENT_BYTES);
+            if let Err(error) = self.medium.release(Self::start_of(segment), bytes) {
+                self.pool.lock().free.push(segment);
+                return Err(error);
+            }
+            self.budget.give(bytes);
+            self.pool.lock().released.push(segment);
+        }
+    }
+
     /// Segments that are free but wait for readers to leave.
     pub fn waiting_segments(&self) -> usize {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Segments of the file, used or free.
+    /// Segments that take memory and disk, used or free.
     pub fn total_segments(&self) -> usize {
-        self.pool.lock().fresh as usize - 1
+        let pool = self.pool.lock();
+        pool.fresh as usize - 1 - pool.released.len()
     }
 
     /// Claims a sealed segment for collection. `false` if it is not sealed (any more).

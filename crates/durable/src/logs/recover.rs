@@ -10,6 +10,7 @@ use super::segment::{FoundHeader, SegmentHeader};
 use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
+use crate::medium::BLOCK_BYTES;
 use crate::superblock::{Cut, Rule};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -127,6 +128,7 @@ impl Logs {
 
     fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
         let mut free = Vec::new();
+        let mut released = Vec::new();
         let mut newest = 0;
         for (segment, mend) in (1..count).zip(mends) {
             let state = &self.segments[segment as usize];
@@ -134,7 +136,7 @@ impl Logs {
             newest = newest.max(state.sequence.load(Ordering::Relaxed));
             match *mend {
                 Mend::Keep => state.set_state(State::Sealed),
-                Mend::AlreadyFree => free.push(segment),
+                Mend::AlreadyFree => released.push(segment),
                 Mend::Free => {
                     self.write_header(segment, &[0; SEGMENT_HEADER_BYTES as usize]);
                     free.push(segment);
@@ -149,10 +151,12 @@ impl Logs {
                 self.medium.write_out(Self::start_of(segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
             }
         }
-        self.budget.take_anyway(u64::from(count - 1) * u64::from(SEGMENT_BYTES));
+        let in_memory = u64::from(count - 1) - released.len() as u64;
+        self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
         {
             let mut pool = self.pool.lock();
             pool.free = free;
+            pool.released = released;
             pool.fresh = count;
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
@@ -196,7 +200,15 @@ impl Scan<'_> {
         let logs = self.logs;
         let start = Logs::start_of(segment);
         logs.medium.commit(start, u64::from(SEGMENT_BYTES))?;
+        // A free segment stays unread: it takes no memory.
         // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
+        unsafe { logs.medium.read_in(start, BLOCK_BYTES)? };
+        // SAFETY: as above; not written while borrowed.
+        let head = unsafe { logs.medium.memory().bytes(start, BLOCK_BYTES) };
+        if SegmentHeader::decode(head) == FoundHeader::Free {
+            return Ok(Mend::AlreadyFree);
+        }
+        // SAFETY: as above.
         unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
         // The file may end inside the segment: what is missing reads as zero.
         // SAFETY: as above; not written while borrowed.

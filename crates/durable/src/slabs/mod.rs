@@ -155,6 +155,16 @@ impl Slabs {
         self.shared.total() as usize
     }
 
+    /// Bytes of slots that are taken, by items, caches or readers, and of the superblocks in use.
+    pub fn taken_bytes(&self) -> (u64, u64) {
+        (1..=self.total_superblocks()).fold((0, 0), |(taken, used), number| {
+            let free = self.shared.superblocks[number].free.lock();
+            let Some(class) = free.class() else { return (taken, used) };
+            let slots = u64::from(free.slots - free.available);
+            (taken + slots * u64::from(classes::slot_bytes(class)), used + u64::from(SEGMENT_BYTES))
+        })
+    }
+
     /// Retired slots that wait for readers to leave.
     pub fn waiting_slots(&self) -> usize {
         self.shared.waiting.load(Ordering::Acquire)
@@ -340,6 +350,3 @@ impl Drop for Slabs {
         self.budget.give(self.taken.load(Ordering::Relaxed));
     }
 }
-
-#[cfg(test)]
-mod tests;

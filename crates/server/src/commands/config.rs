@@ -4,6 +4,7 @@
 
 use super::{Context, Failure, Outcome, help, subcommand_arity, unknown_subcommand};
 use crate::glob;
+use crate::options::QUERY_BUFFER_BYTES_MAX;
 use crate::resp::Args;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
@@ -107,8 +108,8 @@ fn set_output_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
 
 fn set_query_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
     let bytes = memory(text)?;
-    if !((1 << 20)..=u32::MAX as usize).contains(&bytes) {
-        return Err("argument must be between 1048576 and 4294967295 inclusive");
+    if !((1 << 20)..=QUERY_BUFFER_BYTES_MAX).contains(&bytes) {
+        return Err("argument must be between 1048576 and 2147483648 inclusive");
     }
     shared.config.query_buffer_bytes_max.store(bytes, Relaxed);
     Ok(())

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn quotes_and_escapes() {
-        let cases: &[(&[u8], Option<&[&[u8]]>)] = &[
+        type Case = (&'static [u8], Option<&'static [&'static [u8]]>);
+        let cases: &[Case] = &[
             (b"", Some(&[])),
             (b"   \t ", Some(&[])),
             (b"get a", Some(&[b"get", b"a"])),

@@ -1,0 +1,81 @@
+//! Room in slabs: retired slots come back by themselves; when that is not enough, a map that evicts
+//! drops what was written longest ago.
+//!
+//! Free slots of another size are of no use, so whole superblocks are emptied: those filled the
+//! longest ago, a few of all, found by one walk over the index, which tells what lives in them
+//! without touching it. Their slots serve writes of the same size at once, and any other size when
+//! the last one is free.
+
+use crate::collect::Round;
+use crate::engine::{Engine, bytes_of, is_live};
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use terrace_durable::Values;
+use terrace_durable::slabs::Slabs;
+use terrace_index::{Change as Entry, hash_key};
+
+/// One superblock in so many is evicted at a time: a walk over the index costs little for each item
+/// evicted, and little of what is worth keeping goes.
+const SHARE: usize = 64;
+/// Entries looked at under one guard.
+const STEP: usize = 1_000;
+/// Rounds in which slots that readers held came back, and the writers that press found none of
+/// their size among them, before the map counts as full.
+const PATIENCE: u32 = 16;
+
+impl Engine {
+    /// One round under pressure: slots that others keep for later, then those that readers held,
+    /// and at last, if the map evicts, the oldest items.
+    pub(crate) fn make_room_in(&self, slabs: &Slabs) -> Round {
+        if !self.pressure.swap(false, Ordering::AcqRel) {
+            self.counters.patient_rounds.store(0, Ordering::Relaxed);
+            return Round::default();
+        }
+        let _one = self.collecting.lock();
+        let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
+        slabs.give_back_cached();
+        let waiting = slabs.waiting_slots() > 0;
+        // Slots come back when the epoch moves on, which takes someone to ask.
+        crossbeam_epoch::pin().flush();
+        if waiting && self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE {
+            return Round::default();
+        }
+        let evicted = if self.evicts() { self.evict_oldest(slabs) } else { 0 };
+        if evicted == 0 {
+            self.hopeless_round.store(this_round, Ordering::Release);
+        }
+        self.counters.patient_rounds.store(0, Ordering::Relaxed);
+        Round { freed_segments: usize::from(evicted > 0) }
+    }
+
+    fn evict_oldest(&self, slabs: &Slabs) -> usize {
+        let oldest: HashSet<usize> = slabs.take_oldest(SHARE).into_iter().collect();
+        let mut evicted = 0;
+        let mut cursor = 0;
+        loop {
+            let guard = crossbeam_epoch::pin();
+            let mut found = Vec::new();
+            cursor = self.index.scan(cursor, STEP, |location| {
+                if oldest.contains(&Slabs::superblock_of(location)) {
+                    found.push(location);
+                }
+            });
+            for location in found {
+                let item = slabs.item(location, &guard);
+                let hash = hash_key(self.seed, item.key);
+                let gone = self.index.update_at(hash, location, &self.located(&guard), || {
+                    // As for a delete: gone from storage, then from the index.
+                    self.values.retire(location, bytes_of(&item));
+                    self.keys[0].fetch_sub(1, Ordering::Relaxed);
+                    Entry::Remove
+                });
+                evicted += usize::from(gone);
+                self.counters.evicted.fetch_add(u64::from(gone && is_live(&item)), Ordering::Relaxed);
+            }
+            guard.flush();
+            if cursor == 0 {
+                return evicted;
+            }
+        }
+    }
+}
