@@ -326,7 +326,8 @@ fn recovery_row(engine: Name, runs: &[(RecoveryReport, RecoveryReport)]) -> Reco
     }
 }
 
-/// Terrace against the best durable and the best in-memory engine of each row, batched reads
+/// Terrace against the best durable and the best in-memory engine of each row (of durable writes,
+/// the best whose writes survive a power cut), batched reads
 /// against the floor of the same distribution, and durable updates against one writer's.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let name = |row: &Row| <Name as clap::ValueEnum>::from_str(&row.place.engine, true).ok();
@@ -337,10 +338,12 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             Place { engine: our.place.engine.clone(), ..row.place.clone() } == our.place
         };
         let rivals = |durable: bool| {
-            let kind = move |row: &&Row| {
+            let sync = our.place.durability == Durability::Sync;
+            let kind = |row: &&Row| {
                 name(row).is_some_and(|name| {
                     !matches!(name, Name::Terrace | Name::Floor | Name::Null)
                         && name.is_durable() == durable
+                        && (!sync || name.survives_power_loss())
                 })
             };
             rows.iter().filter(same).filter(kind).max_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s))
@@ -423,6 +426,8 @@ mod tests {
             ("floor", "G", 1, none, 80.0),
             ("terrace", "U", 1, sync, 5.0),
             ("terrace", "U", 64, sync, 60.0),
+            ("sled", "U", 64, sync, 70.0),
+            ("redb", "U", 64, sync, 30.0),
         ]
         .into_iter()
         .map(|(engine, workload, threads, durability, rate)| {
@@ -435,6 +440,7 @@ mod tests {
             ("best_durable", "fjall", 5.0),
             ("best_in_memory", "scc", 2.0),
             ("floor", "floor", 0.75),
+            ("best_durable", "redb", 2.0),
             ("one_writer", "terrace", 12.0),
         ];
         let expected = expected.map(|(a, e, r)| (a.to_string(), e.to_string(), r));

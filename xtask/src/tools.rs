@@ -72,8 +72,9 @@ pub const TOOLS: &[Tool] = &[
 impl Tool {
     fn is_there(&self) -> bool {
         let answers = |path: PathBuf| {
-            let probe = Command::new(path).args(self.probe).output();
-            self.probe.is_empty() || probe.is_ok_and(|o| o.status.success())
+            // Without arguments some of these would start working.
+            self.probe.is_empty()
+                || Command::new(path).args(self.probe).output().is_ok_and(|o| o.status.success())
         };
         find(self.program).is_some_and(answers)
     }

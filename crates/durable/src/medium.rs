@@ -46,6 +46,8 @@ pub struct MediumSpec {
 pub struct Medium {
     file: File,
     path: PathBuf,
+    /// The file is being made under another name until its head is whole.
+    is_new: bool,
     native: Native,
     region: Region,
     mirrored: bool,
@@ -82,7 +84,13 @@ impl Medium {
     pub fn open(spec: &MediumSpec) -> Result<Medium> {
         let path = spec.path.clone();
         let mirrored = !spec.domain.is_byte_addressable();
-        let file = open_file(&path, mirrored).map_err(io_error(&path, "open"))?;
+        let is_new = !path.try_exists().map_err(io_error(&path, "look for"))?;
+        let file = if is_new {
+            let unnamed = name_while_new(&path);
+            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC).map_err(io_error(&unnamed, "make"))?
+        } else {
+            open_file(&path, mirrored, OFlags::empty()).map_err(io_error(&path, "open"))?
+        };
         let region = if mirrored {
             Region::reserve(spec.capacity_bytes, Backing::HugePages)
         } else {
@@ -93,6 +101,7 @@ impl Medium {
         Ok(Medium {
             file,
             path,
+            is_new,
             native,
             region,
             mirrored,
@@ -117,6 +126,22 @@ impl Medium {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the file was made by this opening.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Gives a new file its name, durably, with everything written so far.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the file does not exist then.
+    pub fn publish(&self) -> Result<()> {
+        rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
+        std::fs::rename(name_while_new(&self.path), &self.path).map_err(io_error(&self.path, "name"))?;
+        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
     }
 
     /// Most bytes the medium can hold.
@@ -272,17 +297,6 @@ impl Medium {
         Ok(())
     }
 
-    /// The same for the file's own existence and length.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn sync_file_and_directory(&self) -> Result<()> {
-        rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        let parent = self.path.parent().unwrap_or(Path::new("."));
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
-    }
-
     /// Reads the blocks of `[at, at + bytes)` from the file into memory that was committed.
     ///
     /// # Safety
@@ -333,9 +347,15 @@ impl Medium {
     }
 }
 
+fn name_while_new(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
 /// Opens for direct I/O if asked and possible.
-fn open_file(path: &Path, direct: bool) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+fn open_file(path: &Path, direct: bool, making: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | making;
     let mode = Mode::RUSR | Mode::WUSR;
     if direct {
         match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {

@@ -10,7 +10,9 @@
 //! * rule **Bounded**: only what was there when the cut was taken, all logs at one instant. Then
 //!   what is recovered is exactly a prefix of the history, never one with holes.
 //!
-//! Two blocks, written in turns, each with a checksum: a torn cut leaves the one before it.
+//! A cut is written to its turn's block, synced, and then to the other block as well. A crash
+//! between leaves one intact cut, the newest that was acknowledged; a bad sector later leaves the
+//! other copy.
 
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
@@ -182,54 +184,67 @@ impl Cut {
         })
     }
 
-    /// Writes the cut in its turn's block. Durable on return; a crash before leaves the cut
-    /// before it.
+    /// Writes the cut. Durable on return; a crash before leaves the cut before it.
     ///
     /// # Errors
     /// Those of [`Medium::write_out`].
     pub fn store(&self, medium: &Medium) -> Result<()> {
-        let at = BLOCK_BYTES * (1 + self.number % 2);
-        // SAFETY: the head was committed by `open_head`; callers store cuts one at a time.
-        unsafe { medium.memory().write(at, &self.encode()) };
-        medium.write_out(at, BLOCK_BYTES, true)
+        let block = self.encode();
+        let turn = self.number % 2;
+        for (at, durable) in [(1 + turn, true), (2 - turn, false)] {
+            // SAFETY: the head was committed by `open_head`; callers store cuts one at a time.
+            unsafe { medium.memory().write(at * BLOCK_BYTES, &block) };
+            medium.write_out(at * BLOCK_BYTES, BLOCK_BYTES, durable)?;
+        }
+        Ok(())
+    }
+
+    /// What is assumed under salvage when no cut can be read: everything intact counts, of the
+    /// newest generation found.
+    fn unknown() -> Cut {
+        Cut { number: 0, rule: Rule::All, generation: 0, next_sequence: 1, segments: 1, open: Vec::new() }
     }
 }
 
-/// Opens the head of a value file: checks it, or makes it in a file that is new (or whose making
-/// was interrupted before anything could be acknowledged). Returns the newest intact cut.
+/// Opens the head of a value file, or makes it in a new one. Returns the newest cut, and under
+/// `salvage` what was wrong with the head, if anything; salvage writes nothing to an existing file.
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
-pub fn open_head(medium: &Medium, shape: Shape) -> Result<Cut> {
-    let is_long = medium.file_bytes()? >= HEAD_BYTES;
-    if is_long {
-        medium.commit(0, HEAD_BYTES)?;
-    } else {
+pub fn open_head(medium: &Medium, shape: Shape, salvage: bool) -> Result<(Cut, Option<String>)> {
+    if medium.is_new() {
         medium.grow(0, HEAD_BYTES)?;
+        return Ok((make_head(medium, shape)?, None));
+    }
+    match read_head(medium, shape) {
+        Err(Error::Damaged { what, .. }) if salvage => Ok((Cut::unknown(), Some(what))),
+        other => Ok((other?, None)),
+    }
+}
+
+fn read_head(medium: &Medium, shape: Shape) -> Result<Cut> {
+    let damaged = |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
+    let file_bytes = medium.file_bytes()?;
+    medium.commit(0, HEAD_BYTES)?;
+    if file_bytes < HEAD_BYTES {
+        return Err(damaged(file_bytes, format!("the file ends at {file_bytes}, inside its head of {HEAD_BYTES} bytes")));
     }
     // SAFETY: nobody else has the medium yet.
     unsafe { medium.read_in(0, HEAD_BYTES)? };
     // SAFETY: committed above and not written while borrowed.
     let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
-    if block(0).iter().all(|byte| *byte == 0) && medium.file_bytes()? <= HEAD_BYTES {
-        return make_head(medium, shape);
-    }
     shape.check(block(0), medium)?;
     let newest = [1, 2].into_iter().filter_map(|n| Cut::decode(block(n))).max_by_key(|cut| cut.number);
-    newest.ok_or_else(|| Error::Damaged {
-        path: medium.path().into(),
-        offset: BLOCK_BYTES,
-        what: "neither of the two cut blocks matches its checksum".into(),
-    })
+    newest.ok_or_else(|| damaged(BLOCK_BYTES, "neither of the two cut blocks matches its checksum".into()))
 }
 
 fn make_head(medium: &Medium, shape: Shape) -> Result<Cut> {
-    let cut = Cut { number: 0, rule: Rule::All, generation: 1, next_sequence: 1, segments: 1, open: Vec::new() };
+    let cut = Cut { number: 1, rule: Rule::All, generation: 1, next_sequence: 1, segments: 1, open: Vec::new() };
     cut.store(medium)?;
-    // The superblock last: without it the file counts as new.
-    // SAFETY: as in `open_head`.
+    // SAFETY: committed by the caller; nobody else has the medium yet.
     unsafe { medium.memory().write(0, &shape.encode()) };
     medium.write_out(0, BLOCK_BYTES, true)?;
-    medium.sync_file_and_directory()?;
+    // Only now does the file get its name: a file of that name always has a whole head.
+    medium.publish()?;
     Ok(cut)
 }

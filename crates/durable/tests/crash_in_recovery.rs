@@ -21,7 +21,7 @@ fn medium(dir: &Path) -> Medium {
 fn recover(dir: &Path) -> (Logs, BTreeMap<Vec<u8>, u64>, Vec<Event>) {
     let medium = medium(dir);
     medium.start_trace();
-    let logs = Logs::open(medium, 2, &Arc::new(Budget::new(1 << 30))).expect("head");
+    let logs = Logs::open(medium, 2, false, &Arc::new(Budget::new(1 << 30))).expect("head");
     let newest = Mutex::new(BTreeMap::new());
     logs.recover(2, false, &|_, item, _| {
         let mut newest = newest.lock().expect("lock");

@@ -1,7 +1,7 @@
 //! A map's own threads: the keeper writes logs out, takes cuts and sweeps expired keys; the
 //! collector frees logs.
 
-use crate::engine::{Change, Engine, now_ms};
+use crate::engine::{Stored, Change, Engine, Hint, now_ms};
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn start(engine: &Arc<Engine>, durability: impl Fn() -> Option<Durability> + Send + 'static) -> Background {
+    pub fn start(engine: &Arc<Engine>) -> Background {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let keeper = Keeper {
             engine: Arc::clone(engine),
@@ -42,7 +42,7 @@ impl Background {
         let threads = [
             spawn("terrace-keeper", &stop, KEEPER_TICK, {
                 let mut keeper = keeper;
-                move || durability().is_some_and(|durability| keeper.tick(durability))
+                move || keeper.tick()
             }),
             spawn("terrace-collect", &stop, COLLECTOR_TICK, move || {
                 // More may be due: go on without waiting while rounds free something.
@@ -101,10 +101,11 @@ struct Keeper {
 
 impl Keeper {
     /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
-    fn tick(&mut self, durability: Durability) -> bool {
+    fn tick(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);
+        let durability = *engine.durability.lock();
         let kept = match durability {
-            Durability::Sync => engine.values.prepare(2).map_err(|_| ()).or(Ok(())),
+            Durability::Sync => self.get_ready(),
             Durability::Interval(every) => self.keep(every),
             Durability::None => self.keep(UNPROMISED_CUT),
         };
@@ -117,6 +118,15 @@ impl Keeper {
             self.sweep();
         }
         kept.is_ok() && engine.values.stopped().is_none()
+    }
+
+    /// Makes fresh logs ready ahead of need. A full disk refuses them; whoever needs one is told.
+    fn get_ready(&self) -> Result<(), ()> {
+        let _refused = self.engine.values.prepare(2);
+        match &self.engine.values {
+            Stored::Logs(logs) => logs.note_growth().map_err(|_| ()),
+            Stored::Slabs(_) => Ok(()),
+        }
     }
 
     fn keep(&mut self, every: Duration) -> Result<(), ()> {
@@ -141,7 +151,7 @@ impl Keeper {
             });
         }
         for key in gone {
-            let swept = engine.update(1, &key, 8, Room::Urgent, |live| match live {
+            let swept = engine.update(1, &key, Hint::Bytes(8), Room::Urgent, |live| match live {
                 // Written again meanwhile.
                 Some(_) => Change::Keep,
                 None => Change::Delete,

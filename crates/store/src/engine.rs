@@ -12,7 +12,7 @@
 //! that was ever told is lost.
 
 use crate::error::{Error, Result};
-use crate::options::{MapOptions, WhenFull};
+use crate::options::{Durability, MapOptions, WhenFull};
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -59,6 +59,15 @@ pub enum Change<'a> {
 pub(crate) type Stored = terrace_durable::LogsOrSlabs;
 pub(crate) type Held<'a> = <Stored as Values>::Room<'a>;
 
+/// How much room an update asks for before it knows what it writes.
+#[derive(Clone, Copy)]
+pub(crate) enum Hint {
+    /// Room for a value of so many bytes.
+    Bytes(usize),
+    /// None: the batch it is part of has room.
+    InBatch,
+}
+
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
 pub(crate) const BATCH: usize = 64;
 
@@ -70,6 +79,7 @@ pub(crate) struct Engine {
     pub options: MapOptions,
     /// Whether what is told must be durable first.
     pub sync: AtomicBool,
+    pub durability: Mutex<Durability>,
     /// Live keys, as changes counted by each writer.
     pub keys: Box<[CachePadded<AtomicI64>]>,
     pub when_full: AtomicU8,
@@ -261,14 +271,13 @@ impl Engine {
             let item = self.values.item(location, &guard);
             if is_live(&item) {
                 each(item.key, value_of(&item, location));
-                if let Some(ticket) = self.values.undurable(location) {
-                    saw(ticket);
-                }
             }
+            // Absence is told as well: a deletion that may be lost counts.
+            self.values.undurable(location).into_iter().for_each(&mut saw);
         })
     }
 
-    fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {
+    pub fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Error::KeySize(key.len(), MAX_KEY_BYTES));
         }
@@ -313,16 +322,20 @@ impl Engine {
         &self,
         writer: usize,
         key: &[u8],
-        hint_bytes: usize,
+        hint: Hint,
         room: Room,
         mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Option<Ticket>> {
+        let hint_bytes = if let Hint::Bytes(bytes) = hint { bytes } else { 0 };
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
         // The two cache misses of a write, bucket and old item, begin before the locks are taken.
         let line = self.index.line(hash);
         line.prefetch();
-        let mut bytes = MAX_HEADER_BYTES + key.len() + hint_bytes.max(8);
+        let mut bytes = match hint {
+            Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
+            Hint::InBatch => 0,
+        };
         loop {
             let mut held = self.room(writer, bytes, room)?;
             if let Some(candidate) = line.candidate(hash) {

@@ -1,7 +1,7 @@
 //! A durable map, and the sessions that work on it.
 
 use crate::background::Background;
-use crate::engine::{Change, Engine, Value};
+use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::{Error, Result};
 use crate::open::RecoveryReport;
 use crate::options::{Durability, MapOptions, WhenFull};
@@ -35,7 +35,6 @@ pub(crate) struct Inner {
     // Dropped in this order: the threads first, the lock on the directory last.
     pub background: Mutex<Option<Background>>,
     pub engine: Arc<Engine>,
-    pub durability: Mutex<Durability>,
     pub recovery: RecoveryReport,
     pub next_writer: AtomicUsize,
     pub _lock: File,
@@ -64,7 +63,7 @@ impl Map {
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
     pub fn session(&self) -> Session {
-        Session { writer: self.inner.some_writer(), seen: Vec::new(), map: self.clone() }
+        Session { writer: self.inner.some_writer(), seen: Vec::new(), in_batch: false, map: self.clone() }
     }
 
     /// The value of `key`, copied.
@@ -124,6 +123,8 @@ impl Map {
     /// [`Error::ItemSize`] if they do not fit one log together.
     pub fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let mut session = self.session();
+        // Refused whole, before anything is written.
+        pairs.iter().try_for_each(|(key, value)| self.inner.engine.check_sizes(key, value.len()))?;
         let bytes = pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
         session.atomic(bytes, |session| {
             pairs.chunks(32).try_for_each(|pairs| {
@@ -221,7 +222,7 @@ impl Map {
     pub fn options(&self) -> MapOptions {
         let engine = &self.inner.engine;
         MapOptions {
-            durability: *self.inner.durability.lock(),
+            durability: *self.inner.engine.durability.lock(),
             memory_budget_bytes: engine.budget.limit(),
             when_full: if engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse },
             ..engine.options.clone()
@@ -233,14 +234,21 @@ impl Map {
     /// # Errors
     /// Those of the medium; the old durability stays.
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
-        let mut current = self.inner.durability.lock();
-        // A promise is taken back before the rule that keeps it goes, and made after it holds.
-        if durability != Durability::Sync {
-            self.inner.engine.sync.store(false, Ordering::SeqCst);
+        let engine = &self.inner.engine;
+        let mut current = engine.durability.lock();
+        let sync = durability == Durability::Sync;
+        if sync {
+            // The promise is made once the rule holds. What was acknowledged under the old promise
+            // while the rule changed is in no cut: one more flush has it.
+            engine.values.set_rule(Rule::All)?;
+            engine.sync.store(true, Ordering::SeqCst);
+            engine.values.flush_all()?;
+        } else {
+            // The promise is taken back before the rule that keeps it goes; if that fails it stands.
+            let promised = engine.sync.swap(false, Ordering::SeqCst);
+            let changed = engine.values.set_rule(Rule::Bounded);
+            changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
         }
-        let rule = if durability == Durability::Sync { Rule::All } else { Rule::Bounded };
-        self.inner.engine.values.set_rule(rule)?;
-        self.inner.engine.sync.store(durability == Durability::Sync, Ordering::SeqCst);
         *current = durability;
         Ok(())
     }
@@ -277,7 +285,7 @@ impl Map {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        let ticket = self.inner.engine.update(self.inner.my_writer(), key, hint, room, f)?;
+        let ticket = self.inner.engine.update(self.inner.my_writer(), key, Hint::Bytes(hint), room, f)?;
         self.inner.settle(ticket)
     }
 }
@@ -308,8 +316,8 @@ impl Inner {
     pub(crate) fn close(&self) -> Result<()> {
         let Some(background) = self.background.lock().take() else { return Ok(()) };
         background.stop();
-        if self.engine.values.stopped().is_some() {
-            return Ok(());
+        if let Some(reason) = self.engine.values.stopped() {
+            return Err(Error::ReadOnly(reason.into()));
         }
         let flushed = self.engine.values.flush_all();
         self.engine.values.stop("closed".into());
@@ -333,6 +341,8 @@ pub struct Session {
     map: Map,
     writer: usize,
     seen: Vec<Ticket>,
+    /// Inside `atomic`: room was taken for the whole batch.
+    in_batch: bool,
 }
 
 impl Session {
@@ -393,6 +403,8 @@ impl Session {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
+        // Inside a batch there is room by its bound; asking for a guess could refuse what fits.
+        let hint = if self.in_batch { Hint::InBatch } else { Hint::Bytes(hint) };
         if let Some(ticket) = self.map.inner.engine.update(self.writer, key, hint, room, f)? {
             Session::saw(&mut self.seen, ticket);
         }
@@ -429,7 +441,9 @@ impl Session {
         }
         let mut batch = Batch { held: engine.room(self.writer, bound_bytes, Room::Ordinary)? };
         batch.held.begin_batch();
+        let outer = std::mem::replace(&mut self.in_batch, true);
         let result = f(self);
+        self.in_batch = outer;
         batch.held.end_batch();
         Session::saw(&mut self.seen, batch.held.ticket());
         Ok(result)
@@ -450,7 +464,10 @@ impl Session {
     /// Those of the medium: what was written since the last commit may or may not survive.
     pub fn commit(&mut self) -> Result<()> {
         let inner = &self.map.inner;
-        self.seen.drain(..).try_for_each(|ticket| inner.settle(Some(ticket)))
+        // Forgotten only once durable: a commit that failed fails again.
+        self.seen.iter().try_for_each(|ticket| inner.settle(Some(*ticket)))?;
+        self.seen.clear();
+        Ok(())
     }
 
     /// The map this session works on.

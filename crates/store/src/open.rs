@@ -64,7 +64,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let writers = if options.writers == 0 { processors() } else { options.writers };
     let (medium, writers) = (Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1));
     let values = match design {
-        Design::Logs => Stored::Logs(Logs::open(medium, writers, budget)?),
+        Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
         Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, budget)?),
     };
     let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io { path, doing: "reserve memory for the index", source })?;
@@ -82,6 +82,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         collecting: Mutex::new(()),
         counters: Counters::default(),
         sync: AtomicBool::new(options.durability == Durability::Sync),
+        durability: Mutex::new(options.durability),
         options,
     };
     let recovery = recover(&engine)?;
@@ -113,15 +114,12 @@ fn start(engine: Engine, recovery: RecoveryReport, lock: File) -> Result<Map> {
     let inner = Arc::new(Inner {
         background: Mutex::new(None),
         engine: Arc::new(engine),
-        durability: Mutex::new(durability),
         recovery,
         next_writer: AtomicUsize::new(0),
         _lock: lock,
     });
     if !salvaged {
-        let weak = Arc::downgrade(&inner);
-        let current = move || weak.upgrade().map(|inner| *inner.durability.lock());
-        *inner.background.lock() = Some(Background::start(&inner.engine, current));
+        *inner.background.lock() = Some(Background::start(&inner.engine));
     }
     Ok(Map { inner })
 }

@@ -76,7 +76,7 @@ fn what_a_recovery_cut_off_never_comes_back() {
         let spec = MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
         let medium = Medium::open(&spec).expect("medium");
         medium.start_trace();
-        let logs = Logs::open(medium, 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+        let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
         let found = std::sync::Mutex::new(BTreeSet::new());
         logs.recover(1, false, &|_, item, _| {
             found.lock().expect("lock").insert(u64::from_be_bytes(item.key.try_into().expect("eight")));
@@ -277,7 +277,7 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
         MediumSpec { path: file_of(again.path()), domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
     let medium = Medium::open(&spec).expect("medium");
     medium.start_trace();
-    let logs = Logs::open(medium, 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+    let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
     logs.recover(1, false, &|_, _, _| ()).expect("recover");
     let events = [first.clone(), logs.medium().trace()].concat();
     let mut random = Random(5);

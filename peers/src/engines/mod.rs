@@ -77,6 +77,12 @@ impl Name {
         !matches!(self, Name::Dashmap | Name::Papaya | Name::Scc | Name::Floor | Name::Null)
     }
 
+    /// Whether its durable writes survive a power cut: sled 0.34 on Linux syncs with
+    /// `sync_file_range`, which flushes neither the file's metadata nor the device's cache.
+    pub fn survives_power_loss(self) -> bool {
+        self.is_durable() && self != Name::Sled
+    }
+
     /// The version linked here, as the lock file has it.
     pub fn version(self) -> &'static str {
         let package = match self {

@@ -7,7 +7,7 @@
 
 use super::{Logs, SEGMENT_HEADER_BYTES, Writer};
 use crate::error::Result;
-use crate::superblock::{OpenLog, Rule};
+use crate::superblock::{Cut, OpenLog, Rule};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -58,19 +58,25 @@ impl Drop for Lead<'_> {
     }
 }
 
-/// Ranges of the file to be written.
-type Ranges = Vec<(u64, u64)>;
+/// What a leader hands to the medium.
+#[derive(Default)]
+struct Handed {
+    /// Ranges of the file: offset and length.
+    ranges: Vec<(u64, u64)>,
+    /// Seals, for when the ranges are durable.
+    seals: Vec<(u32, u64)>,
+}
 
 impl Writer {
-    /// Everything not handed to the medium yet; counts as handed from now on.
-    fn take_all(&mut self) -> Ranges {
-        let mut ranges = std::mem::take(&mut self.pending);
+    /// Adds everything not handed to the medium yet; it counts as handed from now on.
+    fn hand_over(&mut self, handed: &mut Handed) {
+        handed.ranges.append(&mut self.pending);
+        handed.seals.append(&mut self.seals);
         if self.segment != 0 && self.tail > self.handed {
             let at = Logs::start_of(self.segment) + u64::from(self.handed);
-            ranges.push((at, u64::from(self.tail - self.handed)));
+            handed.ranges.push((at, u64::from(self.tail - self.handed)));
             self.handed = self.tail;
         }
-        ranges
     }
 }
 
@@ -125,19 +131,32 @@ impl Logs {
     }
 
     fn write_lane(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
-        let (ranges, position) = {
+        let mut handed = Handed::default();
+        let position = {
             let lock = self.writers[id].lock();
             let mut writer = lock.borrow_mut();
-            (writer.take_all(), writer.position())
+            writer.hand_over(&mut handed);
+            writer.position()
         };
-        let one_write = ranges.len() == 1 && !lead.lane.unsynced.load(Ordering::Relaxed);
-        for (at, bytes) in &ranges {
+        let one_write = handed.ranges.len() == 1 && !lead.lane.unsynced.load(Ordering::Relaxed);
+        for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, one_write)?;
         }
         if !one_write {
             self.medium.sync()?;
         }
         lead.reached(position);
+        self.write_seals(&handed, lead)
+    }
+
+    /// Seals logs whose items are durable now. The seals themselves become durable with a later
+    /// sync; until then recovery takes the logs for open ones, which loses nothing.
+    fn write_seals(&self, handed: &Handed, lead: &Lead<'_>) -> Result<()> {
+        for (segment, word) in &handed.seals {
+            self.write_seal(*segment, *word);
+            lead.lane.unsynced.store(true, Ordering::Relaxed);
+            self.medium.write_out(Self::start_of(*segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
+        }
         Ok(())
     }
 
@@ -148,7 +167,7 @@ impl Logs {
     /// As [`Logs::commit`].
     pub fn flush_all(&self) -> Result<()> {
         self.check_writable()?;
-        self.stop_on_error(self.take_cut(self.rule()))
+        self.stop_on_error(self.take_cut(None))
     }
 
     /// Which items count after a crash.
@@ -164,23 +183,40 @@ impl Logs {
         self.check_writable()?;
         // To All: items count as soon as they are committed, which callers may rely on only after
         // the cut says so. To Bounded: the cut holds everything before it.
-        self.stop_on_error(self.take_cut(rule))?;
-        self.bounded.store(rule == Rule::Bounded, Ordering::Release);
+        self.stop_on_error(self.take_cut(Some(rule)))
+    }
+
+    /// Notes in the cut how long the file is by now, so that a file cut short is noticed. The keeper
+    /// calls it; under the rule Bounded every cut does it anyway.
+    ///
+    /// # Errors
+    /// As [`Logs::commit`].
+    pub fn note_growth(&self) -> Result<()> {
+        let mut cut = self.cut.lock();
+        let segments = self.pool.lock().fresh;
+        if segments == cut.segments || self.stopped().is_some() {
+            return Ok(());
+        }
+        let next = Cut { number: cut.number + 1, segments, ..cut.clone() };
+        self.stop_on_error(self.medium.sync().and_then(|()| next.store(&self.medium)))?;
+        *cut = next;
         Ok(())
     }
 
-    fn take_cut(&self, rule: Rule) -> Result<()> {
+    /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
+    fn take_cut(&self, rule: Option<Rule>) -> Result<()> {
         let mut cut = self.cut.lock();
+        let rule = rule.unwrap_or_else(|| self.rule());
         let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
         let mut next = cut.clone();
-        let mut ranges = Vec::new();
+        let mut handed = Handed::default();
         let mut positions = Vec::with_capacity(leads.len());
         {
             let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
             next.open.clear();
             for writer in &mut writers {
-                ranges.extend(writer.take_all());
+                writer.hand_over(&mut handed);
                 positions.push(writer.position());
                 if writer.segment != 0 {
                     let sequence = self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
@@ -190,11 +226,11 @@ impl Logs {
             next.next_sequence = self.next_sequence();
             next.segments = self.pool.lock().fresh;
         }
-        for (at, bytes) in &ranges {
+        for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, false)?;
         }
         let unsynced = leads.iter().any(|lead| lead.lane.unsynced.load(Ordering::Relaxed));
-        if !ranges.is_empty() || unsynced || next.segments != cut.segments {
+        if !handed.ranges.is_empty() || unsynced || next.segments != cut.segments {
             self.medium.sync()?;
         }
         // Only now may the cut count the bytes.
@@ -206,10 +242,11 @@ impl Logs {
             next.store(&self.medium)?;
             *cut = next;
         }
+        self.bounded.store(rule == Rule::Bounded, Ordering::Release);
         for (lead, position) in leads.iter().zip(positions) {
             lead.reached(position);
         }
-        Ok(())
+        self.write_seals(&handed, &leads[0])
     }
 
     /// Hands sealed logs to the medium without a sync, so that a later cut has little to write.

@@ -35,6 +35,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 use std::cell::RefCell;
 use segment::{RECOVERED, Segment, SegmentHeader};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::{Budget, Memory};
@@ -65,6 +66,11 @@ pub struct Logs {
     bounded: AtomicBool,
     generation: AtomicU64,
     stopped: OnceLock<String>,
+    /// Drawn at every opening: makes salts differ although a crash may make sequence numbers
+    /// repeat.
+    lifetime: u32,
+    /// What was wrong with the head of the file, under salvage.
+    head_damage: Option<String>,
     budget: Arc<Budget>,
 }
 
@@ -100,6 +106,9 @@ struct Writer {
     handed: u32,
     /// Sealed ranges not handed to the medium yet: offset in the file and length.
     pending: Vec<(u64, u64)>,
+    /// Seals to be written once those ranges are durable: segment and seal word. A seal says that
+    /// everything before it is there; it may not reach the medium first.
+    seals: Vec<(u32, u64)>,
     in_batch: bool,
 }
 
@@ -121,9 +130,10 @@ impl Logs {
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
-    pub fn open(medium: Medium, writers: usize, budget: &Arc<Budget>) -> Result<Logs> {
+    pub fn open(medium: Medium, writers: usize, salvage: bool, budget: &Arc<Budget>) -> Result<Logs> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
-        let cut = superblock::open_head(&medium, Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN })?;
+        let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
+        let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
         Ok(Logs {
@@ -138,6 +148,8 @@ impl Logs {
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
             stopped: OnceLock::new(),
+            lifetime: RandomState::new().hash_one(0) as u32,
+            head_damage,
             budget: Arc::clone(budget),
             medium,
         })
@@ -235,8 +247,9 @@ impl Logs {
         let (segment, sequence) = self.take_segment(room)?;
         self.seal(writer);
         let generation = self.generation.load(Ordering::Acquire);
-        // Differs from every earlier life of this segment: sequence numbers are never reused.
-        let salt = (sequence as u32).wrapping_mul(0x9e37_79b1) ^ (generation as u32).rotate_left(16) ^ segment;
+        // Differs from every earlier life of this segment, so that an item left over from one never
+        // verifies in another.
+        let salt = (sequence as u32).wrapping_mul(0x9e37_79b1) ^ segment.rotate_left(16) ^ self.lifetime;
         writer.origin = writer.position();
         writer.segment = segment;
         writer.tail = SEGMENT_HEADER_BYTES;
@@ -259,20 +272,12 @@ impl Logs {
             return;
         }
         let start = Self::start_of(writer.segment);
-        let header = SegmentHeader {
-            writer: 0,
-            sequence: self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed),
-            salt: writer.salt,
-            sealed_bytes: writer.tail,
-            generation: self.generation.load(Ordering::Acquire),
-        };
-        self.write_header(writer.segment, &header.encode());
-        if !self.medium.is_byte_addressable() {
-            if writer.handed > 0 {
-                // The header's block was handed over open; it goes again, sealed.
-                writer.pending.push((start, u64::from(SEGMENT_HEADER_BYTES)));
-            }
+        let word = segment::seal_word(writer.salt, writer.tail);
+        if self.medium.is_byte_addressable() {
+            self.write_seal(writer.segment, word);
+        } else {
             writer.pending.push((start + u64::from(writer.handed), u64::from(writer.tail - writer.handed)));
+            writer.seals.push((writer.segment, word));
         }
         let segment = &self.segments[writer.segment as usize];
         segment.end.store(writer.tail, Ordering::Relaxed);
@@ -285,13 +290,37 @@ impl Logs {
         writer.tail = 0;
     }
 
-    fn write_header(&self, segment: u32, bytes: &[u8]) {
-        let at = Self::start_of(segment);
+    /// Writes a header, its first word last.
+    fn write_header(&self, segment: u32, bytes: &[u8; SEGMENT_HEADER_BYTES as usize]) {
+        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        let (first, rest) = bytes.split_at(8);
         // SAFETY: the segment is committed; headers are written by the segment's only owner and
         // read by nobody else while the process runs.
         unsafe {
-            self.medium.memory().write(at, bytes);
-            self.medium.memory().persist(at, bytes.len() as u64);
+            memory.write(at + 8, rest);
+            memory.persist(at + 8, rest.len() as u64);
+            memory.store(at, u64::from_le_bytes(first.try_into().expect("eight bytes")));
+            memory.persist(at, 8);
+        }
+    }
+
+    /// Clears a header, its first word first. Durable now only on a byte-addressable medium.
+    fn clear_header(&self, segment: u32) {
+        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        // SAFETY: as for `write_header`.
+        unsafe {
+            memory.store(at, 0);
+            memory.persist(at, 8);
+            memory.write(at + 8, &[0; SEGMENT_HEADER_BYTES as usize - 8]);
+        }
+    }
+
+    fn write_seal(&self, segment: u32, word: u64) {
+        let (at, memory) = (Self::start_of(segment) + segment::SEAL_AT, self.medium.memory());
+        // SAFETY: as for `write_header`; one aligned word.
+        unsafe {
+            memory.store(at, word);
+            memory.persist(at, 8);
         }
     }
 
@@ -499,7 +528,7 @@ impl Logs {
     pub fn free(&self, segments: &[u32]) -> Result<()> {
         self.check_writable()?;
         for segment in segments {
-            self.write_header(*segment, &[0; SEGMENT_HEADER_BYTES as usize]);
+            self.clear_header(*segment);
             let block = Self::start_of(*segment);
             self.stop_on_error(self.medium.write_out(block, u64::from(SEGMENT_HEADER_BYTES), false))?;
         }
@@ -545,6 +574,7 @@ impl Logs {
             writer.segment = 0;
             writer.tail = 0;
             writer.pending.clear();
+            writer.seals.clear();
         }
         for (lead, writer) in leads.iter().zip(&writers) {
             lead.reached(writer.position());

@@ -1,21 +1,25 @@
 //! Recovery of logs: a parallel scan of every segment (paper 000, A8 procedure 2).
 //!
-//! Order of things: read and verify every segment, telling the caller each item that counts; then
-//! close the logs that were open at the crash at the last item that counted, and free segments
-//! that do not count, durably; then a new cut. Only then may new items be written: nothing that
-//! was cut off can come back at a later recovery, and a crash during recovery finds what this one
-//! found.
+//! Order of things: read and verify every segment, telling the caller each item that counts; sync,
+//! because a killed process may have left items in the system's hands that are not durable yet;
+//! then close the logs that were open at the crash at the last item that counted, and free
+//! segments that do not count, durably; then a new cut. Only then may new items be written:
+//! nothing that was cut off can come back at a later recovery, and a crash during recovery finds
+//! what this one found.
 
-use super::segment::{FoundHeader, SegmentHeader};
+use super::segment::{FoundHeader, SegmentHeader, seal_word};
 use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};
 use crate::error::{Error, Result};
-use crate::item::{self, Item, Record};
+use crate::item::{self, Header, Item, Record};
 use crate::medium::BLOCK_BYTES;
-use crate::superblock::{Cut, Rule};
+use crate::superblock::{Cut, HEAD_BYTES, Rule};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use terrace_memory::Memory;
+
+/// Bytes checksummed at most in search of the next intact item behind damage.
+const RESYNC_BYTES: usize = 256 << 20;
 
 /// What recovery found.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +67,8 @@ enum Mend {
     Free,
     /// Sealed and intact.
     Keep,
-    /// Was open: close it at this offset.
-    SealAt(u32, SegmentHeader),
+    /// Was open: close it at this offset, with the seal of this salt.
+    SealAt(u32, u32),
 }
 
 struct Scan<'a> {
@@ -89,12 +93,16 @@ impl Logs {
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let cut = self.cut.lock().clone();
-        let (count, mut truncation) = self.segments_in_file(&cut)?;
+        let mut cut = self.cut.lock().clone();
+        let (count, mut whole_file) = self.segments_in_file(&cut)?;
+        if let Some(what) = &self.head_damage {
+            whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
+            cut.generation = self.newest_generation(count)?;
+        }
         let scan = Scan { logs: self, cut, visit, found: Mutex::default() };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
-        found.damage.append(&mut truncation);
+        found.damage.append(&mut whole_file);
         found.damage.sort_by_key(|d| d.offset);
         found.torn.sort_by_key(|t| t.offset);
         if let (Some(first), false) = (found.damage.first(), salvage) {
@@ -110,14 +118,21 @@ impl Logs {
         Ok(found)
     }
 
+    /// Segments to scan, counting the head, and whether the file is as long as it was.
     fn segments_in_file(&self, cut: &Cut) -> Result<(u32, Vec<Damage>)> {
         let file_bytes = self.medium.file_bytes()?;
-        let present = file_bytes.div_ceil(u64::from(SEGMENT_BYTES)).max(1);
+        let segment_bytes = u64::from(SEGMENT_BYTES);
+        // A mirrored file may end inside its last segment; a mapped one is only touched where it is.
+        let present = match self.medium.is_byte_addressable() {
+            true => file_bytes / segment_bytes,
+            false => file_bytes.div_ceil(segment_bytes),
+        };
+        let present = present.max(1);
         if present as usize > self.segments.len() {
             let what = format!("the file holds {present} segments, room was made for {}", self.segments.len());
             return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
         }
-        let promised = u64::from(cut.segments) * u64::from(SEGMENT_BYTES);
+        let promised = u64::from(cut.segments) * segment_bytes;
         let mut damage = Vec::new();
         if cut.segments > 1 && file_bytes < promised {
             let what = format!("the file ends at {file_bytes}, it held {promised} bytes");
@@ -126,7 +141,30 @@ impl Logs {
         Ok((present as u32, damage))
     }
 
+    /// The newest generation among the segments, when no cut tells.
+    fn newest_generation(&self, count: u32) -> Result<u64> {
+        let mut newest = 0;
+        for segment in 1..count {
+            if let FoundHeader::Intact(header) = self.read_header(segment)? {
+                newest = newest.max(header.generation);
+            }
+        }
+        Ok(newest)
+    }
+
+    fn read_header(&self, segment: u32) -> Result<FoundHeader> {
+        let start = Self::start_of(segment);
+        self.medium.commit(start, u64::from(SEGMENT_BYTES))?;
+        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
+        unsafe { self.medium.read_in(start, BLOCK_BYTES)? };
+        // SAFETY: as above; not written while borrowed.
+        Ok(SegmentHeader::decode(unsafe { self.medium.memory().bytes(start, BLOCK_BYTES) }))
+    }
+
     fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
+        if !salvage {
+            self.medium.sync()?;
+        }
         let mut free = Vec::new();
         let mut released = Vec::new();
         let mut newest = 0;
@@ -137,18 +175,14 @@ impl Logs {
             match *mend {
                 Mend::Keep => state.set_state(State::Sealed),
                 Mend::AlreadyFree => released.push(segment),
-                Mend::Free => {
-                    self.write_header(segment, &[0; SEGMENT_HEADER_BYTES as usize]);
-                    free.push(segment);
-                }
-                Mend::SealAt(end, header) => {
-                    self.write_header(segment, &SegmentHeader { sealed_bytes: end, ..header }.encode());
+                Mend::Free => free.push(segment),
+                Mend::SealAt(end, _) => {
                     state.end.store(end, Ordering::Relaxed);
                     state.set_state(State::Sealed);
                 }
             }
-            if !salvage && matches!(mend, Mend::Free | Mend::SealAt(..)) {
-                self.medium.write_out(Self::start_of(segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
+            if !salvage {
+                self.mend(segment, mend)?;
             }
         }
         let in_memory = u64::from(count - 1) - released.len() as u64;
@@ -172,6 +206,15 @@ impl Logs {
         }
         self.medium.sync()?;
         self.flush_all()
+    }
+
+    fn mend(&self, segment: u32, mend: &Mend) -> Result<()> {
+        match *mend {
+            Mend::Keep | Mend::AlreadyFree => return Ok(()),
+            Mend::Free => self.clear_header(segment),
+            Mend::SealAt(end, salt) => self.write_seal(segment, seal_word(salt, end)),
+        }
+        self.medium.write_out(Self::start_of(segment), u64::from(SEGMENT_HEADER_BYTES), false)
     }
 }
 
@@ -199,21 +242,8 @@ impl Scan<'_> {
     fn segment(&self, segment: u32) -> Result<Mend> {
         let logs = self.logs;
         let start = Logs::start_of(segment);
-        logs.medium.commit(start, u64::from(SEGMENT_BYTES))?;
         // A free segment stays unread: it takes no memory.
-        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
-        unsafe { logs.medium.read_in(start, BLOCK_BYTES)? };
-        // SAFETY: as above; not written while borrowed.
-        let head = unsafe { logs.medium.memory().bytes(start, BLOCK_BYTES) };
-        if SegmentHeader::decode(head) == FoundHeader::Free {
-            return Ok(Mend::AlreadyFree);
-        }
-        // SAFETY: as above.
-        unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
-        // The file may end inside the segment: what is missing reads as zero.
-        // SAFETY: as above; not written while borrowed.
-        let bytes = unsafe { logs.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
-        let header = match SegmentHeader::decode(bytes) {
+        let header = match logs.read_header(segment)? {
             FoundHeader::Free => return Ok(Mend::AlreadyFree),
             FoundHeader::Damaged => {
                 self.damaged(start, u64::from(SEGMENT_BYTES), "a segment header does not match its checksum");
@@ -223,37 +253,43 @@ impl Scan<'_> {
         };
         logs.segments[segment as usize].sequence.store(header.sequence, Ordering::Relaxed);
         let Some(limit) = self.limit(segment, &header) else { return Ok(Mend::Free) };
-        let end = self.items(start, &bytes[..limit.bytes as usize], &header, limit.exact);
-        if header.sealed_bytes > 0 && limit.exact && limit.bytes == header.sealed_bytes {
+        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
+        unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
+        // SAFETY: as above; not written while borrowed. Where the file ends early it reads as zero.
+        let bytes = unsafe { logs.medium.memory().bytes(start, u64::from(limit.end)) };
+        let end = self.items(start, bytes, &header, limit.exact as usize);
+        if header.sealed_bytes > 0 && limit.end == header.sealed_bytes {
             logs.segments[segment as usize].end.store(header.sealed_bytes, Ordering::Relaxed);
             return Ok(Mend::Keep);
         }
-        Ok(if end > SEGMENT_HEADER_BYTES { Mend::SealAt(end, header) } else { Mend::Free })
+        Ok(if end > SEGMENT_HEADER_BYTES { Mend::SealAt(end, header.salt) } else { Mend::Free })
     }
 
-    /// How far a segment counts, and whether everything up to there must be intact. `None`: it
-    /// does not count at all.
+    /// How far a segment counts, and how much of that must be intact. `None`: it does not count.
     fn limit(&self, segment: u32, header: &SegmentHeader) -> Option<Limit> {
         if header.generation != self.cut.generation {
             return None;
         }
+        let clamp = |bytes: u32| bytes.clamp(SEGMENT_HEADER_BYTES, SEGMENT_BYTES);
+        let open = self.cut.open.iter().find(|o| o.segment == segment && o.sequence == header.sequence);
         if self.cut.rule == Rule::Bounded {
-            let open = self.cut.open.iter().find(|o| o.segment == segment && o.sequence == header.sequence);
             if let Some(open) = open {
-                return Some(Limit { bytes: open.tail, exact: true });
+                return Some(Limit { exact: clamp(open.tail), end: clamp(open.tail) });
             }
             if header.sequence >= self.cut.next_sequence {
                 return None;
             }
         }
-        Some(match header.sealed_bytes {
-            0 => Limit { bytes: SEGMENT_BYTES, exact: false },
-            sealed => Limit { bytes: sealed.clamp(SEGMENT_HEADER_BYTES, SEGMENT_BYTES), exact: true },
+        Some(match (header.sealed_bytes, open) {
+            (0, None) => Limit { exact: SEGMENT_HEADER_BYTES, end: SEGMENT_BYTES },
+            (0, Some(open)) => Limit { exact: clamp(open.tail), end: SEGMENT_BYTES },
+            (sealed, _) => Limit { exact: clamp(sealed), end: clamp(sealed) },
         })
     }
 
-    /// Tells the items of one segment; returns where what counts ends.
-    fn items(&self, start: u64, bytes: &[u8], header: &SegmentHeader, exact: bool) -> u32 {
+    /// Tells the items of one segment, of which the first `exact` bytes must be intact; returns
+    /// where what counts ends.
+    fn items(&self, start: u64, bytes: &[u8], header: &SegmentHeader, exact: usize) -> u32 {
         let mut at = SEGMENT_HEADER_BYTES as usize;
         let mut counted = at;
         let mut batch: Vec<(usize, usize)> = Vec::new();
@@ -280,28 +316,23 @@ impl Scan<'_> {
                     at += length;
                     counted = at;
                 }
-                Record::Invalid if exact && at < bytes.len() => {
-                    let intact = (at + 1..bytes.len())
-                        .find(|next| item::verify(&bytes[*next..], header.salt) != Record::Invalid);
-                    let next = intact.unwrap_or(bytes.len());
+                Record::Invalid if at < exact => {
+                    let next = next_intact(&bytes[..exact], at, header.salt);
                     self.damaged(start + at as u64, (next - at) as u64, "items do not match their checksums");
+                    // The batch was whole; its end was lost with the damage.
+                    batch.drain(..).for_each(|(at, length)| tell(at, length));
                     at = next;
                     counted = next;
                 }
                 Record::Invalid => break,
             }
         }
-        if exact {
-            // A sealed log holds no unfinished batch: its end was lost with the damage.
-            batch.drain(..).for_each(|(at, length)| tell(at, length));
-            counted = bytes.len();
-        }
         let dropped_bytes: usize = batch.iter().map(|(_, length)| length).sum();
         let mut found = self.found.lock().expect("no scanner panicked");
         found.segments += 1;
         found.items += items;
         found.bytes += u64::from(SEGMENT_BYTES);
-        if !exact {
+        if exact < bytes.len() {
             found.torn.push(TornTail { offset: start + counted as u64, dropped_bytes: dropped_bytes as u64 });
         }
         counted as u32
@@ -314,6 +345,30 @@ impl Scan<'_> {
 }
 
 struct Limit {
-    bytes: u32,
-    exact: bool,
+    exact: u32,
+    end: u32,
+}
+
+/// The next intact item behind damage at `at`, or the end. Usually the damaged item's own lengths
+/// lead there; else every offset is tried, as far as a bound on the bytes checksummed allows.
+fn next_intact(bytes: &[u8], at: usize, salt: u32) -> usize {
+    let is_intact = |next: usize| item::verify(&bytes[next..], salt) != Record::Invalid;
+    let by_its_lengths = Header::decode(&bytes[at..]).map(|header| at + header.item_bytes());
+    if let Some(next) = by_its_lengths.filter(|next| *next == bytes.len() || (*next < bytes.len() && is_intact(*next))) {
+        return next;
+    }
+    let mut work = RESYNC_BYTES;
+    for next in at + 1..bytes.len() {
+        let Some(header) = Header::decode(&bytes[next..]) else { break };
+        if next + header.item_bytes() <= bytes.len() {
+            if is_intact(next) {
+                return next;
+            }
+            work = work.saturating_sub(header.item_bytes());
+            if work == 0 {
+                break;
+            }
+        }
+    }
+    bytes.len()
 }

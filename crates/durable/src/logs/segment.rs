@@ -1,15 +1,17 @@
 //! Segments: the 4 MB pieces of a value file that logs are made of.
 //!
 //! ```text
-//! 0   4  magic "TLOG"          24  8  generation
-//! 4   4  writer                32  28 zero
-//! 8   8  sequence number       60  4  checksum of the 60 bytes before
-//! 16  4  salt of the checksums of its items
-//! 20  4  bytes in use once sealed; 0 while open
+//! 0   4  magic "TLOG"                     24  8  generation
+//! 4   4  writer                           32  4  bytes in use once sealed; 0 while open
+//! 8   8  sequence number                  36  4  check of that number
+//! 16  4  salt of the checksums of its items    40 20 zero
+//! 20  4  zero                             60  4  checksum of the first 32 bytes
 //! 64  .. items, back to back; the first that does not verify ends an open log
 //! ```
-//! The header lies in one sector, so it is replaced whole or not at all. A free segment's header
-//! is zero.
+//! A segment is free if its first eight bytes are zero. On a byte-addressable medium only eight
+//! bytes are written at once: a log is opened by writing the first word last, freed by clearing it
+//! first, and sealed by one word with a check of its own, outside the checksum. On a block device
+//! the header lies in one sector.
 
 use crate::checksum::Crc;
 use crate::superblock::{get_u32, get_u64};
@@ -19,14 +21,19 @@ const MAGIC: u32 = u32::from_le_bytes(*b"TLOG");
 /// Bytes before the first item.
 pub const SEGMENT_HEADER_BYTES: u32 = 64;
 
+/// Offset of the word that seals a log.
+pub(crate) const SEAL_AT: u64 = 32;
+const SEAL_CHECK: u32 = 0x5ea1_ed00;
+
 /// A segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub writer: u32,
     pub sequence: u64,
     pub salt: u32,
-    pub sealed_bytes: u32,
     pub generation: u64,
+    /// Bytes in use; 0 while open.
+    pub sealed_bytes: u32,
 }
 
 /// What stands where a header should be.
@@ -37,6 +44,11 @@ pub(crate) enum FoundHeader {
     Damaged,
 }
 
+/// The word that seals a log of this salt at `bytes`.
+pub(crate) fn seal_word(salt: u32, bytes: u32) -> u64 {
+    u64::from(bytes) | u64::from(bytes ^ salt ^ SEAL_CHECK) << 32
+}
+
 impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
@@ -44,27 +56,30 @@ impl SegmentHeader {
         bytes[4..8].copy_from_slice(&self.writer.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.salt.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.sealed_bytes.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
-        let crc = Crc::new(MAGIC).update(&bytes[..60]).finish();
+        let seal = if self.sealed_bytes == 0 { 0 } else { seal_word(self.salt, self.sealed_bytes) };
+        bytes[32..40].copy_from_slice(&seal.to_le_bytes());
+        let crc = Crc::new(MAGIC).update(&bytes[..32]).finish();
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 
     pub fn decode(bytes: &[u8]) -> FoundHeader {
         let bytes = &bytes[..SEGMENT_HEADER_BYTES as usize];
-        if bytes.iter().all(|byte| *byte == 0) {
+        if get_u64(bytes, 0) == 0 {
             return FoundHeader::Free;
         }
-        if get_u32(bytes, 0) != MAGIC || Crc::new(MAGIC).update(&bytes[..60]).finish() != get_u32(bytes, 60) {
+        let intact = get_u32(bytes, 0) == MAGIC && Crc::new(MAGIC).update(&bytes[..32]).finish() == get_u32(bytes, 60);
+        let (salt, sealed_bytes, seal) = (get_u32(bytes, 16), get_u32(bytes, 32), get_u64(bytes, 32));
+        if !intact || (seal != 0 && seal != seal_word(salt, sealed_bytes)) {
             return FoundHeader::Damaged;
         }
         FoundHeader::Intact(SegmentHeader {
             writer: get_u32(bytes, 4),
             sequence: get_u64(bytes, 8),
-            salt: get_u32(bytes, 16),
-            sealed_bytes: get_u32(bytes, 20),
+            salt,
             generation: get_u64(bytes, 24),
+            sealed_bytes,
         })
     }
 }
@@ -126,11 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_reads_back_and_every_flipped_bit_is_noticed() {
+    fn a_header_reads_back_and_every_flipped_bit_that_counts_is_noticed() {
         let header = SegmentHeader { writer: 2, sequence: 77, salt: 5, sealed_bytes: 1000, generation: 3 };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), FoundHeader::Intact(header));
-        for bit in 0..bytes.len() * 8 {
+        for bit in (0..40 * 8).chain(60 * 8..64 * 8) {
             let mut torn = bytes;
             torn[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(SegmentHeader::decode(&torn), FoundHeader::Damaged, "bit {bit}");

@@ -110,7 +110,8 @@ impl Slabs {
     pub fn open(medium: Medium, writers: usize, budget: &Arc<Budget>) -> Result<Slabs> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
-        let cut = superblock::open_head(&medium, Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN })?;
+        let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
+        let (cut, _) = superblock::open_head(&medium, shape, false)?;
         medium.grow(IN_USE_AT, BLOCK_BYTES)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         Ok(Slabs {

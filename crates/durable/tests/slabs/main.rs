@@ -240,5 +240,5 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
     };
     let budget = std::sync::Arc::new(terrace_memory::Budget::new(BUDGET));
     let medium = terrace_durable::Medium::open(&spec).expect("open");
-    assert!(matches!(terrace_durable::logs::Logs::open(medium, 2, &budget), Err(Error::Mismatch { .. })));
+    assert!(matches!(terrace_durable::logs::Logs::open(medium, 2, false, &budget), Err(Error::Mismatch { .. })));
 }

@@ -1,0 +1,185 @@
+//! Kill -9 of a process that writes to a map of its own, again and again on one directory: every
+//! acknowledged write is there, no deleted key is back, and no slot has two owners.
+//!
+//! The process is this test binary, started anew with `TERRACE_KILL_DIR`. What it asks for and what
+//! is acknowledged it notes in a journal that outlives it, before and after each call.
+//!
+//! 10 cycles; `TERRACE_LONG=1` makes it 200. `TERRACE_SEED=N` repeats a run's choices.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use terrace_durable::slabs::Slabs;
+use terrace_durable::{Medium, MediumSpec};
+use terrace_memory::Budget;
+use terrace_store::{Domain, Durability, Map, MapOptions, Session, ValueDesign};
+use terrace_workload::Failure;
+use terrace_workload::crash::{Journal, Promise, Recovered, Script, Writer, drive, verify};
+use terrace_workload::random::Rng;
+
+const CLIENTS: u64 = 3;
+const KEYS_PER_CLIENT: u64 = 300;
+
+fn options(place: &str) -> MapOptions {
+    let (values, domain) = match place {
+        "log-block" => (ValueDesign::Log, Domain::PageCache),
+        "log-adr" => (ValueDesign::Log, Domain::Adr),
+        "slab-adr" => (ValueDesign::Slab, Domain::Adr),
+        other => panic!("no place {other}"),
+    };
+    MapOptions { durability: Durability::Sync, values, domain, memory_budget_bytes: 256 << 20, ..MapOptions::default() }
+}
+
+struct Client {
+    session: Session,
+    /// Only logs keep batches whole.
+    batches: bool,
+}
+
+impl Writer for Client {
+    fn put(&mut self, name: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.session.put(name, value, None)?;
+        Ok(self.session.commit()?)
+    }
+
+    fn delete(&mut self, name: &[u8]) -> Result<(), Failure> {
+        self.session.delete(name)?;
+        Ok(self.session.commit()?)
+    }
+
+    fn put_all(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<(), Failure> {
+        assert!(self.batches);
+        Ok(self.session.map().multi_put(pairs)?)
+    }
+}
+
+struct Reader(Map);
+
+impl Recovered for Reader {
+    fn get(&mut self, name: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(self.0.get(name)?)
+    }
+
+    fn walk(&mut self, each: &mut dyn FnMut(&[u8], &[u8])) -> Result<bool, Failure> {
+        let mut cursor = 0;
+        loop {
+            cursor = self.0.scan(cursor, 500, |name, value| each(name, value.bytes))?;
+            if cursor == 0 {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// What the killed process does; nothing in an ordinary run of the tests.
+#[test]
+fn the_process_that_is_killed() {
+    let (Ok(dir), Ok(place), Ok(seed)) =
+        (std::env::var("TERRACE_KILL_DIR"), std::env::var("TERRACE_KILL_PLACE"), std::env::var("TERRACE_KILL_SEED"))
+    else {
+        return;
+    };
+    let dir = Path::new(&dir);
+    let map = Map::open(&dir.join("map"), options(&place)).expect("open");
+    let journal = Journal::open(&dir.join("journal"), Promise::OnAcknowledge).expect("journal");
+    let mut rng = Rng::new(seed.parse().expect("a number"));
+    println!("ready");
+    let never = AtomicBool::new(false);
+    let batches = place != "slab-adr";
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let mut script = Script {
+                first_key: client * KEYS_PER_CLIENT,
+                keys: KEYS_PER_CLIENT,
+                batch_one_in: if batches { 10 } else { 0 },
+                ..Script::new(rng.bits())
+            };
+            let mut client = Client { session: map.session(), batches };
+            let (journal, never) = (&journal, &never);
+            scope.spawn(move || drive(journal, &mut client, &mut script, never));
+        }
+    });
+}
+
+fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+        .env("TERRACE_KILL_DIR", dir)
+        .env("TERRACE_KILL_PLACE", place)
+        .env("TERRACE_KILL_SEED", seed.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let stdout = child.stdout.take().expect("piped");
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
+    let ready = lines.map_while(Result::ok).any(|line| line.contains("ready"));
+    assert!(ready, "the process opened its map");
+    std::thread::sleep(alive);
+    child.kill().expect("kill");
+    let status = child.wait().expect("wait");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "it was alive until killed");
+}
+
+/// Every slot is an item's or free. Opened as a crash left it, before the map is.
+fn check_slots(dir: &Path) {
+    let spec = MediumSpec {
+        path: dir.join("map/values.slab"),
+        domain: Domain::Adr,
+        dax: false,
+        capacity_bytes: 1 << 32,
+    };
+    let slabs = Slabs::open(Medium::open(&spec).expect("medium"), 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+    slabs.recover(2, false, &|_, _, _| {}).expect("a crash is no damage");
+    slabs.check().expect("every slot has one owner");
+}
+
+fn kill_loop(parent: Option<&Path>, place: &str) {
+    let cycles = if std::env::var_os("TERRACE_LONG").is_some() { 200 } else { 10 };
+    let seed = std::env::var("TERRACE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let dir = parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in).expect("directory");
+    let journal = dir.path().join("journal");
+    let mut rng = Rng::new(seed);
+    let (mut in_flight, mut torn, mut clock) = (0, 0, 0);
+    for cycle in 0..cycles {
+        run_and_kill(dir.path(), place, rng.bits(), Duration::from_micros(2_000 + rng.below(120_000)));
+        let mut ledger = Journal::read(&journal, Promise::OnAcknowledge).expect("journal");
+        if place == "slab-adr" && rng.one_in(2) {
+            check_slots(dir.path());
+        }
+        let map = Map::open(&dir.path().join("map"), options(place)).expect("recover");
+        torn += map.recovery().torn.len();
+        let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
+        assert!(report.walked && report.is_sound(), "{place} cycle {cycle}, TERRACE_SEED={seed}: {report}");
+        in_flight += report.in_flight;
+        clock = ledger.clock();
+        Journal::replace(&journal, &ledger).expect("journal");
+        map.close().expect("close");
+        drop(map);
+        if place == "slab-adr" {
+            check_slots(dir.path());
+        }
+    }
+    println!("{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends");
+    assert!(clock > 100 * cycles, "the process hardly wrote anything: {clock} notes");
+}
+
+fn memory() -> Option<&'static Path> {
+    Some(Path::new("/dev/shm")).filter(|shm| shm.is_dir())
+}
+
+#[test]
+fn acknowledged_writes_survive_with_slabs_on_a_declared_medium() {
+    kill_loop(memory(), "slab-adr");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_logs_on_a_declared_medium() {
+    kill_loop(memory(), "log-adr");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_logs_on_a_block_device() {
+    kill_loop(None, "log-block");
+}
