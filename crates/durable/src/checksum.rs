@@ -59,7 +59,9 @@ fn has_crc_instruction() -> bool {
 fn by_instruction(crc: u32, bytes: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
     let (words, tail) = bytes.as_chunks::<8>();
-    let crc = words.iter().fold(u64::from(crc), |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
+    let crc = words
+        .iter()
+        .fold(u64::from(crc), |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
     tail.iter().fold(crc as u32, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
@@ -88,7 +90,11 @@ mod tests {
             if has_crc_instruction() {
                 let (head, tail) = bytes[..length].split_at(length / 3);
                 // SAFETY: detected above.
-                assert_eq!(unsafe { by_instruction(by_instruction(!5, head), tail) }, whole, "{length}");
+                assert_eq!(
+                    unsafe { by_instruction(by_instruction(!5, head), tail) },
+                    whole,
+                    "{length}"
+                );
             }
         }
     }

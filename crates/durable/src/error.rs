@@ -67,7 +67,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub(crate) fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |source| match source.raw_os_error() {
-        Some(code) if code == rustix::io::Errno::NOSPC.raw_os_error() || code == rustix::io::Errno::DQUOT.raw_os_error() => {
+        Some(code)
+            if code == rustix::io::Errno::NOSPC.raw_os_error()
+                || code == rustix::io::Errno::DQUOT.raw_os_error() =>
+        {
             Error::DiskFull { path }
         }
         _ => Error::Io { path, doing, source },

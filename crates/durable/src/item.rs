@@ -119,7 +119,13 @@ impl Header {
     fn decode_wide(bytes: &[u8]) -> Option<Header> {
         let flags = *bytes.get(4)?;
         if flags & 3 == BATCH_END {
-            return Some(Header { flags, header_bytes: BATCH_END_BYTES, key_bytes: 0, value_bytes: 0, version: 0 });
+            return Some(Header {
+                flags,
+                header_bytes: BATCH_END_BYTES,
+                key_bytes: 0,
+                value_bytes: 0,
+                version: 0,
+            });
         }
         let key_width = if flags & KEY_WIDE != 0 { 2 } else { 1 };
         let value_width = 1usize << (flags & 3);
@@ -148,7 +154,12 @@ impl<'a> Item<'a> {
         let body = bytes.get(header.header_bytes..header.item_bytes())?;
         let (key, value) = body.split_at(header.key_bytes);
         let expires_at_ms = (header.flags & EXPIRES != 0)
-            .then(|| bytes[header.header_bytes - 8..header.header_bytes].try_into().map(u64::from_le_bytes).ok())
+            .then(|| {
+                bytes[header.header_bytes - 8..header.header_bytes]
+                    .try_into()
+                    .map(u64::from_le_bytes)
+                    .ok()
+            })
             .flatten();
         Some(Item {
             key,
@@ -201,7 +212,8 @@ pub enum Record<'a> {
 
 /// Verifies and reads what stands at the start of `bytes`.
 pub fn verify(bytes: &[u8], seed: u32) -> Record<'_> {
-    let Some(stored) = bytes.first_chunk().map(|c| u32::from_le_bytes(*c)).filter(|c| *c != 0) else {
+    let Some(stored) = bytes.first_chunk().map(|c| u32::from_le_bytes(*c)).filter(|c| *c != 0)
+    else {
         return Record::Invalid;
     };
     let Some(header) = Header::decode(bytes) else { return Record::Invalid };
@@ -241,14 +253,24 @@ impl NewItem<'_> {
     #[inline]
     pub fn item_bytes(&self) -> usize {
         let key_width = if self.key.len() > 0xff { 2 } else { 1 };
-        let widths = (1 << length_code(self.value.len())) + VERSION_WIDTHS[usize::from(version_code(self.version))];
-        5 + key_width + widths + if self.expires_at_ms.is_some() { 8 } else { 0 } + self.key.len() + self.value.len()
+        let widths = (1 << length_code(self.value.len()))
+            + VERSION_WIDTHS[usize::from(version_code(self.version))];
+        5 + key_width
+            + widths
+            + if self.expires_at_ms.is_some() { 8 } else { 0 }
+            + self.key.len()
+            + self.value.len()
     }
 
     /// Writes header and checksum into `header` and returns the header's length: the item is that,
     /// then the key, then the value.
     #[inline]
-    pub fn encode_header(&self, seed: u32, in_batch: bool, header: &mut [u8; MAX_HEADER_BYTES]) -> usize {
+    pub fn encode_header(
+        &self,
+        seed: u32,
+        in_batch: bool,
+        header: &mut [u8; MAX_HEADER_BYTES],
+    ) -> usize {
         debug_assert!(self.key.len() <= MAX_KEY_BYTES && self.value.len() < 1 << 32);
         let value_code = length_code(self.value.len());
         let version_code = version_code(self.version);
@@ -269,7 +291,8 @@ impl NewItem<'_> {
         if let Some(expires_at_ms) = self.expires_at_ms {
             field(expires_at_ms, 8);
         }
-        let crc = Crc::new(seed).update(&header[4..at]).update(self.key).update(self.value).finish();
+        let crc =
+            Crc::new(seed).update(&header[4..at]).update(self.key).update(self.value).finish();
         header[..4].copy_from_slice(&crc.to_le_bytes());
         at
     }
@@ -295,7 +318,15 @@ mod tests {
 
     fn arbitrary() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, u64, Option<u64>, bool, bool, u32)> {
         let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
-        (bytes(600), bytes(70_000), any::<u64>(), any::<Option<u64>>(), any::<bool>(), any::<bool>(), any::<u32>())
+        (
+            bytes(600),
+            bytes(70_000),
+            any::<u64>(),
+            any::<Option<u64>>(),
+            any::<bool>(),
+            any::<bool>(),
+            any::<u32>(),
+        )
     }
 
     proptest! {
@@ -317,8 +348,14 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_noticed() {
-        let bytes = NewItem { key: b"key", value: b"some value", version: 3, expires_at_ms: Some(9), tombstone: false }
-            .encode(77, false);
+        let bytes = NewItem {
+            key: b"key",
+            value: b"some value",
+            version: 3,
+            expires_at_ms: Some(9),
+            tombstone: false,
+        }
+        .encode(77, false);
         for bit in 0..bytes.len() * 8 {
             let mut torn = bytes.clone();
             torn[bit / 8] ^= 1 << (bit % 8);
@@ -332,7 +369,13 @@ mod tests {
 
     #[test]
     fn the_usual_header_takes_seven_or_eight_bytes() {
-        let first = NewItem { key: &[1; 16], value: &[2; 100], version: 1, expires_at_ms: None, tombstone: false };
+        let first = NewItem {
+            key: &[1; 16],
+            value: &[2; 100],
+            version: 1,
+            expires_at_ms: None,
+            tombstone: false,
+        };
         assert_eq!(first.item_bytes(), 7 + 16 + 100);
         assert_eq!(NewItem { version: 255, ..first }.item_bytes(), 8 + 16 + 100);
     }
@@ -340,12 +383,25 @@ mod tests {
     #[test]
     fn every_boundary_of_a_width_reads_back() {
         for version in [1, 2, 255, 256, 65_535, 65_536, u64::from(u32::MAX), 1 << 32, u64::MAX] {
-            for (key, value) in [(0, 0), (1, 0), (255, 255), (256, 256), (65_535, 65_535), (3, 65_536)] {
+            for (key, value) in
+                [(0, 0), (1, 0), (255, 255), (256, 256), (65_535, 65_535), (3, 65_536)]
+            {
                 let (key, value) = (vec![1; key], vec![2; value]);
-                let new = NewItem { key: &key, value: &value, version, expires_at_ms: None, tombstone: false };
+                let new = NewItem {
+                    key: &key,
+                    value: &value,
+                    version,
+                    expires_at_ms: None,
+                    tombstone: false,
+                };
                 let bytes = new.encode(1, false);
-                let Record::Item(item, length) = verify(&bytes, 1) else { panic!("{version} {}", key.len()) };
-                assert_eq!((item.version, item.key.len(), item.value.len()), (version, key.len(), value.len()));
+                let Record::Item(item, length) = verify(&bytes, 1) else {
+                    panic!("{version} {}", key.len())
+                };
+                assert_eq!(
+                    (item.version, item.key.len(), item.value.len()),
+                    (version, key.len(), value.len())
+                );
                 assert_eq!(length, new.item_bytes());
             }
         }

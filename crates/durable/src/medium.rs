@@ -15,12 +15,12 @@
 //! block does not endanger the bytes in it that are rewritten unchanged.
 
 use crate::error::{Error, Result, io_error};
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
-use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use terrace_memory::{Backing, Domain, Memory, Native, Region};
@@ -87,7 +87,8 @@ impl Medium {
         let is_new = !path.try_exists().map_err(io_error(&path, "look for"))?;
         let file = if is_new {
             let unnamed = name_while_new(&path);
-            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC).map_err(io_error(&unnamed, "make"))?
+            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC)
+                .map_err(io_error(&unnamed, "make"))?
         } else {
             open_file(&path, mirrored, OFlags::empty()).map_err(io_error(&path, "open"))?
         };
@@ -139,8 +140,10 @@ impl Medium {
     /// [`Error::Io`]; the file does not exist then.
     pub fn publish(&self) -> Result<()> {
         rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        std::fs::rename(name_while_new(&self.path), &self.path).map_err(io_error(&self.path, "name"))?;
-        let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        std::fs::rename(name_while_new(&self.path), &self.path)
+            .map_err(io_error(&self.path, "name"))?;
+        let parent =
+            self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
     }
 
@@ -335,14 +338,23 @@ impl Medium {
         }
         let mut done = 0;
         while done < bytes.len() {
-            match rustix::io::pwritev2(&self.file, &[IoSlice::new(&bytes[done..])], at + done as u64, flags) {
+            match rustix::io::pwritev2(
+                &self.file,
+                &[IoSlice::new(&bytes[done..])],
+                at + done as u64,
+                flags,
+            ) {
                 Ok(n) => done += n,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(io_error(&self.path, "write")(e.into())),
             }
         }
         self.written.fetch_add(bytes.len() as u64, Relaxed);
-        self.record(|| Event::Write { at, bytes: bytes.to_vec(), durable: flags == ReadWriteFlags::DSYNC });
+        self.record(|| Event::Write {
+            at,
+            bytes: bytes.to_vec(),
+            durable: flags == ReadWriteFlags::DSYNC,
+        });
         Ok(())
     }
 }

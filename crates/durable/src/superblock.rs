@@ -120,7 +120,11 @@ impl Shape {
     }
 
     fn check(&self, block: &[u8], medium: &Medium) -> Result<()> {
-        let damaged = |what: &str| Error::Damaged { path: medium.path().into(), offset: 0, what: what.into() };
+        let damaged = |what: &str| Error::Damaged {
+            path: medium.path().into(),
+            offset: 0,
+            what: what.into(),
+        };
         if &block[..8] != MAGIC {
             return Err(damaged("no Terrace value file: the magic number is missing"));
         }
@@ -130,15 +134,24 @@ impl Shape {
         let mismatch = |field, found: String, wanted: String| {
             Err(Error::Mismatch { path: medium.path().into(), field, found, wanted })
         };
-        let (format, segment_bytes, design) = (get_u32(block, 8), get_u32(block, 12), get_u32(block, 16));
+        let (format, segment_bytes, design) =
+            (get_u32(block, 8), get_u32(block, 12), get_u32(block, 16));
         if format != FORMAT {
             return mismatch("format version", format.to_string(), FORMAT.to_string());
         }
         if design != self.design {
-            return mismatch("values in", Shape::design_name(design), Shape::design_name(self.design));
+            return mismatch(
+                "values in",
+                Shape::design_name(design),
+                Shape::design_name(self.design),
+            );
         }
         if segment_bytes != self.segment_bytes {
-            return mismatch("segment size", segment_bytes.to_string(), self.segment_bytes.to_string());
+            return mismatch(
+                "segment size",
+                segment_bytes.to_string(),
+                self.segment_bytes.to_string(),
+            );
         }
         Ok(())
     }
@@ -202,7 +215,14 @@ impl Cut {
     /// What is assumed under salvage when no cut can be read: everything intact counts, of the
     /// newest generation found.
     fn unknown() -> Cut {
-        Cut { number: 0, rule: Rule::All, generation: 0, next_sequence: 1, segments: 1, open: Vec::new() }
+        Cut {
+            number: 0,
+            rule: Rule::All,
+            generation: 0,
+            next_sequence: 1,
+            segments: 1,
+            open: Vec::new(),
+        }
     }
 }
 
@@ -223,23 +243,37 @@ pub fn open_head(medium: &Medium, shape: Shape, salvage: bool) -> Result<(Cut, O
 }
 
 fn read_head(medium: &Medium, shape: Shape) -> Result<Cut> {
-    let damaged = |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
+    let damaged =
+        |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
     let file_bytes = medium.file_bytes()?;
     medium.commit(0, HEAD_BYTES)?;
     if file_bytes < HEAD_BYTES {
-        return Err(damaged(file_bytes, format!("the file ends at {file_bytes}, inside its head of {HEAD_BYTES} bytes")));
+        return Err(damaged(
+            file_bytes,
+            format!("the file ends at {file_bytes}, inside its head of {HEAD_BYTES} bytes"),
+        ));
     }
     // SAFETY: nobody else has the medium yet.
     unsafe { medium.read_in(0, HEAD_BYTES)? };
     // SAFETY: committed above and not written while borrowed.
     let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
     shape.check(block(0), medium)?;
-    let newest = [1, 2].into_iter().filter_map(|n| Cut::decode(block(n))).max_by_key(|cut| cut.number);
-    newest.ok_or_else(|| damaged(BLOCK_BYTES, "neither of the two cut blocks matches its checksum".into()))
+    let newest =
+        [1, 2].into_iter().filter_map(|n| Cut::decode(block(n))).max_by_key(|cut| cut.number);
+    newest.ok_or_else(|| {
+        damaged(BLOCK_BYTES, "neither of the two cut blocks matches its checksum".into())
+    })
 }
 
 fn make_head(medium: &Medium, shape: Shape) -> Result<Cut> {
-    let cut = Cut { number: 1, rule: Rule::All, generation: 1, next_sequence: 1, segments: 1, open: Vec::new() };
+    let cut = Cut {
+        number: 1,
+        rule: Rule::All,
+        generation: 1,
+        next_sequence: 1,
+        segments: 1,
+        open: Vec::new(),
+    };
     cut.store(medium)?;
     // SAFETY: committed by the caller; nobody else has the medium yet.
     unsafe { medium.memory().write(0, &shape.encode()) };

@@ -14,7 +14,13 @@ use terrace_memory::{Budget, Domain};
 
 fn medium(dir: &Path) -> Medium {
     let path = dir.join("values.log");
-    Medium::open(&MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 }).expect("open")
+    Medium::open(&MediumSpec {
+        path,
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 1 << 30,
+    })
+    .expect("open")
 }
 
 /// Opens and recovers; newest version of each key, and the events recovery caused.
@@ -42,10 +48,13 @@ fn append(logs: &Logs, writer: usize, key: u64, version: u64, bytes: usize) {
 /// Each of the file's sectors written by the first `cut` events (and, torn, the next one), chosen
 /// by `pick`; what was synced is there.
 fn apply(image: &mut Vec<u8>, events: &[Event], cut: usize, pick: &mut impl FnMut() -> bool) {
-    let synced = events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced =
+        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
     for (i, event) in events.iter().enumerate().take(cut + 1) {
         match event {
-            Event::Grow(to) if i < synced || pick() => image.resize(image.len().max(*to as usize), 0),
+            Event::Grow(to) if i < synced || pick() => {
+                image.resize(image.len().max(*to as usize), 0)
+            }
             Event::Write { at, bytes, durable } => {
                 image.resize(image.len().max(*at as usize + bytes.len()), 0);
                 for (n, sector) in bytes.chunks(512).enumerate() {
@@ -75,7 +84,8 @@ fn crash_everywhere(rule: Rule) {
     drop(logs);
     let mut state = 77u64;
     let mut pick = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 63 == 0
     };
     // Without a commit nothing after the cut was handed over: the first crash keeps exactly the
@@ -86,7 +96,12 @@ fn crash_everywhere(rule: Rule) {
     std::fs::write(scratch.path().join("values.log"), &first).expect("image");
     let (logs, expected, recovery) = recover(scratch.path());
     drop(logs);
-    assert!(!expected.is_empty() && recovery.len() >= 3, "{} keys, {} events", expected.len(), recovery.len());
+    assert!(
+        !expected.is_empty() && recovery.len() >= 3,
+        "{} keys, {} events",
+        expected.len(),
+        recovery.len()
+    );
     for cut in 0..recovery.len() {
         for _ in 0..4 {
             let mut image = first.clone();
@@ -94,7 +109,11 @@ fn crash_everywhere(rule: Rule) {
             let again = tempfile::tempdir().expect("directory");
             std::fs::write(again.path().join("values.log"), &image).expect("image");
             let (_, found, _) = recover(again.path());
-            assert!(found == expected, "{rule:?}: recovery cut off after {cut} of {} events", recovery.len());
+            assert!(
+                found == expected,
+                "{rule:?}: recovery cut off after {cut} of {} events",
+                recovery.len()
+            );
         }
     }
 }

@@ -31,7 +31,9 @@ fn keys(map: &Map) -> BTreeSet<Vec<u8>> {
     let mut all = BTreeSet::new();
     let mut cursor = 0;
     loop {
-        cursor = map.scan(cursor, 1000, |key, _| drop(all.insert(key.to_vec()))).expect("scan");
+        cursor = map.scan(cursor, 1000, |key, _| {
+            all.insert(key.to_vec());
+        }).expect("scan");
         if cursor == 0 {
             return all;
         }

@@ -288,7 +288,7 @@ fn walks_that_go_wrong_are_found() {
             store.walked.push((77, value_of(77, Ticket(1), 60)));
             Some(77)
         },
-        |violation, key| matches!(violation, Violation::Stranger { name } if name[..] == name_of(key)),
+        |violation, key| *violation == Violation::Stranger { name: name_of(key).to_vec() },
     );
 }
 

@@ -1,5 +1,5 @@
-//! RocksDB as its tuning guide has it for small values: write-ahead log on, bloom filters, pipelined
-//! writes, no compression (values are incompressible), one column family.
+//! RocksDB as its tuning guide has it for small values: write-ahead log on, bloom filters,
+//! pipelined writes, no compression (values are incompressible), one column family.
 
 use crate::engine::{Durability, Engine, OpenOptions};
 use rocksdb::{

@@ -5,7 +5,8 @@
 //! done, or lead the next round. A lane's leader works outside the writer's lock: appending goes
 //! on while the medium is busy.
 
-use super::{Logs, SEGMENT_HEADER_BYTES, Writer};
+use super::appender::Writer;
+use super::{Logs, SEGMENT_HEADER_BYTES};
 use crate::error::Result;
 use crate::superblock::{Cut, OpenLog, Rule};
 use parking_lot::{Condvar, Mutex};
@@ -155,7 +156,11 @@ impl Logs {
         for (segment, word) in &handed.seals {
             self.write_seal(*segment, *word);
             lead.lane.unsynced.store(true, Ordering::Relaxed);
-            self.medium.write_out(Self::start_of(*segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
+            self.medium.write_out(
+                Self::start_of(*segment),
+                u64::from(SEGMENT_HEADER_BYTES),
+                false,
+            )?;
         }
         Ok(())
     }
@@ -219,8 +224,13 @@ impl Logs {
                 writer.hand_over(&mut handed);
                 positions.push(writer.position());
                 if writer.segment != 0 {
-                    let sequence = self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
-                    next.open.push(OpenLog { segment: writer.segment, tail: writer.tail, sequence });
+                    let sequence =
+                        self.segments[writer.segment as usize].sequence.load(Ordering::Relaxed);
+                    next.open.push(OpenLog {
+                        segment: writer.segment,
+                        tail: writer.tail,
+                        sequence,
+                    });
                 }
             }
             next.next_sequence = self.next_sequence();

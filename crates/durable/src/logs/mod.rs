@@ -17,24 +17,30 @@
 //! Locks, in the order they may be taken: a lane's leadership, a writer, the pool. The index's
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
+mod appender;
 mod commit;
+mod pool;
 mod recover;
 mod segment;
 
+pub use appender::Appender;
 pub use commit::Ticket;
+pub use pool::Room;
 pub use recover::{Damage, Recovered, TornTail};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
 use crate::error::{Error, Result};
-use crate::item::{BATCH_END_BYTES, Header, Item, MAX_HEADER_BYTES, NewItem, encode_batch_end};
+use crate::item::{BATCH_END_BYTES, Header, Item};
 use crate::medium::Medium;
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
+use appender::Writer;
 use commit::Lane;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::{Mutex, ReentrantMutex};
+use pool::Pool;
+use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
-use segment::{RECOVERED, Segment, SegmentHeader};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,8 +53,6 @@ pub const COLLECTOR: usize = 0;
 /// Most writers, the collector included.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 1;
-/// Free segments that only the collector and deletes may take.
-const COLLECTOR_SPARE: usize = 2;
 
 /// All logs of one map.
 #[derive(Debug)]
@@ -74,63 +78,18 @@ pub struct Logs {
     budget: Arc<Budget>,
 }
 
-/// Segments nobody uses, and the numbers the next one gets.
-#[derive(Debug)]
-struct Pool {
-    free: Vec<u32>,
-    /// Free, and their memory and blocks given back to the system.
-    released: Vec<u32>,
-    /// The first segment that was never used.
-    fresh: u32,
-}
-
-/// How badly room is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Refused when the budget is spent or the collector is behind.
-    Ordinary,
-    /// For what frees room in the end, deletes and the collector itself: may exceed the budget.
-    Urgent,
-}
-
-/// One writer's open log.
-#[derive(Debug, Default)]
-struct Writer {
-    /// 0: none open.
-    segment: u32,
-    tail: u32,
-    salt: u32,
-    /// Log position of the segment's offset 0.
-    origin: u64,
-    /// Offset up to which the segment was handed to the medium.
-    handed: u32,
-    /// Sealed ranges not handed to the medium yet: offset in the file and length.
-    pending: Vec<(u64, u64)>,
-    /// Seals to be written once those ranges are durable: segment and seal word. A seal says that
-    /// everything before it is there; it may not reach the medium first.
-    seals: Vec<(u32, u64)>,
-    in_batch: bool,
-}
-
-impl Writer {
-    fn position(&self) -> u64 {
-        self.origin + u64::from(self.tail)
-    }
-
-    /// Whether `bytes` of items and a batch end fit behind the tail.
-    #[inline(always)]
-    fn fits(&self, bytes: usize) -> bool {
-        self.segment != 0 && self.tail as usize + bytes + BATCH_END_BYTES <= SEGMENT_BYTES as usize
-    }
-}
-
 impl Logs {
     /// Opens the head of `medium` (made if new) for `writers` concurrent writers beside the
     /// collector. [`Logs::recover`] must run before anything else.
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
-    pub fn open(medium: Medium, writers: usize, salvage: bool, budget: &Arc<Budget>) -> Result<Logs> {
+    pub fn open(
+        medium: Medium,
+        writers: usize,
+        salvage: bool,
+        budget: &Arc<Budget>,
+    ) -> Result<Logs> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
@@ -202,7 +161,12 @@ impl Logs {
 
     /// The item at `location`, as for [`Logs::item`], if its key is `key`.
     #[inline(always)]
-    pub fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
+    pub fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        guard: &'g Guard,
+    ) -> Option<Item<'g>> {
         Item::read_if_key(self.bytes_from(location, guard), key)
     }
 
@@ -214,185 +178,6 @@ impl Logs {
         // are never overwritten in place, and a freed segment is reused only after every guard
         // under which its locations could be learnt is gone.
         unsafe { self.medium.memory().bytes(location, end - location) }
-    }
-
-    /// A writer's log, with room for `bytes` more (items with their headers; see
-    /// [`NewItem::item_bytes`]) and a batch end, so that `append` cannot fail.
-    ///
-    /// # Errors
-    /// [`Error::NoRoom`] when no segment is free and the budget is spent, or the collector is far
-    /// behind: wait for it, or refuse. [`Error::BatchTooLong`] inside a batch that was opened with
-    /// too little room. [`Error::DiskFull`], [`Error::Stopped`]. Nothing was changed then.
-    #[inline]
-    pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_>> {
-        if self.stopped.get().is_some() {
-            self.check_writable()?;
-        }
-        let lock = self.writers[id].lock();
-        let mut writer = lock.borrow_mut();
-        if !writer.fits(bytes) {
-            debug_assert!(bytes <= Self::max_item_bytes());
-            if writer.in_batch {
-                return Err(Error::BatchTooLong);
-            }
-            self.rotate(&mut writer, id, room)?;
-        }
-        drop(writer);
-        Ok(Appender { logs: self, lock, id })
-    }
-
-    #[cold]
-    fn rotate(&self, writer: &mut Writer, id: usize, room: Room) -> Result<()> {
-        self.check_writable()?;
-        let (segment, sequence) = self.take_segment(room)?;
-        self.seal(writer);
-        let generation = self.generation.load(Ordering::Acquire);
-        // Differs from every earlier life of this segment, so that an item left over from one never
-        // verifies in another.
-        let salt = (sequence as u32).wrapping_mul(0x9e37_79b1) ^ segment.rotate_left(16) ^ self.lifetime;
-        writer.origin = writer.position();
-        writer.segment = segment;
-        writer.tail = SEGMENT_HEADER_BYTES;
-        writer.handed = 0;
-        writer.salt = salt;
-        let state = &self.segments[segment as usize];
-        state.dead.store(0, Ordering::Relaxed);
-        state.end.store(0, Ordering::Relaxed);
-        state.sequence.store(sequence, Ordering::Relaxed);
-        state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
-        state.set_state(State::Open);
-        let header = SegmentHeader { writer: id as u32, sequence, salt, sealed_bytes: 0, generation };
-        self.write_header(segment, &header.encode());
-        Ok(())
-    }
-
-    /// Closes the open log. Under the writer's lock.
-    fn seal(&self, writer: &mut Writer) {
-        if writer.segment == 0 {
-            return;
-        }
-        let start = Self::start_of(writer.segment);
-        let word = segment::seal_word(writer.salt, writer.tail);
-        if self.medium.is_byte_addressable() {
-            self.write_seal(writer.segment, word);
-        } else {
-            writer.pending.push((start + u64::from(writer.handed), u64::from(writer.tail - writer.handed)));
-            writer.seals.push((writer.segment, word));
-        }
-        let segment = &self.segments[writer.segment as usize];
-        segment.end.store(writer.tail, Ordering::Relaxed);
-        segment.set_state(State::Sealed);
-        if segment.dead.load(Ordering::Relaxed) * 2 >= u64::from(writer.tail) {
-            self.backlog.fetch_add(1, Ordering::Relaxed);
-        }
-        writer.origin = writer.position();
-        writer.segment = 0;
-        writer.tail = 0;
-    }
-
-    /// Writes a header, its first word last.
-    fn write_header(&self, segment: u32, bytes: &[u8; SEGMENT_HEADER_BYTES as usize]) {
-        let (at, memory) = (Self::start_of(segment), self.medium.memory());
-        let (first, rest) = bytes.split_at(8);
-        // SAFETY: the segment is committed; headers are written by the segment's only owner and
-        // read by nobody else while the process runs.
-        unsafe {
-            memory.write(at + 8, rest);
-            memory.persist(at + 8, rest.len() as u64);
-            memory.store(at, u64::from_le_bytes(first.try_into().expect("eight bytes")));
-            memory.persist(at, 8);
-        }
-    }
-
-    /// Clears a header, its first word first. Durable now only on a byte-addressable medium.
-    fn clear_header(&self, segment: u32) {
-        let (at, memory) = (Self::start_of(segment), self.medium.memory());
-        // SAFETY: as for `write_header`.
-        unsafe {
-            memory.store(at, 0);
-            memory.persist(at, 8);
-            memory.write(at + 8, &[0; SEGMENT_HEADER_BYTES as usize - 8]);
-        }
-    }
-
-    fn write_seal(&self, segment: u32, word: u64) {
-        let (at, memory) = (Self::start_of(segment) + segment::SEAL_AT, self.medium.memory());
-        // SAFETY: as for `write_header`; one aligned word.
-        unsafe {
-            memory.store(at, word);
-            memory.persist(at, 8);
-        }
-    }
-
-    fn take_segment(&self, room: Room) -> Result<(u32, u64)> {
-        if room == Room::Ordinary && self.backlog.load(Ordering::Relaxed) > self.backlog_limit() {
-            return Err(self.no_room());
-        }
-        let mut pool = self.pool.lock();
-        // The last free segments are the collector's: without them a full disk could never be
-        // collected.
-        let spare = if room == Room::Urgent { 0 } else { COLLECTOR_SPARE };
-        let segment = if pool.free.len() > spare {
-            pool.free.pop().expect("just counted")
-        } else if let Some(segment) = pool.released.pop() {
-            self.grow_to(segment, room).inspect_err(|_| pool.released.push(segment))?;
-            segment
-        } else {
-            let segment = pool.fresh;
-            self.grow_to(segment, room)?;
-            pool.fresh += 1;
-            segment
-        };
-        // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
-        Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
-    }
-
-    fn no_room(&self) -> Error {
-        Error::NoRoom { used: self.budget.used(), limit: self.budget.limit() }
-    }
-
-    /// Segments that may wait for the collector before writers wait too: what bounds the space
-    /// that dead items take.
-    fn backlog_limit(&self) -> i64 {
-        (self.total_segments() / 16).max(2) as i64
-    }
-
-    fn grow_to(&self, segment: u32, room: Room) -> Result<()> {
-        let bytes = u64::from(SEGMENT_BYTES);
-        if segment as usize >= self.segments.len() {
-            return Err(self.no_room());
-        }
-        match room {
-            Room::Urgent => self.budget.take_anyway(bytes),
-            Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
-        }
-        self.medium.grow(Self::start_of(segment), bytes).inspect_err(|_| self.budget.give(bytes))
-    }
-
-    /// Makes up to `count` fresh segments ready ahead of need: memory committed, and the file's
-    /// blocks written once, which makes their syncs cheaper. For durability `sync`.
-    ///
-    /// # Errors
-    /// As [`Logs::appender`]; harmless, the segment is made when it is needed.
-    pub fn prepare(&self, count: usize) -> Result<()> {
-        for _ in 0..count {
-            let segment = {
-                let mut pool = self.pool.lock();
-                if pool.free.len() >= count {
-                    return Ok(());
-                }
-                let segment = pool.fresh;
-                self.grow_to(segment, Room::Ordinary)?;
-                pool.fresh += 1;
-                segment
-            };
-            // Not in the list yet: nobody uses it while it is zeroed.
-            let zeroed = self.medium.write_zeros(Self::start_of(segment), u64::from(SEGMENT_BYTES));
-            let zeroed = zeroed.and_then(|()| self.medium.sync());
-            self.pool.lock().free.push(segment);
-            zeroed?;
-        }
-        Ok(())
     }
 
     /// Counts `bytes` of the item at `location` as dead: nothing points to it any more.
@@ -453,42 +238,6 @@ impl Logs {
         self.pool.lock().free.len()
     }
 
-    /// Gives memory and disk blocks of free segments beyond `keep` back to the system.
-    ///
-    /// # Errors
-    /// Those of the medium; the segments stay free.
-    pub fn release_free(&self, keep: usize) -> Result<()> {
-        loop {
-            let segment = {
-                let mut pool = self.pool.lock();
-                if pool.free.len() <= keep.max(COLLECTOR_SPARE) {
-                    return Ok(());
-                }
-                // The highest first: what is used gathers at the front of the file.
-                let highest = (0..pool.free.len()).max_by_key(|at| pool.free[*at]).expect("not empty");
-                pool.free.swap_remove(highest)
-            };
-            let bytes = u64::from(SEGMENT_BYTES);
-            if let Err(error) = self.medium.release(Self::start_of(segment), bytes) {
-                self.pool.lock().free.push(segment);
-                return Err(error);
-            }
-            self.budget.give(bytes);
-            self.pool.lock().released.push(segment);
-        }
-    }
-
-    /// Segments that are free but wait for readers to leave.
-    pub fn waiting_segments(&self) -> usize {
-        self.waiting.load(Ordering::Acquire)
-    }
-
-    /// Segments that take memory and disk, used or free.
-    pub fn total_segments(&self) -> usize {
-        let pool = self.pool.lock();
-        pool.fresh as usize - 1 - pool.released.len()
-    }
-
     /// Claims a sealed segment for collection. `false` if it is not sealed (any more).
     pub fn claim(&self, segment: u32) -> bool {
         self.segments[segment as usize].claim()
@@ -530,7 +279,11 @@ impl Logs {
         for segment in segments {
             self.clear_header(*segment);
             let block = Self::start_of(*segment);
-            self.stop_on_error(self.medium.write_out(block, u64::from(SEGMENT_HEADER_BYTES), false))?;
+            self.stop_on_error(self.medium.write_out(
+                block,
+                u64::from(SEGMENT_HEADER_BYTES),
+                false,
+            ))?;
         }
         self.stop_on_error(self.medium.sync())?;
         segments.iter().for_each(|s| self.segments[*s as usize].set_state(State::Free));
@@ -587,27 +340,6 @@ impl Logs {
         Ok(())
     }
 
-    #[inline(always)]
-    fn write(&self, writer: &mut Writer, parts: &[&[u8]]) -> u64 {
-        let location = Self::start_of(writer.segment) + u64::from(writer.tail);
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        assert!(writer.tail as usize + bytes <= SEGMENT_BYTES as usize, "append within the room asked for");
-        let memory = self.medium.memory();
-        let mut at = location;
-        for part in parts {
-            // SAFETY: there is room (asserted); everything behind the tail belongs to the holder
-            // of the writer's lock, and nobody reads there before a location is published.
-            unsafe { memory.write(at, part) };
-            at += part.len() as u64;
-        }
-        if self.medium.is_byte_addressable() {
-            // SAFETY: the range just written.
-            unsafe { memory.persist(location, bytes as u64) };
-        }
-        writer.tail += bytes as u32;
-        location
-    }
-
     /// The error that stopped the logs, if one did.
     pub fn stopped(&self) -> Option<&str> {
         self.stopped.get().map(String::as_str)
@@ -656,51 +388,3 @@ impl SegmentView {
     }
 }
 
-/// A writer's log, held. Reentrant: the holder's thread may ask for it again.
-#[derive(Debug)]
-pub struct Appender<'a> {
-    logs: &'a Logs,
-    lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
-    id: usize,
-}
-
-impl Appender<'_> {
-    /// Whether an item of `bytes` can be appended.
-    #[inline(always)]
-    pub fn fits(&self, bytes: usize) -> bool {
-        self.lock.borrow().fits(bytes)
-    }
-
-    /// Writes an item; returns its location. Durable now on a byte-addressable medium, after a
-    /// commit of [`Appender::ticket`] on a mirrored one.
-    #[inline]
-    pub fn append(&mut self, new: &NewItem<'_>) -> u64 {
-        let mut header = [0; MAX_HEADER_BYTES];
-        let mut writer = self.lock.borrow_mut();
-        let header_bytes = new.encode_header(writer.salt, writer.in_batch, &mut header);
-        self.logs.write(&mut writer, &[&header[..header_bytes], new.key, new.value])
-    }
-
-    /// From here to [`Appender::end_batch`], items count only together after a crash.
-    pub fn begin_batch(&mut self) {
-        self.lock.borrow_mut().in_batch = true;
-    }
-
-    /// Ends the batch. Durability as for its items.
-    pub fn end_batch(&mut self) {
-        let mut writer = self.lock.borrow_mut();
-        if std::mem::take(&mut writer.in_batch) {
-            let end = encode_batch_end(writer.salt);
-            self.logs.write(&mut writer, &[&end]);
-        }
-    }
-
-    /// What to commit for everything appended so far.
-    #[inline(always)]
-    pub fn ticket(&self) -> Ticket {
-        Ticket { writer: self.id as u8, position: self.lock.borrow().position() }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -111,7 +111,11 @@ impl Logs {
                 "{} ({} bytes lost, {more} more damaged places, {} items intact); open with salvage to read the rest",
                 first.what, first.bytes, found.items
             );
-            return Err(Error::Damaged { path: self.medium.path().into(), offset: first.offset, what });
+            return Err(Error::Damaged {
+                path: self.medium.path().into(),
+                offset: first.offset,
+                what,
+            });
         }
         self.settle(count, &mends, salvage)?;
         found.elapsed = start.elapsed();
@@ -129,7 +133,10 @@ impl Logs {
         };
         let present = present.max(1);
         if present as usize > self.segments.len() {
-            let what = format!("the file holds {present} segments, room was made for {}", self.segments.len());
+            let what = format!(
+                "the file holds {present} segments, room was made for {}",
+                self.segments.len()
+            );
             return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
         }
         let promised = u64::from(cut.segments) * segment_bytes;
@@ -228,13 +235,17 @@ impl Scan<'_> {
                 if segment >= count {
                     return Ok(());
                 }
-                *mends[segment as usize - 1].lock().expect("no scanner panicked") = self.segment(segment)?;
+                *mends[segment as usize - 1].lock().expect("no scanner panicked") =
+                    self.segment(segment)?;
             }
         };
         std::thread::scope(|scope| {
             let handles: Vec<_> = (1..threads.max(1)).map(|_| scope.spawn(worker)).collect();
             let mine = worker();
-            handles.into_iter().map(|h| h.join().expect("no scanner panicked")).fold(mine, Result::and)
+            handles
+                .into_iter()
+                .map(|h| h.join().expect("no scanner panicked"))
+                .fold(mine, Result::and)
         })?;
         Ok(mends.into_iter().map(|m| m.into_inner().expect("no scanner panicked")).collect())
     }
@@ -246,7 +257,11 @@ impl Scan<'_> {
         let header = match logs.read_header(segment)? {
             FoundHeader::Free => return Ok(Mend::AlreadyFree),
             FoundHeader::Damaged => {
-                self.damaged(start, u64::from(SEGMENT_BYTES), "a segment header does not match its checksum");
+                self.damaged(
+                    start,
+                    u64::from(SEGMENT_BYTES),
+                    "a segment header does not match its checksum",
+                );
                 return Ok(Mend::Keep);
             }
             FoundHeader::Intact(header) => header,
@@ -271,7 +286,8 @@ impl Scan<'_> {
             return None;
         }
         let clamp = |bytes: u32| bytes.clamp(SEGMENT_HEADER_BYTES, SEGMENT_BYTES);
-        let open = self.cut.open.iter().find(|o| o.segment == segment && o.sequence == header.sequence);
+        let open =
+            self.cut.open.iter().find(|o| o.segment == segment && o.sequence == header.sequence);
         if self.cut.rule == Rule::Bounded {
             if let Some(open) = open {
                 return Some(Limit { exact: clamp(open.tail), end: clamp(open.tail) });
@@ -318,7 +334,11 @@ impl Scan<'_> {
                 }
                 Record::Invalid if at < exact => {
                     let next = next_intact(&bytes[..exact], at, header.salt);
-                    self.damaged(start + at as u64, (next - at) as u64, "items do not match their checksums");
+                    self.damaged(
+                        start + at as u64,
+                        (next - at) as u64,
+                        "items do not match their checksums",
+                    );
                     // The batch was whole; its end was lost with the damage.
                     batch.drain(..).for_each(|(at, length)| tell(at, length));
                     at = next;
@@ -333,7 +353,10 @@ impl Scan<'_> {
         found.items += items;
         found.bytes += u64::from(SEGMENT_BYTES);
         if exact < bytes.len() {
-            found.torn.push(TornTail { offset: start + counted as u64, dropped_bytes: dropped_bytes as u64 });
+            found.torn.push(TornTail {
+                offset: start + counted as u64,
+                dropped_bytes: dropped_bytes as u64,
+            });
         }
         counted as u32
     }
@@ -354,7 +377,9 @@ struct Limit {
 fn next_intact(bytes: &[u8], at: usize, salt: u32) -> usize {
     let is_intact = |next: usize| item::verify(&bytes[next..], salt) != Record::Invalid;
     let by_its_lengths = Header::decode(&bytes[at..]).map(|header| at + header.item_bytes());
-    if let Some(next) = by_its_lengths.filter(|next| *next == bytes.len() || (*next < bytes.len() && is_intact(*next))) {
+    if let Some(next) = by_its_lengths
+        .filter(|next| *next == bytes.len() || (*next < bytes.len() && is_intact(*next)))
+    {
         return next;
     }
     let mut work = RESYNC_BYTES;

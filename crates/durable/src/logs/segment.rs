@@ -69,8 +69,10 @@ impl SegmentHeader {
         if get_u64(bytes, 0) == 0 {
             return FoundHeader::Free;
         }
-        let intact = get_u32(bytes, 0) == MAGIC && Crc::new(MAGIC).update(&bytes[..32]).finish() == get_u32(bytes, 60);
-        let (salt, sealed_bytes, seal) = (get_u32(bytes, 16), get_u32(bytes, 32), get_u64(bytes, 32));
+        let intact = get_u32(bytes, 0) == MAGIC
+            && Crc::new(MAGIC).update(&bytes[..32]).finish() == get_u32(bytes, 60);
+        let (salt, sealed_bytes, seal) =
+            (get_u32(bytes, 16), get_u32(bytes, 32), get_u64(bytes, 32));
         if !intact || (seal != 0 && seal != seal_word(salt, sealed_bytes)) {
             return FoundHeader::Damaged;
         }
@@ -142,7 +144,8 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_every_flipped_bit_that_counts_is_noticed() {
-        let header = SegmentHeader { writer: 2, sequence: 77, salt: 5, sealed_bytes: 1000, generation: 3 };
+        let header =
+            SegmentHeader { writer: 2, sequence: 77, salt: 5, sealed_bytes: 1000, generation: 3 };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), FoundHeader::Intact(header));
         for bit in (0..40 * 8).chain(60 * 8..64 * 8) {

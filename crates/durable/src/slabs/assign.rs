@@ -131,7 +131,9 @@ impl Slabs {
         let mut any = false;
         for class in 0..CLASSES {
             for location in writer.caches[class].drain(..) {
-                let life = self.shared.superblocks[super::superblock_of(location)].life.load(Ordering::Acquire);
+                let life = self.shared.superblocks[super::superblock_of(location)]
+                    .life
+                    .load(Ordering::Acquire);
                 self.shared.give_back(location, life);
                 any = true;
             }

@@ -84,7 +84,9 @@ impl Slabs {
         }
         let slot_bytes = classes::slot_bytes(header.class);
         census.slots += u64::from(free.slots);
-        for (slot, bytes) in (0..).zip(bytes[HEADER_BYTES as usize..].chunks_exact(slot_bytes as usize)) {
+        for (slot, bytes) in
+            (0..).zip(bytes[HEADER_BYTES as usize..].chunks_exact(slot_bytes as usize))
+        {
             let location = free.location(number, slot);
             let is_free = bytes[..4] == [0; 4];
             let is_item = matches!(item::verify(bytes, salt), Record::Item(..));

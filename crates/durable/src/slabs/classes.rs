@@ -23,8 +23,9 @@ const SMALL: usize = 84;
 const LARGEST_SMALL: usize = 61_440;
 /// Slots that a superblock of each larger class holds: each at least 7/8 of the one before, so that
 /// neighbouring slots differ by an eighth at the most.
-const PER_SUPERBLOCK: [u32; 26] =
-    [63, 56, 49, 43, 38, 34, 30, 27, 24, 21, 19, 17, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2];
+const PER_SUPERBLOCK: [u32; 26] = [
+    63, 56, 49, 43, 38, 34, 30, 27, 24, 21, 19, 17, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2,
+];
 /// Number of classes: the small, the large, and the one slot that is a whole superblock.
 pub(crate) const CLASSES: usize = SMALL + PER_SUPERBLOCK.len() + 1;
 /// Longest item in bytes.
@@ -95,7 +96,10 @@ mod tests {
             assert!(slot >= bytes, "{bytes} in {slot}");
             assert!(class == 0 || (slot_bytes(class - 1) as usize) < bytes, "{bytes} in {slot}");
             let waste = slot - bytes;
-            assert!(bytes < 32 || waste < 8 || waste * 8 <= slot || slot > eight as usize, "{bytes} in {slot}");
+            assert!(
+                bytes < 32 || waste < 8 || waste * 8 <= slot || slot > eight as usize,
+                "{bytes} in {slot}"
+            );
         }
     }
 
@@ -107,7 +111,10 @@ mod tests {
             assert!(bytes.is_multiple_of(align), "{bytes}");
             assert_eq!(class_with(bytes), Some(class));
             let unused = SLOTS_BYTES - slots(class) * bytes;
-            assert!(unused * 50 < SLOTS_BYTES, "{bytes}: {unused} bytes at the end of a superblock");
+            assert!(
+                unused * 50 < SLOTS_BYTES,
+                "{bytes}: {unused} bytes at the end of a superblock"
+            );
         }
         assert_eq!((class_with(33), class_with(0)), (None, None));
         assert_eq!(slots(CLASSES - 1), 1);

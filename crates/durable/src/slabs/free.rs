@@ -84,13 +84,18 @@ impl Free {
 
     /// Location of `slot` of superblock `number`.
     pub fn location(&self, number: u32, slot: u32) -> u64 {
-        start_of(number) + u64::from(HEADER_BYTES) + u64::from(slot) * u64::from(classes::slot_bytes(self.class))
+        start_of(number)
+            + u64::from(HEADER_BYTES)
+            + u64::from(slot) * u64::from(classes::slot_bytes(self.class))
     }
 
     /// Makes `slot` free.
     pub fn put(&mut self, slot: u32) {
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
-        debug_assert!(slot < self.slots && self.words[word] & bit == 0, "slot {slot} is freed once");
+        debug_assert!(
+            slot < self.slots && self.words[word] & bit == 0,
+            "slot {slot} is freed once"
+        );
         self.words[word] |= bit;
         self.summary[word / 64] |= 1 << (word % 64);
         self.available += 1;
@@ -241,7 +246,9 @@ impl Shared {
         (1..fresh).find(|number| {
             let superblock = &self.superblocks[*number as usize];
             let is_empty = |free: &Free| free.slots > 0 && free.available == free.slots;
-            let class = Some(superblock.free.lock()).filter(|free| is_empty(free)).and_then(|free| free.class());
+            let class = Some(superblock.free.lock())
+                .filter(|free| is_empty(free))
+                .and_then(|free| free.class());
             let Some(class) = class else { return false };
             let mut list = self.listed[class].lock();
             let mut free = superblock.free.lock();

@@ -58,7 +58,8 @@ impl Header {
             return Found::Free;
         }
         let class = classes::class_with(get_u32(bytes, 4));
-        let intact = get_u32(bytes, 0) == MAGIC && Crc::new(MAGIC).update(&bytes[..60]).finish() == get_u32(bytes, 60);
+        let intact = get_u32(bytes, 0) == MAGIC
+            && Crc::new(MAGIC).update(&bytes[..60]).finish() == get_u32(bytes, 60);
         match class.filter(|_| intact) {
             Some(class) => Found::Intact(Header {
                 class,

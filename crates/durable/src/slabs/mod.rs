@@ -24,6 +24,10 @@
 //! first; a crash between the two would then lose the key.
 //!
 //! Batches are not atomic in slabs: each item is durable by itself.
+//!
+//! Locks, in the order they may be taken: a writer, the pool, a class, a superblock; the cut is taken
+//! last and alone. The index's bucket lock is taken by callers inside a writer; inside it only a
+//! class and a superblock are.
 
 mod assign;
 mod check;
@@ -117,7 +121,9 @@ impl Slabs {
         Ok(Slabs {
             shared: Arc::new(Shared::new(count)),
             // Number 0 is nobody's: writers are counted from 1, as in logs.
-            writers: (0..=writers).map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new())))).collect(),
+            writers: (0..=writers)
+                .map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new()))))
+                .collect(),
             generation: AtomicU64::new(cut.generation),
             next_sequence: AtomicU64::new(cut.next_sequence),
             cut: Mutex::new(cut),
@@ -186,12 +192,18 @@ impl Slabs {
     /// For a number that is no location of these slabs.
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        Item::read(self.bytes_from(location, guard)).expect("a location names an item that was written whole")
+        Item::read(self.bytes_from(location, guard))
+            .expect("a location names an item that was written whole")
     }
 
     /// The item at `location`, as for [`Slabs::item`], if its key is `key`.
     #[inline(always)]
-    pub fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
+    pub fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        guard: &'g Guard,
+    ) -> Option<Item<'g>> {
         Item::read_if_key(self.bytes_from(location, guard), key)
     }
 
@@ -267,17 +279,20 @@ impl Slabs {
     /// As [`Medium::write_out`]; then nothing was forgotten, and the slabs stop.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         self.check_writable()?;
-        let mut cut = self.cut.lock();
         let locks: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
-        let mut next = cut.clone();
-        next.number += 1;
-        next.generation += 1;
-        next.next_sequence = self.next_sequence.load(Ordering::Acquire);
-        next.segments = self.shared.total() + 1;
-        self.stop_on_error(next.store(&self.medium))?;
-        // From here on every superblock in the file is of an earlier generation: free.
-        self.generation.store(next.generation, Ordering::Release);
-        *cut = next;
+        let segments = self.shared.total() + 1;
+        {
+            let mut cut = self.cut.lock();
+            let mut next = cut.clone();
+            next.number += 1;
+            next.generation += 1;
+            next.next_sequence = self.next_sequence.load(Ordering::Acquire);
+            next.segments = segments;
+            self.stop_on_error(next.store(&self.medium))?;
+            // From here on every superblock in the file is of an earlier generation: free.
+            self.generation.store(next.generation, Ordering::Release);
+            *cut = next;
+        }
         for writer in &locks {
             *writer.borrow_mut() = Writer::new();
         }

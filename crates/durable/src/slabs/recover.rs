@@ -59,7 +59,9 @@ impl Slabs {
         let scan = Mutex::new(Scan::default());
         let next = AtomicU32::new(1);
         let worker = || {
-            while let Some(number) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < count) {
+            while let Some(number) =
+                Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < count)
+            {
                 self.scan(number, visit, &scan);
             }
         };
@@ -78,7 +80,11 @@ impl Slabs {
                 "{} ({} bytes lost, {more} more damaged places, {} items intact); open with salvage to read the rest",
                 first.what, first.bytes, scan.found.items
             );
-            return Err(Error::Damaged { path: self.medium.path().into(), offset: first.offset, what });
+            return Err(Error::Damaged {
+                path: self.medium.path().into(),
+                offset: first.offset,
+                what,
+            });
         }
         let mut found = std::mem::take(&mut scan.found);
         self.settle(count, scan, &superseded, salvage)?;
@@ -97,24 +103,40 @@ impl Slabs {
             Damage { offset: file_bytes, bytes: promised - file_bytes, what }
         });
         let mut present = (file_bytes / segment).max(1);
-        if damage.is_none() && !salvage && file_bytes > segment && !file_bytes.is_multiple_of(segment) {
+        if damage.is_none()
+            && !salvage
+            && file_bytes > segment
+            && !file_bytes.is_multiple_of(segment)
+        {
             // The crash came while the file grew.
             self.medium.grow(present * segment, segment)?;
             present += 1;
         }
         if present as usize > self.shared.superblocks.len() {
-            let what = format!("the file holds {present} segments, room was made for {}", self.shared.superblocks.len());
+            let what = format!(
+                "the file holds {present} segments, room was made for {}",
+                self.shared.superblocks.len()
+            );
             return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
         }
         Ok((present as u32, damage))
     }
 
-    fn scan(&self, number: u32, visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync), scan: &Mutex<Scan>) {
+    fn scan(
+        &self,
+        number: u32,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+        scan: &Mutex<Scan>,
+    ) {
         let start = super::free::start_of(number);
         // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
         let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
         let header = match Header::decode(bytes) {
-            Found::Intact(header) if header.generation == self.generation.load(Ordering::Acquire) => header,
+            Found::Intact(header)
+                if header.generation == self.generation.load(Ordering::Acquire) =>
+            {
+                header
+            }
             Found::Intact(_) | Found::Free => {
                 scan.lock().expect("no scanner panicked").free.push(number);
                 return;
@@ -129,7 +151,8 @@ impl Slabs {
         let mut free = Free::none(header.class);
         let mut torn = Vec::new();
         let mut items = 0;
-        let slots = bytes[HEADER_BYTES as usize..].chunks_exact(classes::slot_bytes(header.class) as usize);
+        let slots =
+            bytes[HEADER_BYTES as usize..].chunks_exact(classes::slot_bytes(header.class) as usize);
         for (slot, bytes) in (0..).zip(slots) {
             match item::verify(bytes, header.salt) {
                 Record::Item(item, length) if !item.tombstone && !item.in_batch => {
@@ -200,7 +223,8 @@ impl Slabs {
         }
         for location in superseded {
             self.clear_checksum(*location);
-            let life = self.shared.superblocks[superblock_of(*location)].life.load(Ordering::Acquire);
+            let life =
+                self.shared.superblocks[superblock_of(*location)].life.load(Ordering::Acquire);
             self.shared.give_back(*location, life);
         }
         let mut cut = self.cut.lock();

@@ -18,7 +18,11 @@ pub struct Slots<'a> {
 
 impl<'a> Slots<'a> {
     #[inline(always)]
-    pub(super) fn new(slabs: &'a Slabs, lock: ReentrantMutexGuard<'a, RefCell<Writer>>, id: usize) -> Slots<'a> {
+    pub(super) fn new(
+        slabs: &'a Slabs,
+        lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
+        id: usize,
+    ) -> Slots<'a> {
         Slots { slabs, lock, id }
     }
 
@@ -46,7 +50,8 @@ impl<'a> Slots<'a> {
     pub fn write(&mut self, new: &NewItem<'_>) -> u64 {
         let class = classes::class_of(new.item_bytes());
         let location = self.lock.borrow_mut().caches[class].pop().expect("a slot was asked for");
-        let salt = self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
+        let salt =
+            self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
         let mut header = [0; MAX_HEADER_BYTES];
         let header_bytes = new.encode_header(salt, false, &mut header);
         let memory = self.slabs.medium.memory();

@@ -29,7 +29,8 @@ pub fn recovered(image: &[u8]) -> Result<BTreeMap<usize, u64>, Error> {
         let (contents, _) = recover(&slabs, false)?;
         let census = slabs.check().expect("every slot has one owner");
         assert_eq!(census.live, contents.len() as u64, "no version beside the newest");
-        let numbers: BTreeMap<usize, u64> = contents.iter().map(|(key, (.., number))| (*key, *number)).collect();
+        let numbers: BTreeMap<usize, u64> =
+            contents.iter().map(|(key, (.., number))| (*key, *number)).collect();
         let first = first.get_or_insert_with(|| numbers.clone());
         assert_eq!(first, &numbers, "a second recovery finds what the first found");
     }
@@ -69,7 +70,8 @@ fn crash_between_steps(order: Order, domain: Domain, instants: usize) -> Vec<Str
                     } else {
                         number += 4;
                         let bytes = sizes(&mut random);
-                        mini.put(writer, key, number, bytes, &mut std::thread::yield_now).expect("put");
+                        mini.put(writer, key, number, bytes, &mut std::thread::yield_now)
+                            .expect("put");
                     }
                 }
             });

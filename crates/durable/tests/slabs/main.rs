@@ -80,7 +80,8 @@ fn readers_see_whole_values_while_slots_change_hands() {
                             mini.delete(key, &mut || {});
                         } else {
                             let bytes = 16 + 100 * random.below(3) as usize;
-                            mini.put(writer, key, n * 4 + writer as u64, bytes, &mut || {}).expect("put");
+                            mini.put(writer, key, n * 4 + writer as u64, bytes, &mut || {})
+                                .expect("put");
                         }
                     }
                 })
@@ -104,7 +105,10 @@ fn readers_see_whole_values_while_slots_change_hands() {
     assert_eq!(census.live, contents.len() as u64);
     assert!(census.slots < 300_000, "slots were used again: {census:?}");
     drop(mini);
-    assert_eq!(Mini::open(dir.path(), KEYS as usize, Domain::Adr, BUDGET, RIGHT).contents(), contents);
+    assert_eq!(
+        Mini::open(dir.path(), KEYS as usize, Domain::Adr, BUDGET, RIGHT).contents(),
+        contents
+    );
 }
 
 /// Writes keys of `bytes` from `from` on until there is no room; the first that was refused.
@@ -191,15 +195,23 @@ fn damage_is_named_and_the_rest_is_read_with_salvage() {
         flip(dir.path(), at);
         let before = std::fs::read(path(dir.path())).expect("file");
         let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
-        let Err(Error::Damaged { offset, what, .. }) = recover(&slabs, false) else { panic!("{what}: not noticed") };
+        let Err(Error::Damaged { offset, what, .. }) = recover(&slabs, false) else {
+            panic!("{what}: not noticed")
+        };
         assert!(offset <= at && at < offset + 300, "{what} at {offset}");
         drop(slabs);
         let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
         let (contents, found) = recover(&slabs, true).expect("salvage");
         assert_eq!((contents.len(), found.damage.len()), (100 - lost, 1));
-        assert!(matches!(slabs.slots(1, 100, terrace_durable::logs::Room::Ordinary), Err(Error::Stopped(_))));
+        assert!(matches!(
+            slabs.slots(1, 100, terrace_durable::logs::Room::Ordinary),
+            Err(Error::Stopped(_))
+        ));
         drop(slabs);
-        assert!(std::fs::read(path(dir.path())).expect("file") == before, "salvage leaves the file as it is");
+        assert!(
+            std::fs::read(path(dir.path())).expect("file") == before,
+            "salvage leaves the file as it is"
+        );
     }
 }
 
@@ -227,7 +239,9 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(path(dir.path())).expect("file");
     file.set_len((4 << 20) + 5000).expect("cut");
     let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
-    assert!(matches!(recover(&slabs, false), Err(Error::Damaged { offset, .. }) if offset == (4 << 20) + 5000));
+    assert!(
+        matches!(recover(&slabs, false), Err(Error::Damaged { offset, .. }) if offset == (4 << 20) + 5000)
+    );
     drop(slabs);
     let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
     assert!(recover(&slabs, true).expect("salvage").0.is_empty());
@@ -240,5 +254,8 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
     };
     let budget = std::sync::Arc::new(terrace_memory::Budget::new(BUDGET));
     let medium = terrace_durable::Medium::open(&spec).expect("open");
-    assert!(matches!(terrace_durable::logs::Logs::open(medium, 2, false, &budget), Err(Error::Mismatch { .. })));
+    assert!(matches!(
+        terrace_durable::logs::Logs::open(medium, 2, false, &budget),
+        Err(Error::Mismatch { .. })
+    ));
 }

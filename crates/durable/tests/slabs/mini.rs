@@ -22,7 +22,8 @@ pub struct Random(pub u64);
 
 impl Random {
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -153,9 +154,16 @@ impl Mini {
             let mut room = self.step(|| self.slabs.slots(writer, bytes, Room::Ordinary))?;
             let guard = crossbeam_epoch::pin();
             let _bucket = self.locks[key].lock().expect("lock");
-            let old = Some(self.locations[key].load(Ordering::Acquire)).filter(|location| *location != 0);
+            let old =
+                Some(self.locations[key].load(Ordering::Acquire)).filter(|location| *location != 0);
             let version = old.map_or(1, |location| self.slabs.item(location, &guard).version + 1);
-            let new = NewItem { key: &name, value: &value, version, expires_at_ms: None, tombstone: false };
+            let new = NewItem {
+                key: &name,
+                value: &value,
+                version,
+                expires_at_ms: None,
+                tombstone: false,
+            };
             bytes = new.item_bytes();
             if !room.fits(bytes) {
                 continue;

@@ -148,3 +148,13 @@ fn sizes() {
     assert_eq!(format_size(1536), "1.5 KiB");
     assert_eq!(format_size(12), "12 B");
 }
+
+#[test]
+fn the_readmes_example_is_valid() {
+    let readme = include_str!("../../../../README.md");
+    let (_, rest) = readme.split_once("```toml\n").expect("an example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let config = parse(example).expect("valid");
+    assert_eq!(config.tiers.len(), 1);
+    assert_eq!(config.options_of("0", config.options()).durability, Durability::Sync);
+}

@@ -157,12 +157,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { keys, present, in_flight, in_flight_found, walked, violations } = self;
         let walked = if *walked { "walked" } else { "not walked" };
-        write!(
-            f,
-            "{present} of {keys} keys present, {in_flight} writes were in flight ({in_flight_found} \
-             keys hold one), {walked}, {} violations",
-            violations.len()
-        )?;
+        write!(f, "{present} of {keys} keys present, {in_flight} writes were in flight ")?;
+        write!(f, "({in_flight_found} keys hold one), {walked}, {} violations", violations.len())?;
         violations.iter().take(20).try_for_each(|violation| write!(f, "\n  {violation}"))
     }
 }

@@ -18,8 +18,9 @@
 //!
 //! A to F are those of Cooper et al., "Benchmarking Cloud Serving Systems with YCSB" (SoCC 2010),
 //! with whole-value updates. The Zipfian generator is Gray et al.'s, as in YCSB; see
-//! [`distribution`] for the one difference. Drawing must not be what is measured: ranks are drawn
-//! before the clock starts, so that choosing a record costs one sequential load, and latencies are taken of one operation in `sample_every`.
+//! [`distribution`] for the one difference. Drawing must not be what is measured: records are drawn
+//! before the clock starts, so that choosing one costs one sequential load, and latencies are taken
+//! of one operation in `sample_every`.
 //!
 //! Every value is stamped with its record's number and every read checks the stamp; one in
 //! `sample_every` reads has every byte checked. `misses` and `bad` of a sound store are 0.

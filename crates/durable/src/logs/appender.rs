@@ -1,0 +1,225 @@
+//! Appending: a writer's open log, and how one log follows another.
+
+use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
+use super::{Logs, Room, SEGMENT_BYTES, Ticket};
+use crate::error::{Error, Result};
+use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
+use parking_lot::ReentrantMutexGuard;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
+
+/// One writer's open log.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// 0: none open.
+    pub(super) segment: u32,
+    pub(super) tail: u32,
+    pub(super) salt: u32,
+    /// Log position of the segment's offset 0.
+    pub(super) origin: u64,
+    /// Offset up to which the segment was handed to the medium.
+    pub(super) handed: u32,
+    /// Sealed ranges not handed to the medium yet: offset in the file and length.
+    pub(super) pending: Vec<(u64, u64)>,
+    /// Seals to be written once those ranges are durable: segment and seal word. A seal says that
+    /// everything before it is there; it may not reach the medium first.
+    pub(super) seals: Vec<(u32, u64)>,
+    pub(super) in_batch: bool,
+}
+
+impl Writer {
+    pub(super) fn position(&self) -> u64 {
+        self.origin + u64::from(self.tail)
+    }
+
+    /// Whether `bytes` of items and a batch end fit behind the tail.
+    #[inline(always)]
+    fn fits(&self, bytes: usize) -> bool {
+        self.segment != 0 && self.tail as usize + bytes + BATCH_END_BYTES <= SEGMENT_BYTES as usize
+    }
+}
+
+/// A writer's log, held. Reentrant: the holder's thread may ask for it again.
+#[derive(Debug)]
+pub struct Appender<'a> {
+    logs: &'a Logs,
+    lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
+    id: usize,
+}
+
+impl Appender<'_> {
+    /// Whether an item of `bytes` can be appended.
+    #[inline(always)]
+    pub fn fits(&self, bytes: usize) -> bool {
+        self.lock.borrow().fits(bytes)
+    }
+
+    /// Writes an item; returns its location. Durable now on a byte-addressable medium, after a
+    /// commit of [`Appender::ticket`] on a mirrored one.
+    #[inline]
+    pub fn append(&mut self, new: &NewItem<'_>) -> u64 {
+        let mut header = [0; MAX_HEADER_BYTES];
+        let mut writer = self.lock.borrow_mut();
+        let header_bytes = new.encode_header(writer.salt, writer.in_batch, &mut header);
+        self.logs.write(&mut writer, &[&header[..header_bytes], new.key, new.value])
+    }
+
+    /// From here to [`Appender::end_batch`], items count only together after a crash.
+    pub fn begin_batch(&mut self) {
+        self.lock.borrow_mut().in_batch = true;
+    }
+
+    /// Ends the batch. Durability as for its items.
+    pub fn end_batch(&mut self) {
+        let mut writer = self.lock.borrow_mut();
+        if std::mem::take(&mut writer.in_batch) {
+            let end = encode_batch_end(writer.salt);
+            self.logs.write(&mut writer, &[&end]);
+        }
+    }
+
+    /// What to commit for everything appended so far.
+    #[inline(always)]
+    pub fn ticket(&self) -> Ticket {
+        Ticket { writer: self.id as u8, position: self.lock.borrow().position() }
+    }
+}
+
+impl Logs {
+    /// A writer's log, with room for `bytes` more (items with their headers; see
+    /// [`NewItem::item_bytes`]) and a batch end, so that `append` cannot fail.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] when no segment is free and the budget is spent, or the collector is far
+    /// behind: wait for it, or refuse. [`Error::BatchTooLong`] inside a batch that was opened with
+    /// too little room. [`Error::DiskFull`], [`Error::Stopped`]. Nothing was changed then.
+    #[inline]
+    pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_>> {
+        if self.stopped.get().is_some() {
+            self.check_writable()?;
+        }
+        let lock = self.writers[id].lock();
+        let mut writer = lock.borrow_mut();
+        if !writer.fits(bytes) {
+            debug_assert!(bytes <= Self::max_item_bytes());
+            if writer.in_batch {
+                return Err(Error::BatchTooLong);
+            }
+            self.rotate(&mut writer, id, room)?;
+        }
+        drop(writer);
+        Ok(Appender { logs: self, lock, id })
+    }
+
+    #[cold]
+    pub(super) fn rotate(&self, writer: &mut Writer, id: usize, room: Room) -> Result<()> {
+        self.check_writable()?;
+        let (segment, sequence) = self.take_segment(room)?;
+        self.seal(writer);
+        let generation = self.generation.load(Ordering::Acquire);
+        // Differs from every earlier life of this segment, so that an item left over from one never
+        // verifies in another.
+        let salt =
+            (sequence as u32).wrapping_mul(0x9e37_79b1) ^ segment.rotate_left(16) ^ self.lifetime;
+        writer.origin = writer.position();
+        writer.segment = segment;
+        writer.tail = SEGMENT_HEADER_BYTES;
+        writer.handed = 0;
+        writer.salt = salt;
+        let state = &self.segments[segment as usize];
+        state.dead.store(0, Ordering::Relaxed);
+        state.end.store(0, Ordering::Relaxed);
+        state.sequence.store(sequence, Ordering::Relaxed);
+        state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
+        state.set_state(State::Open);
+        let header =
+            SegmentHeader { writer: id as u32, sequence, salt, sealed_bytes: 0, generation };
+        self.write_header(segment, &header.encode());
+        Ok(())
+    }
+
+    /// Closes the open log. Under the writer's lock.
+    pub(super) fn seal(&self, writer: &mut Writer) {
+        if writer.segment == 0 {
+            return;
+        }
+        let start = Self::start_of(writer.segment);
+        let word = segment::seal_word(writer.salt, writer.tail);
+        if self.medium.is_byte_addressable() {
+            self.write_seal(writer.segment, word);
+        } else {
+            writer
+                .pending
+                .push((start + u64::from(writer.handed), u64::from(writer.tail - writer.handed)));
+            writer.seals.push((writer.segment, word));
+        }
+        let segment = &self.segments[writer.segment as usize];
+        segment.end.store(writer.tail, Ordering::Relaxed);
+        segment.set_state(State::Sealed);
+        if segment.dead.load(Ordering::Relaxed) * 2 >= u64::from(writer.tail) {
+            self.backlog.fetch_add(1, Ordering::Relaxed);
+        }
+        writer.origin = writer.position();
+        writer.segment = 0;
+        writer.tail = 0;
+    }
+
+    /// Writes a header, its first word last.
+    pub(super) fn write_header(&self, segment: u32, bytes: &[u8; SEGMENT_HEADER_BYTES as usize]) {
+        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        let (first, rest) = bytes.split_at(8);
+        // SAFETY: the segment is committed; headers are written by the segment's only owner and
+        // read by nobody else while the process runs.
+        unsafe {
+            memory.write(at + 8, rest);
+            memory.persist(at + 8, rest.len() as u64);
+            memory.store(at, u64::from_le_bytes(first.try_into().expect("eight bytes")));
+            memory.persist(at, 8);
+        }
+    }
+
+    /// Clears a header, its first word first. Durable now only on a byte-addressable medium.
+    pub(super) fn clear_header(&self, segment: u32) {
+        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        // SAFETY: as for `write_header`.
+        unsafe {
+            memory.store(at, 0);
+            memory.persist(at, 8);
+            memory.write(at + 8, &[0; SEGMENT_HEADER_BYTES as usize - 8]);
+        }
+    }
+
+    pub(super) fn write_seal(&self, segment: u32, word: u64) {
+        let (at, memory) = (Self::start_of(segment) + segment::SEAL_AT, self.medium.memory());
+        // SAFETY: as for `write_header`; one aligned word.
+        unsafe {
+            memory.store(at, word);
+            memory.persist(at, 8);
+        }
+    }
+
+    #[inline(always)]
+    fn write(&self, writer: &mut Writer, parts: &[&[u8]]) -> u64 {
+        let location = Self::start_of(writer.segment) + u64::from(writer.tail);
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(
+            writer.tail as usize + bytes <= SEGMENT_BYTES as usize,
+            "append within the room asked for"
+        );
+        let memory = self.medium.memory();
+        let mut at = location;
+        for part in parts {
+            // SAFETY: there is room (asserted); everything behind the tail belongs to the holder
+            // of the writer's lock, and nobody reads there before a location is published.
+            unsafe { memory.write(at, part) };
+            at += part.len() as u64;
+        }
+        if self.medium.is_byte_addressable() {
+            // SAFETY: the range just written.
+            unsafe { memory.persist(location, bytes as u64) };
+        }
+        writer.tail += bytes as u32;
+        location
+    }
+}
