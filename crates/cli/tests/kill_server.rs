@@ -171,7 +171,6 @@ fn acknowledged_writes_survive_kill_9_under_sync_with_slabs_on_a_declared_medium
 
 /// With an interval too long to end within the test, only what was saved is promised.
 #[test]
-#[ignore = "the ledger forgets a settled write at the next sync (Ledger::settle, acknowledged_at)"]
 fn saved_writes_survive_kill_9_under_interval() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let seed = number("TERRACE_SEED").unwrap_or(4);

@@ -3,8 +3,8 @@
 //!
 //! Free slots of another size are of no use, so whole superblocks are emptied: those filled the
 //! longest ago, a few of all, found by one walk over the index, which tells what lives in them
-//! without touching it. Their slots serve writes of the same size at once, and any other size when
-//! the last one is free.
+//! without touching it. Their slots are held back until the walk is over and readers have left, so
+//! that it does not meet what was just written; then they serve writes of any size.
 
 use crate::collect::Round;
 use crate::engine::{Engine, bytes_of, is_live};
@@ -37,6 +37,9 @@ impl Engine {
         let waiting = slabs.waiting_slots() > 0;
         // Slots come back when the epoch moves on, which takes someone to ask.
         crossbeam_epoch::pin().flush();
+        if slabs.is_evicting() {
+            return Round::default();
+        }
         if waiting && self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE {
             return Round::default();
         }
@@ -49,7 +52,13 @@ impl Engine {
     }
 
     fn evict_oldest(&self, slabs: &Slabs) -> usize {
-        let oldest: HashSet<usize> = slabs.take_oldest(SHARE).into_iter().collect();
+        let superblocks = slabs.begin_eviction(SHARE);
+        let evicted = self.evict_from(slabs, &superblocks.iter().copied().collect());
+        slabs.end_eviction(superblocks);
+        evicted
+    }
+
+    fn evict_from(&self, slabs: &Slabs, oldest: &HashSet<u32>) -> usize {
         let mut evicted = 0;
         let mut cursor = 0;
         loop {

@@ -227,9 +227,11 @@ fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {
                     let mut mine = Vec::new();
                     let mut i = 0u64;
                     while !stop.load(Ordering::SeqCst) {
-                        // No commit: under an interval the put itself is the acknowledgement.
+                        // Under an interval the commit has nothing to wait for.
                         let key = (round << 40 | n << 32 | i).to_be_bytes();
-                        map.session().put(&key, b"value", None).expect("put");
+                        let mut session = map.session();
+                        session.put(&key, b"value", None).expect("put");
+                        session.commit().expect("commit");
                         mine.push(key);
                         i += 1;
                         std::thread::sleep(Duration::from_micros(20));

@@ -191,9 +191,10 @@ impl Logs {
         }
     }
 
-    /// Whether any segment is due for collection.
+    /// Whether enough segments are due to begin collecting. The longer a segment waits the more of
+    /// it is dead and the less has to be moved; an eighth of all segments may wait.
     pub fn has_backlog(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > 0
+        self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 8
     }
 
     /// Recounts the segments due for collection.

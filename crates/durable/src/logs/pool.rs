@@ -57,7 +57,7 @@ impl Logs {
     /// Segments that may wait for the collector before writers wait too: what bounds the space
     /// that dead items take.
     fn backlog_limit(&self) -> i64 {
-        (self.total_segments() / 16).max(2) as i64
+        (self.total_segments() / 6).max(2) as i64
     }
 
     fn grow_to(&self, segment: u32, room: Room) -> Result<()> {
@@ -78,10 +78,10 @@ impl Logs {
     /// # Errors
     /// As [`Logs::appender`]; harmless, the segment is made when it is needed.
     pub fn prepare(&self, count: usize) -> Result<()> {
-        for _ in 0..count {
+        for _ in 0..count + COLLECTOR_SPARE {
             let segment = {
                 let mut pool = self.pool.lock();
-                if pool.free.len() >= count {
+                if pool.free.len() >= count + COLLECTOR_SPARE {
                     return Ok(());
                 }
                 let segment = pool.fresh;

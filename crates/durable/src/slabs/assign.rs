@@ -11,6 +11,7 @@ use super::header::{HEADER_BYTES, Header};
 use super::{SEGMENT_BYTES, Slabs, Writer};
 use crate::error::{Error, Result};
 use crate::logs::Room;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -153,26 +154,44 @@ impl Slabs {
     }
 
     /// The superblocks in use whose items are the oldest, one in `share` of all and at least one,
-    /// for eviction: whoever asks next gets others, since these are about to be filled anew.
-    pub fn take_oldest(&self, share: usize) -> Vec<usize> {
+    /// for eviction. Nothing new is written there, but for what writers at work have in their
+    /// caches, until [`Slabs::end_eviction`] lets go of their slots.
+    pub fn begin_eviction(&self, share: usize) -> Vec<u32> {
         let superblocks = &self.shared.superblocks;
-        let in_use = |number: &usize| {
-            let free = superblocks[*number].free.lock();
+        let in_use = |number: &u32| {
+            let free = superblocks[*number as usize].free.lock();
             free.slots > 0 && free.available < free.slots
         };
-        let mut oldest: Vec<usize> = (1..=self.total_superblocks()).filter(in_use).collect();
-        oldest.sort_by_key(|number| superblocks[*number].age.load(Ordering::Relaxed));
+        let mut oldest: Vec<u32> = (1..=self.shared.total()).filter(in_use).collect();
+        oldest.sort_by_key(|number| superblocks[*number as usize].age.load(Ordering::Relaxed));
         oldest.truncate(oldest.len().div_ceil(share));
-        for number in &oldest {
-            let now = self.next_sequence.fetch_add(1, Ordering::AcqRel);
-            superblocks[*number].age.store(now, Ordering::Relaxed);
-        }
+        oldest.iter().for_each(|number| self.shared.begin_emptying(*number));
+        self.shared.evicting.store(true, Ordering::Release);
         oldest
     }
 
-    /// The superblock of a location, as [`Slabs::take_oldest`] numbers them.
+    /// Lets go of the slots [`Slabs::begin_eviction`] held back, once readers have left those that
+    /// were retired meanwhile. The superblocks count as the youngest then.
+    pub fn end_eviction(&self, superblocks: Vec<u32>) {
+        let now = self.next_sequence.fetch_add(1, Ordering::AcqRel);
+        let shared = Arc::clone(&self.shared);
+        crossbeam_epoch::pin().defer(move || {
+            for number in superblocks {
+                shared.superblocks[number as usize].age.store(now, Ordering::Relaxed);
+                shared.end_emptying(number);
+            }
+            shared.evicting.store(false, Ordering::Release);
+        });
+    }
+
+    /// Whether an eviction has not made its room yet.
+    pub fn is_evicting(&self) -> bool {
+        self.shared.evicting.load(Ordering::Acquire)
+    }
+
+    /// The superblock of a location, as [`Slabs::begin_eviction`] numbers them.
     #[inline]
-    pub fn superblock_of(location: u64) -> usize {
-        super::superblock_of(location)
+    pub fn superblock_of(location: u64) -> u32 {
+        super::superblock_of(location) as u32
     }
 }

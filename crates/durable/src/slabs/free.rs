@@ -41,6 +41,8 @@ pub(crate) struct Free {
     pub available: u32,
     /// Whether its class lists it.
     listed: bool,
+    /// Whether it is being emptied: its free slots serve nobody meanwhile.
+    emptied: bool,
 }
 
 impl Free {
@@ -55,6 +57,7 @@ impl Free {
             slots,
             available: 0,
             listed: false,
+            emptied: false,
         }
     }
 
@@ -152,6 +155,8 @@ pub(crate) struct Shared {
     listed: Box<[Mutex<Vec<u32>>]>,
     /// Retired slots that wait for readers to leave.
     pub waiting: AtomicUsize,
+    /// Whether an eviction has not made its room yet.
+    pub evicting: AtomicBool,
     /// Whether some superblock may have become empty.
     some_empty: AtomicBool,
 }
@@ -163,6 +168,7 @@ impl Shared {
             pool: Mutex::new(Pool { free: Vec::new(), fresh: 1 }),
             listed: (0..CLASSES).map(|_| Mutex::default()).collect(),
             waiting: AtomicUsize::new(0),
+            evicting: AtomicBool::new(false),
             some_empty: AtomicBool::new(false),
         }
     }
@@ -190,7 +196,7 @@ impl Shared {
         let mut list = self.listed[class].lock();
         let mut free = superblock.free.lock();
         // Looked at again: it may have changed between the locks.
-        if free.class() == Some(class) && free.available > 0 && !free.listed {
+        if free.class() == Some(class) && free.available > 0 && !free.listed && !free.emptied {
             free.listed = true;
             list.push(number);
         }
@@ -245,7 +251,7 @@ impl Shared {
         }
         (1..fresh).find(|number| {
             let superblock = &self.superblocks[*number as usize];
-            let is_empty = |free: &Free| free.slots > 0 && free.available == free.slots;
+            let is_empty = |free: &Free| free.slots > 0 && free.available == free.slots && !free.emptied;
             let class = Some(superblock.free.lock())
                 .filter(|free| is_empty(free))
                 .and_then(|free| free.class());
@@ -260,6 +266,25 @@ impl Shared {
             self.some_empty.store(true, Ordering::Release);
             true
         })
+    }
+
+    /// Holds the free slots of a superblock back, and those that come back to it.
+    pub fn begin_emptying(&self, number: u32) {
+        let superblock = &self.superblocks[number as usize];
+        let Some(class) = superblock.free.lock().class() else { return };
+        let mut list = self.listed[class].lock();
+        let mut free = superblock.free.lock();
+        if free.class() == Some(class) {
+            list.retain(|listed| *listed != number);
+            (free.listed, free.emptied) = (false, true);
+        }
+    }
+
+    /// Lets go of the slots again.
+    pub fn end_emptying(&self, number: u32) {
+        self.superblocks[number as usize].free.lock().emptied = false;
+        self.some_empty.store(true, Ordering::Release);
+        self.list(number);
     }
 
     /// Takes every superblock away from its class; their numbers.

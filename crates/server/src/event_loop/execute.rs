@@ -45,9 +45,7 @@ struct Run<'r, 'g> {
     client: &'r mut Client,
     /// Where the input lies, and the keys of the batch with it.
     buffer: &'r [u8],
-    /// SETs run and not yet accounted for, and since when.
-    sets: u32,
-    sets_since: Option<Instant>,
+    sets: &'r mut SetRun,
 }
 
 /// What the short way can take.
@@ -130,10 +128,10 @@ impl Run<'_, '_> {
 
     #[inline]
     fn get(&mut self, start: usize, end: usize) {
-        self.account_sets();
+        self.flush_sets();
         let database = self.client.database;
         if self.batch.must_flush_before(database) {
-            self.flush();
+            self.flush_gets();
         }
         self.batch.push(self.index, database, start, end);
         self.client.note(commands::get_index(), database);
@@ -141,27 +139,33 @@ impl Run<'_, '_> {
     }
 
     #[inline]
-    fn set(&mut self, key: &[u8], value: &[u8]) {
+    fn set(&mut self, key: (usize, usize), value: (usize, usize)) {
         if self.batch.holds(self.index) {
-            self.flush();
+            self.flush_gets();
         }
-        if self.sets == 0 {
-            self.sets_since = Some(Instant::now());
+        if self.sets.is_full() {
+            self.flush_sets();
         }
-        let database = self.client.database;
-        let Executor { sessions, shared, .. } = &mut self.executor;
-        let done =
-            sessions.open(database, &shared.maps).and_then(|session| session.put(key, value, None));
-        self.client.note(commands::set_index(), database);
-        let out = &mut self.outputs[self.index];
-        out.count_reply();
-        match done {
-            Ok(()) => out.ok(),
-            Err(error) => self.executor.fail(commands::set_index(), out, &Failure::from(error)),
+        self.sets.push(key, value);
+    }
+
+    /// Does what waits of this connection's GETs and SETs.
+    fn flush(&mut self) {
+        self.flush_sets();
+        if self.batch.holds(self.index) {
+            self.flush_gets();
         }
-        self.sets += 1;
-        if self.sets == SETS_TIMED {
-            self.account_sets();
+    }
+
+    fn flush_gets(&mut self) {
+        self.batch.flush(self.buffer, self.outputs, &mut self.executor);
+    }
+
+    #[inline]
+    fn flush_sets(&mut self) {
+        if !self.sets.is_empty() {
+            let out = &mut self.outputs[self.index];
+            self.sets.flush(self.buffer, self.client, out, &mut self.executor);
         }
     }
 
@@ -186,24 +190,6 @@ impl Run<'_, '_> {
         out.count_reply();
         out.error(&format!("ERR {error}"));
         self.executor.stats.error_replies.add(1);
-    }
-
-    fn flush(&mut self) {
-        self.batch.flush(self.buffer, self.outputs, &mut self.executor);
-    }
-
-    /// Counts the SETs run so far and the time they took together.
-    #[inline]
-    fn account_sets(&mut self) {
-        if let Some(since) = self.sets_since.take() {
-            let took = since.elapsed();
-            self.executor.stats.commands[commands::set_index()].ran(u64::from(self.sets), took);
-            if self.executor.is_slow(took) {
-                let text = format!("(a run of {} SETs)", self.sets);
-                self.executor.note_slow(self.client, [b"SET", text.as_bytes()].into_iter(), took);
-            }
-            self.sets = 0;
-        }
     }
 }
 

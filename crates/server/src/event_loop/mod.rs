@@ -18,6 +18,7 @@ mod connection;
 mod execute;
 mod housekeeping;
 mod send;
+mod sets;
 
 use crate::config::LoopLimits;
 use crate::gate::Turn;
@@ -28,6 +29,7 @@ use crate::shared::{LoopHandle, Message, Shared, unix_time};
 use batch::GetBatch;
 use connection::{Connection, Phase, Received};
 use rustix::event::{Timespec, epoll};
+use sets::SetRun;
 use rustix::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -82,6 +84,7 @@ struct EventLoop<'s> {
     outputs: Vec<Output>,
     free: Vec<usize>,
     batch: GetBatch,
+    sets: SetRun,
     arena: Vec<u8>,
     arena_used: usize,
     to_write: Vec<usize>,
@@ -124,6 +127,7 @@ pub(crate) fn run(shared: &Shared, id: usize) -> rustix::io::Result<()> {
         outputs: Vec::new(),
         free: Vec::new(),
         batch: GetBatch::default(),
+        sets: SetRun::default(),
         arena: vec![0; ARENA_BYTES],
         arena_used: 0,
         to_write: Vec::new(),

@@ -161,7 +161,9 @@ impl Ledger {
     pub(super) fn settle(&mut self, key: u64, found: Option<Ticket>) {
         let write = if found.is_some() { Write::Put } else { Write::Delete };
         let ticket = found.unwrap_or(UNWRITTEN.ticket);
-        self.keys.insert(key, vec![Noted { ticket, write, ..UNWRITTEN }]);
+        // Acknowledged when it was begun: nothing that was begun before it can supersede it.
+        let acknowledged_at = Some(ticket.0);
+        self.keys.insert(key, vec![Noted { ticket, write, acknowledged_at, ..UNWRITTEN }]);
     }
 
     /// A ledger of settled keys, as after a verification.
