@@ -7,6 +7,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,16 +60,24 @@ fn composed(how: u8, mut data: &[u8]) -> Vec<u8> {
         put(&mut log, 0, b"TLOG");
         put(&mut log, 4, take(&mut data, 28));
         let salt = u32::from_le_bytes([log[16], log[17], log[18], log[19]]);
-        if how & 8 == 0 {
-            seal(&mut log, u32::from_le_bytes(*b"TLOG"));
+        let mut word = [0; 4];
+        put(&mut word, 0, take(&mut data, 3));
+        let sealed = u32::from_le_bytes(word);
+        if how & 128 == 0 {
+            put(&mut log, 32, &sealed.to_le_bytes());
+            put(&mut log, 36, &(sealed ^ salt ^ 0x5ea1_ed00).to_le_bytes());
         }
-        let bytes = usize::from(u16::from_le_bytes([log[20], log[21]]));
+        if how & 8 == 0 {
+            let crc = Crc::new(u32::from_le_bytes(*b"TLOG")).update(&log[..32]).finish();
+            put(&mut log, 60, &crc.to_le_bytes());
+        }
+        let bytes = sealed as usize & 0x3fff;
         let mut items = take(&mut data, bytes.min(8_000)).to_vec();
         if how & 32 == 0 {
             repair(&mut items, salt);
         }
         log.extend(items);
-        log.resize(if how & 64 == 0 { SEGMENT } else { log.len() }, 0);
+        log.resize(if how & 64 == 0 { log.len() } else { SEGMENT }, 0);
         file.resize(file.len().next_multiple_of(SEGMENT), 0);
         file.extend(log);
     }
@@ -86,11 +95,20 @@ fn repair(items: &mut [u8], salt: u32) {
     }
 }
 
+/// Writes what is not zero: most of a file is.
+fn plant(path: &PathBuf, bytes: &[u8]) {
+    let file = std::fs::File::create(path).expect("file");
+    file.set_len(bytes.len() as u64).expect("length");
+    for (n, block) in bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
+        file.write_all_at(block, (n * BLOCK) as u64).expect("block");
+    }
+}
+
 /// Opens and recovers; the sum of what was told keeps the reads from being optimised away.
 fn open(path: &PathBuf, salvage: bool) -> Option<Logs> {
     let spec = MediumSpec { path: path.clone(), domain: Domain::PageCache, dax: false, capacity_bytes: CAPACITY_BYTES };
     let medium = Medium::open(&spec).expect("a file can be opened");
-    let logs = Logs::open(medium, 2, &Arc::new(Budget::new(CAPACITY_BYTES))).ok()?;
+    let logs = Logs::open(medium, 2, salvage, &Arc::new(Budget::new(CAPACITY_BYTES))).ok()?;
     let sum = AtomicU64::new(0);
     let visit = |location: u64, item: &terrace_durable::item::Item<'_>, bytes: usize| {
         assert!(location + bytes as u64 <= CAPACITY_BYTES, "an item lies inside the medium");
@@ -124,11 +142,9 @@ fuzz_target!(|data: &[u8]| {
     let Some((how, rest)) = data.split_first() else { return };
     let file = if how & 1 == 0 { composed(*how, rest) } else { rest.to_vec() };
     let path = std::env::temp_dir().join(format!("terrace-fuzz-{}.log", std::process::id()));
-    std::fs::write(&path, &file).expect("file");
+    plant(&path, &file);
     drop(open(&path, true));
-    if file.len() >= 3 * BLOCK {
-        assert!(std::fs::read(&path).expect("file") == file, "salvage changed the file");
-    }
+    assert!(std::fs::read(&path).expect("file") == file, "salvage changed the file");
     if let Some(logs) = open(&path, false) {
         used(&logs);
         drop(logs);

@@ -332,7 +332,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_written_is_read((key, value, version, expires_at_ms, tombstone, in_batch, seed) in arbitrary(), shift in 0u32..64) {
+        fn what_is_written_is_read(item in arbitrary(), shift in 0u32..64) {
+            let (key, value, version, expires_at_ms, tombstone, in_batch, seed) = item;
             let new = NewItem { key: &key, value: &value, version: version >> shift, expires_at_ms, tombstone };
             let bytes = new.encode(seed, in_batch);
             prop_assert_eq!(bytes.len(), new.item_bytes());

@@ -48,13 +48,7 @@ const ROWS: &[Row] = &[
         operations: |size| size.steps,
         alike: true,
     },
-    Row {
-        name: "sum of words",
-        native: sum,
-        raw: sum_raw,
-        operations: all_words,
-        alike: true,
-    },
+    Row { name: "sum of words", native: sum, raw: sum_raw, operations: all_words, alike: true },
     Row {
         name: "sum of words, plain",
         native: sum,
@@ -69,13 +63,7 @@ const ROWS: &[Row] = &[
         operations: all_words,
         alike: true,
     },
-    Row {
-        name: "store loop",
-        native: fill,
-        raw: fill_raw,
-        operations: all_words,
-        alike: true,
-    },
+    Row { name: "store loop", native: fill, raw: fill_raw, operations: all_words, alike: true },
     Row {
         name: "store loop, plain",
         native: fill,
@@ -105,18 +93,9 @@ fn main() -> std::io::Result<()> {
     if cfg!(debug_assertions) {
         println!("built with assertions: the ratios below mean nothing");
     }
-    let model = terrace_memory::Topology::read()
-        .ok()
-        .and_then(|topology| topology.processor.model);
-    println!(
-        "{}, {ROUNDS} rounds a side",
-        model.as_deref().unwrap_or("processor not told")
-    );
-    let sizes: &[u64] = if full {
-        &[16 << 10, 1 << 20, 256 << 20]
-    } else {
-        &[16 << 10]
-    };
+    let model = terrace_memory::Topology::read().ok().and_then(|topology| topology.processor.model);
+    println!("{}, {ROUNDS} rounds a side", model.as_deref().unwrap_or("processor not told"));
+    let sizes: &[u64] = if full { &[16 << 10, 1 << 20, 256 << 20] } else { &[16 << 10] };
     let mut hash = 0u64;
     for bytes in sizes {
         hash = hash.rotate_left(1) ^ run(*bytes, full)?;
@@ -130,25 +109,14 @@ fn run(bytes: u64, full: bool) -> std::io::Result<u64> {
     let touched = if full { 64 << 20 } else { 16 << 10 };
     let passes = (touched / bytes).max(1);
     let steps = if full { 4 << 20 } else { 4 << 10 };
-    let size = Size {
-        bytes,
-        words,
-        steps,
-        passes,
-    };
+    let size = Size { bytes, words, steps, passes };
     let region = Region::reserve(bytes.next_multiple_of(2 << 20), Backing::HugePages)?;
     region.commit(0, bytes)?;
     let memory = region.native();
     // SAFETY: offset 0 of a region; only the address is taken.
-    let base = unsafe { memory.bytes(0, 8) }
-        .as_ptr()
-        .cast_mut()
-        .cast::<u64>();
+    let base = unsafe { memory.bytes(0, 8) }.as_ptr().cast_mut().cast::<u64>();
     println!("\n{} of memory", ByteSize(bytes));
-    println!(
-        "{:<24}{:>12}{:>12}{:>8}  spread",
-        "", "Native ns", "raw ns", "ratio"
-    );
+    println!("{:<24}{:>12}{:>12}{:>8}  spread", "", "Native ns", "raw ns", "ratio");
     let mut hash = 0;
     for row in ROWS {
         // Rows before this one have overwritten the cycle that the chase follows.
@@ -166,22 +134,14 @@ fn compare(row: &Row, memory: &Native, base: *mut u64, size: &Size) -> u64 {
     for round in 0..=ROUNDS {
         let (native_ns, result) = timed(|| (row.native)(black_box(memory), size));
         let (raw_ns, raw_result) = timed(|| (row.raw)(black_box(base), size));
-        assert_eq!(
-            result, raw_result,
-            "{}: both sides compute the same",
-            row.name
-        );
+        assert_eq!(result, raw_result, "{}: both sides compute the same", row.name);
         hash = result;
         if round > 0 {
             native.push(native_ns);
             raw.push(raw_ns);
         }
     }
-    let mut ratios: Vec<f64> = native
-        .iter()
-        .zip(&raw)
-        .map(|(native, raw)| native / raw)
-        .collect();
+    let mut ratios: Vec<f64> = native.iter().zip(&raw).map(|(native, raw)| native / raw).collect();
     let ratio = median(&mut native) / median(&mut raw);
     ratios.sort_by(f64::total_cmp);
     let operations = (row.operations)(size) as f64;
@@ -218,9 +178,7 @@ fn lay_cycle(memory: &Native, words: u64) {
     let mut order: Vec<u64> = (0..words).collect();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     for last in (1..words as usize).rev() {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let other = ((u128::from(state) * last as u128) >> 64) as usize;
         order.swap(last, other);
     }
@@ -357,10 +315,7 @@ fn write_lines_raw(base: *mut u64, size: &Size) -> u64 {
     for _ in 0..size.passes {
         for at in (0..size.bytes as usize).step_by(64) {
             // SAFETY: whole lines inside the region, which is not `line`.
-            unsafe {
-                line.as_ptr()
-                    .copy_to_nonoverlapping(base.byte_add(at).cast(), 64)
-            };
+            unsafe { line.as_ptr().copy_to_nonoverlapping(base.byte_add(at).cast(), 64) };
         }
     }
     size.passes

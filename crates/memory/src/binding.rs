@@ -145,11 +145,7 @@ pub fn bind_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Placeme
     check(result, "mbind", node)?;
     verify_policy(start, node, &mask)?;
     let found = placement(start, bytes)?;
-    if found.is_only_on(node) {
-        Ok(found)
-    } else {
-        Err(BindError::Elsewhere { node, found })
-    }
+    if found.is_only_on(node) { Ok(found) } else { Err(BindError::Elsewhere { node, found }) }
 }
 
 /// Where the pages of `bytes` bytes at `start` are.
@@ -167,11 +163,7 @@ pub fn placement(start: *const u8, bytes: usize) -> Result<Placement, BindError>
     for first in (0..bytes).step_by(BATCH * page_bytes) {
         let end = bytes.min(first + BATCH * page_bytes);
         pages.clear();
-        pages.extend(
-            (first..end)
-                .step_by(page_bytes)
-                .map(|at| start.wrapping_add(at)),
-        );
+        pages.extend((first..end).step_by(page_bytes).map(|at| start.wrapping_add(at)));
         let nowhere: *const libc::c_int = std::ptr::null();
         // SAFETY: both arrays hold `pages.len()` entries and live through the call. Without target
         // nodes the call moves nothing, and addresses that are not mapped get an error as their
@@ -225,11 +217,7 @@ fn check_range(start: *const u8, bytes: usize) -> Result<(), BindError> {
     if bytes > 0 && start.addr().is_multiple_of(page_bytes) {
         return Ok(());
     }
-    Err(BindError::NotPages {
-        start: start.addr(),
-        bytes,
-        page_bytes,
-    })
+    Err(BindError::NotPages { start: start.addr(), bytes, page_bytes })
 }
 
 fn mask_of(node: u32) -> Result<NodeMask, BindError> {
@@ -245,11 +233,7 @@ fn check(result: libc::c_long, call: &'static str, node: u32) -> Result<(), Bind
     if result >= 0 {
         return Ok(());
     }
-    Err(BindError::Refused {
-        call,
-        node,
-        source: io::Error::last_os_error(),
-    })
+    Err(BindError::Refused { call, node, source: io::Error::last_os_error() })
 }
 
 #[cfg(test)]
@@ -261,10 +245,7 @@ mod tests {
         let mask = mask_of(67).expect("a node kernels have");
         assert_eq!(mask[1], 1 << 3);
         assert_eq!(mask.iter().map(|word| word.count_ones()).sum::<u32>(), 1);
-        assert!(matches!(
-            mask_of(1024),
-            Err(BindError::NoSuchNode { node: 1024 })
-        ));
+        assert!(matches!(mask_of(1024), Err(BindError::NoSuchNode { node: 1024 })));
     }
 
     #[test]

@@ -34,7 +34,9 @@ impl Budget {
     pub fn take(&self, bytes: u64) -> Result<(), BudgetSpent> {
         let limit = self.limit();
         self.used
-            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|sum| *sum <= limit))
+            .fetch_update(Relaxed, Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| *sum <= limit)
+            })
             .map(|_| ())
             .map_err(|used| BudgetSpent { asked: bytes, used, limit })
     }

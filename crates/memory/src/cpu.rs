@@ -103,21 +103,15 @@ impl Features {
 
     /// Words of the features present, in the fixed order of this module.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
-        self.table()
-            .filter(|(_, present)| *present)
-            .map(|(word, _)| word)
+        self.table().filter(|(_, present)| *present).map(|(word, _)| word)
     }
 
     /// The best instruction for making a store durable where the caches are not: the word of the
     /// first present of `clwb`, `clflushopt`, `clflush`.
     pub fn write_back_word(&self) -> Option<&'static str> {
-        [
-            (self.clwb, "clwb"),
-            (self.clflushopt, "clflushopt"),
-            (self.clflush, "clflush"),
-        ]
-        .into_iter()
-        .find_map(|(present, word)| present.then_some(word))
+        [(self.clwb, "clwb"), (self.clflushopt, "clflushopt"), (self.clflush, "clflush")]
+            .into_iter()
+            .find_map(|(present, word)| present.then_some(word))
     }
 }
 
@@ -171,12 +165,7 @@ fn leaf(leaf: u32, sub_leaf: u32) -> std::arch::x86_64::CpuidResult {
     // SAFETY: CPUID exists on every x86-64 processor and only writes the registers it returns.
     let last = unsafe { __cpuid(leaf & 0x8000_0000) }.eax;
     if leaf > last {
-        return CpuidResult {
-            eax: 0,
-            ebx: 0,
-            ecx: 0,
-            edx: 0,
-        };
+        return CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
     }
     // SAFETY: as above; the leaf is one the processor says it has.
     unsafe { __cpuid_count(leaf, sub_leaf) }
@@ -199,10 +188,7 @@ mod tests {
         let words: Vec<_> = features.words().collect();
         assert_eq!(words, ["clflush", "clwb", "avx512f", "sse4_2"]);
         assert_eq!(Features::from_words(words, 64), features);
-        assert_eq!(
-            features.to_string(),
-            "64-byte lines clflush clwb avx512f sse4_2"
-        );
+        assert_eq!(features.to_string(), "64-byte lines clflush clwb avx512f sse4_2");
     }
 
     #[test]

@@ -66,10 +66,8 @@ impl FilesystemInfo {
             let number = self.device.strip_prefix(prefix);
             number.is_some_and(|number: &str| number.parse::<u32>().is_ok())
         };
-        matches!(
-            self.kind.as_str(),
-            "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs"
-        ) || memory_device("/dev/zram")
+        matches!(self.kind.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
+            || memory_device("/dev/zram")
             || memory_device("/dev/ram")
     }
 
@@ -139,9 +137,7 @@ pub fn filesystem_of(path: &Path) -> Result<FilesystemInfo, PathError> {
     let id = mount_id(&real);
     mount_of(&mounts, &real, id)
         .map(FilesystemInfo::of_mount)
-        .ok_or_else(|| PathError::NoMount {
-            path: path.to_owned(),
-        })
+        .ok_or_else(|| PathError::NoMount { path: path.to_owned() })
 }
 
 /// Whether files in `folder` map directly and keep `MAP_SYNC`'s promise; tried on an unnamed file.
@@ -150,10 +146,7 @@ pub fn filesystem_of(path: &Path) -> Result<FilesystemInfo, PathError> {
 /// [`PathError::Io`] when no file can be made there.
 pub fn direct_access(folder: &Path) -> Result<DirectAccess, PathError> {
     const BYTES: usize = 4096;
-    let fail = |source| PathError::Io {
-        path: folder.to_owned(),
-        source,
-    };
+    let fail = |source| PathError::Io { path: folder.to_owned(), source };
     let file = scratch_file(folder, OFlags::empty()).map_err(fail)?;
     file.set_len(BYTES as u64).map_err(fail)?;
     // A file system may decide on the mode only once the file has a block.
@@ -163,10 +156,7 @@ pub fn direct_access(folder: &Path) -> Result<DirectAccess, PathError> {
         let told = status.stx_attributes_mask.contains(StatxAttributes::DAX);
         told.then(|| status.stx_attributes.contains(StatxAttributes::DAX))
     });
-    Ok(DirectAccess {
-        file_dax,
-        map_sync: try_map_sync(&file, BYTES),
-    })
+    Ok(DirectAccess { file_dax, map_sync: try_map_sync(&file, BYTES) })
 }
 
 /// Whether `O_DIRECT` is accepted for files in `folder`; tried with one aligned write to an unnamed
@@ -175,10 +165,8 @@ pub fn direct_access(folder: &Path) -> Result<DirectAccess, PathError> {
 /// # Errors
 /// [`PathError::Io`] when no file can be made there in any way.
 pub fn direct_io(folder: &Path) -> Result<DirectIo, PathError> {
-    let plain = scratch_file(folder, OFlags::empty()).map_err(|source| PathError::Io {
-        path: folder.to_owned(),
-        source,
-    })?;
+    let plain = scratch_file(folder, OFlags::empty())
+        .map_err(|source| PathError::Io { path: folder.to_owned(), source })?;
     let status = rustix::fs::statx(&plain, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
     let align = status.ok().filter(|status| {
         // A mask without the flag, or zeros, mean that the kernel does not tell.
@@ -255,10 +243,7 @@ fn named_scratch_file(folder: &Path, flags: OFlags, mode: Mode) -> io::Result<Fi
 
 /// The real path of `path` or of its nearest parent that exists.
 fn nearest_existing(path: &Path) -> Result<PathBuf, PathError> {
-    let fail = |source| PathError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let fail = |source| PathError::Io { path: path.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(fail)?;
     for ancestor in absolute.ancestors() {
         match ancestor.canonicalize() {
@@ -307,12 +292,7 @@ mod tests {
 
     #[test]
     fn the_longest_and_latest_mount_holds_a_path() {
-        let mounts = [
-            mount(1, "/"),
-            mount(2, "/data"),
-            mount(3, "/data"),
-            mount(4, "/data2"),
-        ];
+        let mounts = [mount(1, "/"), mount(2, "/data"), mount(3, "/data"), mount(4, "/data2")];
         let holder = |path: &str, id| mount_of(&mounts, Path::new(path), id).map(|mount| mount.id);
         assert_eq!(holder("/etc", None), Some(1));
         assert_eq!(holder("/data/x", None), Some(3));

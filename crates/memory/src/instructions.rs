@@ -175,7 +175,11 @@ pub unsafe fn stream(target: *mut u8, source: &[u8]) {
             std::arch::x86_64::_mm_stream_si128(target.add(at).cast(), vector);
         }
         let done = head + 16 * vectors;
-        std::ptr::copy_nonoverlapping(source.as_ptr().add(done), target.add(done), source.len() - done);
+        std::ptr::copy_nonoverlapping(
+            source.as_ptr().add(done),
+            target.add(done),
+            source.len() - done,
+        );
         if head > 0 {
             write_back(target, head);
         }
@@ -190,7 +194,9 @@ pub unsafe fn stream(target: *mut u8, source: &[u8]) {
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     // SAFETY: a prefetch never faults and changes no data.
-    unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast())
+    };
 }
 
 /// Hints that the lines of the range may move one cache level down (`cldemote`; executes as a
@@ -206,7 +212,9 @@ pub unsafe fn demote(start: *const u8, bytes: usize) {
     for line in lines(start, bytes) {
         // SAFETY: cldemote [line], encoded by bytes because not every assembler knows it. It is
         // in the hint space: no fault, no change of data.
-        unsafe { asm!(".byte 0x0f, 0x1c, 0x00", in("rax") line, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!(".byte 0x0f, 0x1c, 0x00", in("rax") line, options(nostack, preserves_flags))
+        };
         count += 1;
     }
     stripe().demoted.fetch_add(count, Relaxed);

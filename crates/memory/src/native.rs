@@ -95,7 +95,11 @@ impl Memory for Native {
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         // SAFETY: in bounds by contract; `target` is the caller's own.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.at(at, target.len() as u64), target.as_mut_ptr(), target.len());
+            std::ptr::copy_nonoverlapping(
+                self.at(at, target.len() as u64),
+                target.as_mut_ptr(),
+                target.len(),
+            );
         }
     }
 
@@ -103,7 +107,11 @@ impl Memory for Native {
     unsafe fn write(&self, at: u64, source: &[u8]) {
         // SAFETY: in bounds and owned by contract.
         unsafe {
-            std::ptr::copy_nonoverlapping(source.as_ptr(), self.at(at, source.len() as u64), source.len());
+            std::ptr::copy_nonoverlapping(
+                source.as_ptr(),
+                self.at(at, source.len() as u64),
+                source.len(),
+            );
         }
     }
 

@@ -44,7 +44,10 @@ impl Region {
     /// # Errors
     /// The kernel's, when there is no such range.
     pub fn reserve(bytes: u64, backing: Backing) -> io::Result<Region> {
-        assert!(matches!(backing, Backing::Anonymous | Backing::HugePages), "files are mapped whole");
+        assert!(
+            matches!(backing, Backing::Anonymous | Backing::HugePages),
+            "files are mapped whole"
+        );
         let align = 2 << 20;
         let bytes = bytes.next_multiple_of(rustix::param::page_size() as u64);
         let total = bytes + align;
@@ -83,7 +86,11 @@ impl Region {
         // SAFETY: the range lies inside this region's own mapping.
         unsafe {
             let start = self.base.as_ptr().add(at as usize).cast();
-            rustix::mm::mprotect(start, bytes as usize, MprotectFlags::READ | MprotectFlags::WRITE)?;
+            rustix::mm::mprotect(
+                start,
+                bytes as usize,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )?;
             if self.backing == Backing::HugePages {
                 // A hint: a kernel without huge pages refuses it and base pages serve.
                 let _refused = rustix::mm::madvise(start, bytes as usize, Advice::LinuxHugepage);
@@ -176,7 +183,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the range is this region's own mapping, unmapped once.
-        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
+        let unmapped =
+            unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
         debug_assert!(unmapped.is_ok(), "a mapping that was made can be unmapped");
     }
 }

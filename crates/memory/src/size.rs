@@ -35,18 +35,13 @@ impl FromStr for ByteSize {
     type Err = ParseSizeError;
 
     fn from_str(text: &str) -> Result<Self, ParseSizeError> {
-        parse(text.trim())
-            .map(ByteSize)
-            .ok_or_else(|| ParseSizeError {
-                text: text.to_owned(),
-            })
+        parse(text.trim()).map(ByteSize).ok_or_else(|| ParseSizeError { text: text.to_owned() })
     }
 }
 
 fn parse(text: &str) -> Option<u64> {
-    let unit_at = text
-        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-        .unwrap_or(text.len());
+    let unit_at =
+        text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (amount, unit) = text.split_at(unit_at);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -140,17 +135,9 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
         }
-        for bad in [
-            "",
-            "GiB",
-            "-1",
-            "1.x",
-            "1..2",
-            "4 apples",
-            "1e9",
-            "20000000 TiB",
-            "1.0000000001k",
-        ] {
+        for bad in
+            ["", "GiB", "-1", "1.x", "1..2", "4 apples", "1e9", "20000000 TiB", "1.0000000001k"]
+        {
             assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
         }
     }

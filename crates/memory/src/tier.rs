@@ -193,16 +193,8 @@ impl TierSpec {
         }
         let (kind, missing, idle) = (
             self.kind,
-            |key| TierError::MissingKey {
-                tier: tier(),
-                kind: self.kind,
-                key,
-            },
-            |key| TierError::IdleKey {
-                tier: tier(),
-                kind: self.kind,
-                key,
-            },
+            |key| TierError::MissingKey { tier: tier(), kind: self.kind, key },
+            |key| TierError::IdleKey { tier: tier(), kind: self.kind, key },
         );
         match (&self.path, kind.has_path()) {
             (None, true) => return Err(missing("path")),
@@ -242,10 +234,7 @@ impl TierSpec {
             })?],
         };
         if nodes.iter().all(|node| node.total_bytes == Some(0)) {
-            return Err(TierError::NoMemory {
-                tier: self.name.clone(),
-                node: self.node,
-            });
+            return Err(TierError::NoMemory { tier: self.name.clone(), node: self.node });
         }
         if self.kind == TierKind::Huge {
             return self.check_huge(topology, &nodes);
@@ -270,16 +259,10 @@ impl TierSpec {
         };
         let bytes = pools
             .iter()
-            .map(|pool| {
-                pool.total_pages
-                    .unwrap_or(0)
-                    .saturating_mul(pool.page_bytes)
-            })
+            .map(|pool| pool.total_pages.unwrap_or(0).saturating_mul(pool.page_bytes))
             .fold(0, u64::saturating_add);
         match bytes {
-            0 => Err(TierError::NoHugePages {
-                tier: self.name.clone(),
-            }),
+            0 => Err(TierError::NoHugePages { tier: self.name.clone() }),
             bytes => Ok(Some(bytes)),
         }
     }
@@ -287,9 +270,7 @@ impl TierSpec {
 
 /// Memory of several nodes, bytes; `None` where one does not tell.
 fn memory_bytes(nodes: &[&NumaNode]) -> Option<u64> {
-    nodes.iter().try_fold(0u64, |sum, node| {
-        Some(sum.saturating_add(node.total_bytes?))
-    })
+    nodes.iter().try_fold(0u64, |sum, node| Some(sum.saturating_add(node.total_bytes?)))
 }
 
 /// The tiers the machine has by itself: each node's memory, reserved huge pages, and mounts with
@@ -298,31 +279,18 @@ fn memory_bytes(nodes: &[&NumaNode]) -> Option<u64> {
 /// Names are `dram` (or `dram0`, `dram1` on several nodes), `node2` for memory without processors,
 /// `huge`, `dax0`.
 pub fn found_specs(topology: &Topology) -> Vec<TierSpec> {
-    let with_memory: Vec<&NumaNode> = topology
-        .nodes
-        .iter()
-        .filter(|node| node.total_bytes != Some(0))
-        .collect();
-    let single = with_memory
-        .iter()
-        .filter(|node| !node.is_cpu_less())
-        .count()
-        == 1;
+    let with_memory: Vec<&NumaNode> =
+        topology.nodes.iter().filter(|node| node.total_bytes != Some(0)).collect();
+    let single = with_memory.iter().filter(|node| !node.is_cpu_less()).count() == 1;
     let memory = with_memory.iter().map(|node| {
         let (name, kind) = match (node.is_cpu_less(), single) {
             (true, _) => (format!("node{}", node.node), TierKind::Node),
             (false, true) => ("dram".to_owned(), TierKind::Dram),
             (false, false) => (format!("dram{}", node.node), TierKind::Dram),
         };
-        TierSpec {
-            node: Some(node.node),
-            ..TierSpec::new(name, kind)
-        }
+        TierSpec { node: Some(node.node), ..TierSpec::new(name, kind) }
     });
-    let pooled = topology
-        .huge_pages
-        .iter()
-        .any(|pool| pool.total_pages.unwrap_or(0) > 0);
+    let pooled = topology.huge_pages.iter().any(|pool| pool.total_pages.unwrap_or(0) > 0);
     let huge = pooled.then(|| TierSpec::new("huge", TierKind::Huge));
     let mounts = topology.persistent.mounts.iter().enumerate();
     let dax = mounts.map(|(index, dax)| TierSpec {
@@ -357,13 +325,8 @@ pub fn resolve_all(
 ) -> Result<Vec<Tier>, TierError> {
     for (index, spec) in specs.iter().enumerate() {
         if specs[..index].iter().any(|other| other.name == spec.name) {
-            return Err(TierError::SameName {
-                tier: spec.name.clone(),
-            });
+            return Err(TierError::SameName { tier: spec.name.clone() });
         }
     }
-    specs
-        .iter()
-        .map(|spec| spec.resolve(topology, paths))
-        .collect()
+    specs.iter().map(|spec| spec.resolve(topology, paths)).collect()
 }

@@ -44,10 +44,7 @@ pub struct Roots {
 
 impl Default for Roots {
     fn default() -> Self {
-        Roots {
-            sys: PathBuf::from("/sys"),
-            proc: PathBuf::from("/proc"),
-        }
+        Roots { sys: PathBuf::from("/sys"), proc: PathBuf::from("/proc") }
     }
 }
 

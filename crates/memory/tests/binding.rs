@@ -22,10 +22,7 @@ impl Pages {
             )
         };
         assert_ne!(start, libc::MAP_FAILED);
-        Pages {
-            start: start.cast(),
-            bytes,
-        }
+        Pages { start: start.cast(), bytes }
     }
 
     fn touch(&self, bytes: usize) {
@@ -62,11 +59,7 @@ fn pages_are_on_the_node_they_are_bound_to() {
     }
     let found = result.expect("node 0 is there");
     assert!(found.is_only_on(0));
-    assert_eq!(
-        found.pages_by_node.get(&0).copied().unwrap_or(0),
-        1200,
-        "{found}"
-    );
+    assert_eq!(found.pages_by_node.get(&0).copied().unwrap_or(0), 1200, "{found}");
     assert_eq!(found.pages_absent, 300);
     pages.touch(pages.bytes);
     let found = placement(pages.start, pages.bytes).expect("an answer");
@@ -80,9 +73,7 @@ fn nodes_that_are_not_there_are_refused() {
     if is_allowed(&absent) {
         let error = absent.expect_err("no machine here has node 900");
         assert!(
-            error
-                .to_string()
-                .starts_with("mbind for node 900: the node is not online"),
+            error.to_string().starts_with("mbind for node 900: the node is not online"),
             "{error}"
         );
     }
@@ -94,18 +85,9 @@ fn nodes_that_are_not_there_are_refused() {
 fn ranges_that_are_not_pages_are_refused() {
     let pages = Pages::new(2 * rustix::param::page_size());
     let inside = pages.start.wrapping_add(8);
-    assert!(matches!(
-        bind_to_node(inside, 4096, 0),
-        Err(BindError::NotPages { .. })
-    ));
-    assert!(matches!(
-        bind_to_node(pages.start, 0, 0),
-        Err(BindError::NotPages { .. })
-    ));
-    assert!(matches!(
-        placement(inside, 4096),
-        Err(BindError::NotPages { .. })
-    ));
+    assert!(matches!(bind_to_node(inside, 4096, 0), Err(BindError::NotPages { .. })));
+    assert!(matches!(bind_to_node(pages.start, 0, 0), Err(BindError::NotPages { .. })));
+    assert!(matches!(placement(inside, 4096), Err(BindError::NotPages { .. })));
 }
 
 #[test]
@@ -116,9 +98,6 @@ fn memory_that_is_not_mapped_is_refused() {
     };
     let result = bind_to_node(unmapped, 1 << 30, 0);
     if is_allowed(&result) {
-        assert!(matches!(
-            result,
-            Err(BindError::Refused { call: "mbind", .. })
-        ));
+        assert!(matches!(result, Err(BindError::Refused { call: "mbind", .. })));
     }
 }

@@ -18,9 +18,7 @@ const GUARD: u8 = 0xa5;
 struct Lines([u8; BUFFER_BYTES]);
 
 fn pattern() -> Vec<u8> {
-    (0..BUFFER_BYTES)
-        .map(|at| (at * 31 + at / 251) as u8)
-        .collect()
+    (0..BUFFER_BYTES).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
 /// Streams `bytes` bytes between the given offsets and checks every byte of the target, guards
@@ -32,19 +30,9 @@ fn check_stream(target: &mut Lines, source: &[u8], to: usize, from: usize, bytes
     // SAFETY: the range lies in `target`, which is borrowed exclusively and is not `source`.
     unsafe { stream(target.0.as_mut_ptr().add(to), source) };
     fence();
-    assert!(
-        target.0[..to].iter().all(|byte| *byte == GUARD),
-        "before {to}+{bytes}"
-    );
-    assert_eq!(
-        &target.0[to..to + bytes],
-        source,
-        "at {to}, from {from}, {bytes} bytes"
-    );
-    assert!(
-        target.0[to + bytes..].iter().all(|byte| *byte == GUARD),
-        "after {to}+{bytes}"
-    );
+    assert!(target.0[..to].iter().all(|byte| *byte == GUARD), "before {to}+{bytes}");
+    assert_eq!(&target.0[to..to + bytes], source, "at {to}, from {from}, {bytes} bytes");
+    assert!(target.0[to + bytes..].iter().all(|byte| *byte == GUARD), "after {to}+{bytes}");
 }
 
 #[test]
@@ -123,10 +111,7 @@ fn lines_are_counted_exactly_and_the_switch_stops_them() {
         }
     }
     assert!(counted(fence).fences >= 1);
-    assert!(
-        buffer.0.iter().all(|byte| *byte == 1),
-        "none of them changes data"
-    );
+    assert!(buffer.0.iter().all(|byte| *byte == 1), "none of them changes data");
 
     set_enabled(false);
     let work = counted(|| {
@@ -151,8 +136,5 @@ fn the_method_chosen_is_the_one_the_processor_has() {
         WriteBack::ClflushOpt => "clflushopt",
         WriteBack::Clflush => "clflush",
     };
-    assert_eq!(
-        terrace_memory::cpu::Features::detect().write_back_word(),
-        Some(word)
-    );
+    assert_eq!(terrace_memory::cpu::Features::detect().write_back_word(), Some(word));
 }

@@ -30,10 +30,7 @@ fn objection(listing: &str, function: &str, extra: &[&str]) -> Option<String> {
         .skip_while(|line| !line.ends_with(&head))
         .skip(1)
         .take_while(|line| !line.trim().is_empty())
-        .filter_map(|line| {
-            line.split_once(":\t")
-                .map(|(_, instruction)| instruction.trim())
-        })
+        .filter_map(|line| line.split_once(":\t").map(|(_, instruction)| instruction.trim()))
         // Padding between functions is not executed.
         .filter(|instruction| !instruction.starts_with("nop") && !instruction.starts_with("int3"))
         .collect();
@@ -41,10 +38,7 @@ fn objection(listing: &str, function: &str, extra: &[&str]) -> Option<String> {
         return Some(format!("{function} is not in the listing"));
     }
     if body.len() > INSTRUCTIONS_MAX {
-        return Some(format!(
-            "{function} has {} instructions: {body:?}",
-            body.len()
-        ));
+        return Some(format!("{function} has {} instructions: {body:?}", body.len()));
     }
     body.iter()
         .find(|instruction| {
@@ -68,24 +62,13 @@ fn build_example() -> PathBuf {
     let profile = "profile.dev.package.terrace-memory";
     let output = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "terrace-memory",
-            "--example",
-            "native_asm",
-        ])
+        .args(["build", "--quiet", "--package", "terrace-memory", "--example", "native_asm"])
         .args(["--message-format", "json"])
         .args(["--config", &format!("{profile}.opt-level=3")])
         .args(["--config", &format!("{profile}.debug-assertions=false")])
         .output()
         .expect("cargo runs");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
@@ -119,12 +102,9 @@ fn the_check_objects_to_what_is_not_plain() {
     let plain = listing(&[line("mov    rax,QWORD PTR [rdi]"), line("ret")].join("\n"));
     assert_eq!(objection(&plain, "f", &[]), None);
     assert!(objection(&plain, "g", &[]).is_some(), "another function");
-    for bad in [
-        "call   1ba60 <panic>",
-        "jae    1ba30",
-        "lock cmpxchg QWORD PTR [rdx],rcx",
-        "mfence",
-    ] {
+    for bad in
+        ["call   1ba60 <panic>", "jae    1ba30", "lock cmpxchg QWORD PTR [rdx],rcx", "mfence"]
+    {
         let body = listing(&[line("mov rax,rdi"), line(bad), line("ret")].join("\n"));
         assert_eq!(objection(&body, "f", &[]), Some(format!("f has {bad:?}")));
     }

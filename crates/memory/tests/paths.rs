@@ -12,13 +12,7 @@ fn the_file_system_of_a_folder_and_of_one_not_made_yet() {
     let made = filesystem_of(folder.path()).expect("a file system");
     let unmade = filesystem_of(&folder.path().join("a/b/c")).expect("a file system");
     assert_eq!(made, unmade);
-    assert!(
-        folder
-            .path()
-            .canonicalize()
-            .expect("a path")
-            .starts_with(&made.mount_point)
-    );
+    assert!(folder.path().canonicalize().expect("a path").starts_with(&made.mount_point));
     let proc = filesystem_of(Path::new("/proc/self")).expect("a file system");
     assert_eq!(proc.kind, "proc");
 }
@@ -47,11 +41,7 @@ fn nothing_stays_behind_a_question() {
     let io = direct_io(folder.path()).expect("an answer");
     assert_eq!(supports_direct_io(folder.path()), io.accepted);
     if let MapSync::Works = access.map_sync {
-        assert_ne!(
-            access.file_dax,
-            Some(false),
-            "MAP_SYNC without direct access"
-        );
+        assert_ne!(access.file_dax, Some(false), "MAP_SYNC without direct access");
     }
     if let Some(align) = io.offset_align_bytes {
         assert!(align.is_power_of_two() && align <= 4096);

@@ -21,14 +21,9 @@ struct TreePaths {
 
 impl PathProbe for TreePaths {
     fn filesystem(&self, path: &Path) -> Result<FilesystemInfo, PathError> {
-        let holders = self
-            .mounts
-            .iter()
-            .filter(|mount| path.starts_with(&mount.mount_point));
+        let holders = self.mounts.iter().filter(|mount| path.starts_with(&mount.mount_point));
         let mount = holders.max_by_key(|mount| mount.mount_point.as_os_str().len());
-        let mount = mount.ok_or_else(|| PathError::NoMount {
-            path: path.to_owned(),
-        })?;
+        let mount = mount.ok_or_else(|| PathError::NoMount { path: path.to_owned() })?;
         Ok(FilesystemInfo {
             kind: mount.kind.clone(),
             device: mount.device.clone(),
@@ -58,9 +53,7 @@ impl Machine {
         let tree = Tree::of(name);
         Machine {
             topology: tree.topology(),
-            paths: TreePaths {
-                mounts: Mount::list(&tree.roots().proc).expect("mounts"),
-            },
+            paths: TreePaths { mounts: Mount::list(&tree.roots().proc).expect("mounts") },
         }
     }
 
@@ -90,9 +83,7 @@ fn every_machine_has_its_tiers_found() {
         let tiers = resolve_all(&specs, &machine.topology, &machine.paths).expect(name);
         shown.push_str(&format!("{name}\n"));
         for tier in tiers {
-            let bytes = tier
-                .bytes
-                .map_or("-".to_owned(), |bytes| ByteSize(bytes).to_string());
+            let bytes = tier.bytes.map_or("-".to_owned(), |bytes| ByteSize(bytes).to_string());
             shown.push_str(&format!(
                 "  {:<6} {:<5} {bytes:>9}  {}\n",
                 tier.name,
@@ -109,14 +100,8 @@ fn every_machine_has_its_tiers_found() {
 fn files_are_kept_by_the_page_cache_and_memory_by_nothing() {
     let machine = Machine::of("single_vm");
     let (access, domain, stand_in, reason) = machine.medium("kind = 'file'\npath = '/data'");
-    assert_eq!(
-        (access, domain, stand_in),
-        (Access::Block, Domain::PageCache, false)
-    );
-    assert_eq!(
-        reason,
-        "page cache: ext4 on /dev/vda, made durable by fdatasync"
-    );
+    assert_eq!((access, domain, stand_in), (Access::Block, Domain::PageCache, false));
+    assert_eq!(reason, "page cache: ext4 on /dev/vda, made durable by fdatasync");
 
     let (access, domain, _, reason) = machine.medium("kind = 'tmpfs'\npath = '/dev/shm/t'");
     assert_eq!((access, domain), (Access::ByteAddressable, Domain::None));
@@ -127,10 +112,7 @@ fn files_are_kept_by_the_page_cache_and_memory_by_nothing() {
     assert_eq!((access, domain), (Access::Block, Domain::None));
 
     let (_, domain, _, reason) = machine.medium("kind = 'dram'");
-    assert_eq!(
-        (domain, reason.as_str()),
-        (Domain::None, "none: memory, lost with the power")
-    );
+    assert_eq!((domain, reason.as_str()), (Domain::None, "none: memory, lost with the power"));
 }
 
 #[test]
@@ -162,10 +144,7 @@ fn a_domain_is_never_guessed_upward() {
         "kind = 'node'\nnode = 2\ndomain = 'adr'",
     ] {
         assert!(
-            matches!(
-                server.resolve(stronger),
-                Err(TierError::DomainTooStrong { .. })
-            ),
+            matches!(server.resolve(stronger), Err(TierError::DomainTooStrong { .. })),
             "{stronger}"
         );
     }
@@ -176,28 +155,18 @@ fn a_weaker_domain_may_be_declared() {
     let server = Machine::of("optane_server");
     for weaker in ["adr", "page-cache", "none"] {
         let tier = server
-            .resolve(&format!(
-                "kind = 'dax'\npath = '/mnt/pmem 1'\ndomain = '{weaker}'"
-            ))
+            .resolve(&format!("kind = 'dax'\npath = '/mnt/pmem 1'\ndomain = '{weaker}'"))
             .expect(weaker);
         assert_ne!(tier.medium.domain, Domain::Eadr);
         assert!(!tier.medium.stand_in);
-        assert!(
-            tier.medium
-                .reason
-                .contains("by declaration, though more was found (eADR:")
-        );
+        assert!(tier.medium.reason.contains("by declaration, though more was found (eADR:"));
     }
 }
 
 #[test]
 fn a_stand_in_says_that_it_is_one() {
     let vm = Machine::of("single_vm");
-    for (kind, path) in [
-        ("tmpfs", "/dev/shm"),
-        ("file", "/data"),
-        ("file", "/dev/shm"),
-    ] {
+    for (kind, path) in [("tmpfs", "/dev/shm"), ("file", "/data"), ("file", "/dev/shm")] {
         for (word, domain) in [("adr", Domain::Adr), ("eadr", Domain::Eadr)] {
             let tier = vm
                 .resolve(&format!(
@@ -232,44 +201,23 @@ fn direct_access_needs_both_the_mapping_and_the_region() {
     );
     assert_eq!(dax("/mnt/pmem 1").1, Domain::Eadr);
     let (access, domain, _, reason) = dax("/mnt/striped");
-    assert_eq!(
-        (access, domain),
-        (Access::ByteAddressable, Domain::PageCache)
-    );
-    assert!(
-        reason.contains("refuses MAP_SYNC (Operation not supported)"),
-        "{reason}"
-    );
+    assert_eq!((access, domain), (Access::ByteAddressable, Domain::PageCache));
+    assert!(reason.contains("refuses MAP_SYNC (Operation not supported)"), "{reason}");
 
     // The mapping works, but the kernel is silent about the region.
     let mut silent = Machine::of("optane_server");
     silent.topology.persistent.mounts[0].domain = None;
     let (_, domain, _, reason) = silent.medium("kind = 'dax'\npath = '/mnt/pmem0'");
     assert_eq!(domain, Domain::PageCache);
-    assert!(
-        reason.contains("reports no persistence domain for region0"),
-        "{reason}"
-    );
+    assert!(reason.contains("reports no persistence domain for region0"), "{reason}");
 }
 
 /// Tiers that do not fit the server, and the words they are refused with.
 const REFUSALS: &[(&str, &str)] = &[
-    (
-        "kind = 'node'\nnode = 9",
-        "tier t: no node 9; this machine has [0, 1, 2]",
-    ),
-    (
-        "kind = 'node'",
-        "tier t: kind \"node\" needs the key \"node\"",
-    ),
-    (
-        "kind = 'file'",
-        "tier t: kind \"file\" needs the key \"path\"",
-    ),
-    (
-        "kind = 'dram'\npath = '/x'",
-        "tier t: the key \"path\" means nothing for kind \"dram\"",
-    ),
+    ("kind = 'node'\nnode = 9", "tier t: no node 9; this machine has [0, 1, 2]"),
+    ("kind = 'node'", "tier t: kind \"node\" needs the key \"node\""),
+    ("kind = 'file'", "tier t: kind \"file\" needs the key \"path\""),
+    ("kind = 'dram'\npath = '/x'", "tier t: the key \"path\" means nothing for kind \"dram\""),
     (
         "kind = 'file'\npath = '/x'\nnode = 0",
         "tier t: the key \"node\" means nothing for kind \"file\"",
@@ -283,14 +231,8 @@ const REFUSALS: &[(&str, &str)] = &[
         "tier t: kind \"file\" needs the key \"domain\"",
     ),
     ("kind = 'dram'\nbytes = 0", "tier t: it may hold 0 bytes"),
-    (
-        "kind = 'node'\nnode = 2\nbytes = '1 TiB'",
-        "tier t: 1 TiB asked, 496 GiB there",
-    ),
-    (
-        "kind = 'huge'\nbytes = '9 GiB'",
-        "tier t: 9 GiB asked, 8 GiB there",
-    ),
+    ("kind = 'node'\nnode = 2\nbytes = '1 TiB'", "tier t: 1 TiB asked, 496 GiB there"),
+    ("kind = 'huge'\nbytes = '9 GiB'", "tier t: 9 GiB asked, 8 GiB there"),
     (
         "kind = 'tmpfs'\npath = '/mnt/pmem0'",
         "tier t: /mnt/pmem0 is on ext4 on /dev/pmem0, which is not tmpfs",
@@ -326,12 +268,9 @@ fn what_does_not_fit_is_refused_with_what_is_there() {
 fn names_are_checked_and_unique() {
     let machine = Machine::of("single_vm");
     let named = |name: &str| TierSpec::new(name, TierKind::Dram);
-    for name in ["", "a b", "näme", &"x".repeat(65)] {
+    for name in ["", "a b", "n\u{e4}me", &"x".repeat(65)] {
         let refused = named(name).resolve(&machine.topology, &machine.paths);
-        assert!(
-            matches!(refused, Err(TierError::BadName { .. })),
-            "{name:?}"
-        );
+        assert!(matches!(refused, Err(TierError::BadName { .. })), "{name:?}");
     }
     let twice = [named("a"), named("b"), named("a")];
     let refused = resolve_all(&twice, &machine.topology, &machine.paths);

@@ -11,30 +11,10 @@ use terrace_memory::topology::TopologyError;
 /// expected.
 const DAMAGES: &[(&str, &str, &str, &str)] = &[
     ("sys/devices/system/node/online", "0-", "0-", "a list"),
-    (
-        "sys/devices/system/node/node0/cpulist",
-        "0-x",
-        "0-x",
-        "a list",
-    ),
-    (
-        "sys/devices/system/node/node0/cpulist",
-        "0-4294967295",
-        "0-4294967295",
-        "a list",
-    ),
-    (
-        "sys/devices/system/node/node0/distance",
-        "10 20",
-        "10 20",
-        "one distance per online node",
-    ),
-    (
-        "sys/devices/system/node/node0/distance",
-        "ten",
-        "ten",
-        "unsigned",
-    ),
+    ("sys/devices/system/node/node0/cpulist", "0-x", "0-x", "a list"),
+    ("sys/devices/system/node/node0/cpulist", "0-4294967295", "0-4294967295", "a list"),
+    ("sys/devices/system/node/node0/distance", "10 20", "10 20", "one distance per online node"),
+    ("sys/devices/system/node/node0/distance", "ten", "ten", "unsigned"),
     (
         "sys/devices/system/node/node0/meminfo",
         "Node 0 MemTotal: many kB",
@@ -47,60 +27,20 @@ const DAMAGES: &[(&str, &str, &str, &str)] = &[
         "18446744073709551615",
         "an amount in kB",
     ),
-    (
-        "sys/devices/system/node/node0/access0/initiators/read_latency",
-        "-5",
-        "-5",
-        "unsigned",
-    ),
-    (
-        "sys/devices/virtual/memory_tiering/memory_tier4/nodelist",
-        "zero",
-        "zero",
-        "a list",
-    ),
+    ("sys/devices/system/node/node0/access0/initiators/read_latency", "-5", "-5", "unsigned"),
+    ("sys/devices/virtual/memory_tiering/memory_tier4/nodelist", "zero", "zero", "a list"),
     (
         "sys/devices/system/cpu/cpu1/cache/index0/type",
         "Date",
         "Date",
         "Data, Instruction or Unified",
     ),
-    (
-        "sys/devices/system/cpu/cpu1/cache/index0/size",
-        "48Q",
-        "48Q",
-        "a size",
-    ),
-    (
-        "sys/devices/system/cpu/cpu1/cache/index0/level",
-        "",
-        "\"\"",
-        "unsigned",
-    ),
-    (
-        "sys/devices/system/cpu/cpu1/cache/index0/level",
-        "4294967297",
-        "4294967297",
-        "level",
-    ),
-    (
-        "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
-        "1.5",
-        "1.5",
-        "unsigned",
-    ),
-    (
-        "sys/kernel/mm/hugepages/hugepages-bigkB/nr_hugepages",
-        "1",
-        "big",
-        "unsigned",
-    ),
-    (
-        "sys/kernel/mm/transparent_hugepage/enabled",
-        "always madvise never",
-        "always",
-        "brackets",
-    ),
+    ("sys/devices/system/cpu/cpu1/cache/index0/size", "48Q", "48Q", "a size"),
+    ("sys/devices/system/cpu/cpu1/cache/index0/level", "", "\"\"", "unsigned"),
+    ("sys/devices/system/cpu/cpu1/cache/index0/level", "4294967297", "4294967297", "level"),
+    ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "1.5", "1.5", "unsigned"),
+    ("sys/kernel/mm/hugepages/hugepages-bigkB/nr_hugepages", "1", "big", "unsigned"),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise never", "always", "brackets"),
     ("sys/bus/nd/devices/region0/size", "1G", "1G", "unsigned"),
     (
         "sys/bus/nd/devices/region0/persistence_domain",
@@ -109,24 +49,9 @@ const DAMAGES: &[(&str, &str, &str, &str)] = &[
         "cpu_cache or memory_controller",
     ),
     ("sys/block/pmem0/size", "?", "?", "unsigned"),
-    (
-        "sys/bus/dax/devices/dax0.0/target_node",
-        "none",
-        "none",
-        "unsigned",
-    ),
-    (
-        "proc/cpuinfo",
-        "clflush size : wide",
-        "wide",
-        "a clflush size",
-    ),
-    (
-        "proc/self/mountinfo",
-        "27 1 8:1 / / rw ext4 /dev/sda rw",
-        "/dev/sda",
-        "mountinfo",
-    ),
+    ("sys/bus/dax/devices/dax0.0/target_node", "none", "none", "unsigned"),
+    ("proc/cpuinfo", "clflush size : wide", "wide", "a clflush size"),
+    ("proc/self/mountinfo", "27 1 8:1 / / rw ext4 /dev/sda rw", "/dev/sda", "mountinfo"),
 ];
 
 #[test]
@@ -137,17 +62,11 @@ fn damage_is_named_with_file_and_content() {
         let error = tree.read().expect_err(path);
         let message = tree.unrooted(&error.to_string());
         for part in [*shown, *expected] {
-            assert!(
-                message.contains(part),
-                "{path} = {content:?}: {part:?} is not in {message:?}"
-            );
+            assert!(message.contains(part), "{path} = {content:?}: {part:?} is not in {message:?}");
         }
         // A damaged name is a folder's, so its message names the folder.
         let folder = path.rsplit_once('/').map_or(*path, |(folder, _)| folder);
-        assert!(
-            message.contains(folder),
-            "{path} is not named in {message:?}"
-        );
+        assert!(message.contains(folder), "{path} is not named in {message:?}");
     }
 }
 
@@ -166,17 +85,10 @@ fn nothing_at_all_is_unknown_but_no_error() {
     let topology = Tree::empty().topology();
     assert_eq!(topology.nodes.len(), 1, "the machine as one node");
     assert_eq!(topology.nodes[0].total_bytes, None);
-    assert!(
-        !topology.nodes[0].is_cpu_less(),
-        "unknown processors are not none"
-    );
+    assert!(!topology.nodes[0].is_cpu_less(), "unknown processors are not none");
     assert!(topology.caches.is_empty() && topology.persistent.regions.is_empty());
-    let told_missing = |end: &str| {
-        topology
-            .unknown
-            .iter()
-            .any(|unknown| unknown.path.ends_with(end))
-    };
+    let told_missing =
+        |end: &str| topology.unknown.iter().any(|unknown| unknown.path.ends_with(end));
     for end in [
         "proc/cpuinfo",
         "proc/self/mountinfo",

@@ -28,15 +28,19 @@ const ACCEPTS_IN_A_ROW: usize = 256;
 /// Pause after the system had no file descriptor left for a connection.
 const OUT_OF_FILES_PAUSE: Duration = Duration::from_millis(50);
 
-const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
-const DENIED: &[u8] = b"-DENIED Terrace is running in protected mode because protected mode is enabled and no password is set for the default user. \
-In this mode connections are only accepted from the loopback interface. \
-If you want to connect from external computers to Terrace you may adopt one of the following solutions: \
-1) Just disable protected mode sending the command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Terrace from the same host the server is running, \
-however MAKE SURE Terrace is not publicly accessible from internet if you do so. \
-2) Alternatively you can just disable the protected mode by setting the protected-mode option to 'no' in the configuration, and then restarting the server. \
-3) Setup a an authentication password for the default user. \
-NOTE: You only need to do one of the above things in order for the server to start accepting connections from the outside.\r\n";
+const FULL: &str = "-ERR max number of clients reached\r\n";
+const DENIED: &str = concat!(
+    "-DENIED Terrace is running in protected mode because protected mode is enabled and no ",
+    "password is set for the default user. In this mode connections are only accepted from the ",
+    "loopback interface. If you want to connect from external computers to Terrace you may adopt ",
+    "one of the following solutions: 1) Just disable protected mode sending the command ",
+    "'CONFIG SET protected-mode no' from the loopback interface by connecting to Terrace from the ",
+    "same host the server is running, however MAKE SURE Terrace is not publicly accessible from ",
+    "internet if you do so. 2) Alternatively you can just disable the protected mode by setting ",
+    "the protected-mode option to 'no' in the configuration, and then restarting the server. ",
+    "3) Set up a password for the default user. NOTE: You only need to do one of ",
+    "the above things in order for the server to start accepting connections from the outside.\r\n",
+);
 
 /// A socket that is listened on.
 struct Listener {
@@ -215,7 +219,7 @@ fn hand_over(
         counter.fetch_add(1, Relaxed);
         if listener.tls.is_none() {
             // One try: a fresh socket has room for a line, and nobody waits for it.
-            let _ = net::send(&socket, text, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            let _ = net::send(&socket, text.as_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
         return;
     }

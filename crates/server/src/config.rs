@@ -5,6 +5,7 @@
 
 use crate::options::ServerOptions;
 use crate::resp::RequestLimits;
+use crate::shared::Shared;
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -73,12 +74,19 @@ impl Config {
     }
 }
 
+/// An argument larger than any value the engine takes is read all the same up to this size, so that
+/// the client gets the engine's clear error; a larger one is not worth the memory and closes the
+/// connection.
+const REFUSED_BULK_BYTES_MAX: usize = 64 << 20;
+
 /// A loop's copy of the settings it needs in every turn.
 #[derive(Clone, Debug)]
 pub(crate) struct LoopLimits {
     pub(crate) generation: u64,
     pub(crate) authenticated: RequestLimits,
     pub(crate) unauthenticated: RequestLimits,
+    /// Longest value that APPEND and SETRANGE may make.
+    pub(crate) value_bytes: usize,
     pub(crate) query_buffer_bytes: usize,
     pub(crate) output_buffer_bytes: usize,
     /// This loop's share of the bytes all clients may take.
@@ -90,10 +98,12 @@ pub(crate) struct LoopLimits {
 }
 
 impl LoopLimits {
-    pub(crate) fn new(config: &Config, options: &ServerOptions) -> LoopLimits {
+    pub(crate) fn new(shared: &Shared) -> LoopLimits {
+        let Shared { config, options, maps, .. } = shared;
         let generation = config.generation();
         let limits = &options.limits;
-        let bulk_bytes_max = config.bulk_bytes_max.load(Relaxed);
+        let configured = config.bulk_bytes_max.load(Relaxed);
+        let bulk_bytes_max = configured.min(maps.item_bytes_max().max(REFUSED_BULK_BYTES_MAX));
         let authenticated = RequestLimits {
             arguments_max: limits.arguments_max,
             bulk_bytes_max,
@@ -112,6 +122,7 @@ impl LoopLimits {
             generation,
             authenticated,
             unauthenticated,
+            value_bytes: configured.min(maps.item_bytes_max()),
             query_buffer_bytes: config.query_buffer_bytes_max.load(Relaxed),
             output_buffer_bytes: config.output_buffer_bytes_max.load(Relaxed),
             all_buffers_bytes: config.all_buffers_bytes_max.load(Relaxed) / loops,

@@ -26,7 +26,7 @@
 //! - `commands`: what each command means; knows no socket and no loop.
 //! - `event_loop`: who is served when; knows GET and SET only as shapes worth a short way.
 //! - `gate`: how a transaction on one loop keeps the other loops out.
-//! - `accept`, `tls`, `metrics`, `server`: the edges.
+//! - `accept`, `tls`, `http`, `metrics`, `server`: the edges.
 //!
 //! This crate is not: a storage engine (it sees sessions of the facade and nothing below), a
 //! cluster, or a replica.
@@ -40,6 +40,7 @@ mod config;
 mod event_loop;
 mod gate;
 mod glob;
+mod http;
 mod metrics;
 mod options;
 mod pause;

@@ -2,7 +2,7 @@
 
 use crate::options::{ServerError, ServerOptions};
 use crate::shared::{Addresses, Shared};
-use crate::{accept, event_loop, metrics};
+use crate::{accept, event_loop, http};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::Arc;
@@ -46,42 +46,40 @@ impl Server {
         let server = Server { shared, threads: Mutex::default() };
         for id in 0..threads {
             server.spawn(format!("terrace-loop-{id}"), move |shared| {
-                event_loop::run(shared, id).is_ok()
+                event_loop::run(shared, id);
             })?;
         }
         server.spawn("terrace-accept".into(), move |shared| {
             accept::run(shared, &listeners);
-            true
         })?;
         if let Some((socket, _)) = metrics_listener {
             server.spawn("terrace-metrics".into(), move |shared| {
-                metrics::run(shared, &socket);
-                true
+                http::run(shared, &socket);
             })?;
         }
         Ok(server)
     }
 
-    /// Starts a thread. If it panics, or ends by returning false, the server stops: with a loop
+    /// Starts a thread. If it panics the server stops: with a loop
     /// missing it would look alive and answer only some of its clients.
     fn spawn(
         &self,
         name: String,
-        body: impl FnOnce(&Arc<Shared>) -> bool + Send + 'static,
+        body: impl FnOnce(&Arc<Shared>) + Send + 'static,
     ) -> Result<(), ServerError> {
-        struct StopUnlessDone<'a>(&'a Shared, bool);
-        impl Drop for StopUnlessDone<'_> {
+        struct StopIfPanicked(Arc<Shared>);
+        impl Drop for StopIfPanicked {
             fn drop(&mut self) {
-                if !self.1 {
+                if std::thread::panicking() {
                     self.0.stop();
                 }
             }
         }
-        let shared = Arc::clone(&self.shared);
+        let shared = StopIfPanicked(Arc::clone(&self.shared));
         let run = move || {
-            let mut guard = StopUnlessDone(&shared, false);
-            guard.1 = body(&shared);
-            assert!(guard.1, "an event loop could not be set up");
+            // The guard moves in whole: it has to be dropped by this thread.
+            let shared = shared;
+            body(&shared.0);
         };
         let thread = std::thread::Builder::new().name(name).spawn(run);
         let thread =

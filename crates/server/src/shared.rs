@@ -2,7 +2,7 @@
 
 use crate::clients::Clients;
 use crate::config::Config;
-use crate::event_loop::Incoming;
+use crate::event_loop::{Incoming, WAKER};
 use crate::gate::Gate;
 use crate::options::{ServerError, ServerOptions};
 use crate::pause::Pause;
@@ -10,7 +10,7 @@ use crate::slowlog::{LatencyMonitor, SlowLog};
 use crate::stats::LoopStats;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,6 +63,9 @@ pub(crate) enum Message {
 
 /// An event loop as the others see it.
 pub(crate) struct LoopHandle {
+    /// What the loop waits on; made before the loop's thread, so that a system without one more
+    /// epoll refuses the start and not a loop.
+    pub(crate) poll: OwnedFd,
     pub(crate) waker: Waker,
     pub(crate) inbox: Mutex<Vec<Message>>,
     pub(crate) connections: AtomicUsize,
@@ -70,6 +73,18 @@ pub(crate) struct LoopHandle {
 }
 
 impl LoopHandle {
+    fn new() -> rustix::io::Result<LoopHandle> {
+        let handle = LoopHandle {
+            poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            waker: Waker::new()?,
+            inbox: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            stats: LoopStats::new(crate::commands::count()),
+        };
+        let name = epoll::EventData::new_u64(WAKER);
+        epoll::add(&handle.poll, handle.waker.file(), name, epoll::EventFlags::IN)?;
+        Ok(handle)
+    }
     pub(crate) fn send(&self, message: Message) {
         self.inbox.lock().push(message);
         self.waker.wake();
@@ -87,6 +102,8 @@ struct MapSettings {
 /// The numbered databases: maps of the database, opened when first selected.
 pub(crate) struct Maps {
     database: Arc<Database>,
+    /// Bytes of key and value together that the engine takes.
+    item_bytes_max: usize,
     open: Vec<OnceLock<Map>>,
     opening: Mutex<MapSettings>,
 }
@@ -94,12 +111,17 @@ pub(crate) struct Maps {
 impl Maps {
     /// Opens database 0 and those that exist already.
     pub(crate) fn new(database: Arc<Database>, count: usize) -> terrace::Result<Maps> {
-        let maps = Maps {
+        let mut maps = Maps {
+            item_bytes_max: usize::MAX,
             open: (0..count).map(|_| OnceLock::new()).collect(),
             opening: Mutex::default(),
             database,
         };
-        maps.get(0)?;
+        // Asking for more than there is tells how much there is, and does nothing else.
+        let everything = maps.get(0)?.session().atomic(usize::MAX, |_| ());
+        if let Err(terrace::Error::ItemSize(_, most)) = everything {
+            maps.item_bytes_max = most;
+        }
         for name in maps.database.map_names() {
             if let Ok(number @ 0..) = name.parse::<usize>()
                 && number < count
@@ -113,6 +135,9 @@ impl Maps {
 
     pub(crate) fn count(&self) -> usize {
         self.open.len()
+    }
+    pub(crate) fn item_bytes_max(&self) -> usize {
+        self.item_bytes_max
     }
 
     /// Database `number` (below [`Maps::count`]), opened or made.
@@ -148,6 +173,14 @@ impl Maps {
     /// Sets the memory that all databases share.
     pub(crate) fn set_memory_budget(&self, bytes: u64) {
         self.opened().for_each(|(_, map)| map.set_memory_budget(bytes));
+    }
+
+    /// Why a database takes no more writes, if one does not.
+    pub(crate) fn stopped(&self) -> Option<String> {
+        let reason = |(number, map): (usize, &Map)| {
+            map.stats().stopped.map(|reason| format!("database {number} is read-only: {reason}"))
+        };
+        self.opened().find_map(reason)
     }
 
     /// The options in force.
@@ -227,14 +260,7 @@ impl Shared {
         };
         let waker = || Waker::new().map_err(system("eventfd"));
         let loops = (0..threads)
-            .map(|_| {
-                Ok(LoopHandle {
-                    waker: waker()?,
-                    inbox: Mutex::default(),
-                    connections: AtomicUsize::new(0),
-                    stats: LoopStats::new(crate::commands::count()),
-                })
-            })
+            .map(|_| LoopHandle::new().map_err(system("epoll")))
             .collect::<Result<Vec<_>, ServerError>>()?;
         Ok(Shared {
             config: Config::new(&options),

@@ -76,6 +76,7 @@ fn the_connection_itself() {
 fn the_server() {
     common::script::run(
         r#"
+        CONFIG SET slowlog-log-slower-than -1 => OK
         TIME => ["1*
         LASTSAVE => :1600000000..9600000000
         SAVE => OK
@@ -95,11 +96,11 @@ fn the_server() {
         CONFIG SET maxmemory 100mb => OK
         CONFIG GET MAXMEMORY => ["MAXMEMORY", "104857600"]
         CONFIG GET MAXMEMOR? => ["maxmemory", "104857600"]
-        CONFIG SET maxmemory x => -ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value
+        CONFIG SET maxmemory x => -ERR CONFIG SET failed (possibly related to argument 'maxmemory')*
         CONFIG SET nonsense 1 => -ERR Unknown option or number of arguments for CONFIG SET - 'nonsense'
-        CONFIG SET databases 5 => -ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config
+        CONFIG SET databases 5 => -ERR CONFIG SET failed (possibly related to argument 'databases')*
         CONFIG SET maxmemory 1gb timeout 100 => OK
-        CONFIG SET timeout 0 timeout 1 => -ERR CONFIG SET failed (possibly related to argument 'timeout') - duplicate parameter
+        CONFIG SET timeout 0 timeout 1 => -ERR CONFIG SET failed (possibly related to argument 'timeout')*
         CONFIG GET timeout => ["timeout", "100"]
         CONFIG SET timeout => -ERR wrong number of arguments for 'config|set' command
         CONFIG GET => -ERR wrong number of arguments for 'config|get' command

@@ -130,6 +130,60 @@ fn metrics_and_health() {
     assert!(start.elapsed() < std::time::Duration::from_secs(10));
 }
 
+/// A disk that is full: writes are refused with the reason, reads go on, and INFO, the metrics and
+/// the health check tell. Needs the right to mount a small file system.
+#[test]
+fn disk_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=24m", "none"])
+        .arg(dir.path())
+        .output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("\n*** cannot mount a small file system: a full disk is NOT tested ***\n");
+        return;
+    }
+    let maps = MapOptions {
+        durability: Durability::Sync,
+        memory_budget_bytes: 512 << 20,
+        ..MapOptions::default()
+    };
+    let database = std::sync::Arc::new(terrace::Database::open(dir.path(), maps).unwrap());
+    let server =
+        terrace_server::Server::start(std::sync::Arc::clone(&database), options()).unwrap();
+    let mut client = Client::connect(server.addresses().tcp[0]);
+    let value = "x".repeat(100_000);
+    let mut stored = 0;
+    let refusal = loop {
+        match client.call(&["SET", &format!("k{stored}"), &value]) {
+            Reply::Simple(_) => stored += 1,
+            other => break other.to_string(),
+        }
+        assert!(stored < 1000, "24 MB hold {stored} values of 100 kB");
+    };
+    assert!(refusal.starts_with("-MISCONF ") && refusal.contains("full"), "{refusal}");
+    assert!(stored > 20, "{stored}");
+    for i in 0..stored {
+        assert!(
+            matches!(client.call(&["GET", &format!("k{i}")]), Reply::Bulk(bytes) if bytes.len() == 100_000),
+            "k{i}"
+        );
+    }
+    // In a pipeline, only what writes is refused.
+    client.send(
+        &[request(&["GET", "k0"]), request(&["SET", "more", &value]), request(&["STRLEN", "k0"])]
+            .concat(),
+    );
+    assert!(matches!(client.reply(), Reply::Bulk(_)));
+    assert!(client.reply().to_string().starts_with("-MISCONF "));
+    assert_eq!(client.reply(), Reply::Integer(100_000));
+    server.shutdown();
+    let _ = server.wait();
+    drop((client, server));
+    drop(database);
+    assert!(std::process::Command::new("umount").arg(dir.path()).status().unwrap().success());
+}
+
 /// The memory budget is spent: writes are refused with the error clients know, reads and deletes
 /// go on, and a larger budget lets writes go on too.
 #[test]
@@ -166,6 +220,19 @@ fn items_the_engine_does_not_take() {
     let huge = "x".repeat(32 << 20);
     let refusal = client.call(&["SET", "k", &huge]).to_string();
     assert!(refusal.starts_with("-ERR "), "{}", &refusal[..refusal.len().min(200)]);
+    assert_eq!(client.line("SET s x"), "OK");
+    for line in ["SETRANGE s 60000000 x", "SETRANGE s 536870911 x"] {
+        assert_eq!(
+            client.line(line),
+            "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
+        );
+    }
+    let quarter = "x".repeat(1 << 20);
+    let refusal = client
+        .call(&["MSET", "a", &quarter, "b", &quarter, "c", &quarter, "d", &quarter])
+        .to_string();
+    assert!(refusal.starts_with("-ERR this writes up to "), "{refusal}");
+    assert_eq!(client.line("EXISTS a b c d"), ":0");
     let key = "k".repeat(100_000);
     assert!(client.call(&["SET", &key, "v"]).to_string().starts_with("-ERR "));
     // A key that cannot be does not spoil the batch it stands in.

@@ -15,7 +15,7 @@ fn a_thousand_slow_clients() {
     let mut slow: Vec<_> = (0..1000).map(|_| server.client()).collect();
     for (i, client) in slow.iter_mut().enumerate() {
         match i % 3 {
-            0 => client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nonly this"),
+            0 => client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$67108864\r\nonly this"),
             1 => client.send(b"*1048576\r\n$3\r\nDEL\r\n$1"),
             _ => client.send(b"GET so"),
         }

@@ -1,7 +1,7 @@
 //! A map's own threads: the keeper writes logs out, takes cuts and sweeps expired keys; the
 //! collector frees logs.
 
-use crate::engine::{Stored, Change, Engine, Hint, now_ms};
+use crate::engine::{Change, Engine, Hint, Stored, now_ms};
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -113,7 +113,9 @@ impl Keeper {
             self.last_release = Instant::now();
             engine.release_unused();
         }
-        if engine.counters.expiries.load(Ordering::Relaxed) && self.last_sweep.elapsed() >= SWEEP_TICK {
+        if engine.counters.expiries.load(Ordering::Relaxed)
+            && self.last_sweep.elapsed() >= SWEEP_TICK
+        {
             self.last_sweep = Instant::now();
             self.sweep();
         }

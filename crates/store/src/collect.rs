@@ -21,7 +21,7 @@ use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
 use terrace_index::{Change as Entry, hash_key};
 
-/// Logs collected in one round.
+/// Logs collected in one round at least; of a large map an eighth, since a round costs two syncs.
 const VICTIMS: usize = 4;
 
 /// What a round did.
@@ -97,7 +97,7 @@ impl Engine {
         sealed.retain(|v| v.state == State::Sealed);
         let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
-        due.truncate(VICTIMS);
+        due.truncate((logs.total_segments() / 8).max(VICTIMS));
         if due.is_empty() && self.tombstones_pile_up() {
             sealed.sort_by_key(|v| v.sequence);
             due = sealed.iter().copied().take(VICTIMS).collect();
@@ -105,7 +105,12 @@ impl Engine {
         if due.is_empty() && pressed {
             // Two logs that are an eighth dead and more still make room; below, only eviction.
             sealed.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes));
-            due = sealed.iter().copied().take(VICTIMS).filter(|v| v.dead_bytes * 8 >= v.used_bytes).collect();
+            due = sealed
+                .iter()
+                .copied()
+                .take(VICTIMS)
+                .filter(|v| v.dead_bytes * 8 >= v.used_bytes)
+                .collect();
         }
         if due.is_empty() && pressed && self.evicts() {
             sealed.sort_by_key(|v| v.sequence);
@@ -115,7 +120,8 @@ impl Engine {
     }
 
     fn collect_segments(&self, logs: &Logs, victims: &[SegmentView], evict: bool) -> Result<Round> {
-        let claimed: Vec<u32> = victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
+        let claimed: Vec<u32> =
+            victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
             return Ok(Round::default());
         }

@@ -209,13 +209,18 @@ impl Engine {
     }
 
     #[inline]
-    pub fn get<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> (Option<R>, Option<Ticket>) {
+    pub fn get<R>(
+        &self,
+        key: &[u8],
+        f: impl FnOnce(Value<'_>) -> R,
+    ) -> (Option<R>, Option<Ticket>) {
         let guard = crossbeam_epoch::pin();
         let Some((location, item)) = self.lookup(hash_key(self.seed, key), key, &guard) else {
             return (None, None);
         };
         let result = is_live(&item).then(|| f(value_of(&item, location)));
-        let undurable = if self.sync.load(Ordering::Relaxed) { self.values.undurable(location) } else { None };
+        let undurable =
+            if self.sync.load(Ordering::Relaxed) { self.values.undurable(location) } else { None };
         (result, undurable)
     }
 
@@ -240,7 +245,8 @@ impl Engine {
                     .or_else(|| self.lookup(batch.hashes[i], key, &guard));
                 let live = verified.filter(|(_, item)| is_live(item));
                 each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
-                let undurable = verified.filter(|_| sync).and_then(|(at, _)| self.values.undurable(at));
+                let undurable =
+                    verified.filter(|_| sync).and_then(|(at, _)| self.values.undurable(at));
                 undurable.into_iter().for_each(&mut saw);
             }
         }
@@ -299,7 +305,12 @@ impl Engine {
     }
 
     #[cold]
-    fn room_after_collection(&self, writer: usize, bytes: usize, refused: Below) -> Result<Held<'_>> {
+    fn room_after_collection(
+        &self,
+        writer: usize,
+        bytes: usize,
+        refused: Below,
+    ) -> Result<Held<'_>> {
         let asked_in = self.rounds.load(Ordering::Acquire);
         loop {
             self.pressure.store(true, Ordering::Release);
@@ -382,7 +393,8 @@ impl Engine {
                     NewItem { key, value: &stamp, version, expires_at_ms: None, tombstone: true }
                 }
                 Change::Keep | Change::Delete => {
-                    outcome = Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
+                    outcome =
+                        Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
                     return Entry::Keep;
                 }
             };
@@ -394,7 +406,8 @@ impl Engine {
             let location = held.write(&new);
             self.retire(old);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
-            grown = i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+            grown =
+                i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
             if !new.tombstone {
                 self.note(&new, bytes);
             }
@@ -438,7 +451,8 @@ impl Engine {
                 }
                 _ => {
                     self.retire(old);
-                    grown = i64::from(!found.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+                    grown = i64::from(!found.tombstone)
+                        - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
                     Entry::Set(location)
                 }
             }
@@ -453,7 +467,8 @@ impl Engine {
     /// The key of the item at `location` if it has expired at `now` and is no tombstone.
     pub fn expired_key(&self, location: u64, now: u64, guard: &Guard) -> Option<Vec<u8>> {
         let item = self.values.item(location, guard);
-        (!item.tombstone && item.expires_at_ms.is_some_and(|at| at <= now)).then(|| item.key.to_vec())
+        (!item.tombstone && item.expires_at_ms.is_some_and(|at| at <= now))
+            .then(|| item.key.to_vec())
     }
 
     /// Removes every key, durably on return.

@@ -14,7 +14,9 @@ pub enum Error {
     #[error("a key and value of {0} bytes: together they take at most {1}")]
     ItemSize(usize, usize),
     /// The memory budget is spent and nothing can be collected or evicted.
-    #[error("out of memory: {used} of {budget} bytes used; delete keys, raise memory_budget, or set when_full = \"evict\"")]
+    #[error(
+        "out of memory: {used} of {budget} bytes used; delete keys, raise memory_budget, or set when_full = \"evict\""
+    )]
     OutOfMemory {
         /// Bytes in use.
         used: u64,

@@ -79,7 +79,9 @@ impl Engine {
                     Entry::Remove
                 });
                 evicted += usize::from(gone);
-                self.counters.evicted.fetch_add(u64::from(gone && is_live(&item)), Ordering::Relaxed);
+                self.counters
+                    .evicted
+                    .fetch_add(u64::from(gone && is_live(&item)), Ordering::Relaxed);
             }
             guard.flush();
             if cursor == 0 {

@@ -63,7 +63,12 @@ impl Map {
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
     pub fn session(&self) -> Session {
-        Session { writer: self.inner.some_writer(), seen: Vec::new(), in_batch: false, map: self.clone() }
+        Session {
+            writer: self.inner.some_writer(),
+            seen: Vec::new(),
+            in_batch: false,
+            map: self.clone(),
+        }
     }
 
     /// The value of `key`, copied.
@@ -111,7 +116,11 @@ impl Map {
     ///
     /// # Errors
     /// Those of a commit.
-    pub fn multi_get(&self, keys: &[&[u8]], each: impl FnMut(usize, Option<Value<'_>>)) -> Result<()> {
+    pub fn multi_get(
+        &self,
+        keys: &[&[u8]],
+        each: impl FnMut(usize, Option<Value<'_>>),
+    ) -> Result<()> {
         let mut tickets = Vec::new();
         self.inner.engine.multi_get(keys, each, |ticket| tickets.push(ticket));
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(Some(ticket)))
@@ -124,8 +133,11 @@ impl Map {
     pub fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let mut session = self.session();
         // Refused whole, before anything is written.
-        pairs.iter().try_for_each(|(key, value)| self.inner.engine.check_sizes(key, value.len()))?;
-        let bytes = pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
+        pairs
+            .iter()
+            .try_for_each(|(key, value)| self.inner.engine.check_sizes(key, value.len()))?;
+        let bytes =
+            pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
         session.atomic(bytes, |session| {
             pairs.chunks(32).try_for_each(|pairs| {
                 let mut keys = [&[][..]; 32];
@@ -142,7 +154,12 @@ impl Map {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn compare_and_set(&self, key: &[u8], expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+    pub fn compare_and_set(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
         let mut done = false;
         self.change(key, new.map_or(8, <[u8]>::len), Room::Ordinary, |old| {
             done = old.map(|value| value.bytes) == expected;
@@ -160,7 +177,12 @@ impl Map {
     ///
     /// # Errors
     /// Those of a commit.
-    pub fn scan(&self, cursor: Cursor, count: usize, each: impl FnMut(&[u8], Value<'_>)) -> Result<Cursor> {
+    pub fn scan(
+        &self,
+        cursor: Cursor,
+        count: usize,
+        each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<Cursor> {
         let mut session = self.session();
         let next = session.scan(cursor, count, each)?;
         session.commit()?;
@@ -285,7 +307,8 @@ impl Map {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        let ticket = self.inner.engine.update(self.inner.my_writer(), key, Hint::Bytes(hint), room, f)?;
+        let ticket =
+            self.inner.engine.update(self.inner.my_writer(), key, Hint::Bytes(hint), room, f)?;
         self.inner.settle(ticket)
     }
 }
@@ -308,7 +331,9 @@ impl Inner {
     #[inline(always)]
     fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
         match ticket {
-            Some(ticket) if self.engine.sync.load(Ordering::Relaxed) => Ok(self.engine.values.commit(ticket)?),
+            Some(ticket) if self.engine.sync.load(Ordering::Relaxed) => {
+                Ok(self.engine.values.commit(ticket)?)
+            }
             _ => Ok(()),
         }
     }
@@ -392,7 +417,11 @@ impl Session {
     ///
     /// # Errors
     /// See [`Error`].
-    pub fn update<'c>(&mut self, key: &[u8], f: impl FnMut(Option<Value<'_>>) -> Change<'c>) -> Result<()> {
+    pub fn update<'c>(
+        &mut self,
+        key: &[u8],
+        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<()> {
         self.change(key, 64, Room::Ordinary, f)
     }
 
@@ -415,7 +444,11 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::get`].
-    pub fn multi_get(&mut self, keys: &[&[u8]], each: impl FnMut(usize, Option<Value<'_>>)) -> Result<()> {
+    pub fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        each: impl FnMut(usize, Option<Value<'_>>),
+    ) -> Result<()> {
         let Session { map, seen, .. } = self;
         map.inner.engine.multi_get(keys, each, |ticket| Session::saw(seen, ticket));
         Ok(())
@@ -433,7 +466,11 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
-    pub fn atomic<R>(&mut self, bound_bytes: usize, f: impl FnOnce(&mut Session) -> R) -> Result<R> {
+    pub fn atomic<R>(
+        &mut self,
+        bound_bytes: usize,
+        f: impl FnOnce(&mut Session) -> R,
+    ) -> Result<R> {
         let engine = Arc::clone(&self.map.inner.engine);
         let most = engine.values.max_item_bytes();
         if bound_bytes > most {
@@ -453,7 +490,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::get`].
-    pub fn scan(&mut self, cursor: Cursor, count: usize, each: impl FnMut(&[u8], Value<'_>)) -> Result<Cursor> {
+    pub fn scan(
+        &mut self,
+        cursor: Cursor,
+        count: usize,
+        each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<Cursor> {
         let Session { map, seen, .. } = self;
         Ok(map.inner.engine.scan(cursor, count, each, |ticket| Session::saw(seen, ticket)))
     }

@@ -60,14 +60,19 @@ fn physical_pages() -> u64 {
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
     let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
-    let spec = MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
+    let spec =
+        MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
     let writers = if options.writers == 0 { processors() } else { options.writers };
     let (medium, writers) = (Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1));
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
         Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, budget)?),
     };
-    let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io { path, doing: "reserve memory for the index", source })?;
+    let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io {
+        path,
+        doing: "reserve memory for the index",
+        source,
+    })?;
     let engine = Engine {
         keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
         values,
@@ -128,7 +133,12 @@ fn start(engine: Engine, recovery: RecoveryReport, lock: File) -> Result<Map> {
 fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
     let io = |doing| move |source| Error::Io { path: dir.to_path_buf(), doing, source };
     std::fs::create_dir_all(dir).map_err(io("make directory"))?;
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join("lock")).map_err(io("open lock in"))?;
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(dir.join("lock"))
+        .map_err(io("open lock in"))?;
     match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(dir.to_path_buf())),

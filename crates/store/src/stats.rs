@@ -52,12 +52,19 @@ fn sizes(values: &Stored) -> (u64, u64, u64) {
             let segment_bytes = u64::from(SEGMENT_BYTES);
             let survey = logs.survey();
             let dead: u64 = survey.iter().map(|v| v.dead_bytes).sum();
-            let used: u64 = survey.iter().map(|v| if v.used_bytes == 0 { segment_bytes } else { v.used_bytes }).sum();
+            let used: u64 = survey
+                .iter()
+                .map(|v| if v.used_bytes == 0 { segment_bytes } else { v.used_bytes })
+                .sum();
             (used.saturating_sub(dead), dead, logs.total_segments() as u64 * segment_bytes)
         }
         Stored::Slabs(slabs) => {
             let (taken, used) = slabs.taken_bytes();
-            (taken, used - taken, slabs.total_superblocks() as u64 * u64::from(slabs::SEGMENT_BYTES))
+            (
+                taken,
+                used - taken,
+                slabs.total_superblocks() as u64 * u64::from(slabs::SEGMENT_BYTES),
+            )
         }
     }
 }

@@ -49,7 +49,9 @@ fn number_in(value: &[u8]) -> i64 {
 impl Register for Honest {
     fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Told {
         let told = match call {
-            Call::Get => Told::Value(session.get(key, |value| number_in(value.bytes)).expect("get")),
+            Call::Get => {
+                Told::Value(session.get(key, |value| number_in(value.bytes)).expect("get"))
+            }
             Call::Put(number) => {
                 session.put(key, &encoded(number, bytes), None).expect("put");
                 Told::Done
@@ -59,9 +61,13 @@ impl Register for Honest {
                 let value_of = |state: State| state.map(|number| encoded(number, bytes));
                 let (expected, new) = (value_of(expected), value_of(new));
                 let map = session.map();
-                Told::Flag(map.compare_and_set(key, expected.as_deref(), new.as_deref()).expect("cas"))
+                Told::Flag(
+                    map.compare_and_set(key, expected.as_deref(), new.as_deref()).expect("cas"),
+                )
             }
-            Call::Increment(by) => Told::Value(Some(exchange(session, key, bytes, |old| old.unwrap_or(0) + by).1)),
+            Call::Increment(by) => {
+                Told::Value(Some(exchange(session, key, bytes, |old| old.unwrap_or(0) + by).1))
+            }
             Call::Swap(number) => Told::Value(exchange(session, key, bytes, |_| number).0),
         };
         session.commit().expect("commit");
@@ -71,7 +77,12 @@ impl Register for Honest {
 
 /// Replaces the number under `key` by what `next` makes of it, in one update; what was there and
 /// what is there now. The value written is made before, so the update is tried until it fits.
-fn exchange(session: &mut Session, key: &[u8], bytes: usize, next: impl Fn(State) -> i64) -> (State, i64) {
+fn exchange(
+    session: &mut Session,
+    key: &[u8],
+    bytes: usize,
+    next: impl Fn(State) -> i64,
+) -> (State, i64) {
     let mut guess = None;
     loop {
         let number = next(guess);
@@ -82,7 +93,11 @@ fn exchange(session: &mut Session, key: &[u8], bytes: usize, next: impl Fn(State
             .update(key, |now| {
                 before = now.map(|value| number_in(value.bytes));
                 written = next(before) == number;
-                if written { Change::Put { value: &value, expires_at_ms: None } } else { Change::Keep }
+                if written {
+                    Change::Put { value: &value, expires_at_ms: None }
+                } else {
+                    Change::Keep
+                }
             })
             .expect("update");
         if written {
@@ -106,7 +121,15 @@ fn drawn(random: &mut Random, last: State, unique: i64) -> Call {
     }
 }
 
-fn client(map: &Map, via: &dyn Register, log: &mut Client<'_>, load: Load, seed: u64, thread: u64, first_key: u64) {
+fn client(
+    map: &Map,
+    via: &dyn Register,
+    log: &mut Client<'_>,
+    load: Load,
+    seed: u64,
+    thread: u64,
+    first_key: u64,
+) {
     let mut random = Random(seed ^ (thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut session = map.session();
     let mut last = None;
@@ -146,18 +169,27 @@ fn verified(history: &[Operation], what: &str) {
     match check(history, DEFAULT_BUDGET) {
         Verdict::Linearizable => {}
         Verdict::Violation(violation) => panic!("{what}: {violation}"),
-        Verdict::Undecided { key } => panic!("{what}: key {key} is too entangled to be decided; use more keys"),
+        Verdict::Undecided { key } => {
+            panic!("{what}: key {key} is too entangled to be decided; use more keys")
+        }
     }
 }
 
 /// Runs `histories` of about 200 operations on one map while `meanwhile` goes on beside them.
-fn all_explained(options: MapOptions, histories: u64, value_bytes: usize, meanwhile: impl Fn(&Map, u64) + Sync) -> Map {
+fn all_explained(
+    options: MapOptions,
+    histories: u64,
+    value_bytes: usize,
+    meanwhile: impl Fn(&Map, u64) + Sync,
+) -> Map {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options).expect("open");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (0..).take_while(|_| !done.load(Ordering::Relaxed)).for_each(|round| meanwhile(&map, round));
+            (0..)
+                .take_while(|_| !done.load(Ordering::Relaxed))
+                .for_each(|round| meanwhile(&map, round));
         });
         let finished = OnDrop(&done);
         for seed in 0..histories {
@@ -191,22 +223,31 @@ fn while_the_index_grows() {
     let map = all_explained(options, cases(900), 8, |map, round| {
         // Keys that no history uses; the table splits a bucket with about every fifth.
         for n in 0..200 {
-            map.put(&[b"grow".as_slice(), &(round * 200 + n).to_be_bytes()].concat(), b"").expect("put");
+            map.put(&[b"grow".as_slice(), &(round * 200 + n).to_be_bytes()].concat(), b"")
+                .expect("put");
         }
         grown.fetch_add(200, Ordering::Relaxed);
         std::thread::sleep(Duration::from_micros(300));
     });
-    assert!(map.len() >= grown.into_inner() && map.stats().index_bytes > 1 << 20, "{:?}", map.stats());
+    assert!(
+        map.len() >= grown.into_inner() && map.stats().index_bytes > 1 << 20,
+        "{:?}",
+        map.stats()
+    );
 }
 
 #[test]
 fn while_the_collector_moves_what_they_read() {
-    let small = MapOptions { memory_budget_bytes: 48 << 20, writers: 2, ..options(Durability::None) };
+    let small =
+        MapOptions { memory_budget_bytes: 48 << 20, writers: 2, ..options(Durability::None) };
     let map = all_explained(small, cases(700), 20_000, |map, round| {
         // Live keys among the dead, to be moved again and again.
         for n in 0..10 {
-            map.put(&[b"kept".as_slice(), &(round * 10 + n).wrapping_rem(300).to_be_bytes()].concat(), &[1; 10_000])
-                .expect("put");
+            map.put(
+                &[b"kept".as_slice(), &(round * 10 + n).wrapping_rem(300).to_be_bytes()].concat(),
+                &[1; 10_000],
+            )
+            .expect("put");
         }
         std::thread::sleep(Duration::from_millis(1));
     });
@@ -232,7 +273,9 @@ fn while_the_durability_changes() {
 
 #[test]
 fn under_sync() {
-    all_explained(options(Durability::Sync), cases(150), 100, |_, _| std::thread::sleep(Duration::from_millis(5)));
+    all_explained(options(Durability::Sync), cases(150), 100, |_, _| {
+        std::thread::sleep(Duration::from_millis(5))
+    });
 }
 
 // ---------------------------------------------------------------- the alarm is tested

@@ -4,7 +4,10 @@
 
 mod adversary;
 
-use adversary::{Random, SEGMENT, cases, file_now, image_after, opened, options, recording, value_of, writes};
+use adversary::{
+    Random, SEGMENT, cases, file_now, image_after, in_memory, opened, options, recording, value_of,
+    writes,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -73,7 +76,7 @@ fn verify(found: &BTreeMap<u64, u64>, allowed: &BTreeMap<u64, Vec<Option<u64>>>,
 fn frees(events: &[Event]) -> Vec<usize> {
     let is_free = |event: &Event| {
         matches!(event, Event::Write { at, bytes, .. }
-            if *at as usize >= SEGMENT && *at as usize % SEGMENT == 0 && bytes[..64].iter().all(|b| *b == 0))
+            if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT) && bytes[..64].iter().all(|b| *b == 0))
             // Preparing a log writes zeros too, a quarter of a megabyte at a time.
             && matches!(event, Event::Write { bytes, .. } if bytes.len() == 4096)
     };
@@ -83,7 +86,8 @@ fn frees(events: &[Event]) -> Vec<usize> {
 #[test]
 fn in_the_middle_of_a_collection() {
     let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), MapOptions { writers: 1, ..options(Durability::Sync) }).expect("open");
+    let map = Map::open(dir.path(), MapOptions { writers: 1, ..options(Durability::Sync) })
+        .expect("open");
     let base = recording(&map, dir.path());
     let mut history = Vec::new();
     let mut commits = Vec::new();
@@ -98,16 +102,18 @@ fn in_the_middle_of_a_collection() {
     let freed = frees(&events);
     assert!(freed.len() > 10, "{} logs freed", freed.len());
     let mut random = Random(31);
-    let scratch = tempfile::tempdir().expect("directory");
-    for state in 0..cases(60) {
+    let scratch = in_memory();
+    for state in 0..cases(36) {
         // Most cuts fall where logs are freed.
         let cut = match state % 4 {
             0 => random.below(events.len() as u64 + 1) as usize,
-            _ => (freed[random.below(freed.len() as u64) as usize] + random.below(3) as usize).min(events.len()),
+            _ => (freed[random.below(freed.len() as u64) as usize] + random.below(3) as usize)
+                .min(events.len()),
         };
         let what = format!("state {state}, cut {cut}");
         let image = image_after(&base, &events, cut, &mut random);
-        let (first, map) = opened(&image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let (first, map) =
+            opened(&image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
         let found = writes(&map);
         verify(&found, &allowed(&history, cut), &what);
         twice(map, first.path(), &found, scratch.path(), &what);
@@ -116,7 +122,13 @@ fn in_the_middle_of_a_collection() {
 
 /// The power fails again after the map has worked on: nothing from before the first cut that was
 /// cut off may turn up, and what was acknowledged since is there.
-fn twice(map: Map, dir: &std::path::Path, before: &BTreeMap<u64, u64>, scratch: &std::path::Path, what: &str) {
+fn twice(
+    map: Map,
+    dir: &std::path::Path,
+    before: &BTreeMap<u64, u64>,
+    scratch: &std::path::Path,
+    what: &str,
+) {
     let mut now = before.clone();
     for key in 1_000..1_010u64 {
         map.put(&key.to_be_bytes(), &value_of(key, key, 700)).expect("put");
@@ -130,23 +142,32 @@ fn twice(map: Map, dir: &std::path::Path, before: &BTreeMap<u64, u64>, scratch: 
     let again = scratch.join("again");
     std::fs::create_dir_all(&again).expect("directory");
     std::fs::write(adversary::file_of(&again), &image).expect("image");
-    let map = Map::open(&again, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}, again: {e}"));
+    let map = Map::open(&again, options(Durability::Sync))
+        .unwrap_or_else(|e| panic!("{what}, again: {e}"));
     assert!(writes(&map) == now, "{what}: a second recovery finds what was there before it");
 }
 
 #[test]
 fn when_they_expired() {
     let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), MapOptions { writers: 1, ..options(Durability::Sync) }).expect("open");
+    let map = Map::open(dir.path(), MapOptions { writers: 1, ..options(Durability::Sync) })
+        .expect("open");
     let base = recording(&map, dir.path());
-    let clock = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("clock").as_millis() as u64;
+    let clock = || {
+        std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("clock")
+            .as_millis() as u64
+    };
     let mut session = map.session();
     // An old version without expiry below each one that expires.
     for key in 0..150u64 {
         session.put(&key.to_be_bytes(), &value_of(key, 1, 30_000), None).expect("put");
     }
     for key in 0..150u64 {
-        session.put(&key.to_be_bytes(), &value_of(key, 2, 20_000), Some(clock() + 20)).expect("put");
+        session
+            .put(&key.to_be_bytes(), &value_of(key, 2, 20_000), Some(clock() + 20))
+            .expect("put");
     }
     session.commit().expect("commit");
     std::thread::sleep(Duration::from_millis(30));
@@ -159,10 +180,11 @@ fn when_they_expired() {
     let events = map.medium().trace();
     assert!(!frees(&events).is_empty(), "the collector met them: {:?}", map.stats());
     let mut random = Random(8);
-    for state in 0..cases(40) {
+    for state in 0..cases(24) {
         let cut = expired_at + random.below((events.len() - expired_at) as u64 + 1) as usize;
         let image = image_after(&base, &events, cut, &mut random);
-        let (_dir, map) = opened(&image, options(Durability::Sync)).unwrap_or_else(|e| panic!("state {state}: {e}"));
+        let (_dir, map) = opened(&image, options(Durability::Sync))
+            .unwrap_or_else(|e| panic!("state {state}: {e}"));
         let back: Vec<_> = writes(&map).into_keys().filter(|key| *key < 150).collect();
         assert!(back.is_empty(), "state {state}, cut {cut}: expired keys are back: {back:?}");
     }
@@ -171,8 +193,12 @@ fn when_they_expired() {
 #[test]
 fn when_they_were_evicted_and_seen_to_be_gone() {
     let dir = tempfile::tempdir().expect("directory");
-    let evicting =
-        MapOptions { memory_budget_bytes: 28 << 20, when_full: WhenFull::Evict, writers: 1, ..options(Durability::Sync) };
+    let evicting = MapOptions {
+        memory_budget_bytes: 28 << 20,
+        when_full: WhenFull::Evict,
+        writers: 1,
+        ..options(Durability::Sync)
+    };
     let map = Map::open(dir.path(), evicting).expect("open");
     let base = recording(&map, dir.path());
     let mut session = map.session();
@@ -197,13 +223,21 @@ fn when_they_were_evicted_and_seen_to_be_gone() {
     assert!(map.stats().evicted > 100 && gone.len() > 50, "{:?}", map.stats());
     let events = map.medium().trace();
     let mut random = Random(17);
-    for state in 0..cases(30) {
+    for state in 0..cases(20) {
         let cut = random.below(events.len() as u64 + 1) as usize;
         let image = image_after(&base, &events, cut, &mut random);
-        let (_dir, map) = opened(&image, options(Durability::Sync)).unwrap_or_else(|e| panic!("state {state}: {e}"));
+        let (_dir, map) = opened(&image, options(Durability::Sync))
+            .unwrap_or_else(|e| panic!("state {state}: {e}"));
         let found = writes(&map);
-        let back: BTreeSet<_> = gone.iter().filter(|(at, key)| *at <= cut && found.contains_key(key)).map(|(_, key)| *key).collect();
-        assert!(back.is_empty(), "state {state}, cut {cut}: keys seen to be gone are back: {back:?}");
+        let back: BTreeSet<_> = gone
+            .iter()
+            .filter(|(at, key)| *at <= cut && found.contains_key(key))
+            .map(|(_, key)| *key)
+            .collect();
+        assert!(
+            back.is_empty(),
+            "state {state}, cut {cut}: keys seen to be gone are back: {back:?}"
+        );
     }
 }
 
@@ -211,7 +245,11 @@ fn when_they_were_evicted_and_seen_to_be_gone() {
 fn when_the_map_was_cleared_under_load() {
     for durability in [Durability::Sync, Durability::Interval(Duration::from_millis(3))] {
         let dir = tempfile::tempdir().expect("directory");
-        let map = Map::open(dir.path(), MapOptions { memory_budget_bytes: 64 << 20, ..options(durability) }).expect("open");
+        let map = Map::open(
+            dir.path(),
+            MapOptions { memory_budget_bytes: 64 << 20, ..options(durability) },
+        )
+        .expect("open");
         let base = recording(&map, dir.path());
         let (number, stop) = (AtomicU64::new(1), AtomicBool::new(false));
         // Event, and the first write number not begun before the clear.
@@ -244,13 +282,22 @@ fn when_the_map_was_cleared_under_load() {
         let events = map.medium().trace();
         drop(map);
         let mut random = Random(2);
-        for state in 0..cases(40) {
+        for state in 0..cases(24) {
             let cut = random.below(events.len() as u64 + 1) as usize;
             let image = image_after(&base, &events, cut, &mut random);
-            let (_dir, map) = opened(&image, options(durability)).unwrap_or_else(|e| panic!("state {state}: {e}"));
-            let oldest = clears.iter().filter(|(at, _)| *at <= cut).map(|(_, first)| *first).max().unwrap_or(0);
+            let (_dir, map) = opened(&image, options(durability))
+                .unwrap_or_else(|e| panic!("state {state}: {e}"));
+            let oldest = clears
+                .iter()
+                .filter(|(at, _)| *at <= cut)
+                .map(|(_, first)| *first)
+                .max()
+                .unwrap_or(0);
             for (key, write) in writes(&map) {
-                assert!(write >= oldest, "{durability:?} state {state}, cut {cut}: key {key} is write {write}, cleared below {oldest}");
+                assert!(
+                    write >= oldest,
+                    "{durability:?} state {state}, cut {cut}: key {key} is write {write}, cleared below {oldest}"
+                );
             }
         }
     }

@@ -4,7 +4,9 @@
 
 mod adversary;
 
-use adversary::{Random, cases, file_now, image_after, opened, options, recording, value_of, writes};
+use adversary::{
+    Random, cases, file_now, image_after, opened, options, recording, value_of, writes,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_durable::medium::Event;
@@ -28,9 +30,10 @@ fn writer(map: &Map, thread: u64, era: &AtomicU64, stop: &AtomicBool) -> Vec<Kep
         // A thread has keys of its own, so numbers of a key grow.
         let key = thread << 8 | random.below(10);
         let before = era.load(Ordering::SeqCst);
-        map.put(&key.to_be_bytes(), &value_of(key, number, 24 + random.below(15_000) as usize)).expect("put");
+        map.put(&key.to_be_bytes(), &value_of(key, number, 24 + random.below(15_000) as usize))
+            .expect("put");
         let at = map.medium().trace_length();
-        if before % 2 == 0 && era.load(Ordering::SeqCst) == before {
+        if before.is_multiple_of(2) && era.load(Ordering::SeqCst) == before {
             kept.push(Kept { at, key, number });
         } else {
             std::thread::sleep(Duration::from_micros(200));
@@ -44,10 +47,18 @@ fn switch(map: &Map, era: &AtomicU64, rounds: u64) -> Vec<Kept> {
     let mut kept = Vec::new();
     let key = 1 << 20;
     for round in 0..rounds {
-        let other = if round % 2 == 0 { Durability::Interval(Duration::from_millis(2)) } else { Durability::None };
-        for (step, durability) in [other, Durability::None, Durability::Sync].into_iter().enumerate() {
+        let other = if round % 2 == 0 {
+            Durability::Interval(Duration::from_millis(2))
+        } else {
+            Durability::None
+        };
+        for (step, durability) in
+            [other, Durability::None, Durability::Sync].into_iter().enumerate()
+        {
             let number = round * 3 + step as u64 + 1;
-            map.session().put(&u64::to_be_bytes(key), &value_of(key, number, 500), None).expect("put");
+            map.session()
+                .put(&u64::to_be_bytes(key), &value_of(key, number, 500), None)
+                .expect("put");
             if durability != Durability::Sync && step == 0 {
                 era.fetch_add(1, Ordering::SeqCst);
             }
@@ -70,7 +81,8 @@ fn recorded(rounds: u64) -> (Vec<u8>, Vec<Event>, Vec<Kept>, Vec<u8>) {
     let (era, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let kept = std::thread::scope(|scope| {
         let (map, era, stop) = (&map, &era, &stop);
-        let writers: Vec<_> = (0..3).map(|n| scope.spawn(move || writer(map, n, era, stop))).collect();
+        let writers: Vec<_> =
+            (0..3).map(|n| scope.spawn(move || writer(map, n, era, stop))).collect();
         let mut kept = switch(map, era, rounds);
         stop.store(true, Ordering::Relaxed);
         kept.extend(writers.into_iter().flat_map(|w| w.join().expect("writer")));
@@ -82,10 +94,10 @@ fn recorded(rounds: u64) -> (Vec<u8>, Vec<Event>, Vec<Kept>, Vec<u8>) {
 
 #[test]
 fn and_what_was_acknowledged_under_sync_survives() {
-    let (base, events, kept, file) = recorded(6);
-    assert!(kept.len() > 100, "{} promises over {} events", kept.len(), events.len());
+    let (base, events, kept, file) = recorded(12);
+    assert!(kept.len() > 50, "{} promises over {} events", kept.len(), events.len());
     let mut random = Random(12);
-    for state in 0..cases(50) {
+    for state in 0..cases(40) {
         let cut = random.below(events.len() as u64 + 1) as usize;
         let image = image_after(&base, &events, cut, &mut random);
         check(&image, &kept, cut, &format!("state {state}, cut {cut} of {}", events.len()));
@@ -94,10 +106,14 @@ fn and_what_was_acknowledged_under_sync_survives() {
 }
 
 fn check(image: &[u8], kept: &[Kept], cut: usize, what: &str) {
-    let (_dir, map) = opened(image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (_dir, map) =
+        opened(image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = writes(&map);
     for Kept { key, number, at } in kept.iter().filter(|kept| kept.at <= cut) {
         let now = found.get(key).copied();
-        assert!(now >= Some(*number), "{what}: write {number} of key {key}, safe since event {at}, is {now:?}");
+        assert!(
+            now >= Some(*number),
+            "{what}: write {number} of key {key}, safe since event {at}, is {now:?}"
+        );
     }
 }

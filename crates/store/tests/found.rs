@@ -4,7 +4,8 @@
 mod adversary;
 
 use adversary::{
-    BLOCK, Random, SEGMENT, apply, contents, file_now, file_of, image_after, opened, options, planted, recording,
+    BLOCK, Random, SEGMENT, apply, contents, file_now, file_of, image_after, opened, options,
+    planted, recording,
 };
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,13 +27,15 @@ fn one_writer(durability: Durability) -> MapOptions {
 
 fn is_header_of(event: &Event, zero: bool) -> bool {
     matches!(event, Event::Write { at, bytes, .. }
-        if *at as usize >= SEGMENT && *at as usize % SEGMENT == 0 && bytes[..64].iter().all(|b| *b == 0) == zero)
+        if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT) && bytes[..64].iter().all(|b| *b == 0) == zero)
 }
 
 /// The rule of the newest cut in the file: whether it bounds what counts.
 fn newest_cut_is_bounded(dir: &Path) -> bool {
     let head = file_now(dir);
-    let number = |block: usize| u64::from_le_bytes(head[block * BLOCK + 8..block * BLOCK + 16].try_into().expect("eight"));
+    let number = |block: usize| {
+        u64::from_le_bytes(head[block * BLOCK + 8..block * BLOCK + 16].try_into().expect("eight"))
+    };
     let newest = if number(2) > number(1) { 2 } else { 1 };
     head[newest * BLOCK + 4] == 1
 }
@@ -59,8 +62,9 @@ fn a_power_cut_while_a_log_is_sealed_is_no_damage() {
     let mut random = Random(3);
     for cut in before..events.len() {
         let image = image_after(&base, &events, cut, &mut random);
-        let (_dir, map) = opened(&image, one_writer(Durability::Sync))
-            .unwrap_or_else(|e| panic!("a power cut after {cut} of {} events is no damage: {e}", events.len()));
+        let (_dir, map) = opened(&image, one_writer(Durability::Sync)).unwrap_or_else(|e| {
+            panic!("a power cut after {cut} of {} events is no damage: {e}", events.len())
+        });
         assert_eq!(map.get(b"first").expect("get"), Some(b"acknowledged".to_vec()));
     }
 }
@@ -73,13 +77,17 @@ fn a_power_cut_while_a_log_is_sealed_is_no_damage() {
 fn what_a_recovery_cut_off_never_comes_back() {
     fn logs(dir: &Path) -> (Logs, BTreeSet<u64>) {
         let path = file_of(dir);
-        let spec = MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
+        let spec =
+            MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
         let medium = Medium::open(&spec).expect("medium");
         medium.start_trace();
         let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
         let found = std::sync::Mutex::new(BTreeSet::new());
         logs.recover(1, false, &|_, item, _| {
-            found.lock().expect("lock").insert(u64::from_be_bytes(item.key.try_into().expect("eight")));
+            found
+                .lock()
+                .expect("lock")
+                .insert(u64::from_be_bytes(item.key.try_into().expect("eight")));
         })
         .expect("recover");
         (logs, found.into_inner().expect("lock"))
@@ -87,7 +95,13 @@ fn what_a_recovery_cut_off_never_comes_back() {
     fn append(logs: &Logs, keys: std::ops::Range<u64>) {
         for key in keys {
             let key = key.to_be_bytes();
-            let new = NewItem { key: &key, value: &[9; 100], version: 1, expires_at_ms: None, tombstone: false };
+            let new = NewItem {
+                key: &key,
+                value: &[9; 100],
+                version: 1,
+                expires_at_ms: None,
+                tombstone: false,
+            };
             let mut appender = logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room");
             appender.append(&new);
             let ticket = appender.ticket();
@@ -100,7 +114,13 @@ fn what_a_recovery_cut_off_never_comes_back() {
     let base = file_now(first.path());
     for key in 0..40u64 {
         let key = key.to_be_bytes();
-        let new = NewItem { key: &key, value: &[9; 100], version: 1, expires_at_ms: None, tombstone: false };
+        let new = NewItem {
+            key: &key,
+            value: &[9; 100],
+            version: 1,
+            expires_at_ms: None,
+            tombstone: false,
+        };
         started.appender(1, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
     }
     let before = started.medium().trace_length();
@@ -116,11 +136,18 @@ fn what_a_recovery_cut_off_never_comes_back() {
     image.resize(2 * SEGMENT, 0);
     let second = planted(&image);
     let (recovered, found) = logs(second.path());
-    assert!(found.is_empty(), "none of it had been acknowledged, and without its header none counts: {found:?}");
+    assert!(
+        found.is_empty(),
+        "none of it had been acknowledged, and without its header none counts: {found:?}"
+    );
     append(&recovered, 100..105);
     drop(recovered);
     let (_, found) = logs(second.path());
-    assert_eq!(found, (100..105).collect(), "what the first recovery had cut off came back at the second");
+    assert_eq!(
+        found,
+        (100..105).collect(),
+        "what the first recovery had cut off came back at the second"
+    );
 }
 
 /// `flush_all` reads the rule before it has the cut's lock. A flush that waits there while the
@@ -146,7 +173,8 @@ fn a_flush_under_way_does_not_undo_a_change_of_rule() {
             map.put(b"acknowledged", &round.to_le_bytes()).expect("put");
             if newest_cut_is_bounded(dir.path()) {
                 let image = file_now(dir.path());
-                let (_dir, killed) = opened(&image, options(Durability::Sync)).expect("a kill is no damage");
+                let (_dir, killed) =
+                    opened(&image, options(Durability::Sync)).expect("a kill is no damage");
                 if killed.get(b"acknowledged").expect("get") != Some(round.to_le_bytes().to_vec()) {
                     lost.store(round + 1, Ordering::Relaxed);
                     break;
@@ -195,14 +223,21 @@ fn tombstones_collected_with_what_they_shadow() -> usize {
     map.close().expect("close");
     let events = map.medium().trace();
     let mut pairs = 0;
-    for (i, pair) in events.windows(2).enumerate().filter(|(_, pair)| pair.iter().all(|e| is_header_of(e, true))) {
+    for (i, pair) in
+        events.windows(2).enumerate().filter(|(_, pair)| pair.iter().all(|e| is_header_of(e, true)))
+    {
         pairs += 1;
         for only in pair {
             let Event::Write { at, bytes, .. } = only else { continue };
             let mut image = image_after(&base, &events[..i], i, &mut Random(0));
             apply(&mut image, *at as usize, bytes, |_| true);
-            let (_dir, map) = opened(&image, one_writer(Durability::Sync)).expect("a power cut is no damage");
-            assert_eq!(map.len(), 1, "every key but one had been deleted, acknowledged, before the collection");
+            let (_dir, map) =
+                opened(&image, one_writer(Durability::Sync)).expect("a power cut is no damage");
+            assert_eq!(
+                map.len(),
+                1,
+                "every key but one had been deleted, acknowledged, before the collection"
+            );
         }
     }
     pairs
@@ -252,8 +287,10 @@ fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {
         // Far longer than the interval they were promised, and than the keeper's tick.
         std::thread::sleep(Duration::from_millis(30));
         let image = file_now(dir.path());
-        let (_dir, killed) = opened(&image, options(Durability::Sync)).expect("a kill is no damage");
-        missing += acknowledged.iter().filter(|key| killed.get(&key[..]).expect("get").is_none()).count();
+        let (_dir, killed) =
+            opened(&image, options(Durability::Sync)).expect("a kill is no damage");
+        missing +=
+            acknowledged.iter().filter(|key| killed.get(&key[..]).expect("get").is_none()).count();
     }
     assert_eq!(missing, 0, "acknowledged writes that no cut and no commit ever made safe");
 }
@@ -273,10 +310,19 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
     session.commit().expect("commit");
     // Killed when the write had been handed to the system, before it was on the disk.
     let first: Vec<Event> = map.medium().trace().into_iter().map(unsynced).collect();
-    let killed = image_after(&base, &[first.clone(), vec![Event::Sync]].concat(), first.len() + 1, &mut Random(1));
+    let killed = image_after(
+        &base,
+        &[first.clone(), vec![Event::Sync]].concat(),
+        first.len() + 1,
+        &mut Random(1),
+    );
     let again = planted(&killed);
-    let spec =
-        MediumSpec { path: file_of(again.path()), domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
+    let spec = MediumSpec {
+        path: file_of(again.path()),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 1 << 30,
+    };
     let medium = Medium::open(&spec).expect("medium");
     medium.start_trace();
     let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
@@ -315,13 +361,16 @@ fn a_header_torn_between_words_is_a_crash_and_no_damage() {
         map.put(&n.to_be_bytes(), &[7; 20_000]).expect("put");
     }
     let sealed = file_now(dir.path());
-    let at = (SEGMENT..sealed.len()).step_by(SEGMENT).find(|at| open.len() > *at && open[*at..at + 64] != sealed[*at..at + 64]);
+    let at = (SEGMENT..sealed.len())
+        .step_by(SEGMENT)
+        .find(|at| open.len() > *at && open[*at..at + 64] != sealed[*at..at + 64]);
     let at = at.expect("the first log was sealed meanwhile");
     for words in 1..8 {
         let mut image = sealed.clone();
         image[at + words * 8..at + 64].copy_from_slice(&open[at + words * 8..at + 64]);
-        let (_dir, map) = opened(&image, mapped())
-            .unwrap_or_else(|e| panic!("killed after {words} words of the header were stored: {e}"));
+        let (_dir, map) = opened(&image, mapped()).unwrap_or_else(|e| {
+            panic!("killed after {words} words of the header were stored: {e}")
+        });
         assert_eq!(map.get(b"first").expect("get"), Some(b"acknowledged".to_vec()));
     }
 }
@@ -340,7 +389,10 @@ fn a_close_that_saved_nothing_says_so() {
     let closed = map.close();
     drop(map);
     let map = Map::open(dir.path(), options(LONG_INTERVAL)).expect("open");
-    assert!(closed.is_err() || map.get(b"key").expect("get").is_some(), "closed without error, and the key is lost");
+    assert!(
+        closed.is_err() || map.get(b"key").expect("get").is_some(),
+        "closed without error, and the key is lost"
+    );
 }
 
 /// Only the opening of a new log asks whether the map still takes writes: after a failure, up to
@@ -367,11 +419,18 @@ fn nothing_is_acknowledged_after_a_close() {
     map.close().expect("close");
     let answer = other.put(b"after", b"x");
     let mut session = other.session();
-    let batch = session.atomic(100, |session| session.put(b"in a batch", b"x", None)).and_then(|put| put);
+    let batch =
+        session.atomic(100, |session| session.put(b"in a batch", b"x", None)).and_then(|put| put);
     drop((session, other, map));
     let map = Map::open(dir.path(), options(LONG_INTERVAL)).expect("open");
-    assert!(answer.is_err() || map.get(b"after").expect("get").is_some(), "put acknowledged after close, and lost");
-    assert!(batch.is_err() || map.get(b"in a batch").expect("get").is_some(), "batch acknowledged after close, and lost");
+    assert!(
+        answer.is_err() || map.get(b"after").expect("get").is_some(),
+        "put acknowledged after close, and lost"
+    );
+    assert!(
+        batch.is_err() || map.get(b"in a batch").expect("get").is_some(),
+        "batch acknowledged after close, and lost"
+    );
 }
 
 /// "The old durability stays", says `set_durability` of an error; what stays is no durability: the
@@ -387,7 +446,10 @@ fn a_failed_change_of_durability_keeps_the_old_promise() {
     let answer = map.put(b"after", b"x");
     let image = file_now(dir.path());
     let (_dir, killed) = opened(&image, options(Durability::Sync)).expect("open");
-    assert!(answer.is_err() || killed.get(b"after").expect("get").is_some(), "acknowledged under sync, and lost");
+    assert!(
+        answer.is_err() || killed.get(b"after").expect("get").is_some(),
+        "acknowledged under sync, and lost"
+    );
 }
 
 /// A commit that failed has forgotten what it was to commit; asked again, it answers success.
@@ -412,7 +474,8 @@ fn an_absence_that_a_scan_told_survives() {
     let mut session = map.session();
     session.delete(b"key").expect("delete, not committed");
     assert!(contents(&map).is_empty(), "the map's own scan has committed what it tells");
-    let (_dir, killed) = opened(&file_now(dir.path()), options(Durability::Sync)).expect("a kill is no damage");
+    let (_dir, killed) =
+        opened(&file_now(dir.path()), options(Durability::Sync)).expect("a kill is no damage");
     assert_eq!(killed.get(b"key").expect("get"), None, "a scan had told that the key is gone");
 }
 
@@ -441,7 +504,10 @@ fn a_batch_that_keeps_to_its_bound_is_never_cut_short() {
         let half = session
             .atomic(2 * (8 + 8 + 32), |session| {
                 session.put(&1u64.to_be_bytes(), &value, None)?;
-                session.update(&2u64.to_be_bytes(), |_| Change::Put { value: &value, expires_at_ms: None })
+                session.update(&2u64.to_be_bytes(), |_| Change::Put {
+                    value: &value,
+                    expires_at_ms: None,
+                })
             })
             .expect("the bound is small");
         assert!(half.is_ok(), "batch {n}: the first write was made, the second refused: {half:?}");
@@ -471,7 +537,11 @@ fn a_damaged_cut_is_damage_and_no_older_state() {
             let mut damaged = image.clone();
             damaged[block * BLOCK + 20] ^= 1;
             if let Ok((_dir, map)) = opened(&damaged, options(durability)) {
-                assert_eq!(map.len(), 100, "{durability:?}: opened without a word after damage to block {block}");
+                assert_eq!(
+                    map.len(),
+                    100,
+                    "{durability:?}: opened without a word after damage to block {block}"
+                );
             }
         }
     }
@@ -483,7 +553,8 @@ fn a_damaged_cut_is_damage_and_no_older_state() {
 fn damage_below_the_last_cut_is_no_torn_tail() {
     let image = closed_image(Durability::Sync, 100);
     let mut damaged = image.clone();
-    let at = (SEGMENT..image.len()).find(|at| image[*at] == 5 && image[at + 150] == 5).expect("an item");
+    let at =
+        (SEGMENT..image.len()).find(|at| image[*at] == 5 && image[at + 150] == 5).expect("an item");
     damaged[at + 10] ^= 1;
     if let Ok((_dir, map)) = opened(&damaged, options(Durability::Sync)) {
         assert_eq!(map.len(), 100, "opened without a word, {:?}", map.recovery());
@@ -510,7 +581,8 @@ fn salvage_does_not_lengthen_a_short_file() {
     let image = closed_image(Durability::Sync, 100);
     for bytes in [0, 100, 4096, 8192] {
         let truncated = planted(&image[..bytes]);
-        let salvaged = Map::open(truncated.path(), MapOptions { salvage: true, ..options(Durability::Sync) });
+        let salvaged =
+            Map::open(truncated.path(), MapOptions { salvage: true, ..options(Durability::Sync) });
         drop(salvaged);
         assert_eq!(file_now(truncated.path()).len(), bytes, "salvage changed the file's length");
     }
@@ -520,7 +592,8 @@ fn salvage_does_not_lengthen_a_short_file() {
 /// memory" are written to the damaged file.
 #[test]
 fn salvage_leaves_a_mapped_file_untouched() {
-    let mapped = |salvage| MapOptions { domain: Domain::Eadr, salvage, ..one_writer(Durability::Sync) };
+    let mapped =
+        |salvage| MapOptions { domain: Domain::Eadr, salvage, ..one_writer(Durability::Sync) };
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), mapped(false)).expect("open");
     for key in 0..100u64 {
@@ -542,7 +615,8 @@ fn salvage_reads_what_is_intact_behind_a_damaged_head() {
         let mut damaged = image.clone();
         blocks.iter().for_each(|block| damaged[block * BLOCK + 9] ^= 1);
         let salvage = MapOptions { salvage: true, ..options(Durability::Sync) };
-        let (dir, map) = opened(&damaged, salvage).unwrap_or_else(|e| panic!("blocks {blocks:?}: {e}"));
+        let (dir, map) =
+            opened(&damaged, salvage).unwrap_or_else(|e| panic!("blocks {blocks:?}: {e}"));
         assert_eq!(map.len(), 100, "blocks {blocks:?}: {:?}", map.recovery());
         assert!(file_now(dir.path()) == damaged);
     }
@@ -570,6 +644,163 @@ fn damage_in_a_large_value_is_passed_quickly() {
     assert!(took < Duration::from_secs(2), "3 MB of damage took {took:?}");
 }
 
+/// The cut names the logs that were open. One of them whose header reads as zero, a sector lost,
+/// is taken for a free log all the same, and its keys are gone without a word.
+#[test]
+fn a_log_that_the_cut_names_is_not_free() {
+    for durability in [LONG_INTERVAL, Durability::Sync] {
+        let image = closed_image(durability, 100);
+        let headers =
+            (SEGMENT..image.len()).step_by(SEGMENT).filter(|at| image[*at..*at + 4] == *b"TLOG");
+        for at in headers {
+            let mut damaged = image.clone();
+            damaged[at..at + 512].fill(0);
+            if let Ok((_dir, map)) = opened(&damaged, options(durability)) {
+                assert_eq!(
+                    map.len(),
+                    100,
+                    "{durability:?}: opened without a word after the loss of a header at {at}"
+                );
+            }
+        }
+    }
+}
+
+/// The collector copies an item of a batch as an item of its own. If the batch is not durable yet,
+/// a power cut in the collector's flush may keep the copy of one item and lose the batch.
+#[test]
+fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), one_writer(Durability::Sync)).expect("open");
+    let base = recording(&map, dir.path());
+    let mut session = map.session();
+    for key in [b"a", b"b"] {
+        session.put(key, &[1; 3_000], None).expect("put");
+    }
+    session.commit().expect("commit");
+    let acknowledged = map.medium().trace_length();
+    session
+        .atomic(10_000, |session| {
+            session.put(b"a", &[2; 3_000], None)?;
+            session.put(b"b", &[2; 3_000], None)
+        })
+        .expect("bound")
+        .expect("batch");
+    // Not committed. Its log fills up with dead items and is collected.
+    for _ in 0..150 {
+        session.put(b"filler", &[3; 40_000], None).expect("put");
+    }
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while map.stats().moved_bytes < 6_000 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(map.stats().moved_bytes >= 6_000, "the batch was moved: {:?}", map.stats());
+    let events = map.medium().trace();
+    // The power fails while the collector's flush is under way: of it, only the collector's own log
+    // has reached the disk so far, and of that all sectors but the last few.
+    let flush = events.iter().position(|event| {
+        matches!(event, Event::Write { at, bytes, .. } if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT)
+            && bytes[..4] == *b"TLOG" && bytes[4..8] == [0; 4])
+    });
+    let Some(Event::Write { at, bytes, durable: false }) = flush.map(|flush| &events[flush]) else {
+        // Made durable beforehand, or at once: nothing to tear.
+        return;
+    };
+    let synced = events[acknowledged..flush.expect("found")]
+        .iter()
+        .any(|event| matches!(event, Event::Sync));
+    for sectors in 1..bytes.len() / 512 {
+        let mut image = if synced {
+            image_after(&base, &events, flush.expect("found"), &mut Random(0))
+        } else {
+            image_after(&base, &events[..acknowledged], acknowledged, &mut Random(0))
+        };
+        apply(&mut image, *at as usize, bytes, |sector| sector < sectors);
+        let (_dir, map) =
+            opened(&image, one_writer(Durability::Sync)).expect("a power cut is no damage");
+        let found = contents(&map);
+        let of = |key: &[u8]| found.get(key).map(|value| value[0]);
+        assert_eq!(
+            of(b"a"),
+            of(b"b"),
+            "the batch is half there with {sectors} sectors of the collector's log"
+        );
+    }
+}
+
+/// Logs made ready ahead of need are always new ones, at the end of the file, though there are free
+/// ones whose blocks were given back: under `sync` the file gets longer and longer.
+#[test]
+fn the_file_does_not_grow_for_ever() {
+    let path = tempfile::tempdir().expect("directory");
+    let spec = MediumSpec {
+        path: file_of(path.path()),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 1 << 30,
+    };
+    let medium = Medium::open(&spec).expect("medium");
+    let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
+    logs.recover(1, false, &|_, _, _| ()).expect("recover");
+    let new = NewItem {
+        key: b"key",
+        value: &vec![1; 3 << 20],
+        version: 1,
+        expires_at_ms: None,
+        tombstone: false,
+    };
+    for round in 0..40 {
+        // Two logs are filled, the keeper makes others ready, the first are collected, and all but a
+        // few free ones are given back.
+        (0..2).for_each(|_| {
+            logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
+        });
+        logs.prepare(2).expect("room");
+        logs.flush_all().expect("flush");
+        let claimed: Vec<u32> =
+            logs.survey().iter().map(|view| view.number).filter(|s| logs.claim(*s)).collect();
+        logs.free(&claimed).expect("free");
+        logs.reuse_after_readers(claimed, &crossbeam_epoch::pin());
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while logs.waiting_segments() > 0 && Instant::now() < deadline {
+            crossbeam_epoch::pin().flush();
+        }
+        logs.release_free(4).expect("release");
+        let segments = logs.medium().file_bytes().expect("length") / SEGMENT as u64;
+        assert!(segments <= 16, "round {round}: {segments} segments for one live item");
+    }
+}
+
+/// A lock on a directory belongs to the open file, which a process that is just being started
+/// still shares: a map that was closed stays locked until that process has begun its own program.
+#[test]
+fn a_closed_map_is_unlocked_whoever_is_being_started() {
+    let dir = tempfile::tempdir().expect("directory");
+    let stop = AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                // Many bytes of environment, so that starting takes its time.
+                let long = "x".repeat(100_000);
+                while !stop.load(Ordering::Relaxed) {
+                    let _started = std::process::Command::new("true").env("LONG", &long).status();
+                }
+            });
+        }
+        let refused = (0..150).find_map(|round| {
+            let map = match Map::open(dir.path(), options(Durability::None)) {
+                Ok(map) => map,
+                Err(error) => return Some(format!("round {round}: {error}")),
+            };
+            drop(map);
+            None
+        });
+        stop.store(true, Ordering::Relaxed);
+        refused
+    });
+    assert_eq!(refused, None, "the map had been closed");
+}
+
 // ---------------------------------------------------------------- hanging and dying
 
 /// The keeper takes a strong handle on the map at every tick; the user's last handle may then not
@@ -586,7 +817,8 @@ fn a_map_is_closed_when_its_last_handle_is_gone() {
         let until = Instant::now() + Duration::from_millis(15);
         let mut sync = false;
         while Instant::now() < until {
-            map.set_durability(if sync { Durability::Sync } else { LONG_INTERVAL }).expect("switch");
+            map.set_durability(if sync { Durability::Sync } else { LONG_INTERVAL })
+                .expect("switch");
             sync = !sync;
         }
         drop(map);
@@ -632,7 +864,8 @@ fn writers_are_not_left_waiting_when_the_collector_fails() {
         for n in 0..100_000u64 {
             // Every log a little more than half dead: the collector is due, and needs a log.
             let refused = writer.put(&(n % 400).to_be_bytes(), &[1; 20_000]).err();
-            let refused = refused.or_else(|| writer.put(&(1_000_000 + n).to_be_bytes(), &[1; 15_000]).err());
+            let refused =
+                refused.or_else(|| writer.put(&(1_000_000 + n).to_be_bytes(), &[1; 15_000]).err());
             if let Some(error) = refused {
                 // Nobody listens only when the test is over.
                 let _over = told.send(error.to_string());
@@ -650,11 +883,16 @@ struct SmallDisk<'a>(&'a Path);
 impl SmallDisk<'_> {
     fn mount(at: &Path, bytes: u64) -> Option<SmallDisk<'_>> {
         let size = format!("size={bytes}");
-        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
+            .arg(at)
+            .output();
         if mounted.is_ok_and(|output| output.status.success()) {
             return Some(SmallDisk(at));
         }
-        eprintln!("SKIPPED: no small disk can be mounted here (not root?), so a full one is not tested");
+        eprintln!(
+            "SKIPPED: no small disk can be mounted here (not root?), so a full one is not tested"
+        );
         None
     }
 }

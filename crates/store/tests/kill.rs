@@ -29,7 +29,13 @@ fn options(place: &str) -> MapOptions {
         "slab-adr" => (ValueDesign::Slab, Domain::Adr),
         other => panic!("no place {other}"),
     };
-    MapOptions { durability: Durability::Sync, values, domain, memory_budget_bytes: 256 << 20, ..MapOptions::default() }
+    MapOptions {
+        durability: Durability::Sync,
+        values,
+        domain,
+        memory_budget_bytes: 256 << 20,
+        ..MapOptions::default()
+    }
 }
 
 struct Client {
@@ -76,9 +82,11 @@ impl Recovered for Reader {
 /// What the killed process does; nothing in an ordinary run of the tests.
 #[test]
 fn the_process_that_is_killed() {
-    let (Ok(dir), Ok(place), Ok(seed)) =
-        (std::env::var("TERRACE_KILL_DIR"), std::env::var("TERRACE_KILL_PLACE"), std::env::var("TERRACE_KILL_SEED"))
-    else {
+    let (Ok(dir), Ok(place), Ok(seed)) = (
+        std::env::var("TERRACE_KILL_DIR"),
+        std::env::var("TERRACE_KILL_PLACE"),
+        std::env::var("TERRACE_KILL_SEED"),
+    ) else {
         return;
     };
     let dir = Path::new(&dir);
@@ -119,7 +127,11 @@ fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
     std::thread::sleep(alive);
     child.kill().expect("kill");
     let status = child.wait().expect("wait");
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "it was alive until killed");
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&status),
+        Some(9),
+        "it was alive until killed"
+    );
 }
 
 /// Every slot is an item's or free. Opened as a crash left it, before the map is.
@@ -130,7 +142,9 @@ fn check_slots(dir: &Path) {
         dax: false,
         capacity_bytes: 1 << 32,
     };
-    let slabs = Slabs::open(Medium::open(&spec).expect("medium"), 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+    let slabs =
+        Slabs::open(Medium::open(&spec).expect("medium"), 1, &Arc::new(Budget::new(1 << 30)))
+            .expect("head");
     slabs.recover(2, false, &|_, _, _| {}).expect("a crash is no damage");
     slabs.check().expect("every slot has one owner");
 }
@@ -143,7 +157,12 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
     let mut rng = Rng::new(seed);
     let (mut in_flight, mut torn, mut clock) = (0, 0, 0);
     for cycle in 0..cycles {
-        run_and_kill(dir.path(), place, rng.bits(), Duration::from_micros(2_000 + rng.below(120_000)));
+        run_and_kill(
+            dir.path(),
+            place,
+            rng.bits(),
+            Duration::from_micros(2_000 + rng.below(120_000)),
+        );
         let mut ledger = Journal::read(&journal, Promise::OnAcknowledge).expect("journal");
         if place == "slab-adr" && rng.one_in(2) {
             check_slots(dir.path());
@@ -151,7 +170,10 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
         let map = Map::open(&dir.path().join("map"), options(place)).expect("recover");
         torn += map.recovery().torn.len();
         let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
-        assert!(report.walked && report.is_sound(), "{place} cycle {cycle}, TERRACE_SEED={seed}: {report}");
+        assert!(
+            report.walked && report.is_sound(),
+            "{place} cycle {cycle}, TERRACE_SEED={seed}: {report}"
+        );
         in_flight += report.in_flight;
         clock = ledger.clock();
         Journal::replace(&journal, &ledger).expect("journal");
@@ -161,7 +183,9 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
             check_slots(dir.path());
         }
     }
-    println!("{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends");
+    println!(
+        "{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends"
+    );
     assert!(clock > 100 * cycles, "the process hardly wrote anything: {clock} notes");
 }
 

@@ -37,7 +37,11 @@ const PLACES: [Place; 4] = [
 impl Place {
     fn directory(self) -> tempfile::TempDir {
         let shm = std::path::Path::new("/dev/shm");
-        let made = if self.1.is_byte_addressable() && shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+        let made = if self.1.is_byte_addressable() && shm.is_dir() {
+            tempfile::tempdir_in(shm)
+        } else {
+            tempfile::tempdir()
+        };
         made.expect("directory")
     }
 
@@ -49,7 +53,9 @@ impl Place {
 #[test]
 fn agrees_with_a_tree_under_random_operations_and_after_every_reopening() {
     for place in PLACES {
-        for durability in [Durability::Sync, Durability::Interval(Duration::from_millis(5)), Durability::None] {
+        for durability in
+            [Durability::Sync, Durability::Interval(Duration::from_millis(5)), Durability::None]
+        {
             agree_with_a_tree(place, durability);
         }
     }
@@ -60,7 +66,8 @@ fn agree_with_a_tree(place: Place, durability: Durability) {
     let mut model = BTreeMap::new();
     let mut state = 11u64;
     let mut random = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize
     };
     for round in 0..4 {
@@ -98,7 +105,10 @@ fn many_keys_are_looked_up_together_and_scanned() {
     let mut seen = 0;
     map.multi_get(&slices, |i, value| {
         let number = u32::from_be_bytes(keys[i]);
-        assert_eq!(value.map(|v| v.bytes.to_vec()), (number < 10_000).then(|| number.to_le_bytes().to_vec()));
+        assert_eq!(
+            value.map(|v| v.bytes.to_vec()),
+            (number < 10_000).then(|| number.to_le_bytes().to_vec())
+        );
         seen += 1;
     })
     .expect("multi_get");
@@ -133,7 +143,8 @@ fn compare_and_set_and_update_act_on_what_is_there() {
 fn increment(session: &mut terrace_store::Session) {
     loop {
         let old = session.get(b"n", |v| v.bytes.to_vec()).expect("get");
-        let number = old.as_ref().map_or(0, |o| u64::from_le_bytes(o[..].try_into().expect("eight")));
+        let number =
+            old.as_ref().map_or(0, |o| u64::from_le_bytes(o[..].try_into().expect("eight")));
         let next = (number + 1).to_le_bytes();
         let mut done = false;
         session
@@ -152,7 +163,10 @@ fn increment(session: &mut terrace_store::Session) {
 fn expired_keys_are_gone_at_once_swept_soon_and_stay_gone() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("clock").as_millis() as u64;
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("clock")
+        .as_millis() as u64;
     let mut session = map.session();
     session.put(b"old", b"first", None).expect("put");
     session.put(b"old", b"second", Some(now + 50)).expect("put");
@@ -190,7 +204,12 @@ fn space_stays_within_twice_the_live_data_under_sustained_updates() {
     let stats = map.stats();
     assert!(stats.collections > 0);
     let live = u64::from(keys) * 112;
-    assert!(stats.disk_bytes <= 2 * live + (64 << 20), "{} MiB for {} MiB", stats.disk_bytes >> 20, live >> 20);
+    assert!(
+        stats.disk_bytes <= 2 * live + (64 << 20),
+        "{} MiB for {} MiB",
+        stats.disk_bytes >> 20,
+        live >> 20
+    );
     assert_eq!(map.len(), u64::from(keys));
     assert_eq!(contents(&map).len(), keys as usize);
     map.close().expect("close");
@@ -252,7 +271,11 @@ fn a_full_budget_refuses_writes_but_not_reads_or_deletes() {
 #[test]
 fn a_full_budget_evicts_what_was_written_longest_ago() {
     let dir = tempfile::tempdir().expect("directory");
-    let small = MapOptions { memory_budget_bytes: 32 << 20, when_full: WhenFull::Evict, ..options(Durability::None) };
+    let small = MapOptions {
+        memory_budget_bytes: 32 << 20,
+        when_full: WhenFull::Evict,
+        ..options(Durability::None)
+    };
     let map = Map::open(dir.path(), small.clone()).expect("open");
     for i in 0..100_000u32 {
         map.put(&i.to_be_bytes(), &[3; 1000]).expect("room is made");

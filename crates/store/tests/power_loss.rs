@@ -16,7 +16,8 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) ^ (self.0 >> 13)
     }
     fn below(&mut self, n: u64) -> u64 {
@@ -31,7 +32,8 @@ fn options(durability: Durability) -> MapOptions {
 /// The file as a power cut after `cut` events could leave it.
 fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -> Vec<u8> {
     let mut image = base.to_vec();
-    let synced = events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced =
+        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
     // One write beyond the cut was under way: it may have reached the medium too.
     for (i, event) in events[..events.len().min(cut + 1)].iter().enumerate() {
         if let Event::Grow(to) = event
@@ -67,7 +69,9 @@ fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -
 /// tombstone and what it shadows may go at different moments.
 fn cut_point(events: &[Event], random: &mut Random) -> usize {
     let frees = |event: &Event| match event {
-        Event::Write { at, bytes, .. } => at % (4 << 20) == 0 && bytes[..64].iter().all(|byte| *byte == 0),
+        Event::Write { at, bytes, .. } => {
+            at % (4 << 20) == 0 && bytes[..64].iter().all(|byte| *byte == 0)
+        }
         _ => false,
     };
     let freeing: Vec<usize> = (0..events.len()).filter(|at| frees(&events[*at])).collect();
@@ -118,7 +122,11 @@ fn run(map: &Map, steps: u64, seed: u64, keys: u64) -> Vec<Done> {
         .collect()
 }
 
-fn recover(dir: &Path, image: &[u8], options: MapOptions) -> Result<(Map, HashMap<u64, u64>), Error> {
+fn recover(
+    dir: &Path,
+    image: &[u8],
+    options: MapOptions,
+) -> Result<(Map, HashMap<u64, u64>), Error> {
     std::fs::create_dir_all(dir).expect("directory");
     std::fs::write(dir.join("values.log"), image).expect("image");
     let map = Map::open(dir, options)?;
@@ -181,11 +189,15 @@ fn under_sync_every_acknowledged_write_survives_and_no_deleted_key_returns() {
         let cut = cut_point(events, &mut random);
         let image = image_after(base, events, cut, &mut random);
         let dir = scratch.path().join(state.to_string());
-        let (map, found) = recover(&dir, &image, options(Durability::Sync)).expect("a power cut is no damage");
+        let (map, found) =
+            recover(&dir, &image, options(Durability::Sync)).expect("a power cut is no damage");
         for key in 0..60 {
             let allowed = allowed(history, key, cut);
             let now = found.get(&key).copied();
-            assert!(allowed.contains(&now), "state {state}, cut {cut}: key {key} is {now:?}, allowed {allowed:?}");
+            assert!(
+                allowed.contains(&now),
+                "state {state}, cut {cut}: key {key} is {now:?}, allowed {allowed:?}"
+            );
         }
         open_again(map, &dir, &found, Durability::Sync);
         std::fs::remove_dir_all(&dir).expect("tidy");
@@ -197,7 +209,8 @@ fn under_sync_every_acknowledged_write_survives_and_no_deleted_key_returns() {
 fn open_again(map: Map, dir: &Path, found: &HashMap<u64, u64>, durability: Durability) {
     drop(map);
     let image = std::fs::read(dir.join("values.log")).expect("image");
-    let (_, again) = recover(&dir.join("again"), &image, options(durability)).expect("recover again");
+    let (_, again) =
+        recover(&dir.join("again"), &image, options(durability)).expect("recover again");
     assert!(&again == found, "a second recovery finds what the first found");
 }
 
@@ -224,11 +237,16 @@ fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
         let image = image_after(base, events, cut, &mut random);
         let dir = scratch.path().join(n.to_string());
         let durability = Durability::Interval(Duration::from_secs(3600));
-        let (map, found) = recover(&dir, &image, options(durability)).expect("a power cut is no damage");
+        let (map, found) =
+            recover(&dir, &image, options(durability)).expect("a power cut is no damage");
         let mut found_sorted: Vec<_> = found.iter().map(|(key, number)| (*key, *number)).collect();
         found_sorted.sort_unstable();
         let prefix = prefixes.get(&found_sorted);
-        assert!(prefix.is_some(), "state {n}, cut {cut}: {} keys, no prefix of the history", found.len());
+        assert!(
+            prefix.is_some(),
+            "state {n}, cut {cut}: {} keys, no prefix of the history",
+            found.len()
+        );
         longest = longest.max(*prefix.expect("just checked"));
         open_again(map, &dir, &found, durability);
         std::fs::remove_dir_all(&dir).expect("tidy");
@@ -273,7 +291,9 @@ fn a_medium_that_lies_about_syncs_is_caught() {
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::Write { at, bytes, .. } => Some(Event::Write { at: *at, bytes: bytes.clone(), durable: false }),
+            Event::Write { at, bytes, .. } => {
+                Some(Event::Write { at: *at, bytes: bytes.clone(), durable: false })
+            }
             Event::Grow(to) => Some(Event::Grow(*to)),
             Event::Sync => None,
         })
@@ -287,7 +307,9 @@ fn a_medium_that_lies_about_syncs_is_caught() {
         // Without syncs an event number no longer tells when: ask only for what was acknowledged
         // before half of the cut.
         let Ok((_, found)) = recover(&dir, &image, options(Durability::Sync)) else { return true };
-        (0..60).any(|key| !allowed(&recorded.history, key, cut / 2).contains(&found.get(&key).copied()))
+        (0..60).any(|key| {
+            !allowed(&recorded.history, key, cut / 2).contains(&found.get(&key).copied())
+        })
     });
     assert!(caught);
 }

@@ -31,9 +31,11 @@ fn keys(map: &Map) -> BTreeSet<Vec<u8>> {
     let mut all = BTreeSet::new();
     let mut cursor = 0;
     loop {
-        cursor = map.scan(cursor, 1000, |key, _| {
-            all.insert(key.to_vec());
-        }).expect("scan");
+        cursor = map
+            .scan(cursor, 1000, |key, _| {
+                all.insert(key.to_vec());
+            })
+            .expect("scan");
         if cursor == 0 {
             return all;
         }
@@ -45,8 +47,14 @@ fn closed_census(map: Map, dir: &Path) -> Census {
     map.close().expect("close");
     drop(map);
     let path = dir.join("values.slab");
-    let medium = Medium::open(&MediumSpec { path, domain: Domain::Adr, dax: false, capacity_bytes: 1 << 32 });
-    let slabs = Slabs::open(medium.expect("medium"), 1, &Arc::new(Budget::new(ROOMY))).expect("head");
+    let medium = Medium::open(&MediumSpec {
+        path,
+        domain: Domain::Adr,
+        dax: false,
+        capacity_bytes: 1 << 32,
+    });
+    let slabs =
+        Slabs::open(medium.expect("medium"), 1, &Arc::new(Budget::new(ROOMY))).expect("head");
     let found = slabs.recover(2, false, &|_, _, _| {}).expect("recover");
     assert!(found.torn.is_empty());
     slabs.check().expect("every slot has one owner")
@@ -66,7 +74,10 @@ fn the_design_of_a_directory_is_found_again_and_never_contradicted() {
     map.close().expect("close");
     drop(map);
     let map = Map::open(dir.path(), auto.clone()).expect("auto finds slabs");
-    assert_eq!((map.stats().design.as_str(), map.get(b"key").expect("get")), ("slab", Some(b"value".to_vec())));
+    assert_eq!(
+        (map.stats().design.as_str(), map.get(b"key").expect("get")),
+        ("slab", Some(b"value".to_vec()))
+    );
     drop(map);
     let as_logs = Map::open(dir.path(), MapOptions { values: ValueDesign::Log, ..options(ROOMY) });
     let Err(Error::Option { field: "values", why }) = as_logs else { panic!("refused") };
@@ -76,7 +87,9 @@ fn the_design_of_a_directory_is_found_again_and_never_contradicted() {
     assert!(why.contains("byte-addressable"), "{why}");
     let dir = directory();
     drop(Map::open(dir.path(), auto.clone()).expect("new maps are logs"));
-    let Err(Error::Option { why, .. }) = Map::open(dir.path(), options(ROOMY)) else { panic!("refused") };
+    let Err(Error::Option { why, .. }) = Map::open(dir.path(), options(ROOMY)) else {
+        panic!("refused")
+    };
     assert!(why.contains("values.log") && why.contains("values.slab"), "{why}");
     std::fs::write(dir.path().join("values.slab"), b"").expect("file");
     assert!(matches!(Map::open(dir.path(), auto), Err(Error::Option { field: "values", .. })));

@@ -59,15 +59,21 @@ fn scan_all(map: &Map, random: &mut Random) -> u64 {
 fn look_up_many(map: &Map, random: &mut Random, latest: &[AtomicU64]) -> u64 {
     let keys: Vec<[u8; 8]> = (0..200).map(|_| random.below(KEPT + 20).to_be_bytes()).collect();
     let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let before: Vec<u64> =
-        keys.iter().map(|key| latest.get(key_in(key) as usize).map_or(0, |l| l.load(Ordering::SeqCst))).collect();
+    let before: Vec<u64> = keys
+        .iter()
+        .map(|key| latest.get(key_in(key) as usize).map_or(0, |l| l.load(Ordering::SeqCst)))
+        .collect();
     let mut shown = 0;
     map.multi_get(&slices, |i, value| {
         let key = key_in(&keys[i]);
         assert_eq!(value.is_some(), key < KEPT, "key {key}");
         if let Some(value) = value {
             let write = write_of(key, value.bytes);
-            assert!(write >= before[i], "key {key}: write {write} read after {} was acknowledged", before[i]);
+            assert!(
+                write >= before[i],
+                "key {key}: write {write} read after {} was acknowledged",
+                before[i]
+            );
             shown += 1;
         }
     })
@@ -102,7 +108,11 @@ fn while_logs_are_collected_and_the_index_grows() {
                 let mut random = Random(seed);
                 let _ends_all = StopOnPanic(stop);
                 while Instant::now() < end {
-                    let n = if seed == 2 { scan_all(map, &mut random) } else { look_up_many(map, &mut random, latest) };
+                    let n = if seed == 2 {
+                        scan_all(map, &mut random)
+                    } else {
+                        look_up_many(map, &mut random, latest)
+                    };
                     shown.fetch_add(n, Ordering::Relaxed);
                 }
             });
@@ -140,11 +150,19 @@ fn for_as_long_as_a_reader_holds_them() {
                 }
             });
             while !writer.is_finished() {
-                assert_eq!(write_of(7, held.bytes), 1, "a value held by a reader is not overwritten");
+                assert_eq!(
+                    write_of(7, held.bytes),
+                    1,
+                    "a value held by a reader is not overwritten"
+                );
             }
         });
         assert_eq!(write_of(7, held.bytes), 1);
-        assert!(map.stats().collections > start + 5, "its log was collected meanwhile: {:?}", map.stats());
+        assert!(
+            map.stats().collections > start + 5,
+            "its log was collected meanwhile: {:?}",
+            map.stats()
+        );
     })
     .expect("get")
     .expect("there");

@@ -5,7 +5,9 @@
 
 mod adversary;
 
-use adversary::{Random, cases, image_after, opened, options, recording, value_of, write_of, writes};
+use adversary::{
+    Random, cases, image_after, opened, options, recording, value_of, write_of, writes,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_store::{Change, Durability, Map, MapOptions, Session};
 
@@ -36,7 +38,9 @@ fn look(session: &mut Session, key: u64, way: u64) -> (Option<u64>, &'static str
         0 => (number(key, session.get(&name, |value| value.bytes.to_vec()).expect("get")), "get"),
         1 => {
             let mut found = None;
-            let show = |_: usize, value: Option<terrace_store::Value<'_>>| found = value.map(|v| v.bytes.to_vec());
+            let show = |_: usize, value: Option<terrace_store::Value<'_>>| {
+                found = value.map(|v| v.bytes.to_vec())
+            };
             session.multi_get(&[&name], show).expect("multi_get");
             (number(key, found), "multi_get")
         }
@@ -67,9 +71,13 @@ fn look(session: &mut Session, key: u64, way: u64) -> (Option<u64>, &'static str
         4 => (number(key, session.map().get(&name).expect("get")), "the map's get"),
         _ => {
             let map = session.map().clone();
-            let swapped = map.compare_and_set(&name, Some(b"never"), Some(b"written")).expect("cas");
+            let swapped =
+                map.compare_and_set(&name, Some(b"never"), Some(b"written")).expect("cas");
             assert!(!swapped);
-            (number(key, session.get(&name, |value| value.bytes.to_vec()).expect("get")), "refused compare-and-set")
+            (
+                number(key, session.get(&name, |value| value.bytes.to_vec()).expect("get")),
+                "refused compare-and-set",
+            )
         }
     }
 }
@@ -93,7 +101,13 @@ fn seen_by_a_reader(map: &Map, steps: u64, keys: u64) -> (Vec<Step>, Vec<Seen>) 
             let key = if random.one_in(3) { random.below(keys) } else { key };
             let (found, how) = look(&mut reader, key, random.below(6));
             reader.commit().expect("commit");
-            seen.push(Seen { at: map.medium().trace_length(), key, write: found, how, after: history.len() });
+            seen.push(Seen {
+                at: map.medium().trace_length(),
+                key,
+                write: found,
+                how,
+                after: history.len(),
+            });
         }
     }
     (history, seen)
@@ -110,7 +124,7 @@ fn though_its_writer_never_committed() {
     let file = adversary::file_now(dir.path());
     drop(map);
     let mut random = Random(4);
-    for state in 0..cases(60) {
+    for state in 0..cases(36) {
         let cut = random.below(events.len() as u64 + 1) as usize;
         let image = image_after(&base, &events, cut, &mut random);
         check(&image, &history, &seen, cut, &format!("state {state}, cut {cut}"));
@@ -120,13 +134,21 @@ fn though_its_writer_never_committed() {
 
 /// What was last seen of a key is there, or what the writer did to it later.
 fn check(image: &[u8], history: &[Step], seen: &[Seen], cut: usize, what: &str) {
-    let (_dir, map) = opened(image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let (_dir, map) =
+        opened(image, options(Durability::Sync)).unwrap_or_else(|e| panic!("{what}: {e}"));
     let found = writes(&map);
     for s in seen.iter().filter(|s| s.at <= cut) {
         let now = found.get(&s.key).copied();
-        let later = history[s.after..].iter().filter(|step| step.key == s.key).map(|step| step.write);
+        let later =
+            history[s.after..].iter().filter(|step| step.key == s.key).map(|step| step.write);
         let allowed: Vec<_> = std::iter::once(s.write).chain(later).collect();
-        assert!(allowed.contains(&now), "{what}: {} showed key {} as {:?}, found {now:?}", s.how, s.key, s.write);
+        assert!(
+            allowed.contains(&now),
+            "{what}: {} showed key {} as {:?}, found {now:?}",
+            s.how,
+            s.key,
+            s.write
+        );
     }
 }
 
@@ -134,25 +156,26 @@ fn check(image: &[u8], history: &[Step], seen: &[Seen], cut: usize, what: &str) 
 #[test]
 fn though_many_read_what_others_write() {
     let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), MapOptions { writers: 3, ..options(Durability::Sync) }).expect("open");
+    let map = Map::open(dir.path(), MapOptions { writers: 3, ..options(Durability::Sync) })
+        .expect("open");
     let base = recording(&map, dir.path());
     let keys = 8u64;
     let writing = AtomicUsize::new(2);
     let seen: Vec<Seen> = std::thread::scope(|scope| {
         for w in 0..2u64 {
-                let (map, writing) = (&map, &writing);
-                scope.spawn(move || {
-                    let mut session = map.session();
-                    let mut random = Random(w + 50);
-                    for n in 0..300 {
-                        // Each writer has keys of its own: numbers of a key grow.
-                        let key = random.below(keys / 2) * 2 + w;
-                        let value = value_of(key, n, 24 + random.below(9_000) as usize);
-                        session.put(&key.to_be_bytes(), &value, None).expect("put");
-                        std::thread::sleep(std::time::Duration::from_micros(100));
-                    }
-                    writing.fetch_sub(1, Ordering::Relaxed);
-                });
+            let (map, writing) = (&map, &writing);
+            scope.spawn(move || {
+                let mut session = map.session();
+                let mut random = Random(w + 50);
+                for n in 0..300 {
+                    // Each writer has keys of its own: numbers of a key grow.
+                    let key = random.below(keys / 2) * 2 + w;
+                    let value = value_of(key, n, 24 + random.below(9_000) as usize);
+                    session.put(&key.to_be_bytes(), &value, None).expect("put");
+                    std::thread::sleep(std::time::Duration::from_micros(100));
+                }
+                writing.fetch_sub(1, Ordering::Relaxed);
+            });
         }
         let readers: Vec<_> = (0..2u64)
             .map(|r| {
@@ -165,7 +188,13 @@ fn though_many_read_what_others_write() {
                         let key = random.below(keys);
                         let (write, how) = look(&mut session, key, random.below(6));
                         session.commit().expect("commit");
-                        seen.push(Seen { at: map.medium().trace_length(), key, write, how, after: 0 });
+                        seen.push(Seen {
+                            at: map.medium().trace_length(),
+                            key,
+                            write,
+                            how,
+                            after: 0,
+                        });
                     }
                     seen
                 })
@@ -176,14 +205,21 @@ fn though_many_read_what_others_write() {
     let events = map.medium().trace();
     assert!(seen.len() > 100, "{} looks", seen.len());
     let mut random = Random(6);
-    for state in 0..cases(60) {
+    for state in 0..cases(36) {
         let cut = random.below(events.len() as u64 + 1) as usize;
         let image = image_after(&base, &events, cut, &mut random);
-        let (_dir, map) = opened(&image, options(Durability::Sync)).unwrap_or_else(|e| panic!("state {state}: {e}"));
+        let (_dir, map) = opened(&image, options(Durability::Sync))
+            .unwrap_or_else(|e| panic!("state {state}: {e}"));
         let found = writes(&map);
         for s in seen.iter().filter(|s| s.at <= cut) {
             let now = found.get(&s.key).copied();
-            assert!(now >= s.write, "state {state}, cut {cut}: {} showed key {} as {:?}, found {now:?}", s.how, s.key, s.write);
+            assert!(
+                now >= s.write,
+                "state {state}, cut {cut}: {} showed key {} as {:?}, found {now:?}",
+                s.how,
+                s.key,
+                s.write
+            );
         }
     }
 }

@@ -36,7 +36,8 @@ impl Database {
             source,
         })?;
         options.dax = options.domain.is_byte_addressable()
-            && dax::direct_access(&folder).is_ok_and(|access| access.map_sync == dax::MapSync::Works);
+            && dax::direct_access(&folder)
+                .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let budget = Arc::new(Budget::new(options.memory_budget_bytes));
         Ok(Database { dir, options, budget, maps: Mutex::default() })
     }
@@ -55,7 +56,11 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::map`].
-    pub fn map_with(&self, name: &str, adjust: impl FnOnce(MapOptions) -> MapOptions) -> Result<Map> {
+    pub fn map_with(
+        &self,
+        name: &str,
+        adjust: impl FnOnce(MapOptions) -> MapOptions,
+    ) -> Result<Map> {
         check_name(name)?;
         let mut maps = self.maps();
         if let Some(map) = maps.get(name) {
@@ -96,9 +101,13 @@ impl Database {
         let found = dax::filesystem_of(&self.dir);
         let place = found.map_or_else(|_| "an unknown file system".to_string(), |fs| fs.phrase());
         match self.options.domain {
-            Domain::PageCache | Domain::None => format!("page cache: {place}, made durable by fdatasync"),
+            Domain::PageCache | Domain::None => {
+                format!("page cache: {place}, made durable by fdatasync")
+            }
             declared if self.options.dax => format!("{declared}: {place}, mapped with MAP_SYNC"),
-            declared => format!("{declared}: declared for {place}, a stand-in; not safe from a power cut"),
+            declared => {
+                format!("{declared}: declared for {place}, a stand-in; not safe from a power cut")
+            }
         }
     }
 
@@ -119,7 +128,11 @@ impl Database {
 
 fn check_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.is_empty() || name.len() > MAX_NAME_BYTES || name.starts_with('.') || !name.chars().all(fits) {
+    if name.is_empty()
+        || name.len() > MAX_NAME_BYTES
+        || name.starts_with('.')
+        || !name.chars().all(fits)
+    {
         let why = format!(
             "{name:?} is no name for a map: 1 to {MAX_NAME_BYTES} letters, digits, '_', '-' or '.', not starting with '.'"
         );

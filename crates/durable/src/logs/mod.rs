@@ -388,4 +388,3 @@ impl SegmentView {
         self.state == State::Sealed && self.dead_bytes * 2 >= self.used_bytes
     }
 }
-

@@ -35,7 +35,7 @@ impl Slabs {
     pub(super) fn make_room(&self, writer: &mut Writer, bytes: usize, room: Room) -> Result<()> {
         let class = classes::class_of(bytes);
         while writer.caches[class].is_empty() && !self.refill(writer, class) {
-            match self.add_superblock(class, room) {
+            match self.add_superblock(writer, class, room) {
                 Err(Error::NoRoom { .. } | Error::DiskFull { .. }) if self.give_back(writer) => {}
                 other => other?,
             }
@@ -43,8 +43,12 @@ impl Slabs {
         Ok(())
     }
 
-    fn add_superblock(&self, class: usize, room: Room) -> Result<()> {
+    fn add_superblock(&self, writer: &mut Writer, class: usize, room: Room) -> Result<()> {
         let mut pool = self.shared.pool.lock();
+        if self.refill(writer, class) {
+            // Another writer was here first.
+            return Ok(());
+        }
         let (number, is_new) = if let Some(number) = pool.free.pop() {
             (number, false)
         } else if let Some(number) = self.shared.take_empty(pool.fresh) {

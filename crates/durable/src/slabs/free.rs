@@ -251,7 +251,8 @@ impl Shared {
         }
         (1..fresh).find(|number| {
             let superblock = &self.superblocks[*number as usize];
-            let is_empty = |free: &Free| free.slots > 0 && free.available == free.slots && !free.emptied;
+            let is_empty =
+                |free: &Free| free.slots > 0 && free.available == free.slots && !free.emptied;
             let class = Some(superblock.free.lock())
                 .filter(|free| is_empty(free))
                 .and_then(|free| free.class());

@@ -52,12 +52,30 @@ impl<'a> LockedBucket<'a> {
     }
 
     /// The slot of the entry with the tag of `hash` that is the key's.
+    #[inline(always)]
     pub(super) fn find(&self, hash: u64, is_key: impl Fn(u64) -> bool) -> Option<Place<'a>> {
         let tag = tag_of(hash);
-        self.walk(|memory, at, entry| {
-            (entry & !LOCATION_MASK == tag && entry != 0 && is_key(entry & LOCATION_MASK))
-                .then_some((memory, at, entry))
-        })
+        let mut memory = &self.shard.buckets;
+        let mut line = self.at;
+        loop {
+            let mut slots = matching_slots(memory, line, hash);
+            while slots != 0 {
+                let at = line + u64::from(slots.trailing_zeros()) * 8;
+                // SAFETY: a slot of a committed line.
+                let entry = unsafe { memory.load(at) };
+                if entry != 0 && entry & !LOCATION_MASK == tag && is_key(entry & LOCATION_MASK) {
+                    return Some((memory, at, entry));
+                }
+                slots &= slots - 1;
+            }
+            // SAFETY: the header of a committed line.
+            let next = unsafe { memory.load(line) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+            if next == 0 {
+                return None;
+            }
+            memory = &self.shard.overflow;
+            line = next * LINE;
+        }
     }
 
     pub(super) fn insert(&self, entry: u64) {

@@ -58,12 +58,7 @@ pub(super) fn domain_word(domain: Domain) -> &'static str {
 
 /// A medium found, with the sentence `word: detail`.
 fn found(access: Access, domain: Domain, detail: &str) -> Medium {
-    Medium {
-        access,
-        domain,
-        stand_in: false,
-        reason: format!("{}: {detail}", domain_word(domain)),
-    }
+    Medium { access, domain, stand_in: false, reason: format!("{}: {detail}", domain_word(domain)) }
 }
 
 /// The medium of ordinary memory: nothing survives, whatever the memory is made of, because it is
@@ -89,10 +84,7 @@ pub(super) fn of_path(
     topology: &Topology,
     paths: &dyn PathProbe,
 ) -> Result<Medium, TierError> {
-    let failed = |source| TierError::Path {
-        tier: spec.name.clone(),
-        source,
-    };
+    let failed = |source| TierError::Path { tier: spec.name.clone(), source };
     let info = paths.filesystem(path).map_err(failed)?;
     let wrong = |wanted| TierError::WrongFilesystem {
         tier: spec.name.clone(),
@@ -180,15 +172,8 @@ pub(super) fn apply_declaration(spec: &TierSpec, found: Medium) -> Result<Medium
     }
     let word = domain_word(declared);
     if is_within(declared, found.domain) {
-        let reason = format!(
-            "{word} by declaration, though more was found ({})",
-            found.reason
-        );
-        return Ok(Medium {
-            domain: declared,
-            reason,
-            ..found
-        });
+        let reason = format!("{word} by declaration, though more was found ({})", found.reason);
+        return Ok(Medium { domain: declared, reason, ..found });
     }
     if !spec.declared {
         return Err(TierError::DomainTooStrong {
@@ -197,11 +182,8 @@ pub(super) fn apply_declaration(spec: &TierSpec, found: Medium) -> Result<Medium
             found: found.reason,
         });
     }
-    let access = if declared.is_byte_addressable() {
-        Access::ByteAddressable
-    } else {
-        found.access
-    };
+    let access =
+        if declared.is_byte_addressable() { Access::ByteAddressable } else { found.access };
     Ok(Medium {
         access,
         domain: declared,

@@ -89,18 +89,13 @@ fn read_cache(
     kind: CacheKind,
 ) -> Result<Cache, TopologyError> {
     let size_path = index.join("size");
-    let size_bytes = source
-        .text(&size_path)?
-        .map(|text| size(&size_path, &text))
-        .transpose()?;
+    let size_bytes = source.text(&size_path)?.map(|text| size(&size_path, &text)).transpose()?;
     Ok(Cache {
         level,
         kind,
         size_bytes,
         line_bytes: source.number(&index.join("coherency_line_size"))?,
         ways: source.number(&index.join("ways_of_associativity"))?,
-        cpus: source
-            .list(&index.join("shared_cpu_list"))?
-            .unwrap_or_else(|| vec![cpu]),
+        cpus: source.list(&index.join("shared_cpu_list"))?.unwrap_or_else(|| vec![cpu]),
     })
 }

@@ -103,10 +103,7 @@ pub(super) fn read_nodes(
         return Ok(vec![whole_machine(source, sys, proc)?]);
     }
     let ids: Vec<u32> = folders.iter().map(|(node, _)| *node).collect();
-    folders
-        .iter()
-        .map(|(node, folder)| read_node(source, *node, folder, &ids))
-        .collect()
+    folders.iter().map(|(node, folder)| read_node(source, *node, folder, &ids)).collect()
 }
 
 /// The list of online nodes, where the kernel has one; distances are told for these only.
@@ -182,10 +179,8 @@ fn read_distances(
     let Some(text) = source.text(path)? else {
         return Ok(BTreeMap::new());
     };
-    let distances = text
-        .split_whitespace()
-        .map(|word| narrow(path, word))
-        .collect::<Result<Vec<u32>, _>>()?;
+    let distances =
+        text.split_whitespace().map(|word| narrow(path, word)).collect::<Result<Vec<u32>, _>>()?;
     if distances.len() != ids.len() {
         return Err(malformed(path, &text, "one distance per online node"));
     }
@@ -200,14 +195,10 @@ fn read_access(source: &Source, folder: &Path) -> Result<Option<HmatAccess>, Top
     }
     // The kernel writes 0 for a cost the table does not have.
     let cost = |name: &str| -> Result<Option<u64>, TopologyError> {
-        Ok(source
-            .optional_number(&folder.join(name))?
-            .filter(|cost| *cost > 0))
+        Ok(source.optional_number(&folder.join(name))?.filter(|cost| *cost > 0))
     };
-    let mut initiators: Vec<u32> = names
-        .iter()
-        .filter_map(|name| name.strip_prefix("node")?.parse().ok())
-        .collect();
+    let mut initiators: Vec<u32> =
+        names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();
     initiators.sort_unstable();
     let access = HmatAccess {
         initiators,
@@ -265,10 +256,7 @@ mod tests {
     fn meminfo_takes_both_layouts_and_refuses_other_units() {
         let path = Path::new("meminfo");
         let bytes = |text| meminfo_bytes(path, Some(text), "MemTotal:");
-        assert_eq!(
-            bytes("Node 0 MemTotal:  5859540 kB"),
-            Ok(Some(5_859_540 << 10))
-        );
+        assert_eq!(bytes("Node 0 MemTotal:  5859540 kB"), Ok(Some(5_859_540 << 10)));
         assert_eq!(bytes("MemTotal: 1 kB\nMemFree: x"), Ok(Some(1024)));
         assert_eq!(bytes("MemFree: 1 kB"), Ok(None));
         assert!(bytes("MemTotal: 1 MB").is_err());

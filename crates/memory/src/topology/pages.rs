@@ -25,8 +25,7 @@ impl HugePagePool {
     /// Bytes that could be mapped now without asking the kernel for more pages.
     pub fn available_bytes(&self) -> u64 {
         let free = self.free_pages.unwrap_or(0);
-        free.saturating_sub(self.reserved_pages.unwrap_or(0))
-            .saturating_mul(self.page_bytes)
+        free.saturating_sub(self.reserved_pages.unwrap_or(0)).saturating_mul(self.page_bytes)
     }
 }
 
@@ -68,9 +67,7 @@ fn pools(
 ) -> Result<Vec<HugePagePool>, TopologyError> {
     let mut pools = Vec::new();
     for name in names {
-        let Some(kib) = name
-            .strip_prefix("hugepages-")
-            .and_then(|rest| rest.strip_suffix("kB"))
+        let Some(kib) = name.strip_prefix("hugepages-").and_then(|rest| rest.strip_suffix("kB"))
         else {
             continue;
         };
@@ -98,10 +95,7 @@ pub(super) fn read_transparent(
     let folder = sys.join("kernel/mm/transparent_hugepage");
     let switch = |name: &str| -> Result<Option<String>, TopologyError> {
         let path = folder.join(name);
-        source
-            .text(&path)?
-            .map(|text| chosen(&path, &text))
-            .transpose()
+        source.text(&path)?.map(|text| chosen(&path, &text)).transpose()
     };
     Ok(TransparentHugePages {
         enabled: switch("enabled")?,

@@ -134,10 +134,7 @@ fn read_domain(source: &Source, path: &Path) -> Result<Option<Domain>, TopologyE
             source.note(path, "the kernel reports no persistence domain");
             Ok(None)
         }
-        word if word
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'_') =>
-        {
+        word if word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
             source.note(path, format!("unfamiliar persistence domain {word}"));
             Ok(None)
         }
@@ -175,10 +172,8 @@ fn read_devices(source: &Source, sys: &Path) -> Result<Vec<DeviceDax>, TopologyE
         }
         let folder = root.join(&name);
         let size_path = folder.join("size");
-        let size_bytes = source
-            .text(&size_path)?
-            .map(|text| size(&size_path, &text))
-            .transpose()?;
+        let size_bytes =
+            source.text(&size_path)?.map(|text| size(&size_path, &text)).transpose()?;
         let driver = fs::read_link(folder.join("driver")).ok().and_then(|link| {
             let name = link.file_name()?.to_str()?;
             Some(name.to_owned())
@@ -199,9 +194,7 @@ fn read_devices(source: &Source, sys: &Path) -> Result<Vec<DeviceDax>, TopologyE
 fn is_numbered(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| {
         rest.starts_with(|first: char| first.is_ascii_digit())
-            && rest
-                .bytes()
-                .all(|byte| byte.is_ascii_digit() || byte == b'.')
+            && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
     })
 }
 
@@ -228,12 +221,7 @@ fn under_mount(sys: &Path, regions: &[PersistentRegion], mount: Mount) -> DaxMou
     } else {
         None
     };
-    DaxMount {
-        node: found.iter().find_map(|region| region.node),
-        regions: names,
-        domain,
-        mount,
-    }
+    DaxMount { node: found.iter().find_map(|region| region.node), regions: names, domain, mount }
 }
 
 /// Adds the regions under a block device; `false` if part of the device lies on something else.
@@ -250,9 +238,7 @@ fn collect_regions(device: &Path, depth: u32, names: &mut Vec<String>) -> bool {
     let parts: Vec<_> = parts.flatten().collect();
     !parts.is_empty()
         && depth < DEPTH_MAX
-        && parts
-            .iter()
-            .all(|part| collect_regions(&part.path(), depth + 1, names))
+        && parts.iter().all(|part| collect_regions(&part.path(), depth + 1, names))
 }
 
 /// What all of several memories keep: nothing if one does not say.
@@ -274,10 +260,7 @@ mod tests {
     fn several_regions_keep_what_the_weakest_keeps() {
         let all = |domains: &[Option<Domain>]| weakest(domains.iter().copied());
         assert_eq!(all(&[Some(Domain::Eadr)]), Some(Domain::Eadr));
-        assert_eq!(
-            all(&[Some(Domain::Eadr), Some(Domain::Adr)]),
-            Some(Domain::Adr)
-        );
+        assert_eq!(all(&[Some(Domain::Eadr), Some(Domain::Adr)]), Some(Domain::Adr));
         assert_eq!(all(&[Some(Domain::Eadr), None]), None);
         assert_eq!(all(&[]), None);
     }
@@ -287,18 +270,8 @@ mod tests {
         assert!(is_numbered("region0", "region"));
         assert!(is_numbered("dax1.0", "dax"));
         assert!(is_numbered("pmem12", "pmem"));
-        for other in [
-            "region",
-            "region_seed",
-            "dax_region",
-            "pmem0s",
-            "pmem0p1",
-            "pfn0.0",
-        ] {
-            assert!(
-                !is_numbered(other, "region") && !is_numbered(other, "pmem"),
-                "{other}"
-            );
+        for other in ["region", "region_seed", "dax_region", "pmem0s", "pmem0p1", "pfn0.0"] {
+            assert!(!is_numbered(other, "region") && !is_numbered(other, "pmem"), "{other}");
         }
     }
 }

@@ -40,9 +40,7 @@ fn columns(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter()
         .map(|row| {
             let cells = row.iter().zip(&widths);
-            cells
-                .map(|(cell, width)| format!("{cell:<width$}  "))
-                .collect()
+            cells.map(|(cell, width)| format!("{cell:<width$}  ")).collect()
         })
         .collect()
 }
@@ -79,19 +77,9 @@ fn cache_lines(caches: &[Cache]) -> Vec<String> {
     let mut groups: Vec<(&Cache, usize)> = Vec::new();
     for cache in caches {
         let alike = |other: &Cache| {
-            (
-                other.level,
-                other.kind,
-                other.size_bytes,
-                other.line_bytes,
-                other.ways,
-            ) == (
-                cache.level,
-                cache.kind,
-                cache.size_bytes,
-                cache.line_bytes,
-                cache.ways,
-            ) && other.cpus.len() == cache.cpus.len()
+            (other.level, other.kind, other.size_bytes, other.line_bytes, other.ways)
+                == (cache.level, cache.kind, cache.size_bytes, cache.line_bytes, cache.ways)
+                && other.cpus.len() == cache.cpus.len()
         };
         match groups.iter_mut().find(|(other, _)| alike(other)) {
             Some((_, count)) => *count += 1,
@@ -119,31 +107,20 @@ fn cache_lines(caches: &[Cache]) -> Vec<String> {
 }
 
 fn node_lines(topology: &Topology) -> Vec<String> {
-    let hmat = topology
-        .nodes
-        .iter()
-        .any(|node| node.processor_access().is_some());
+    let hmat = topology.nodes.iter().any(|node| node.processor_access().is_some());
     let mut header = vec!["node", "cpus", "memory", "free", "tier", "distances"];
     if hmat {
         header.extend(["latency r/w ns", "bandwidth r/w MB/s", "from"]);
     }
     let mut rows = vec![header.into_iter().map(str::to_owned).collect()];
-    rows.extend(
-        topology
-            .nodes
-            .iter()
-            .map(|node| node_row(topology, node, hmat)),
-    );
+    rows.extend(topology.nodes.iter().map(|node| node_row(topology, node, hmat)));
     let mut lines = columns(&rows);
     lines.extend(topology.nodes.iter().flat_map(side_cache_lines));
     lines
 }
 
 fn node_row(topology: &Topology, node: &NumaNode, hmat: bool) -> Vec<String> {
-    let tier = topology
-        .kernel_tiers
-        .iter()
-        .find(|tier| tier.nodes.contains(&node.node));
+    let tier = topology.kernel_tiers.iter().find(|tier| tier.nodes.contains(&node.node));
     let distances: Vec<String> = node.distances.values().map(u32::to_string).collect();
     let mut row = vec![
         node.node.to_string(),

@@ -31,9 +31,9 @@ pub(super) fn read_processor(source: &Source, proc: &Path) -> Result<Processor, 
         })
     };
     let line_bytes = match field("clflush size") {
-        Some(size) => size
-            .parse()
-            .map_err(|_| malformed(&path, size, "a clflush size in bytes"))?,
+        Some(size) => {
+            size.parse().map_err(|_| malformed(&path, size, "a clflush size in bytes"))?
+        }
         None => 0,
     };
     let count = text

@@ -50,10 +50,7 @@ impl Source {
 
     /// Writes down that `path` did not tell something.
     pub(super) fn note(&self, path: &Path, reason: impl Into<String>) {
-        self.unknown.borrow_mut().push(Unknown {
-            path: path.to_owned(),
-            reason: reason.into(),
-        });
+        self.unknown.borrow_mut().push(Unknown { path: path.to_owned(), reason: reason.into() });
     }
 
     /// Writes down a file that could not be read.
@@ -68,24 +65,17 @@ impl Source {
 
     /// The whole file, or `None` with a note.
     pub(super) fn bytes(&self, path: &Path) -> Option<Vec<u8>> {
-        fs::read(path)
-            .inspect_err(|failure| self.note_failure(path, failure))
-            .ok()
+        fs::read(path).inspect_err(|failure| self.note_failure(path, failure)).ok()
     }
 
     /// The file's text without surrounding white space, or `None` with a note.
     pub(super) fn text(&self, path: &Path) -> Result<Option<String>, TopologyError> {
-        self.bytes(path)
-            .map(|bytes| as_text(path, bytes))
-            .transpose()
+        self.bytes(path).map(|bytes| as_text(path, bytes)).transpose()
     }
 
     /// The file's text, or `None` without a note: for attributes most machines lack.
     pub(super) fn optional_text(&self, path: &Path) -> Result<Option<String>, TopologyError> {
-        fs::read(path)
-            .ok()
-            .map(|bytes| as_text(path, bytes))
-            .transpose()
+        fs::read(path).ok().map(|bytes| as_text(path, bytes)).transpose()
     }
 
     /// A file holding one unsigned number, or `None` with a note.
@@ -95,9 +85,7 @@ impl Source {
 
     /// A file holding one unsigned number, or `None` without a note.
     pub(super) fn optional_number(&self, path: &Path) -> Result<Option<u64>, TopologyError> {
-        self.optional_text(path)?
-            .map(|text| number(path, &text))
-            .transpose()
+        self.optional_text(path)?.map(|text| number(path, &text)).transpose()
     }
 
     /// A file holding a node number where -1 means none; `None` without a note where absent.
@@ -113,9 +101,7 @@ impl Source {
 
     /// A file holding a list such as `0-3,8`, or `None` with a note.
     pub(super) fn list(&self, path: &Path) -> Result<Option<Vec<u32>>, TopologyError> {
-        self.text(path)?
-            .map(|text| parse_list(path, &text))
-            .transpose()
+        self.text(path)?.map(|text| parse_list(path, &text)).transpose()
     }
 
     /// Entries of a folder named `prefix` and a number, by number; empty with a note where
@@ -152,21 +138,17 @@ impl Source {
 
 /// Names that are text, sorted; sysfs has no others.
 fn sorted_names(entries: fs::ReadDir) -> Vec<String> {
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
 }
 
 fn as_text(path: &Path, bytes: Vec<u8>) -> Result<String, TopologyError> {
-    String::from_utf8(bytes)
-        .map(|text| text.trim().to_owned())
-        .map_err(|failure| {
-            let shown = String::from_utf8_lossy(failure.as_bytes()).into_owned();
-            malformed(path, &shown, "text")
-        })
+    String::from_utf8(bytes).map(|text| text.trim().to_owned()).map_err(|failure| {
+        let shown = String::from_utf8_lossy(failure.as_bytes()).into_owned();
+        malformed(path, &shown, "text")
+    })
 }
 
 /// The error for `content` found in `path`; long content is cut so that the message stays readable.
@@ -176,23 +158,17 @@ pub(super) fn malformed(path: &Path, content: &str, expected: &'static str) -> T
     if shown.len() < content.len() {
         shown.push_str("...");
     }
-    TopologyError::Malformed {
-        path: path.to_owned(),
-        content: shown,
-        expected,
-    }
+    TopologyError::Malformed { path: path.to_owned(), content: shown, expected }
 }
 
 /// One unsigned decimal number.
 pub(super) fn number(path: &Path, text: &str) -> Result<u64, TopologyError> {
-    text.parse()
-        .map_err(|_| malformed(path, text, "an unsigned number"))
+    text.parse().map_err(|_| malformed(path, text, "an unsigned number"))
 }
 
 /// One unsigned decimal number that fits 32 bits.
 pub(super) fn narrow(path: &Path, text: &str) -> Result<u32, TopologyError> {
-    text.parse()
-        .map_err(|_| malformed(path, text, "an unsigned 32-bit number"))
+    text.parse().map_err(|_| malformed(path, text, "an unsigned 32-bit number"))
 }
 
 /// A size such as `48K`, `2M` or `1G` in bytes; without a letter it is bytes.
@@ -204,11 +180,7 @@ pub(super) fn size(path: &Path, text: &str) -> Result<u64, TopologyError> {
         Some('G') => 30,
         _ => 0,
     };
-    let digits = if shift == 0 {
-        text
-    } else {
-        &text[..text.len() - 1]
-    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
     digits
         .parse::<u64>()
         .ok()
@@ -244,11 +216,7 @@ pub(super) fn show_list(items: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     let mut rest = items;
     while let Some(&first) = rest.first() {
-        let run = rest
-            .iter()
-            .zip(first..)
-            .take_while(|(item, next)| **item == *next)
-            .count();
+        let run = rest.iter().zip(first..).take_while(|(item, next)| **item == *next).count();
         parts.push(match run {
             1 => first.to_string(),
             _ => format!("{first}-{}", rest[run - 1]),
@@ -285,14 +253,7 @@ mod tests {
         assert_eq!(size(path, "48K"), Ok(48 << 10));
         assert_eq!(size(path, "1G"), Ok(1 << 30));
         assert_eq!(size(path, "512"), Ok(512));
-        for bad in [
-            "",
-            "K",
-            "12Q",
-            "-1K",
-            "99999999999999999999",
-            "18446744073709551615K",
-        ] {
+        for bad in ["", "K", "12Q", "-1K", "99999999999999999999", "18446744073709551615K"] {
             assert!(size(path, bad).is_err(), "{bad}");
         }
     }

@@ -19,9 +19,7 @@ pub struct Tree {
 impl Tree {
     /// No files at all.
     pub fn empty() -> Self {
-        Tree {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-        }
+        Tree { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
     /// The tree described by `tests/fixtures/NAME.tree`.
@@ -75,10 +73,7 @@ impl Tree {
 
     /// The roots to read it from.
     pub fn roots(&self) -> Roots {
-        Roots {
-            sys: self.path("sys"),
-            proc: self.path("proc"),
-        }
+        Roots { sys: self.path("sys"), proc: self.path("proc") }
     }
 
     /// Its topology, or the error.
@@ -104,10 +99,7 @@ fn expand(pattern: &str) -> Vec<String> {
         return vec![pattern.to_owned()];
     };
     let (alternatives, after) = rest.split_once('}').expect("a closing brace");
-    alternatives
-        .split(',')
-        .flat_map(|one| expand(&format!("{before}{one}{after}")))
-        .collect()
+    alternatives.split(',').flat_map(|one| expand(&format!("{before}{one}{after}"))).collect()
 }
 
 /// Compares `actual` with `tests/snapshots/NAME.txt`; with `TERRACE_BLESS=1` in the environment it

@@ -1,7 +1,7 @@
 //! Runs one request: finds the command, checks what may keep it from running, runs it.
 
 use super::transactions;
-use super::{Client, Close, Command, Context, Failure, Handler, Replies, flag, table, unsupported};
+use super::{Client, Close, Command, Context, Handler, Replies, flag, table, unsupported};
 use crate::event_loop::Core;
 use crate::gate::Turn;
 use crate::pause::Paused;
@@ -140,11 +140,18 @@ impl Executor<'_, '_> {
             }
             Handler::Exec => transactions::exec(self, client, out),
         };
-        if let Err(failure) = result {
+        if let Err(failure) = &result {
             out.truncate(mark);
-            self.fail(command.index(), out, &failure);
+            out.error(&failure.text());
         }
-        self.account(client, command, args, started.elapsed());
+        let took = started.elapsed();
+        self.count(command.index(), 1, u64::from(result.is_err()), took);
+        if self.is_slow(took) {
+            match command.is(flag::SECRET) {
+                true => self.note_slow(client, [args.at(0), b"(redacted)"].into_iter(), took),
+                false => self.note_slow(client, args.from(0), took),
+            }
+        }
     }
 
     /// Runs a queued command inside a transaction; `session` is that of the atomic section.
@@ -204,26 +211,13 @@ impl Executor<'_, '_> {
         (self.sessions, context)
     }
 
-    /// Writes an error reply and counts it.
-    pub(crate) fn fail(&self, command: usize, out: &mut Output, failure: &Failure) {
-        self.stats.commands[command].failed.add(1);
-        self.stats.error_replies.add(1);
-        out.error(&failure.text());
-    }
-
-    fn account(
-        &mut self,
-        client: &Client,
-        command: &'static Command,
-        args: Args<'_>,
-        took: Duration,
-    ) {
-        self.stats.commands[command.index()].ran(1, took);
-        if self.is_slow(took) {
-            match command.is(flag::SECRET) {
-                true => self.note_slow(client, [args.at(0), b"(redacted)"].into_iter(), took),
-                false => self.note_slow(client, args.from(0), took),
-            }
+    /// Counts `calls` of a command that took `took` together; so many of them failed.
+    pub(crate) fn count(&self, command: usize, calls: u64, failures: u64, took: Duration) {
+        let stats = &self.stats.commands[command];
+        stats.ran(calls, took);
+        if failures > 0 {
+            stats.failed.add(failures);
+            self.stats.error_replies.add(failures);
         }
     }
 

@@ -195,6 +195,7 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
         "aof_last_write_status",
         if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" },
     );
+    lines.add("read_only", shared.maps.stopped().unwrap_or_else(|| "no".into()));
     lines.add("disk_bytes", totals.disk_bytes);
     lines.add("bytes_written", totals.bytes_written);
     lines.add("syncs", totals.syncs);

@@ -190,7 +190,7 @@ impl Context<'_> {
         if self.atomic {
             return Ok(f(self, session));
         }
-        Ok(session.atomic(bound_bytes, |session| f(self, session))?)
+        session.atomic(bound_bytes, |session| f(self, session)).map_err(too_much_together)
     }
 
     /// Counts a look-up, for `keyspace_hits` and `keyspace_misses`.
@@ -199,6 +199,18 @@ impl Context<'_> {
             true => self.stats.key_hits.add(1),
             false => self.stats.key_misses.add(1),
         }
+    }
+}
+
+/// The failure of an atomic section. One that would write too much is told apart from a value that
+/// is too large.
+pub(crate) fn too_much_together(error: terrace::Error) -> Failure {
+    match error {
+        terrace::Error::ItemSize(bound, most) => format!(
+            "ERR this writes up to {bound} bytes as one; at most {most} can be kept together"
+        )
+        .into(),
+        error => error.into(),
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) fn setrange(
 ) -> Outcome {
     let patch = args.at(3);
     let offset = usize::try_from(integer(args.at(2))?).map_err(|_| "ERR offset is out of range")?;
-    let most = context.core.limits.authenticated.bulk_bytes_max;
+    let most = context.core.limits.value_bytes;
     if !patch.is_empty() && offset.saturating_add(patch.len()) > most {
         return Err(TOO_LONG.into());
     }

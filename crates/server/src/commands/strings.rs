@@ -161,7 +161,7 @@ pub(super) fn getex(context: &mut Context<'_>, session: &mut Session, args: Args
 
 pub(super) fn append(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let added = args.at(2);
-    let most = context.core.limits.authenticated.bulk_bytes_max;
+    let most = context.core.limits.value_bytes;
     let made = Made::default();
     let mut len = 0;
     session.update(args.at(1), |old| {

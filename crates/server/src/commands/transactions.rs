@@ -8,7 +8,7 @@
 
 use super::execute::Executor;
 use super::keys::ITEM_OVERHEAD_BYTES;
-use super::{Client, Command, Context, Failure, Outcome, flag};
+use super::{Client, Command, Context, Outcome, flag, too_much_together};
 use crate::resp::{Args, Output, Span};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -190,7 +190,7 @@ fn run_section(
         }
     })();
     if let Err(error) = result {
-        let text = Failure::from(error).text();
+        let text = too_much_together(error).text();
         context.out.truncate(mark);
         (0..replies).for_each(|_| context.out.error(&text));
     }

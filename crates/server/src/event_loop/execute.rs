@@ -2,25 +2,23 @@
 //!
 //! The two commands that make up nearly all of a key-value server's load, plain `GET key` and
 //! `SET key value`, are recognised right behind the parser and take a short way: GETs gather in
-//! the batch, SETs go straight to the engine. Everything else, and these two inside a
+//! a batch, SETs in a run. Everything else, and these two inside a
 //! transaction, before `AUTH` and so on, takes the long way through the table of commands.
 
 use super::EventLoop;
 use super::batch::GetBatch;
 use super::connection::{Connection, Phase};
-use crate::commands::{self, Client, Close, Executor, Failure};
+use super::sets::SetRun;
+use crate::commands::{self, Client, Close, Executor};
 use crate::gate::Turn;
 use crate::pause::Paused;
 use crate::resp::{Args, Output, Parser, ProtocolError, Step};
 use std::ops::Range;
-use std::time::Instant;
 
 /// Bytes of requests executed for a connection in one turn (one request may be larger).
 const TURN_INPUT_BYTES: usize = 256 << 10;
 /// Bytes of replies after which a connection's next request waits for the next turn.
 const TURN_OUTPUT_BYTES: usize = 1 << 20;
-/// SETs in a row that are timed together.
-const SETS_TIMED: u32 = 64;
 
 /// Why the execution of a connection's input came to a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +115,7 @@ impl Run<'_, '_> {
                 }
                 Shape::Set if !self.parser.was_inline() => {
                     let (key, value) = (self.parser.span(1), self.parser.span(2));
-                    self.set(&rest[key.0..key.1], &rest[value.0..value.1]);
+                    self.set((at + key.0, at + key.1), (at + value.0, at + value.1));
                     return true;
                 }
                 _ => {}
@@ -171,10 +169,7 @@ impl Run<'_, '_> {
 
     /// Through the table of commands. False: a pause holds the command back.
     fn long_way(&mut self, rest: &[u8]) -> bool {
-        self.account_sets();
-        if self.batch.holds(self.index) {
-            self.flush();
-        }
+        self.flush();
         let args = self.parser.args(rest);
         if args.len() == 0 {
             return true;
@@ -183,9 +178,7 @@ impl Run<'_, '_> {
     }
 
     fn refuse(&mut self, error: ProtocolError) {
-        if self.batch.holds(self.index) {
-            self.flush();
-        }
+        self.flush();
         let out = &mut self.outputs[self.index];
         out.count_reply();
         out.error(&format!("ERR {error}"));
@@ -255,11 +248,10 @@ impl EventLoop<'_> {
             parser,
             client,
             buffer,
-            sets: 0,
-            sets_since: None,
+            sets: &mut self.sets,
         };
         let (at, stop) = run.all(range);
-        run.account_sets();
+        run.flush_sets();
         (at, stop)
     }
 

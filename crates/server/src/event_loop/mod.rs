@@ -30,7 +30,6 @@ use batch::GetBatch;
 use connection::{Connection, Phase, Received};
 use rustix::event::{Timespec, epoll};
 use sets::SetRun;
-use rustix::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(crate) use connection::Incoming;
@@ -48,7 +47,7 @@ const EVENTS: usize = 512;
 /// How often timeouts are looked at.
 const TICK_MS: u64 = 500;
 /// Epoll's name for the waker; connections are named by their index.
-const WAKER: u64 = u64::MAX;
+pub(crate) const WAKER: u64 = u64::MAX;
 
 /// The state that commands share within a loop, connections apart.
 pub(crate) struct Core {
@@ -78,7 +77,6 @@ struct EventLoop<'s> {
     handle: &'s LoopHandle,
     core: Core,
     sessions: Sessions,
-    poll: OwnedFd,
     /// By index, with their replies beside them: a batch of GETs answers several connections.
     connections: Vec<Option<Box<Connection>>>,
     outputs: Vec<Output>,
@@ -101,28 +99,20 @@ struct EventLoop<'s> {
 }
 
 /// Runs loop `id` until the server stops.
-pub(crate) fn run(shared: &Shared, id: usize) -> rustix::io::Result<()> {
+pub(crate) fn run(shared: &Shared, id: usize) {
     let handle = &shared.loops[id];
-    let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(
-        &poll,
-        handle.waker.file(),
-        epoll::EventData::new_u64(WAKER),
-        epoll::EventFlags::IN,
-    )?;
     let mut event_loop = EventLoop {
         shared,
         handle,
         core: Core {
             id,
-            limits: LoopLimits::new(&shared.config, &shared.options),
+            limits: LoopLimits::new(shared),
             now_ms: 0,
             uptime_ms: 0,
             paused: Paused::Nothing,
             random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
         },
         sessions: Sessions::new(shared.maps.count()),
-        poll,
         connections: Vec::new(),
         outputs: Vec::new(),
         free: Vec::new(),
@@ -139,7 +129,6 @@ pub(crate) fn run(shared: &Shared, id: usize) -> rustix::io::Result<()> {
         drain_until_ms: None,
     };
     event_loop.run();
-    Ok(())
 }
 
 impl EventLoop<'_> {
@@ -149,7 +138,7 @@ impl EventLoop<'_> {
             let timeout = self.timeout();
             events.clear();
             let waited = epoll::wait(
-                &self.poll,
+                &self.handle.poll,
                 rustix::buffer::spare_capacity(&mut events),
                 timeout.as_ref(),
             );
@@ -185,7 +174,7 @@ impl EventLoop<'_> {
         self.core.now_ms = unix_time().as_millis() as u64;
         self.core.uptime_ms = self.shared.uptime_ms();
         if self.core.limits.generation != self.shared.config.generation() {
-            self.core.limits = LoopLimits::new(&self.shared.config, &self.shared.options);
+            self.core.limits = LoopLimits::new(self.shared);
             let limit_bytes = self.core.limits.output_buffer_bytes;
             self.outputs.iter_mut().for_each(|out| out.set_limit_bytes(limit_bytes));
         }
@@ -348,7 +337,7 @@ impl EventLoop<'_> {
         self.outputs[index] = Output::new(self.core.limits.output_buffer_bytes);
         connection.interest = connection.wanted(false);
         let name = epoll::EventData::new_u64(index as u64);
-        let watched = epoll::add(&self.poll, connection.socket(), name, connection.interest);
+        let watched = epoll::add(&self.handle.poll, connection.socket(), name, connection.interest);
         self.connections[index] = Some(connection);
         if watched.is_err() || self.shared.stopping() {
             self.close(index);

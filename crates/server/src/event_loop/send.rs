@@ -122,7 +122,7 @@ impl EventLoop<'_> {
         }
         connection.interest = wanted;
         let name = epoll::EventData::new_u64(index as u64);
-        if epoll::modify(&self.poll, connection.socket(), name, wanted).is_err() {
+        if epoll::modify(&self.handle.poll, connection.socket(), name, wanted).is_err() {
             self.close(index);
         }
     }

@@ -7,6 +7,7 @@
 use crate::commands::{self, Client, Executor, Failure};
 use crate::resp::Output;
 use std::time::Instant;
+use terrace::Session;
 
 /// SETs gathered at most.
 const SETS: usize = 32;
@@ -52,41 +53,50 @@ impl SetRun {
         executor: &mut Executor<'_, '_>,
     ) {
         let len = std::mem::take(&mut self.len);
-        let started = Instant::now();
-        let key = |entry: &Waiting| &buffer[entry.key.0..entry.key.1];
         let waiting = &self.waiting[..len];
+        let started = Instant::now();
+        (0..len).for_each(|_| out.count_reply());
         let Executor { sessions, shared, .. } = &mut *executor;
-        let mut session = sessions.open(client.database, &shared.maps);
-        if let Ok(session) = &mut session
-            && len >= SETS_LOOKED_UP_MIN
-        {
-            let mut keys: [&[u8]; SETS] = [&[]; SETS];
-            keys.iter_mut().zip(waiting).for_each(|(place, entry)| *place = key(entry));
-            // What comes of it is of no interest: the puts will tell.
-            let _ = session.multi_get(&keys[..len], |_, _| ());
-        }
         let mut failures = 0;
-        for entry in waiting {
-            let value = &buffer[entry.value.0..entry.value.1];
-            let done = match &mut session {
-                Ok(session) => session.put(key(entry), value, None).map_err(Failure::from),
-                Err(error) => Err(Failure::from(error.to_string())),
-            };
-            out.count_reply();
-            match done {
-                Ok(()) => out.ok(),
-                Err(failure) => {
-                    failures += 1;
-                    out.error(&failure.text());
+        match sessions.open(client.database, &shared.maps) {
+            Ok(session) => {
+                look_up(session, buffer, waiting);
+                for Waiting { key, value } in waiting {
+                    let (key, value) = (&buffer[key.0..key.1], &buffer[value.0..value.1]);
+                    match session.put(key, value, None) {
+                        Ok(()) => out.ok(),
+                        Err(error) => {
+                            failures += 1;
+                            out.error(&Failure::from(error).text());
+                        }
+                    }
                 }
             }
+            Err(error) => {
+                failures = len as u64;
+                let text = Failure::from(error).text();
+                waiting.iter().for_each(|_| out.error(&text));
+            }
         }
-        client.note(commands::set_index(), client.database);
-        executor.count(commands::set_index(), len as u64, failures, started.elapsed());
         let took = started.elapsed();
+        client.note(commands::set_index(), client.database);
+        executor.count(commands::set_index(), len as u64, failures, took);
         if executor.is_slow(took) {
             let text = format!("(a run of {len} SETs)");
             executor.note_slow(client, [b"SET", text.as_bytes()].into_iter(), took);
         }
     }
+}
+
+/// Looks up the keys of a run, so that the puts find what they need in the caches.
+fn look_up(session: &mut Session, buffer: &[u8], waiting: &[Waiting]) {
+    if waiting.len() < SETS_LOOKED_UP_MIN {
+        return;
+    }
+    let mut keys: [&[u8]; SETS] = [&[]; SETS];
+    for (place, Waiting { key, .. }) in keys.iter_mut().zip(waiting) {
+        *place = &buffer[key.0..key.1];
+    }
+    // What comes of it is of no interest: the puts will tell.
+    let _ = session.multi_get(&keys[..waiting.len()], |_, _| ());
 }

@@ -22,7 +22,8 @@ pub struct Random(pub u64);
 
 impl Random {
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) ^ (self.0 >> 13)
     }
     pub fn below(&mut self, n: u64) -> u64 {
@@ -55,9 +56,15 @@ pub fn file_now(dir: &Path) -> Vec<u8> {
 
 /// A directory that holds `image` as its value file.
 pub fn planted(image: &[u8]) -> TempDir {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     std::fs::write(file_of(dir.path()), image).expect("image written");
     dir
+}
+
+/// A directory in memory where there is one: what is recovered from an image does not depend on
+/// the disk it lies on, and thousands of them do.
+pub fn in_memory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("directory")
 }
 
 /// A map whose value file is `image`, in a directory of its own.
@@ -109,7 +116,10 @@ pub fn value_of(key: u64, write: u64, bytes: usize) -> Vec<u8> {
 pub fn write_of(key: u64, value: &[u8]) -> u64 {
     assert!(value.len() >= 24, "key {key}: a value of {} bytes", value.len());
     let write = u64::from_le_bytes(value[8..16].try_into().expect("eight bytes"));
-    assert!(value == value_of(key, write, value.len()), "key {key}: the value of write {write} is not whole");
+    assert!(
+        value == value_of(key, write, value.len()),
+        "key {key}: the value of write {write} is not whole"
+    );
     write
 }
 
@@ -126,7 +136,8 @@ pub fn writes(map: &Map) -> BTreeMap<u64, u64> {
 /// what was not, and of the write that was under way, any sector is there or not.
 pub fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -> Vec<u8> {
     let mut image = base.to_vec();
-    let synced = events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced =
+        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
     for (i, event) in events[..events.len().min(cut + 1)].iter().enumerate() {
         match event {
             Event::Grow(to) if i < synced || random.one_in(2) => lengthen(&mut image, *to as usize),
