@@ -11,13 +11,24 @@ fn consistent(bytes: &[u8], seed: u32) {
         Record::Item(item, length) => {
             assert!(length <= bytes.len(), "an item lies inside its bytes");
             assert_eq!(Item::read(bytes), Some(item), "reading agrees with verifying");
-            assert_eq!(Item::read_if_key(bytes, item.key), Some(item), "an item is found by its key");
+            assert_eq!(
+                Item::read_if_key(bytes, item.key),
+                Some(item),
+                "an item is found by its key"
+            );
             let Item { key, value, version, expires_at_ms, tombstone, in_batch } = item;
-            let again = NewItem { key, value, version, expires_at_ms, tombstone }.encode(seed, in_batch);
+            let again =
+                NewItem { key, value, version, expires_at_ms, tombstone }.encode(seed, in_batch);
             assert!(again.len() <= length, "the encoder is the shortest");
-            assert_eq!(verify(&again, seed), Record::Item(item, again.len()), "what was read can be written");
+            assert_eq!(
+                verify(&again, seed),
+                Record::Item(item, again.len()),
+                "what was read can be written"
+            );
         }
-        Record::BatchEnd(length) => assert!(length <= bytes.len(), "a batch end lies inside its bytes"),
+        Record::BatchEnd(length) => {
+            assert!(length <= bytes.len(), "a batch end lies inside its bytes")
+        }
         Record::Invalid => {}
     }
 }

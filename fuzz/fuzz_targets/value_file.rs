@@ -87,7 +87,9 @@ fn composed(how: u8, mut data: &[u8]) -> Vec<u8> {
 /// Gives every item, one behind the other, the checksum it should have.
 fn repair(items: &mut [u8], salt: u32) {
     let mut at = 0;
-    while let Some(length) = items.get(at..).and_then(Header::decode).map(|header| header.item_bytes()) {
+    while let Some(length) =
+        items.get(at..).and_then(Header::decode).map(|header| header.item_bytes())
+    {
         let Some(covered) = items.get(at + 4..at + length) else { return };
         let crc = Crc::new(salt).update(covered).finish();
         put(items, at, &crc.to_le_bytes());
@@ -99,14 +101,21 @@ fn repair(items: &mut [u8], salt: u32) {
 fn plant(path: &PathBuf, bytes: &[u8]) {
     let file = std::fs::File::create(path).expect("file");
     file.set_len(bytes.len() as u64).expect("length");
-    for (n, block) in bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0)) {
+    for (n, block) in
+        bytes.chunks(BLOCK).enumerate().filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+    {
         file.write_all_at(block, (n * BLOCK) as u64).expect("block");
     }
 }
 
 /// Opens and recovers; the sum of what was told keeps the reads from being optimised away.
 fn open(path: &PathBuf, salvage: bool) -> Option<Logs> {
-    let spec = MediumSpec { path: path.clone(), domain: Domain::PageCache, dax: false, capacity_bytes: CAPACITY_BYTES };
+    let spec = MediumSpec {
+        path: path.clone(),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: CAPACITY_BYTES,
+    };
     let medium = Medium::open(&spec).expect("a file can be opened");
     let logs = Logs::open(medium, 2, salvage, &Arc::new(Budget::new(CAPACITY_BYTES))).ok()?;
     let sum = AtomicU64::new(0);
@@ -131,7 +140,8 @@ fn used(logs: &Logs) {
             logs.unclaim(segment.number);
         }
     }
-    let new = NewItem { key: b"key", value: b"value", version: 1, expires_at_ms: None, tombstone: false };
+    let new =
+        NewItem { key: b"key", value: b"value", version: 1, expires_at_ms: None, tombstone: false };
     if let Ok(mut appender) = logs.appender(1, new.item_bytes(), Room::Ordinary) {
         appender.append(&new);
     }

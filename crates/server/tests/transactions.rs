@@ -161,6 +161,15 @@ fn a_transaction_too_large_for_one_log_is_refused_whole() {
     assert_eq!(client.line("EXISTS k1"), ":0");
 }
 
+/// Tells the other threads of a test that it is over, also when it is because one panicked.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Transfers between two accounts by MULTI/EXEC on several connections (and so on both loops),
 /// while others read both accounts in one MGET or one EXEC: the sum never changes.
 #[test]
@@ -237,6 +246,7 @@ fn nobody_sees_half_a_command() {
             let mut client = server.client();
             let done = &done;
             scope.spawn(move || {
+                let _over = Over(done);
                 for _ in 0..2000 {
                     let Reply::Array(pair) = client.call(&["MGET", "a", "b"]) else {
                         panic!("MGET")
@@ -244,7 +254,6 @@ fn nobody_sees_half_a_command() {
                     assert_eq!(pair[0], pair[1]);
                     assert_eq!(client.line("EXISTS left right"), ":1");
                 }
-                done.store(true, Ordering::Relaxed);
             });
         }
         for _ in 0..2 {

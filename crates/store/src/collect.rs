@@ -19,6 +19,7 @@ use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
+use terrace_durable::superblock::Rule;
 use terrace_index::{Change as Entry, hash_key};
 
 /// Logs collected in one round at least; of a large map an eighth, since a round costs two syncs.
@@ -124,6 +125,11 @@ impl Engine {
             victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
             return Ok(Round::default());
+        }
+        if logs.rule() == Rule::All {
+            // An item of a batch is copied as one of its own: the batch must be safe before.
+            logs.flush_all()
+                .inspect_err(|_| claimed.iter().for_each(|segment| logs.unclaim(*segment)))?;
         }
         let guard = crossbeam_epoch::pin();
         let mut moving = Moving {

@@ -37,7 +37,7 @@ pub(crate) struct Inner {
     pub engine: Arc<Engine>,
     pub recovery: RecoveryReport,
     pub next_writer: AtomicUsize,
-    pub _lock: File,
+    pub lock: File,
 }
 
 impl Map {
@@ -355,6 +355,10 @@ impl Drop for Inner {
         // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
         // what was durable.
         let _unheard = self.close();
+        // Said aloud: a process that is just being started shares the open file, and with it the
+        // lock, until it begins its own program.
+        let _closing_unlocks_too =
+            rustix::fs::flock(&self.lock, rustix::fs::FlockOperation::Unlock);
     }
 }
 

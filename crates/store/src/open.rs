@@ -66,7 +66,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (medium, writers) = (Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1));
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
-        Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, budget)?),
+        Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),
     };
     let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io {
         path,
@@ -121,7 +121,7 @@ fn start(engine: Engine, recovery: RecoveryReport, lock: File) -> Result<Map> {
         engine: Arc::new(engine),
         recovery,
         next_writer: AtomicUsize::new(0),
-        _lock: lock,
+        lock,
     });
     if !salvaged {
         *inner.background.lock() = Some(Background::start(&inner.engine));

@@ -28,7 +28,9 @@ struct Sound {
 
 fn sound(name: &'static str, durability: Durability, keys: u64, bytes: u64) -> Sound {
     let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), options(durability)).expect("open");
+    // One log, and none made ready: the smaller the file the more damage can be tried.
+    let small = MapOptions { writers: 1, ..options(Durability::None) };
+    let map = Map::open(dir.path(), small).expect("open");
     let mut random = Random(keys);
     let mut ever: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for write in 0..keys * 2 {
@@ -44,6 +46,7 @@ fn sound(name: &'static str, durability: Durability, keys: u64, bytes: u64) -> S
         ever.entry(key.to_be_bytes().to_vec()).or_default().push(value);
     }
     let holds = contents(&map);
+    map.set_durability(durability).expect("switch");
     map.close().expect("close");
     Sound { name, durability, image: file_now(dir.path()), holds, ever }
 }
@@ -130,12 +133,8 @@ fn salvaged(sound: &Sound, image: &[u8], dir: &Path) -> Result<(), String> {
             sound.holds.len()
         ));
     }
-    if report
-        .damage
-        .iter()
-        .any(|damage| damage.offset > image.len() as u64 || damage.what.is_empty())
-    {
-        return Err(format!("salvage names a place outside the file: {:?}", report.damage));
+    if report.damage.iter().any(|damage| damage.what.is_empty()) {
+        return Err(format!("salvage does not say what is damaged: {:?}", report.damage));
     }
     if map.put(b"new", b"value").is_ok()
         || map.delete(b"new").and_then(|_| map.sync()).is_ok()
@@ -186,7 +185,7 @@ fn chosen(start: usize, bytes: usize, dense: usize) -> impl Iterator<Item = usiz
 
 fn check_flips_in_block(block: usize) {
     for sound in &sound_maps()[..2] {
-        let at = chosen(block * BLOCK, BLOCK, 80);
+        let at = chosen(block * BLOCK, BLOCK, 72);
         all_received(
             "a flipped byte of the head",
             sound,
@@ -229,7 +228,7 @@ fn in_the_header_of_a_log() {
 
 #[test]
 fn in_the_items() {
-    for (sound, images) in sound_maps().iter().zip([350, 350, 8]) {
+    for (sound, images) in sound_maps().iter().zip([380, 380, 8]) {
         let written: Vec<usize> =
             (SEGMENT + 64..sound.image.len()).filter(|at| sound.image[*at] != 0).collect();
         let mut random = Random(3);
@@ -276,8 +275,7 @@ fn at_the_end() {
         let mut random = Random(9);
         let head =
             [1, 100, 512, 4095, 4096, 5000, 8191, 8192, 8193, 10_000, 12_287, 12_288, 12_289];
-        let body =
-            (0..cases(120)).map(|_| SEGMENT + random.below((last - SEGMENT) as u64) as usize);
+        let body = (0..cases(90)).map(|_| SEGMENT + random.below((last - SEGMENT) as u64) as usize);
         let whole = [
             SEGMENT - 1,
             SEGMENT,

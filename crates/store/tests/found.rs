@@ -699,8 +699,9 @@ fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
     // The power fails while the collector's flush is under way: of it, only the collector's own log
     // has reached the disk so far, and of that all sectors but the last few.
     let flush = events.iter().position(|event| {
-        matches!(event, Event::Write { at, bytes, .. } if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT)
-            && bytes[..4] == *b"TLOG" && bytes[4..8] == [0; 4])
+        matches!(event, Event::Write { at, bytes, .. }
+            if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT)
+                && bytes[..4] == *b"TLOG" && bytes[4..8] == [0; 4])
     });
     let Some(Event::Write { at, bytes, durable: false }) = flush.map(|flush| &events[flush]) else {
         // Made durable beforehand, or at once: nothing to tear.
@@ -725,6 +726,25 @@ fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
             of(b"b"),
             "the batch is half there with {sectors} sectors of the collector's log"
         );
+    }
+}
+
+/// A log that claims the last sequence number there is (nobody wrote that; a fuzzer did) leaves no
+/// number for the next one: refused, or read, but no panic and no number 0 begun anew.
+#[test]
+fn a_log_with_the_last_number_is_no_panic() {
+    let mut image = closed_image(Durability::Sync, 10);
+    let at = (SEGMENT..image.len())
+        .step_by(SEGMENT)
+        .find(|at| image[*at..*at + 4] == *b"TLOG")
+        .expect("a log");
+    image[at + 8..at + 16].fill(0xff);
+    let crc = terrace_durable::checksum::Crc::new(u32::from_le_bytes(*b"TLOG"))
+        .update(&image[at..at + 32])
+        .finish();
+    image[at + 60..at + 64].copy_from_slice(&crc.to_le_bytes());
+    if let Ok((_dir, map)) = opened(&image, options(Durability::Sync)) {
+        map.put(b"key", b"value").expect("put");
     }
 }
 

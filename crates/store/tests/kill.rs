@@ -142,9 +142,13 @@ fn check_slots(dir: &Path) {
         dax: false,
         capacity_bytes: 1 << 32,
     };
-    let slabs =
-        Slabs::open(Medium::open(&spec).expect("medium"), 1, &Arc::new(Budget::new(1 << 30)))
-            .expect("head");
+    let slabs = Slabs::open(
+        Medium::open(&spec).expect("medium"),
+        1,
+        false,
+        &Arc::new(Budget::new(1 << 30)),
+    )
+    .expect("head");
     slabs.recover(2, false, &|_, _, _| {}).expect("a crash is no damage");
     slabs.check().expect("every slot has one owner");
 }

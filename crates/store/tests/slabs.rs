@@ -53,8 +53,8 @@ fn closed_census(map: Map, dir: &Path) -> Census {
         dax: false,
         capacity_bytes: 1 << 32,
     });
-    let slabs =
-        Slabs::open(medium.expect("medium"), 1, &Arc::new(Budget::new(ROOMY))).expect("head");
+    let slabs = Slabs::open(medium.expect("medium"), 1, false, &Arc::new(Budget::new(ROOMY)))
+        .expect("head");
     let found = slabs.recover(2, false, &|_, _, _| {}).expect("recover");
     assert!(found.torn.is_empty());
     slabs.check().expect("every slot has one owner")

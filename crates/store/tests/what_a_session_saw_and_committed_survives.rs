@@ -167,7 +167,7 @@ fn though_many_read_what_others_write() {
             scope.spawn(move || {
                 let mut session = map.session();
                 let mut random = Random(w + 50);
-                for n in 0..300 {
+                for n in 0..600 {
                     // Each writer has keys of its own: numbers of a key grow.
                     let key = random.below(keys / 2) * 2 + w;
                     let value = value_of(key, n, 24 + random.below(9_000) as usize);
@@ -203,7 +203,7 @@ fn though_many_read_what_others_write() {
         readers.into_iter().flat_map(|r| r.join().expect("reader")).collect()
     });
     let events = map.medium().trace();
-    assert!(seen.len() > 100, "{} looks", seen.len());
+    assert!(seen.len() > 30, "{} looks", seen.len());
     let mut random = Random(6);
     for state in 0..cases(36) {
         let cut = random.below(events.len() as u64 + 1) as usize;

@@ -84,10 +84,19 @@ impl Logs {
                 if pool.free.len() >= count + COLLECTOR_SPARE {
                     return Ok(());
                 }
-                let segment = pool.fresh;
-                self.grow_to(segment, Room::Ordinary)?;
-                pool.fresh += 1;
-                segment
+                match pool.released.pop() {
+                    Some(segment) => {
+                        self.grow_to(segment, Room::Ordinary)
+                            .inspect_err(|_| pool.released.push(segment))?;
+                        segment
+                    }
+                    None => {
+                        let segment = pool.fresh;
+                        self.grow_to(segment, Room::Ordinary)?;
+                        pool.fresh += 1;
+                        segment
+                    }
+                }
             };
             // Not in the list yet: nobody uses it while it is zeroed.
             let zeroed = self.medium.write_zeros(Self::start_of(segment), u64::from(SEGMENT_BYTES));

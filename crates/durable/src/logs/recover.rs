@@ -255,8 +255,11 @@ impl Scan<'_> {
         let start = Logs::start_of(segment);
         // A free segment stays unread: it takes no memory.
         let header = match logs.read_header(segment)? {
-            FoundHeader::Free => return Ok(Mend::AlreadyFree),
-            FoundHeader::Damaged => {
+            // The cut after a log was closed no longer names it; only then may it be freed.
+            FoundHeader::Free if !self.cut.open.iter().any(|open| open.segment == segment) => {
+                return Ok(Mend::AlreadyFree);
+            }
+            FoundHeader::Free | FoundHeader::Damaged => {
                 self.damaged(
                     start,
                     u64::from(SEGMENT_BYTES),

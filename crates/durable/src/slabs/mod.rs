@@ -81,6 +81,8 @@ pub struct Slabs {
     /// Whether the file says that it is in use.
     marked: AtomicBool,
     stopped: OnceLock<String>,
+    /// What is wrong with the head of the file, with salvage.
+    head_damage: Option<String>,
     budget: Arc<Budget>,
     /// Bytes taken from the budget.
     taken: AtomicU64,
@@ -104,19 +106,26 @@ impl Writer {
 
 impl Slabs {
     /// Opens the head of `medium` (made if new) for `writers` concurrent writers.
-    /// [`Slabs::recover`] must run before anything else.
+    /// [`Slabs::recover`] must run before anything else, with the same `salvage`.
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
     ///
     /// # Panics
     /// If the medium is not byte-addressable.
-    pub fn open(medium: Medium, writers: usize, budget: &Arc<Budget>) -> Result<Slabs> {
+    pub fn open(
+        medium: Medium,
+        writers: usize,
+        salvage: bool,
+        budget: &Arc<Budget>,
+    ) -> Result<Slabs> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (cut, _) = superblock::open_head(&medium, shape, false)?;
-        medium.grow(IN_USE_AT, BLOCK_BYTES)?;
+        let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
+        if !salvage {
+            medium.grow(IN_USE_AT, BLOCK_BYTES)?;
+        }
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         Ok(Slabs {
             shared: Arc::new(Shared::new(count)),
@@ -131,6 +140,7 @@ impl Slabs {
             recovering: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             stopped: OnceLock::new(),
+            head_damage,
             budget: Arc::clone(budget),
             taken: AtomicU64::new(0),
             medium,
@@ -341,9 +351,11 @@ impl Slabs {
         }
     }
 
-    fn is_in_use(&self) -> bool {
-        // SAFETY: as in `set_in_use`.
-        unsafe { self.medium.memory().load(IN_USE_AT) != 0 }
+    fn is_in_use(&self) -> Result<bool> {
+        // With salvage the file may end before the word.
+        let is_there = self.medium.file_bytes()? >= IN_USE_AT + 8;
+        // SAFETY: in the file; otherwise as in `set_in_use`.
+        Ok(is_there && unsafe { self.medium.memory().load(IN_USE_AT) != 0 })
     }
 
     /// Counts the memory of a superblock's bits, which has changed by so many bytes.

@@ -10,12 +10,13 @@
 //! crash no more than one for each writer; anything else is damage, and said so.
 
 use super::classes;
-use super::free::{Free, superblock_of};
+use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::{MAX_WRITERS, SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::logs::{Damage, Recovered, TornTail};
+use crate::superblock::HEAD_BYTES;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -53,7 +54,11 @@ impl Slabs {
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let (count, truncation) = self.superblocks_in_file(salvage)?;
+        let (count, mut whole_file) = self.superblocks_in_file(salvage)?;
+        if let Some(what) = &self.head_damage {
+            whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
+            self.generation.store(self.newest_generation(count), Ordering::Release);
+        }
         *self.superseded.lock() = Some(Vec::new());
         self.recovering.store(true, Ordering::SeqCst);
         let scan = Mutex::new(Scan::default());
@@ -72,8 +77,8 @@ impl Slabs {
         self.recovering.store(false, Ordering::SeqCst);
         let superseded = self.superseded.lock().take().unwrap_or_default();
         let mut scan = scan.into_inner().expect("no scanner panicked");
-        scan.found.damage.extend(truncation);
-        self.judge_torn(&mut scan);
+        scan.found.damage.append(&mut whole_file);
+        self.judge_torn(&mut scan)?;
         if let (Some(first), false) = (scan.found.damage.first(), salvage) {
             let more = scan.found.damage.len() - 1;
             let what = format!(
@@ -94,16 +99,17 @@ impl Slabs {
 
     /// Superblocks to scan, segment 0 counted in; the file is made to hold the last one whole,
     /// since what it lacks of a mapping cannot be touched.
-    fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Option<Damage>)> {
+    fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Vec<Damage>)> {
         let segment = u64::from(SEGMENT_BYTES);
         let file_bytes = self.medium.file_bytes()?;
         let promised = u64::from(self.cut.lock().segments) * segment;
-        let damage = (promised > segment && file_bytes < promised).then(|| {
+        let mut damage = Vec::new();
+        if promised > segment && file_bytes < promised {
             let what = format!("the file ends at {file_bytes}, it held {promised} bytes");
-            Damage { offset: file_bytes, bytes: promised - file_bytes, what }
-        });
+            damage.push(Damage { offset: file_bytes, bytes: promised - file_bytes, what });
+        }
         let mut present = (file_bytes / segment).max(1);
-        if damage.is_none()
+        if damage.is_empty()
             && !salvage
             && file_bytes > segment
             && !file_bytes.is_multiple_of(segment)
@@ -122,16 +128,30 @@ impl Slabs {
         Ok((present as u32, damage))
     }
 
+    /// The newest generation of any superblock: the map's, where the head does not tell it.
+    fn newest_generation(&self, count: u32) -> u64 {
+        let generations = (1..count).filter_map(|number| match self.header(number) {
+            Found::Intact(header) => Some(header.generation),
+            Found::Free | Found::Damaged => None,
+        });
+        generations.max().unwrap_or(0)
+    }
+
+    fn header(&self, number: u32) -> Found {
+        // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
+        Header::decode(unsafe { self.medium.memory().bytes(start_of(number), HEADER_BYTES.into()) })
+    }
+
     fn scan(
         &self,
         number: u32,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
         scan: &Mutex<Scan>,
     ) {
-        let start = super::free::start_of(number);
+        let start = start_of(number);
         // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
         let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
-        let header = match Header::decode(bytes) {
+        let header = match self.header(number) {
             Found::Intact(header)
                 if header.generation == self.generation.load(Ordering::Acquire) =>
             {
@@ -172,9 +192,9 @@ impl Slabs {
 
     /// Reports slots that are neither free nor intact: as torn, or as damage if no crash explains
     /// them.
-    fn judge_torn(&self, scan: &mut Scan) {
+    fn judge_torn(&self, scan: &mut Scan) -> Result<()> {
         let count: usize = scan.in_use.iter().map(|scanned| scanned.torn.len()).sum();
-        let explained = self.is_in_use() && count <= MAX_WRITERS;
+        let explained = self.is_in_use()? && count <= MAX_WRITERS;
         for scanned in &mut scan.in_use {
             for slot in &scanned.torn {
                 let offset = scanned.free.location(scanned.number, *slot);
@@ -192,6 +212,7 @@ impl Slabs {
         }
         scan.found.damage.sort_by_key(|d| d.offset);
         scan.found.torn.sort_by_key(|t| t.offset);
+        Ok(())
     }
 
     fn settle(&self, count: u32, scan: Scan, superseded: &[u64], salvage: bool) -> Result<()> {

@@ -8,6 +8,9 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
+/// Lines of a slot asked for ahead; the processor itself follows further ones.
+const PREFETCHED_LINES: u64 = 4;
+
 /// A writer's free slots, held. Reentrant: the holder's thread may ask for them again.
 #[derive(Debug)]
 pub struct Slots<'a> {
@@ -42,6 +45,19 @@ impl<'a> Slots<'a> {
         false
     }
 
+    /// The next slot, and asks for the lines of the one after it: slots that were used before are
+    /// anywhere in memory, and a store to a line that is far away waits for it.
+    #[inline(always)]
+    fn take(&self, class: usize) -> u64 {
+        let cache = &mut self.lock.borrow_mut().caches[class];
+        let location = cache.pop().expect("a slot was asked for");
+        if let Some(next) = cache.last() {
+            let lines = u64::from(classes::slot_bytes(class)).div_ceil(64).min(PREFETCHED_LINES);
+            self.slabs.prefetch(*next, lines);
+        }
+        location
+    }
+
     /// Writes an item for which [`Slots::fits`] said yes; returns its location. Durable on return.
     ///
     /// # Panics
@@ -49,7 +65,7 @@ impl<'a> Slots<'a> {
     #[inline]
     pub fn write(&mut self, new: &NewItem<'_>) -> u64 {
         let class = classes::class_of(new.item_bytes());
-        let location = self.lock.borrow_mut().caches[class].pop().expect("a slot was asked for");
+        let location = self.take(class);
         let salt =
             self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
         let mut header = [0; MAX_HEADER_BYTES];

@@ -174,7 +174,7 @@ fn closed() -> (tempfile::TempDir, u64) {
     let mini = Mini::open(dir.path(), 100, Domain::Adr, BUDGET, RIGHT);
     (0..100).for_each(|key| mini.put(1, key, key as u64, 200, &mut || {}).expect("put"));
     drop(mini);
-    let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
     let (contents, found) = recover(&slabs, true).expect("recover");
     assert_eq!((contents.len(), found.items, found.torn.len()), (100, 100, 0));
     (dir, contents[&50].0)
@@ -189,18 +189,22 @@ fn flip(dir: &std::path::Path, at: u64) {
 
 #[test]
 fn damage_is_named_and_the_rest_is_read_with_salvage() {
-    for (what, lost) in [("item", 1), ("header", 100)] {
+    for (what, lost) in [("item", 1), ("header", 100), ("head", 0)] {
         let (dir, location) = closed();
-        let at = if what == "item" { location + 30 } else { (4 << 20) + 9 };
+        let at = match what {
+            "item" => location + 30,
+            "header" => (4 << 20) + 9,
+            _ => 40,
+        };
         flip(dir.path(), at);
         let before = std::fs::read(path(dir.path())).expect("file");
-        let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
-        let Err(Error::Damaged { offset, what, .. }) = recover(&slabs, false) else {
+        let opened = open(dir.path(), Domain::Adr, BUDGET, false);
+        let Err(Error::Damaged { offset, what, .. }) = opened.and_then(|s| recover(&s, false))
+        else {
             panic!("{what}: not noticed")
         };
         assert!(offset <= at && at < offset + 300, "{what} at {offset}");
-        drop(slabs);
-        let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
+        let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
         let (contents, found) = recover(&slabs, true).expect("salvage");
         assert_eq!((contents.len(), found.damage.len()), (100 - lost, 1));
         assert!(matches!(
@@ -223,13 +227,13 @@ fn after_a_crash_a_slot_that_does_not_verify_is_torn_and_cleared() {
     let crashed = directory();
     std::fs::copy(path(dir.path()), path(crashed.path())).expect("copy");
     flip(crashed.path(), (4 << 20) + 64 + 30);
-    let slabs = open(crashed.path(), Domain::Adr, BUDGET).expect("open");
+    let slabs = open(crashed.path(), Domain::Adr, BUDGET, false).expect("open");
     let (contents, found) = recover(&slabs, false).expect("a torn slot is no damage");
     assert_eq!((contents.len(), found.torn.len(), found.damage.len()), (99, 1, 0));
     assert_eq!(found.torn[0].offset, (4 << 20) + 64);
     assert_eq!(slabs.check().expect("the torn slot is free").live, 99);
     drop(slabs);
-    let slabs = open(crashed.path(), Domain::Adr, BUDGET).expect("open");
+    let slabs = open(crashed.path(), Domain::Adr, BUDGET, false).expect("open");
     assert_eq!(recover(&slabs, false).expect("recover").1.torn.len(), 0);
 }
 
@@ -238,12 +242,12 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
     let (dir, _) = closed();
     let file = std::fs::OpenOptions::new().write(true).open(path(dir.path())).expect("file");
     file.set_len((4 << 20) + 5000).expect("cut");
-    let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, false).expect("open");
     assert!(
         matches!(recover(&slabs, false), Err(Error::Damaged { offset, .. }) if offset == (4 << 20) + 5000)
     );
     drop(slabs);
-    let slabs = open(dir.path(), Domain::Adr, BUDGET).expect("open");
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
     assert!(recover(&slabs, true).expect("salvage").0.is_empty());
     let (dir, _) = closed();
     let spec = terrace_durable::MediumSpec {

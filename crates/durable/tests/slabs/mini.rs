@@ -69,9 +69,9 @@ pub fn path(dir: &Path) -> PathBuf {
     dir.join("values.slab")
 }
 
-pub fn open(dir: &Path, domain: Domain, budget: u64) -> Result<Slabs, Error> {
+pub fn open(dir: &Path, domain: Domain, budget: u64, salvage: bool) -> Result<Slabs, Error> {
     let spec = MediumSpec { path: path(dir), domain, dax: false, capacity_bytes: 1 << 30 };
-    Slabs::open(Medium::open(&spec)?, 4, &Arc::new(Budget::new(budget)))
+    Slabs::open(Medium::open(&spec)?, 4, salvage, &Arc::new(Budget::new(budget)))
 }
 
 fn value(key: usize, number: u64, bytes: usize) -> Vec<u8> {
@@ -112,7 +112,7 @@ pub fn recover(slabs: &Slabs, salvage: bool) -> Result<(Contents, Recovered), Er
 
 impl Mini {
     pub fn open(dir: &Path, keys: usize, domain: Domain, budget: u64, order: Order) -> Mini {
-        let slabs = open(dir, domain, budget).expect("open");
+        let slabs = open(dir, domain, budget, false).expect("open");
         let (contents, _) = recover(&slabs, false).expect("recover");
         let mini = Mini {
             slabs,

@@ -108,8 +108,6 @@ pub(crate) struct Parser {
     remaining: usize,
     /// Offset of the next unread byte, when a request is under way (or an inline line unfinished).
     at: usize,
-    /// Length of the argument whose header was read but whose bytes have not all come.
-    bulk: Option<usize>,
     /// The last request was inline: its arguments lie in `unescaped`.
     inline: bool,
     unescaped: Vec<u8>,
@@ -123,7 +121,6 @@ enum Header {
 }
 
 /// Reads `[-]digits\r\n` at `from`. Leading zeros, `+` and blanks are refused, as Redis does.
-#[inline]
 fn header(buf: &[u8], from: usize) -> Header {
     let negative = match buf.get(from) {
         None => return Header::More,
@@ -164,70 +161,80 @@ impl Parser {
     #[inline]
     pub(crate) fn next(&mut self, buf: &[u8], limits: &RequestLimits) -> Step {
         if self.remaining == 0 {
-            match buf.first() {
-                None => return Step::Partial(1),
-                Some(&b'*') => {}
-                Some(_) => return self.next_inline(buf, limits),
+            match *buf {
+                [b'*', count @ b'1'..=b'9', b'\r', b'\n', ..]
+                    if usize::from(count - b'0') <= limits.arguments_max =>
+                {
+                    self.start(usize::from(count - b'0'), 4);
+                }
+                [] => return Step::Partial(1),
+                [b'*', ..] => match self.any_count(buf, limits) {
+                    Ok(()) => {}
+                    Err(step) => return step,
+                },
+                _ => return self.next_inline(buf, limits),
             }
-            let (count, next) = match header(buf, 1) {
-                Header::Value { value, next } => (value, next),
-                Header::More => return Step::Partial(1),
-                Header::Bad => return Step::Bad(ProtocolError::ArgumentCount),
-            };
-            self.spans.clear();
-            self.inline = false;
-            if count <= 0 {
-                return Step::Request(next);
-            }
-            if count as usize > limits.arguments_max {
-                return Step::Bad(match limits.unauthenticated {
-                    true => ProtocolError::UnauthenticatedArgumentCount,
-                    false => ProtocolError::ArgumentCount,
-                });
-            }
-            self.remaining = count as usize;
-            self.at = next;
         }
         self.arguments(buf, limits)
     }
 
-    /// Reads arguments until the request is complete or the bytes end.
+    /// Starts a request of `count` arguments, whose first stands at `at`.
+    #[inline]
+    fn start(&mut self, count: usize, at: usize) {
+        self.spans.clear();
+        self.inline = false;
+        self.remaining = count;
+        self.at = at;
+    }
+
+    /// Reads any `*count\r\n`, and says what is wrong with it.
+    #[inline(never)]
+    fn any_count(&mut self, buf: &[u8], limits: &RequestLimits) -> Result<(), Step> {
+        let (count, next) = match header(buf, 1) {
+            Header::Value { value, next } => (value, next),
+            Header::More => return Err(Step::Partial(1)),
+            Header::Bad => return Err(Step::Bad(ProtocolError::ArgumentCount)),
+        };
+        if count > 0 && count as u64 > limits.arguments_max as u64 {
+            return Err(Step::Bad(match limits.unauthenticated {
+                true => ProtocolError::UnauthenticatedArgumentCount,
+                false => ProtocolError::ArgumentCount,
+            }));
+        }
+        self.start(count.max(0) as usize, next);
+        Ok(())
+    }
+
+    /// Reads arguments until the request is complete or the bytes end. An argument that is not
+    /// complete is left whole, header included, for the next time.
     #[inline]
     fn arguments(&mut self, buf: &[u8], limits: &RequestLimits) -> Step {
         let mut at = self.at;
-        while self.remaining > 0 {
-            let len = match self.bulk.take() {
-                Some(len) => len,
-                None => match bulk_header(buf, at, limits) {
-                    Ok((len, next)) => {
-                        at = next;
-                        len
-                    }
-                    Err(step) => {
-                        self.at = at;
-                        return step;
-                    }
-                },
+        let mut remaining = self.remaining;
+        let step = loop {
+            if remaining == 0 {
+                self.remaining = 0;
+                self.at = 0;
+                return Step::Request(at);
+            }
+            let (start, end) = match bulk_header(buf, at, limits) {
+                Ok((len, start)) => (start, start + len),
+                Err(step) => break step,
             };
-            let end = at + len;
             match buf.get(end..end + 2) {
                 Some(b"\r\n") => {}
-                Some(_) => return Step::Bad(ProtocolError::ArgumentEnd),
-                None if buf.get(end).is_some_and(|&byte| byte != b'\r') => {
-                    return Step::Bad(ProtocolError::ArgumentEnd);
+                None if buf.get(end).is_none_or(|&byte| byte == b'\r') => {
+                    break Step::Partial(end + 2 - buf.len());
                 }
-                None => {
-                    self.at = at;
-                    self.bulk = Some(len);
-                    return Step::Partial(end + 2 - buf.len());
-                }
+                _ => break Step::Bad(ProtocolError::ArgumentEnd),
             }
-            self.spans.push((at as u32, end as u32));
+            self.spans.push((start as u32, end as u32));
             at = end + 2;
-            self.remaining -= 1;
-        }
-        self.at = 0;
-        Step::Request(at)
+            remaining -= 1;
+        };
+        self.at = at;
+        self.remaining = remaining;
+        step
     }
 
     fn next_inline(&mut self, buf: &[u8], limits: &RequestLimits) -> Step {
@@ -288,9 +295,39 @@ impl Parser {
     }
 }
 
-/// Reads `$len\r\n`.
+/// Reads `$len\r\n` at `at`: the length, and where the argument starts.
 #[inline]
 fn bulk_header(buf: &[u8], at: usize, limits: &RequestLimits) -> Result<(usize, usize), Step> {
+    if let Some(&[b'$', ref digits @ ..]) = buf.get(at..)
+        && let Some((len, used)) = short_number(digits)
+        && len <= limits.bulk_bytes_max
+    {
+        return Ok((len, at + 1 + used));
+    }
+    any_bulk_header(buf, at, limits)
+}
+
+/// Up to three digits and a line end, which is what nearly all headers are: the number, and the
+/// bytes it took.
+#[inline(always)]
+fn short_number(bytes: &[u8]) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    match *bytes {
+        [a, b'\r', b'\n', ..] if digit(a) <= 9 => Some((digit(a), 3)),
+        [b'0', ..] => None,
+        [a, b, b'\r', b'\n', ..] if digit(a) <= 9 && digit(b) <= 9 => {
+            Some((10 * digit(a) + digit(b), 4))
+        }
+        [a, b, c, b'\r', b'\n', ..] if digit(a) <= 9 && digit(b) <= 9 && digit(c) <= 9 => {
+            Some((100 * digit(a) + 10 * digit(b) + digit(c), 5))
+        }
+        _ => None,
+    }
+}
+
+/// Reads any header, and says what is wrong with it.
+#[inline(never)]
+fn any_bulk_header(buf: &[u8], at: usize, limits: &RequestLimits) -> Result<(usize, usize), Step> {
     match buf.get(at) {
         None => return Err(Step::Partial(1)),
         Some(&b'$') => {}
