@@ -226,8 +226,8 @@ fn nobody_sees_half_a_transaction() {
                 }
             });
         }
+        let _over = Over(&done);
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(
         server.client().line("MGET from to"),

@@ -27,7 +27,9 @@ fn one_writer(durability: Durability) -> MapOptions {
 
 fn is_header_of(event: &Event, zero: bool) -> bool {
     matches!(event, Event::Write { at, bytes, .. }
-        if *at as usize >= SEGMENT && (*at as usize).is_multiple_of(SEGMENT) && bytes[..64].iter().all(|b| *b == 0) == zero)
+        if *at as usize >= SEGMENT
+            && (*at as usize).is_multiple_of(SEGMENT)
+            && bytes[..64].iter().all(|b| *b == 0) == zero)
 }
 
 /// The rule of the newest cut in the file: whether it bounds what counts.
