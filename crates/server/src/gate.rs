@@ -86,7 +86,7 @@ impl Turn<'_> {
     /// The loop steps outside while it waits: two loops that both want to be alone would
     /// otherwise wait for each other.
     pub(crate) fn close(&mut self) {
-        if self.id < 100 {
+        if self.alone.is_some() {
             return;
         }
         let inside = &self.gate.inside[self.id];
