@@ -214,7 +214,10 @@ impl Moving<'_> {
             } else {
                 self.moved_bytes += bytes as u64;
             }
-            Entry::Set(held.append(&new))
+            let moved = held.append(&new);
+            // Should the round fail, the victim knows what it has lost already.
+            self.logs.retire(location, bytes);
+            Entry::Set(moved)
         });
         Ok(())
     }

@@ -466,7 +466,8 @@ impl Session {
 
     /// What `f` writes through this session survives a crash together or not at all (logs).
     /// `bound_bytes` is an upper bound: keys, values and 32 bytes for each write. Other writers
-    /// of the same log wait; readers do not, and may see a part of it. `f` must not commit.
+    /// of the same log wait; readers do not, and may see a part of it. `f` must use this session
+    /// alone, and not commit: another one's writes could wait for this batch to end.
     ///
     /// # Errors
     /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.

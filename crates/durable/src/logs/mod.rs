@@ -356,7 +356,7 @@ impl Logs {
         self.stopped().map_or(Ok(()), |reason| Err(Error::Stopped(reason.into())))
     }
 
-    fn stop_on_error<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn stop_on_error<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|e| self.stop(e.to_string()))
     }
 }

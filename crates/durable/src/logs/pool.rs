@@ -100,7 +100,8 @@ impl Logs {
             };
             // Not in the list yet: nobody uses it while it is zeroed.
             let zeroed = self.medium.write_zeros(Self::start_of(segment), u64::from(SEGMENT_BYTES));
-            let zeroed = zeroed.and_then(|()| self.medium.sync());
+            // A failed sync may have lost what others wrote before it.
+            let zeroed = zeroed.and_then(|()| self.stop_on_error(self.medium.sync()));
             self.pool.lock().free.push(segment);
             zeroed?;
         }
