@@ -28,6 +28,29 @@
 //! - `gate`: how a transaction on one loop keeps the other loops out.
 //! - `accept`, `tls`, `http`, `metrics`, `server`: the edges.
 //!
+//! # Durability
+//! A reply is sent after the commit of everything its turn wrote or saw: under
+//! `Durability::Sync` an acknowledged write survives a power cut, and so does a value that was
+//! read. Requests that arrive together share one commit. If a commit fails, those whose requests
+//! touched the map get an error in the place of each reply, and the map takes no more writes.
+//!
+//! # Atomicity
+//! - A command on one key is one step to everybody. So is one that writes several (MSET, MSETNX,
+//!   RENAME, COPY, DEL and UNLINK of several keys, FLUSHDB, FLUSHALL), and so is a transaction:
+//!   while it runs, no other loop runs anything.
+//! - The writes of MSET, MSETNX, RENAME and of a transaction survive a crash together or not at
+//!   all; a transaction that selects another database or flushes one is cut there into parts of
+//!   which this holds. Together they may write what fits one log of the engine (about 4 MB); more
+//!   is refused whole.
+//! - MGET and EXISTS of several keys see each key as it was at some moment of the command; single
+//!   writes by other loops may fall between two of them. Inside a transaction they may not.
+//! - WATCH notices every write of the key, one that sets the same value included. It may also
+//!   object when the engine has merely moved the value; the client tries again, as it must anyway.
+//!
+//! # Limits
+//! See [`Limits`]; each has a test at the limit and one beyond. The slow log notes GETs that were
+//! looked up together, and SETs that stood next to each other in a pipeline, as one entry.
+//!
 //! This crate is not: a storage engine (it sees sessions of the facade and nothing below), a
 //! cluster, or a replica.
 

@@ -44,8 +44,6 @@ const DIRECT_READ_BYTES_MAX: usize = 1 << 20;
 const DIRECT_READ_BYTES_MIN: usize = 32 << 10;
 /// Events taken from epoll at once.
 const EVENTS: usize = 512;
-/// A turn of so few events is followed by a yield.
-const SMALL_TURN_EVENTS: std::ops::Range<usize> = 1..8;
 /// How often timeouts are looked at.
 const TICK_MS: u64 = 500;
 /// Epoll's name for the waker; connections are named by their index.
@@ -138,11 +136,6 @@ impl EventLoop<'_> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             let timeout = self.timeout();
-            // Whoever was just answered may be about to ask again: on a busy machine, letting
-            // them is cheaper than to sleep and be woken for each.
-            if SMALL_TURN_EVENTS.contains(&events.len()) {
-                std::thread::yield_now();
-            }
             events.clear();
             let waited = epoll::wait(
                 &self.handle.poll,
