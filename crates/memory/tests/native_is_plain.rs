@@ -42,7 +42,8 @@ fn objection(listing: &str, function: &str, extra: &[&str]) -> Option<String> {
     }
     body.iter()
         .find(|instruction| {
-            let plain = instruction.starts_with("mov") || instruction.starts_with("vmov");
+            // A wide move ends with vzeroupper.
+            let plain = ["mov", "vmov", "vzeroupper"].iter().any(|m| instruction.starts_with(m));
             let expected = extra.iter().any(|extra| instruction.starts_with(extra));
             !(plain || expected || instruction.starts_with("ret"))
         })
