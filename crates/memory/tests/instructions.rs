@@ -37,6 +37,7 @@ fn check_stream(target: &mut Lines, source: &[u8], to: usize, from: usize, bytes
 
 #[test]
 fn streaming_is_copying_for_every_size() {
+    let _turn = one_at_a_time();
     let source = pattern();
     let mut target = Lines([0; BUFFER_BYTES]);
     for bytes in 0..=4096 {
@@ -60,6 +61,7 @@ proptest! {
         from in 0usize..128,
         bytes in 0usize..=4096,
     ) {
+        let _turn = one_at_a_time();
         check_stream(&mut Lines([0; BUFFER_BYTES]), &pattern(), to, from, bytes);
     }
 }
@@ -73,8 +75,13 @@ fn lines_touched(at: usize, bytes: usize) -> u64 {
     }
 }
 
-/// What `work` adds to the counters of this process; other tests of this file only stream and
-/// fence.
+/// The counters are the process's: no two tests of this file may run at once.
+fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// What `work` adds to the counters of this process.
 fn counted(work: impl FnOnce()) -> Counters {
     let before = counters();
     work();
@@ -89,6 +96,7 @@ fn counted(work: impl FnOnce()) -> Counters {
 
 #[test]
 fn lines_are_counted_exactly_and_the_switch_stops_them() {
+    let _turn = one_at_a_time();
     let buffer = Lines([1; BUFFER_BYTES]);
     for at in 0..130 {
         for bytes in (0..200).chain([1000, 2048, 4096]) {
@@ -130,6 +138,7 @@ fn lines_are_counted_exactly_and_the_switch_stops_them() {
 
 #[test]
 fn the_method_chosen_is_the_one_the_processor_has() {
+    let _turn = one_at_a_time();
     use terrace_memory::instructions::{WriteBack, write_back_method};
     let word = match write_back_method() {
         WriteBack::Clwb => "clwb",
