@@ -2,7 +2,7 @@
 //!
 //! Items are mostly a few hundred bytes, where the call overhead of a general routine dominates;
 //! the processor's own `crc32` instruction, eight bytes at a time, is used for those and the
-//! `crc-fast` crate (carry-less multiplication) from [`LONG_BYTES`] on.
+//! `crc-fast` crate (carry-less multiplication) from 1 KiB on.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 

@@ -1,7 +1,7 @@
 //! Values in slabs (paper 000, A4): every item in a slot of its size, freed and used again in
 //! place.
 //!
-//! A *superblock* is a segment of 4 MB whose slots are all of one [size](classes). A write takes a
+//! A *superblock* is a segment of 4 MB whose slots are all of one size (`classes.rs`). A write takes a
 //! free slot; the slot of the version before is marked free in storage by clearing its checksum. No
 //! log, no tombstones, no collector; in return writes land wherever there is room, single lines
 //! must become durable in place, and so slabs need a byte-addressable medium.
