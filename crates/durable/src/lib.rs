@@ -20,4 +20,4 @@ pub mod values;
 
 pub use error::{Error, Result};
 pub use medium::{Medium, MediumSpec};
-pub use values::{LogsOrSlabs, RoomInEither, Values, Writing};
+pub use values::{BucketLock, Keeps, LogsOrSlabs, RoomInEither, Values, Writing};

@@ -8,6 +8,18 @@ use crate::slabs::{Slabs, Slots};
 use crate::superblock::Rule;
 use crossbeam_epoch::Guard;
 
+/// What keeps an item where it is while it is looked at.
+pub trait Keeps {}
+
+/// An epoch guard from before the location was learnt: places are not used again while it is held.
+impl Keeps for Guard {}
+
+/// The lock of the key's bucket: an item that is current stays so while it is held.
+#[derive(Clone, Copy, Debug)]
+pub struct BucketLock;
+
+impl Keeps for BucketLock {}
+
 /// Where a map's items live.
 ///
 /// A location stays readable for as long as an epoch guard from before it was learnt is held. The
@@ -26,19 +38,26 @@ pub trait Values: Send + Sync {
     /// [`Error::NoRoom`](crate::Error::NoRoom) and those of the medium; nothing was changed then.
     fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Self::Room<'_>>;
 
-    /// The item at `location`, learnt under `guard` or under a lock that keeps it current.
-    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g>;
+    /// The item at `location`, learnt while `kept` was held.
+    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g>;
 
     /// The same, if its key is `key`.
-    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>>;
+    fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        kept: &'g impl Keeps,
+    ) -> Option<Item<'g>>;
 
     /// Asks for `lines` cache lines from `location` on to be brought near.
     fn prefetch(&self, location: u64, lines: u64);
 
-    /// Nothing points to the item of `bytes` at `location` any more. Called under the key's lock,
-    /// after what supersedes the item was written. In slabs the slot is durably free on return,
-    /// and is used again once no reader under a guard can hold its location.
-    fn retire(&self, location: u64, bytes: usize);
+    /// During recovery: a newer item of the key was found than the one of `bytes` at `location`.
+    fn supersede(&self, location: u64, bytes: usize);
+
+    /// After [`Writing::retire`]: no index entry names `location` any more, so its place may be
+    /// used again once no reader under a guard can hold it.
+    fn release(&self, location: u64);
 
     /// `Some(stamp)` if deleting a key takes a tombstone with this stamp; `None` if retiring its
     /// item is enough.
@@ -71,6 +90,9 @@ pub trait Writing {
     fn fits(&self, bytes: usize) -> bool;
     /// Writes an item that fits and returns its location.
     fn write(&mut self, new: &NewItem<'_>) -> u64;
+    /// The item of `bytes` at `location` ends: the key is deleted, or what supersedes the item was
+    /// written. Called under the key's lock. In slabs the slot is durably free on return.
+    fn retire(&mut self, location: u64, bytes: usize);
     /// What to commit for everything written so far.
     fn ticket(&self) -> Ticket;
     /// Items from here to [`Writing::end_batch`] survive a crash together or not at all, where
@@ -89,13 +111,18 @@ impl Values for Logs {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        Logs::item(self, location, guard)
+    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        Logs::item(self, location, kept)
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
-        Logs::item_if_key(self, location, key, guard)
+    fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        kept: &'g impl Keeps,
+    ) -> Option<Item<'g>> {
+        Logs::item_if_key(self, location, key, kept)
     }
 
     #[inline(always)]
@@ -103,10 +130,13 @@ impl Values for Logs {
         Logs::prefetch(self, location, lines);
     }
 
-    #[inline(always)]
-    fn retire(&self, location: u64, bytes: usize) {
-        Logs::retire(self, location, bytes);
+    fn supersede(&self, location: u64, bytes: usize) {
+        Logs::supersede(self, location, bytes);
     }
+
+    /// Nothing: whole segments are freed, by the collector.
+    #[inline(always)]
+    fn release(&self, _location: u64) {}
 
     fn tombstone_stamp(&self) -> Option<u64> {
         Some(self.next_sequence())
@@ -142,6 +172,11 @@ impl Writing for Appender<'_> {
     }
 
     #[inline(always)]
+    fn retire(&mut self, location: u64, bytes: usize) {
+        Appender::retire(self, location, bytes);
+    }
+
+    #[inline(always)]
     fn ticket(&self) -> Ticket {
         Appender::ticket(self)
     }
@@ -164,13 +199,18 @@ impl Values for Slabs {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        Slabs::item(self, location, guard)
+    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        Slabs::item(self, location, kept)
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
-        Slabs::item_if_key(self, location, key, guard)
+    fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        kept: &'g impl Keeps,
+    ) -> Option<Item<'g>> {
+        Slabs::item_if_key(self, location, key, kept)
     }
 
     #[inline(always)]
@@ -178,9 +218,12 @@ impl Values for Slabs {
         Slabs::prefetch(self, location, lines);
     }
 
-    #[inline(always)]
-    fn retire(&self, location: u64, _bytes: usize) {
-        Slabs::retire(self, location);
+    fn supersede(&self, location: u64, _bytes: usize) {
+        Slabs::supersede(self, location);
+    }
+
+    fn release(&self, location: u64) {
+        Slabs::release(self, location);
     }
 
     fn tombstone_stamp(&self) -> Option<u64> {
@@ -214,6 +257,11 @@ impl Writing for Slots<'_> {
     #[inline(always)]
     fn write(&mut self, new: &NewItem<'_>) -> u64 {
         Slots::write(self, new)
+    }
+
+    #[inline(always)]
+    fn retire(&mut self, location: u64, _bytes: usize) {
+        Slots::retire(self, location);
     }
 
     #[inline(always)]
@@ -355,13 +403,18 @@ impl Values for LogsOrSlabs {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        either!(self, values => values.item(location, guard))
+    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        either!(self, values => values.item(location, kept))
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(&'g self, location: u64, key: &[u8], guard: &'g Guard) -> Option<Item<'g>> {
-        either!(self, values => values.item_if_key(location, key, guard))
+    fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        kept: &'g impl Keeps,
+    ) -> Option<Item<'g>> {
+        either!(self, values => values.item_if_key(location, key, kept))
     }
 
     #[inline(always)]
@@ -369,9 +422,13 @@ impl Values for LogsOrSlabs {
         either!(self, values => values.prefetch(location, lines));
     }
 
+    fn supersede(&self, location: u64, bytes: usize) {
+        either!(self, values => Values::supersede(values, location, bytes));
+    }
+
     #[inline(always)]
-    fn retire(&self, location: u64, bytes: usize) {
-        either!(self, values => Values::retire(values, location, bytes));
+    fn release(&self, location: u64) {
+        either!(self, values => Values::release(values, location));
     }
 
     #[inline(always)]
@@ -406,6 +463,11 @@ impl Writing for RoomInEither<'_> {
     #[inline(always)]
     fn write(&mut self, new: &NewItem<'_>) -> u64 {
         either!(self, room => Writing::write(room, new))
+    }
+
+    #[inline(always)]
+    fn retire(&mut self, location: u64, bytes: usize) {
+        either!(self, room => Writing::retire(room, location, bytes));
     }
 
     #[inline(always)]

@@ -199,6 +199,14 @@ pub fn prefetch(address: *const u8) {
     };
 }
 
+/// Asks for the line at `address` to be brought near for writing. Any address is allowed.
+#[inline(always)]
+pub fn prefetch_to_write(address: *const u8) {
+    // SAFETY: a prefetch never faults and changes no data; 64-bit processors without the
+    // instruction execute it as a no-operation.
+    unsafe { asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags)) };
+}
+
 /// Hints that the lines of the range may move one cache level down (`cldemote`; executes as a
 /// no-operation where the processor lacks it).
 ///

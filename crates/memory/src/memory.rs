@@ -49,6 +49,10 @@ pub trait Memory: Send + Sync {
     fn fence(&self);
     /// Asks for the line at `at` to be brought near; any offset is allowed.
     fn prefetch(&self, at: u64);
+    /// The same, to be written soon: the line comes without a copy left elsewhere.
+    fn prefetch_to_write(&self, at: u64) {
+        self.prefetch(at);
+    }
     /// Hints that the range may move down the hierarchy.
     unsafe fn demote(&self, at: u64, bytes: u64);
 

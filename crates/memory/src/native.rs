@@ -144,6 +144,11 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    fn prefetch_to_write(&self, at: u64) {
+        instructions::prefetch_to_write(self.base.as_ptr().wrapping_add(at as usize));
+    }
+
+    #[inline(always)]
     unsafe fn demote(&self, at: u64, bytes: u64) {
         // SAFETY: in bounds by contract.
         unsafe { instructions::demote(self.at(at, bytes), bytes as usize) };

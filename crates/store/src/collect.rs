@@ -216,7 +216,7 @@ impl Moving<'_> {
             }
             let moved = held.append(&new);
             // Should the round fail, the victim knows what it has lost already.
-            self.logs.retire(location, bytes);
+            held.retire(location, bytes);
             Entry::Set(moved)
         });
         Ok(())

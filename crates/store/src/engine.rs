@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
-use terrace_durable::{Error as Below, Values, Writing};
+use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
 use terrace_index::{Change as Entry, HashIndex, Items, Line, hash_key};
 use terrace_memory::Budget;
 
@@ -149,21 +149,21 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The index's view of the items, under a guard.
-pub(crate) struct Located<'g> {
+/// The index's view of the items.
+pub(crate) struct Located<'g, K> {
     values: &'g Stored,
-    guard: &'g Guard,
+    kept: &'g K,
     seed: u64,
 }
 
-impl Items for Located<'_> {
+impl<K: Keeps> Items for Located<'_, K> {
     #[inline(always)]
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
-        self.values.item_if_key(location, key, self.guard).is_some()
+        self.values.item_if_key(location, key, self.kept).is_some()
     }
 
     fn hash(&self, location: u64) -> u64 {
-        hash_key(self.seed, self.values.item(location, self.guard).key)
+        hash_key(self.seed, self.values.item(location, self.kept).key)
     }
 
     #[inline(always)]
@@ -197,10 +197,19 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
+/// Ends the old item; returns the location to release once the index has forgotten it.
+#[inline(always)]
+fn retire(held: &mut Held<'_>, old: Option<(u64, Item<'_>)>) -> Option<u64> {
+    old.map(|(location, item)| {
+        held.retire(location, bytes_of(&item));
+        location
+    })
+}
+
 impl Engine {
     #[inline(always)]
-    pub fn located<'g>(&'g self, guard: &'g Guard) -> Located<'g> {
-        Located { values: &self.values, guard, seed: self.seed }
+    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, K> {
+        Located { values: &self.values, kept, seed: self.seed }
     }
 
     /// Live keys.
@@ -367,11 +376,12 @@ impl Engine {
         key: &[u8],
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
-        let guard = crossbeam_epoch::pin();
         let mut outcome = Ok(Outcome::Done(None));
         let mut grown = 0;
-        self.index.update(hash, key, &self.located(&guard), |at| {
-            let old = at.map(|location| (location, self.values.item(location, &guard)));
+        let mut retired = None;
+        // No guard: only current items of the locked bucket are looked at.
+        self.index.update(hash, key, &self.located(&BucketLock), |at| {
+            let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             let live = old.filter(|(_, item)| is_live(item));
             let version = old.map_or(1, |(_, item)| item.version + 1);
             let stamp;
@@ -385,7 +395,7 @@ impl Engine {
                 }
                 Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
                     let Some(next) = self.values.tombstone_stamp() else {
-                        self.retire(old);
+                        retired = retire(held, old);
                         grown = -1;
                         return Entry::Remove;
                     };
@@ -404,7 +414,7 @@ impl Engine {
                 return Entry::Keep;
             }
             let location = held.write(&new);
-            self.retire(old);
+            retired = retire(held, old);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
             grown =
                 i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
@@ -413,6 +423,9 @@ impl Engine {
             }
             Entry::Set(location)
         });
+        if let Some(location) = retired {
+            self.values.release(location);
+        }
         if grown != 0 {
             self.keys[writer].fetch_add(grown, Ordering::Relaxed);
         }
@@ -430,27 +443,21 @@ impl Engine {
         }
     }
 
-    #[inline(always)]
-    fn retire(&self, old: Option<(u64, Item<'_>)>) {
-        if let Some((location, item)) = old {
-            self.values.retire(location, bytes_of(&item));
-        }
-    }
-
     /// Takes an item found by recovery into the index: the newer version of a key stays.
     pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) {
-        let guard = crossbeam_epoch::pin();
         let hash = hash_key(self.seed, found.key);
         let mut grown = 0;
-        self.index.update(hash, found.key, &self.located(&guard), |at| {
-            let old = at.map(|location| (location, self.values.item(location, &guard)));
+        self.index.update(hash, found.key, &self.located(&BucketLock), |at| {
+            let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             match old {
                 Some((_, item)) if item.version >= found.version => {
-                    self.values.retire(location, bytes);
+                    self.values.supersede(location, bytes);
                     Entry::Keep
                 }
                 _ => {
-                    self.retire(old);
+                    if let Some((location, item)) = old {
+                        self.values.supersede(location, bytes_of(&item));
+                    }
                     grown = i64::from(!found.tombstone)
                         - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
                     Entry::Set(location)

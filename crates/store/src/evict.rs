@@ -7,10 +7,9 @@
 //! that it does not meet what was just written; then they serve writes of any size.
 
 use crate::collect::Round;
-use crate::engine::{Engine, bytes_of, is_live};
+use crate::engine::{Engine, is_live};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use terrace_durable::Values;
 use terrace_durable::slabs::Slabs;
 use terrace_index::{Change as Entry, hash_key};
 
@@ -74,10 +73,13 @@ impl Engine {
                 let hash = hash_key(self.seed, item.key);
                 let gone = self.index.update_at(hash, location, &self.located(&guard), || {
                     // As for a delete: gone from storage, then from the index.
-                    self.values.retire(location, bytes_of(&item));
+                    slabs.retire(location);
                     self.keys[0].fetch_sub(1, Ordering::Relaxed);
                     Entry::Remove
                 });
+                if gone {
+                    slabs.release(location);
+                }
                 evicted += usize::from(gone);
                 self.counters
                     .evicted

@@ -9,6 +9,9 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
+/// How far ahead of the tail lines are asked for.
+const AHEAD_LINES: u64 = 4;
+
 /// One writer's open log.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
@@ -79,6 +82,15 @@ impl Appender<'_> {
         }
     }
 
+    /// Counts the item of `bytes` at `location` as dead: nothing points to it any more, or will as
+    /// soon as the key's lock is released.
+    #[inline(always)]
+    pub fn retire(&mut self, location: u64, bytes: usize) {
+        let dead = &self.logs.dead[self.id][Logs::segment_of(location)];
+        // Only the holder of this writer's lock changes the counter.
+        dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
+    }
+
     /// What to commit for everything appended so far.
     #[inline(always)]
     pub fn ticket(&self) -> Ticket {
@@ -128,7 +140,7 @@ impl Logs {
         writer.handed = 0;
         writer.salt = salt;
         let state = &self.segments[segment as usize];
-        state.dead.store(0, Ordering::Relaxed);
+        self.dead.iter().for_each(|dead| dead[segment as usize].store(0, Ordering::Relaxed));
         state.end.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
         state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
@@ -136,6 +148,11 @@ impl Logs {
         let header =
             SegmentHeader { writer: id as u32, sequence, salt, sealed_bytes: 0, generation };
         self.write_header(segment, &header.encode());
+        // Counting looks at every segment; a 64th of them filled can make few more due.
+        let uncounted = self.uncounted.fetch_add(1, Ordering::Relaxed) + 1;
+        if uncounted * 64 >= self.total_segments() {
+            self.recount_backlog();
+        }
         Ok(())
     }
 
@@ -157,9 +174,6 @@ impl Logs {
         let segment = &self.segments[writer.segment as usize];
         segment.end.store(writer.tail, Ordering::Relaxed);
         segment.set_state(State::Sealed);
-        if segment.dead.load(Ordering::Relaxed) * 2 >= u64::from(writer.tail) {
-            self.backlog.fetch_add(1, Ordering::Relaxed);
-        }
         writer.origin = writer.position();
         writer.segment = 0;
         writer.tail = 0;
@@ -220,6 +234,11 @@ impl Logs {
             unsafe { memory.persist(location, bytes as u64) };
         }
         writer.tail += bytes as u32;
+        // The lines the next items go to are asked for now: stores that miss would hold up the
+        // locked instructions that follow them.
+        for line in 1..=AHEAD_LINES {
+            memory.prefetch_to_write(at + line * 64);
+        }
         location
     }
 }

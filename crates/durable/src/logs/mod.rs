@@ -33,6 +33,7 @@ use crate::error::{Error, Result};
 use crate::item::{BATCH_END_BYTES, Header, Item};
 use crate::medium::Medium;
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
+use crate::values::Keeps;
 use appender::Writer;
 use commit::Lane;
 use crossbeam_epoch::Guard;
@@ -42,7 +43,7 @@ use pool::Pool;
 use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::{Budget, Memory};
 
@@ -64,8 +65,13 @@ pub struct Logs {
     pool: Arc<Mutex<Pool>>,
     waiting: Arc<AtomicUsize>,
     next_sequence: AtomicU64,
-    /// Sealed segments that are at least half dead.
+    /// Sealed segments that are at least half dead, when they were counted last.
     backlog: AtomicI64,
+    /// Logs opened since they were counted.
+    uncounted: AtomicUsize,
+    /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
+    /// row of its own, under its lock: a counter that all share would pass from core to core.
+    dead: Box<[Box<[AtomicU32]>]>,
     cut: Mutex<Cut>,
     bounded: AtomicBool,
     generation: AtomicU64,
@@ -103,6 +109,8 @@ impl Logs {
             waiting: Arc::default(),
             next_sequence: AtomicU64::new(cut.next_sequence),
             backlog: AtomicI64::new(0),
+            uncounted: AtomicUsize::new(0),
+            dead: (0..=writers).map(|_| (0..count).map(|_| AtomicU32::new(0)).collect()).collect(),
             bounded: AtomicBool::new(cut.rule == Rule::Bounded),
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
@@ -149,13 +157,13 @@ impl Logs {
     }
 
     /// The item at `location`, which came from [`Appender::append`] or recovery and was learnt
-    /// under `guard`, or under a lock that keeps the item current.
+    /// while `kept` was held.
     ///
     /// # Panics
     /// For a number that is no location of these logs.
     #[inline(always)]
-    pub fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        let bytes = self.bytes_from(location, guard);
+    pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        let bytes = self.bytes_from(location, kept);
         Item::read(bytes).expect("a location names an item that was written whole")
     }
 
@@ -165,33 +173,36 @@ impl Logs {
         &'g self,
         location: u64,
         key: &[u8],
-        guard: &'g Guard,
+        kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_from(location, guard), key)
+        Item::read_if_key(self.bytes_from(location, kept), key)
     }
 
     #[inline(always)]
-    fn bytes_from<'g>(&'g self, location: u64, _guard: &'g Guard) -> &'g [u8] {
+    fn bytes_from<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
         assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
         // SAFETY: inside the medium (asserted) and, being a location, in a committed segment. Items
-        // are never overwritten in place, and a freed segment is reused only after every guard
-        // under which its locations could be learnt is gone.
+        // are never overwritten in place, and a segment is freed only when none of its items is
+        // current, and reused only after every guard under which its locations could be learnt is
+        // gone.
         unsafe { self.medium.memory().bytes(location, end - location) }
     }
 
-    /// Counts `bytes` of the item at `location` as dead: nothing points to it any more.
-    #[inline(always)]
-    pub fn retire(&self, location: u64, bytes: usize) {
-        let segment = &self.segments[Self::segment_of(location)];
-        let before = segment.dead.fetch_add(bytes as u64, Ordering::Relaxed);
-        let half = u64::from(segment.end.load(Ordering::Relaxed)).div_ceil(2);
-        if before < half && before + bytes as u64 >= half && segment.state() == State::Sealed {
-            self.backlog.fetch_add(1, Ordering::Relaxed);
-        }
+    /// During recovery: counts `bytes` of the item at `location` as dead, since a newer one of the
+    /// key was found.
+    pub fn supersede(&self, location: u64, bytes: usize) {
+        let dead = &self.dead[COLLECTOR][Self::segment_of(location)];
+        dead.fetch_add(bytes as u32, Ordering::Relaxed);
     }
 
-    /// Whether enough segments are due to begin collecting. The longer a segment waits the more of
+    /// Bytes of `segment` that nothing points to any more.
+    fn dead_bytes(&self, segment: u32) -> u64 {
+        let of = |dead: &[AtomicU32]| u64::from(dead[segment as usize].load(Ordering::Relaxed));
+        self.dead.iter().map(|dead| of(dead)).sum()
+    }
+
+    /// Whether enough segments are due to begin collecting, as counted last. The longer a segment waits the more of
     /// it is dead and the less has to be moved; an eighth of all segments may wait.
     pub fn has_backlog(&self) -> bool {
         self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 8
@@ -199,6 +210,7 @@ impl Logs {
 
     /// Recounts the segments due for collection.
     pub fn recount_backlog(&self) {
+        self.uncounted.store(0, Ordering::Relaxed);
         let due = self.survey().iter().filter(|v| v.is_due()).count();
         self.backlog.store(due as i64, Ordering::Relaxed);
     }
@@ -227,7 +239,7 @@ impl Logs {
                 number,
                 state: segment.state(),
                 used_bytes: segment.end.load(Ordering::Relaxed).into(),
-                dead_bytes: segment.dead.load(Ordering::Relaxed),
+                dead_bytes: self.dead_bytes(number),
                 sequence: segment.sequence.load(Ordering::Relaxed),
             }
         };

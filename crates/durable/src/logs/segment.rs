@@ -108,8 +108,6 @@ pub enum State {
 #[derive(Debug, Default)]
 pub(crate) struct Segment {
     state: AtomicU8,
-    /// Bytes of items nobody points to any more.
-    pub dead: AtomicU64,
     /// Bytes in use, once sealed.
     pub end: AtomicU32,
     pub sequence: AtomicU64,

@@ -45,6 +45,7 @@ use crate::item::Item;
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
+use crate::values::Keeps;
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -77,7 +78,6 @@ pub struct Slabs {
     next_sequence: AtomicU64,
     /// `Some` while recovery scans: what it retires is cleared at its end.
     superseded: Mutex<Option<Vec<u64>>>,
-    recovering: AtomicBool,
     /// Whether the file says that it is in use.
     marked: AtomicBool,
     stopped: OnceLock<String>,
@@ -137,7 +137,6 @@ impl Slabs {
             next_sequence: AtomicU64::new(cut.next_sequence),
             cut: Mutex::new(cut),
             superseded: Mutex::new(None),
-            recovering: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             stopped: OnceLock::new(),
             head_damage,
@@ -195,14 +194,14 @@ impl Slabs {
         }
     }
 
-    /// The item at `location`, which came from [`Slots::write`] or recovery and was learnt under
-    /// `guard`, or under a lock that keeps the item current.
+    /// The item at `location`, which came from [`Slots::write`] or recovery and was learnt while
+    /// `kept` was held.
     ///
     /// # Panics
     /// For a number that is no location of these slabs.
     #[inline(always)]
-    pub fn item<'g>(&'g self, location: u64, guard: &'g Guard) -> Item<'g> {
-        Item::read(self.bytes_from(location, guard))
+    pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        Item::read(self.bytes_from(location, kept))
             .expect("a location names an item that was written whole")
     }
 
@@ -212,13 +211,13 @@ impl Slabs {
         &'g self,
         location: u64,
         key: &[u8],
-        guard: &'g Guard,
+        kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_from(location, guard), key)
+        Item::read_if_key(self.bytes_from(location, kept), key)
     }
 
     #[inline(always)]
-    fn bytes_from<'g>(&'g self, location: u64, _guard: &'g Guard) -> &'g [u8] {
+    fn bytes_from<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
         assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
         // SAFETY: inside the medium (asserted) and, being a location, in a superblock that was
@@ -249,18 +248,24 @@ impl Slabs {
         Ok(Slots::new(self, lock, id))
     }
 
-    /// Frees the slot of the item at `location`: durably on return, for use when no reader under a
-    /// guard can hold the location. Called under the key's lock, after what supersedes the item was
-    /// written.
+    /// During recovery: a newer item of the key was found than the one at `location`. Its slot is
+    /// freed once everything was found.
+    pub fn supersede(&self, location: u64) {
+        if let Some(superseded) = &mut *self.superseded.lock() {
+            superseded.push(location);
+        }
+    }
+
+    /// Marks the slot of the item at `location` free, durably on return. Called under the key's
+    /// lock, after what supersedes the item was written; [`Slabs::release`] must follow.
     #[inline]
     pub fn retire(&self, location: u64) {
-        if self.recovering.load(Ordering::Relaxed)
-            && let Some(superseded) = &mut *self.superseded.lock()
-        {
-            superseded.push(location);
-            return;
-        }
         self.clear_checksum(location);
+    }
+
+    /// The retired slot at `location` may be used again as soon as no reader holds the location:
+    /// nobody can learn it any more.
+    pub fn release(&self, location: u64) {
         let life = self.shared.superblocks[superblock_of(location)].life.load(Ordering::Acquire);
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
         let shared = Arc::clone(&self.shared);

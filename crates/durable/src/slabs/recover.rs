@@ -60,7 +60,6 @@ impl Slabs {
             self.generation.store(self.newest_generation(count), Ordering::Release);
         }
         *self.superseded.lock() = Some(Vec::new());
-        self.recovering.store(true, Ordering::SeqCst);
         let scan = Mutex::new(Scan::default());
         let next = AtomicU32::new(1);
         let worker = || {
@@ -74,7 +73,6 @@ impl Slabs {
             (1..threads.max(1)).for_each(|_| drop(scope.spawn(worker)));
             worker();
         });
-        self.recovering.store(false, Ordering::SeqCst);
         let superseded = self.superseded.lock().take().unwrap_or_default();
         let mut scan = scan.into_inner().expect("no scanner panicked");
         scan.found.damage.append(&mut whole_file);

@@ -83,6 +83,12 @@ impl<'a> Slots<'a> {
         location
     }
 
+    /// As [`Slabs::retire`].
+    #[inline]
+    pub fn retire(&mut self, location: u64) {
+        self.slabs.retire(location);
+    }
+
     /// What to commit for everything written so far: nothing, it is durable.
     #[inline(always)]
     pub fn ticket(&self) -> Ticket {

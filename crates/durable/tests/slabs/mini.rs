@@ -100,9 +100,9 @@ pub fn recover(slabs: &Slabs, salvage: bool) -> Result<(Contents, Recovered), Er
         let found = (location, item.version, number_of(key, item.value));
         let mut newest = newest.lock().expect("lock");
         match newest.get(&key).copied() {
-            Some((_, version, _)) if version >= item.version => slabs.retire(location),
+            Some((_, version, _)) if version >= item.version => slabs.supersede(location),
             old => {
-                old.into_iter().for_each(|(older, ..)| slabs.retire(older));
+                old.into_iter().for_each(|(older, ..)| slabs.supersede(older));
                 newest.insert(key, found);
             }
         }
@@ -181,6 +181,9 @@ impl Mini {
                 between();
             }
             self.locations[key].store(location, Ordering::Release);
+            if self.order != Order::NeverClear {
+                old.into_iter().for_each(|old| self.slabs.release(old));
+            }
             self.tell(key, |told| *told = Told { acknowledged: Some(number), in_flight: None });
             return Ok(());
         }
@@ -200,6 +203,9 @@ impl Mini {
         }
         between();
         self.locations[key].store(0, Ordering::Release);
+        if self.order != Order::NeverClear {
+            self.slabs.release(old);
+        }
         self.tell(key, |told| *told = Told { acknowledged: None, in_flight: None });
         true
     }
