@@ -57,12 +57,21 @@ fn has_crc_instruction() -> bool {
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn by_instruction(crc: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
-    let (words, tail) = bytes.as_chunks::<8>();
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+    let (words, mut tail) = bytes.as_chunks::<8>();
     let crc = words
         .iter()
         .fold(u64::from(crc), |crc, word| _mm_crc32_u64(crc, u64::from_le_bytes(*word)));
-    tail.iter().fold(crc as u32, |crc, byte| _mm_crc32_u8(crc, *byte))
+    let mut crc = crc as u32;
+    if let Some((half, rest)) = tail.split_first_chunk() {
+        crc = _mm_crc32_u32(crc, u32::from_le_bytes(*half));
+        tail = rest;
+    }
+    if let Some((quarter, rest)) = tail.split_first_chunk() {
+        crc = _mm_crc32_u16(crc, u16::from_le_bytes(*quarter));
+        tail = rest;
+    }
+    tail.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
 }
 
 fn by_table_or_vector(crc: u32, bytes: &[u8]) -> u32 {

@@ -98,18 +98,19 @@ impl Header {
     /// whole item. `None` if `bytes` is too short for it.
     #[inline(always)]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        if bytes.len() >= 8 {
-            let word = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        if let Some(word) = bytes.get(4..12) {
+            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
             let flags = word as u8;
-            // Lengths of one byte, a version of none or one, no expiry: the usual case, one load.
-            if flags & !(TOMBSTONE | IN_BATCH | 1 << 3) == 0 {
-                let has_version = flags >> 3 & 1;
+            // Lengths of one byte, a version of up to four, no expiry: the usual case, one load.
+            let code = usize::from(flags >> 3 & 3);
+            if flags & !(TOMBSTONE | IN_BATCH | 3 << 3) == 0 && code != 3 {
+                let version = word >> 24 & [0, 0xff, 0xffff_ffff][code];
                 return Some(Header {
                     flags,
-                    header_bytes: 7 + usize::from(has_version),
+                    header_bytes: 7 + VERSION_WIDTHS[code],
                     key_bytes: (word >> 8 & 0xff) as usize,
                     value_bytes: (word >> 16 & 0xff) as usize,
-                    version: if has_version == 1 { u64::from(word >> 24) } else { 1 },
+                    version: if code == 0 { 1 } else { version },
                 });
             }
         }
@@ -127,21 +128,56 @@ impl Header {
                 version: 0,
             });
         }
-        let key_width = if flags & KEY_WIDE != 0 { 2 } else { 1 };
-        let value_width = 1usize << (flags & 3);
-        let version_width = VERSION_WIDTHS[usize::from(flags >> 3 & 3)];
-        let mut at = 5;
+        let widths = Widths::of(flags);
+        let header_bytes = 5 + widths.fields() + if flags & EXPIRES != 0 { 8 } else { 0 };
+        let mut fields = [0; FIELD_BYTES];
+        match bytes[5..].first_chunk() {
+            Some(chunk) => fields = *chunk,
+            None => {
+                let there = bytes.get(5..header_bytes)?;
+                let there = &there[..there.len().min(FIELD_BYTES)];
+                fields[..there.len()].copy_from_slice(there);
+            }
+        }
+        if bytes.len() < header_bytes {
+            return None;
+        }
+        let mut fields = u128::from_le_bytes(fields);
         let mut field = |width: usize| {
-            let mut word = [0; 8];
-            word[..width].copy_from_slice(bytes.get(at..at + width)?);
-            at += width;
-            Some(u64::from_le_bytes(word))
+            let value = fields & ((1 << (8 * width)) - 1);
+            fields >>= 8 * width;
+            value as u64
         };
-        let key_bytes = field(key_width)? as usize;
-        let value_bytes = field(value_width)? as usize;
-        let version = if version_width == 0 { 1 } else { field(version_width)? };
-        let header_bytes = at + if flags & EXPIRES != 0 { 8 } else { 0 };
+        let (key_bytes, value_bytes) = (field(widths.key) as usize, field(widths.value) as usize);
+        let version = if widths.version == 0 { 1 } else { field(widths.version) };
         Some(Header { flags, header_bytes, key_bytes, value_bytes, version })
+    }
+}
+
+/// Bytes that hold every field of a header but flags and expiry.
+const FIELD_BYTES: usize = 16;
+
+/// Bytes of each field.
+#[derive(Clone, Copy)]
+struct Widths {
+    key: usize,
+    value: usize,
+    version: usize,
+}
+
+impl Widths {
+    #[inline(always)]
+    fn of(flags: u8) -> Widths {
+        Widths {
+            key: if flags & KEY_WIDE != 0 { 2 } else { 1 },
+            value: 1 << (flags & 3),
+            version: VERSION_WIDTHS[usize::from(flags >> 3 & 3)],
+        }
+    }
+
+    #[inline(always)]
+    fn fields(self) -> usize {
+        self.key + self.value + self.version
     }
 }
 
@@ -280,16 +316,16 @@ impl NewItem<'_> {
         flags |= if self.tombstone { TOMBSTONE } else { 0 };
         flags |= if in_batch { IN_BATCH } else { 0 };
         header[4] = flags;
-        let mut at = 5;
-        let mut field = |value: u64, width: usize| {
-            header[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
-            at += width;
-        };
-        field(self.key.len() as u64, if flags & KEY_WIDE != 0 { 2 } else { 1 });
-        field(self.value.len() as u64, 1 << value_code);
-        field(self.version, VERSION_WIDTHS[usize::from(version_code)]);
+        let widths = Widths::of(flags);
+        let version = if widths.version == 0 { 0 } else { u128::from(self.version) };
+        let fields = self.key.len() as u128
+            | (self.value.len() as u128) << (8 * widths.key)
+            | version << (8 * (widths.key + widths.value));
+        header[5..5 + FIELD_BYTES].copy_from_slice(&fields.to_le_bytes());
+        let mut at = 5 + widths.fields();
         if let Some(expires_at_ms) = self.expires_at_ms {
-            field(expires_at_ms, 8);
+            header[at..at + 8].copy_from_slice(&expires_at_ms.to_le_bytes());
+            at += 8;
         }
         let crc =
             Crc::new(seed).update(&header[4..at]).update(self.key).update(self.value).finish();

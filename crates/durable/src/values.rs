@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::item::{Item, NewItem};
-use crate::logs::{Appender, Logs, Recovered, Room, Ticket};
+use crate::logs::{Appender, ItemCopy, Logs, Recovered, Room, Ticket};
 use crate::medium::Medium;
 use crate::slabs::{Slabs, Slots};
 use crate::superblock::Rule;
@@ -49,6 +49,13 @@ pub trait Values: Send + Sync {
         kept: &'g impl Keeps,
     ) -> Option<Item<'g>>;
 
+    /// Whether the item at `location` may be overwritten while it is looked at: but for lengths and
+    /// key, a reader without the key's lock looks at a copy.
+    fn may_change(&self, location: u64) -> bool;
+
+    /// As [`Logs::copy_item`].
+    fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool;
+
     /// Asks for `lines` cache lines from `location` on to be brought near.
     fn prefetch(&self, location: u64, lines: u64);
 
@@ -90,6 +97,9 @@ pub trait Writing {
     fn fits(&self, bytes: usize) -> bool;
     /// Writes an item that fits and returns its location.
     fn write(&mut self, new: &NewItem<'_>) -> u64;
+    /// Writes `new` over `old`, the current item of its key at `location`, where the design and
+    /// what was promised allow it; whether it did. Called under the key's lock.
+    fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
     /// The item of `bytes` at `location` ends: the key is deleted, or what supersedes the item was
     /// written. Called under the key's lock. In slabs the slot is durably free on return.
     fn retire(&mut self, location: u64, bytes: usize);
@@ -123,6 +133,15 @@ impl Values for Logs {
         kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
         Logs::item_if_key(self, location, key, kept)
+    }
+
+    #[inline(always)]
+    fn may_change(&self, location: u64) -> bool {
+        Logs::may_change(self, location)
+    }
+
+    fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
+        Logs::copy_item(self, location, copy)
     }
 
     #[inline(always)]
@@ -172,6 +191,11 @@ impl Writing for Appender<'_> {
     }
 
     #[inline(always)]
+    fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        Appender::overwrite(self, location, old, new)
+    }
+
+    #[inline(always)]
     fn retire(&mut self, location: u64, bytes: usize) {
         Appender::retire(self, location, bytes);
     }
@@ -211,6 +235,15 @@ impl Values for Slabs {
         kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
         Slabs::item_if_key(self, location, key, kept)
+    }
+
+    #[inline(always)]
+    fn may_change(&self, _location: u64) -> bool {
+        false
+    }
+
+    fn copy_item(&self, _location: u64, _copy: &mut ItemCopy) -> bool {
+        false
     }
 
     #[inline(always)]
@@ -257,6 +290,12 @@ impl Writing for Slots<'_> {
     #[inline(always)]
     fn write(&mut self, new: &NewItem<'_>) -> u64 {
         Slots::write(self, new)
+    }
+
+    /// Never: a slot is durable as soon as it is written.
+    #[inline(always)]
+    fn overwrite(&mut self, _location: u64, _old: &Item<'_>, _new: &NewItem<'_>) -> bool {
+        false
     }
 
     #[inline(always)]
@@ -368,8 +407,8 @@ impl LogsOrSlabs {
     ///
     /// # Errors
     /// Those of [`Logs::write_sealed`].
-    pub fn write_sealed(&self) -> Result<()> {
-        self.logs().map_or(Ok(()), Logs::write_sealed)
+    pub fn write_sealed(&self, keep_bytes: u64) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.write_sealed(keep_bytes))
     }
 
     /// As [`Logs::clear`] and [`Slabs::clear`].
@@ -418,6 +457,15 @@ impl Values for LogsOrSlabs {
     }
 
     #[inline(always)]
+    fn may_change(&self, location: u64) -> bool {
+        either!(self, values => Values::may_change(values, location))
+    }
+
+    fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
+        either!(self, values => Values::copy_item(values, location, copy))
+    }
+
+    #[inline(always)]
     fn prefetch(&self, location: u64, lines: u64) {
         either!(self, values => values.prefetch(location, lines));
     }
@@ -463,6 +511,11 @@ impl Writing for RoomInEither<'_> {
     #[inline(always)]
     fn write(&mut self, new: &NewItem<'_>) -> u64 {
         either!(self, room => Writing::write(room, new))
+    }
+
+    #[inline(always)]
+    fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        either!(self, room => Writing::overwrite(room, location, old, new))
     }
 
     #[inline(always)]

@@ -15,6 +15,9 @@
 //!   version in the header, then removes entries; a reader that misses re-reads both and scans
 //!   again if either changed. A split raises the version again before it frees an overflow line.
 //! * An update replaces one entry by one store; a reader sees the old or the new location.
+//! * An item that is overwritten where it lies is overwritten under the bucket's lock, and the
+//!   version is raised before that is released; a copy is believed only if the header was
+//!   unlocked before and is the same after ([`HashIndex::watch`]).
 //!
 //! Cost: a lookup reads one line of the table and the item; the share of buckets with an overflow
 //! line is [`Stats::overflow_lines`] over [`Stats::buckets`].
@@ -26,6 +29,7 @@ mod shard;
 use crossbeam_utils::CachePadded;
 use line::*;
 use shard::Shard;
+pub use shard::Watch;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,6 +52,9 @@ pub enum Change {
     Keep,
     /// Makes the key point to this location (not zero, below 2^48).
     Set(u64),
+    /// Leaves the entry as it is, but its item was overwritten where it lies: whoever copied it
+    /// meanwhile copies it again.
+    Overwritten,
     /// Removes the key.
     Remove,
 }
@@ -65,6 +72,12 @@ impl<'a> Line<'a> {
     #[inline(always)]
     pub fn prefetch(&self) {
         self.memory.prefetch(self.at);
+    }
+
+    /// The same, for whoever will lock the bucket.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self) {
+        self.memory.prefetch_to_write(self.at);
     }
 
     /// A location whose tag fits `hash`. Its item must be verified; if it is not the key's, or
@@ -138,6 +151,13 @@ impl HashIndex {
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8], items: &impl Items) -> Option<u64> {
         self.shard(hash).find(hash, |location| items.has_key(location, key))
+    }
+
+    /// A look at the bucket of `hash`: an item of its key that is copied between the look and
+    /// [`Watch::saw_no_overwrite`] was not overwritten meanwhile if that says so.
+    #[inline(always)]
+    pub fn watch(&self, hash: u64) -> Watch<'_> {
+        self.shard(hash).watch(hash)
     }
 
     /// The line `hash` is to be found in: the first stage of a batched lookup is to take the lines

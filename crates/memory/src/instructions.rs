@@ -190,6 +190,65 @@ pub unsafe fn stream(target: *mut u8, source: &[u8]) {
     stripe().streamed.fetch_add(16 * vectors as u64, Relaxed);
 }
 
+/// Copies bytes that another thread may be storing to. Loads are done in order, as all loads are,
+/// and before every load that follows.
+///
+/// # Safety
+/// `source` must be valid for reads and `target` for writes of `bytes`, which do not overlap.
+#[inline(always)]
+pub unsafe fn copy_changing(source: *const u8, target: *mut u8, bytes: usize) {
+    let mut done = 0;
+    #[cfg(target_feature = "avx2")]
+    if bytes >= 32 {
+        while done < bytes {
+            // The last 32 bytes may overlap what was copied.
+            let at = done.min(bytes - 32);
+            // SAFETY: 32 bytes within both ranges.
+            unsafe { move_block(source.add(at), target.add(at)) };
+            done = at + 32;
+        }
+    }
+    while bytes - done >= 8 {
+        // SAFETY: eight bytes within both ranges.
+        unsafe { move_word(source.add(done), target.add(done)) };
+        done += 8;
+    }
+    for at in done..bytes {
+        // SAFETY: one byte within both ranges.
+        unsafe { target.add(at).write(source.add(at).read_volatile()) };
+    }
+}
+
+/// As [`move_word`], of 32 bytes.
+///
+/// # Safety
+/// 32 bytes may be read at `source` and written at `target`.
+#[cfg(target_feature = "avx2")]
+#[inline(always)]
+unsafe fn move_block(source: *const u8, target: *mut u8) {
+    use std::arch::x86_64::{__m256i, _mm256_storeu_si256};
+    let block: __m256i;
+    // SAFETY: by contract.
+    unsafe {
+        asm!("vmovdqu {}, [{}]", out(ymm_reg) block, in(reg) source, options(nostack, readonly, preserves_flags));
+        _mm256_storeu_si256(target.cast(), block);
+    }
+}
+
+/// Loads a word that another thread may be storing to, which the language has no name for.
+///
+/// # Safety
+/// Eight bytes may be read at `source` and written at `target`.
+#[inline(always)]
+unsafe fn move_word(source: *const u8, target: *mut u8) {
+    let word: u64;
+    // SAFETY: by contract; volatile, so that it stays before later loads.
+    unsafe {
+        asm!("mov {}, [{}]", out(reg) word, in(reg) source, options(nostack, readonly, preserves_flags));
+        target.cast::<u64>().write_unaligned(word);
+    }
+}
+
 /// Asks for the line at `address` to be brought near. Any address is allowed.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {

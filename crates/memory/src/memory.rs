@@ -37,6 +37,10 @@ pub trait Memory: Send + Sync {
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64>;
     /// Copies out.
     unsafe fn read(&self, at: u64, target: &mut [u8]);
+    /// Copies out bytes that another thread may be writing: what comes out may be of several
+    /// writes, and the caller finds out by a later load. The one exception to the contract above;
+    /// `target` has room for `bytes`.
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize);
     /// Copies in.
     unsafe fn write(&self, at: u64, source: &[u8]);
     /// Copies in, past the caches.

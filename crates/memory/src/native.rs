@@ -104,6 +104,12 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        // SAFETY: in bounds by contract.
+        unsafe { instructions::copy_changing(self.at(at, bytes as u64), target, bytes) };
+    }
+
+    #[inline(always)]
     unsafe fn write(&self, at: u64, source: &[u8]) {
         // SAFETY: in bounds and owned by contract.
         unsafe {

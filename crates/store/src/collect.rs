@@ -131,6 +131,7 @@ impl Engine {
             logs.flush_all()
                 .inspect_err(|_| claimed.iter().for_each(|segment| logs.unclaim(*segment)))?;
         }
+        logs.freeze(&claimed);
         let guard = crossbeam_epoch::pin();
         let mut moving = Moving {
             engine: self,

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
-use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::logs::{ItemCopy, Room, Ticket};
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
 use terrace_index::{Change as Entry, HashIndex, Items, Line, hash_key};
 use terrace_memory::Budget;
@@ -70,6 +70,9 @@ pub(crate) enum Hint {
 
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
 pub(crate) const BATCH: usize = 64;
+
+/// How often a reader copies an item that keeps changing before it takes the key's lock.
+const OPTIMISTIC_COPIES: usize = 64;
 
 pub(crate) struct Engine {
     pub index: HashIndex,
@@ -224,13 +227,14 @@ impl Engine {
         f: impl FnOnce(Value<'_>) -> R,
     ) -> (Option<R>, Option<Ticket>) {
         let guard = crossbeam_epoch::pin();
-        let Some((location, item)) = self.lookup(hash_key(self.seed, key), key, &guard) else {
-            return (None, None);
-        };
-        let result = is_live(&item).then(|| f(value_of(&item, location)));
-        let undurable =
-            if self.sync.load(Ordering::Relaxed) { self.values.undurable(location) } else { None };
-        (result, undurable)
+        let hash = hash_key(self.seed, key);
+        let found = self.lookup(hash, key, &guard);
+        self.at_rest(found, hash, key, &guard, |found| {
+            let Some((location, item)) = found else { return (None, None) };
+            let undurable = self.sync.load(Ordering::Relaxed);
+            let undurable = if undurable { self.values.undurable(location) } else { None };
+            (is_live(&item).then(|| f(value_of(&item, location))), undurable)
+        })
     }
 
     /// Looks `keys` up in stages, so that the memory accesses of a batch overlap: hash and
@@ -252,11 +256,13 @@ impl Engine {
                 let verified = batch.candidates[i]
                     .and_then(|at| Some((at, self.values.item_if_key(at, key, &guard)?)))
                     .or_else(|| self.lookup(batch.hashes[i], key, &guard));
-                let live = verified.filter(|(_, item)| is_live(item));
-                each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
-                let undurable =
-                    verified.filter(|_| sync).and_then(|(at, _)| self.values.undurable(at));
-                undurable.into_iter().for_each(&mut saw);
+                self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
+                    let live = found.filter(|(_, item)| is_live(item));
+                    each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
+                    if sync && let Some((at, _)) = found {
+                        self.values.undurable(at).into_iter().for_each(&mut saw);
+                    }
+                });
             }
         }
     }
@@ -265,6 +271,59 @@ impl Engine {
     fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<(u64, Item<'g>)> {
         let location = self.index.get(hash, key, &self.located(guard))?;
         Some((location, self.values.item(location, guard)))
+    }
+
+    /// Runs `f` on the item just found for `key`, or on what it has become: where it lies if nobody
+    /// overwrites it there, else on a copy made while nobody did.
+    #[inline(always)]
+    fn at_rest<'a, R>(
+        &'a self,
+        found: Option<(u64, Item<'a>)>,
+        hash: u64,
+        key: &[u8],
+        guard: &'a Guard,
+        f: impl FnOnce(Option<(u64, Item<'_>)>) -> R,
+    ) -> R {
+        match found {
+            Some((location, _)) if self.values.may_change(location) => {
+                let mut copy = ItemCopy::new();
+                let watch = self.index.watch(hash);
+                if self.values.copy_item(location, &mut copy) && watch.saw_no_overwrite() {
+                    f(Some((location, copy.item())))
+                } else {
+                    f(self.copied(hash, key, guard, &mut copy))
+                }
+            }
+            settled => f(settled),
+        }
+    }
+
+    #[cold]
+    fn copied<'a>(
+        &'a self,
+        hash: u64,
+        key: &[u8],
+        guard: &'a Guard,
+        copy: &'a mut ItemCopy,
+    ) -> Option<(u64, Item<'a>)> {
+        for _ in 0..OPTIMISTIC_COPIES {
+            let watch = self.index.watch(hash);
+            let (location, item) = self.lookup(hash, key, guard)?;
+            if !self.values.copy_item(location, copy) {
+                return Some((location, item));
+            }
+            if watch.saw_no_overwrite() {
+                return Some((location, copy.item()));
+            }
+            std::hint::spin_loop();
+        }
+        // The key is overwritten all the time: as a writer that changes nothing.
+        let mut copied = false;
+        let location = self.index.update(hash, key, &self.located(guard), |location| {
+            copied = location.is_some_and(|location| self.values.copy_item(location, copy));
+            Entry::Keep
+        })?;
+        Some((location, if copied { copy.item() } else { self.values.item(location, guard) }))
     }
 
     /// Brings buckets and items of `keys` near, for writes that follow.
@@ -283,10 +342,13 @@ impl Engine {
     ) -> u64 {
         let guard = crossbeam_epoch::pin();
         self.index.scan(cursor, count, |location| {
-            let item = self.values.item(location, &guard);
-            if is_live(&item) {
-                each(item.key, value_of(&item, location));
-            }
+            let found = self.values.item(location, &guard);
+            let (key, hash) = (found.key, hash_key(self.seed, found.key));
+            self.at_rest(Some((location, found)), hash, key, &guard, |found| {
+                if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
+                    each(item.key, value_of(&item, location));
+                }
+            });
             // Absence is told as well: a deletion that may be lost counts.
             self.values.undurable(location).into_iter().for_each(&mut saw);
         })
@@ -351,7 +413,7 @@ impl Engine {
         let hash = hash_key(self.seed, key);
         // The two cache misses of a write, bucket and old item, begin before the locks are taken.
         let line = self.index.line(hash);
-        line.prefetch();
+        line.prefetch_to_write();
         let mut bytes = match hint {
             Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
             Hint::InBatch => 0,
@@ -408,6 +470,12 @@ impl Engine {
                     return Entry::Keep;
                 }
             };
+            if let Some((location, item)) = &old
+                && held.overwrite(*location, item, &new)
+            {
+                outcome = Ok(Outcome::Done(Some(held.ticket())));
+                return Entry::Overwritten;
+            }
             let bytes = new.item_bytes();
             if !held.fits(bytes) {
                 outcome = Ok(Outcome::TooSmall(bytes));

@@ -5,6 +5,7 @@
 //! `TERRACE_LONG=1` tries twenty times as many states.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 use terrace_durable::medium::Event;
@@ -81,8 +82,13 @@ fn cut_point(events: &[Event], random: &mut Random) -> usize {
     freeing[random.below(freeing.len() as u64) as usize] + random.below(2) as usize
 }
 
-fn value(key: u64, number: u64, random: &mut Random) -> Vec<u8> {
-    let mut bytes = vec![number as u8; 64 + random.below(20_000) as usize];
+/// How long values are, beyond 64 bytes: all lengths, or one, so that they can be overwritten where
+/// they lie.
+const MANY_LENGTHS: u64 = 20_000;
+const ONE_LENGTH: u64 = 1;
+
+fn value(key: u64, number: u64, longest: u64, random: &mut Random) -> Vec<u8> {
+    let mut bytes = vec![number as u8; 64 + random.below(longest) as usize];
     bytes[..8].copy_from_slice(&key.to_le_bytes());
     bytes[8..16].copy_from_slice(&number.to_le_bytes());
     bytes
@@ -104,17 +110,22 @@ struct Done {
     acked: usize,
 }
 
-fn run(map: &Map, steps: u64, seed: u64, keys: u64) -> Vec<Done> {
+fn run(map: &Map, steps: u64, seed: u64, keys: Range<u64>, longest: u64) -> Vec<Done> {
     let mut random = Random(seed);
     let mut session = map.session();
     (0..steps)
         .map(|n| {
-            let key = random.below(keys);
-            let deleted = random.below(5) == 0;
+            let key = keys.start + random.below(keys.end - keys.start);
+            let deleted = random.below(if longest == ONE_LENGTH { 50 } else { 5 }) == 0;
             if deleted {
                 session.delete(&key.to_be_bytes()).expect("delete");
             } else {
-                session.put(&key.to_be_bytes(), &value(key, n, &mut random), None).expect("put");
+                let value = value(key, n, longest, &mut random);
+                session.put(&key.to_be_bytes(), &value, None).expect("put");
+            }
+            if longest == ONE_LENGTH && n % 64 == 0 {
+                // Small and fast: time for cuts in between.
+                std::thread::sleep(Duration::from_millis(1));
             }
             session.commit().expect("commit");
             Done { key, deleted, acked: map.medium().trace_length() }
@@ -159,7 +170,7 @@ fn record(durability: Durability, steps: u64, keys: u64) -> Recorded {
     map.sync().expect("sync");
     map.medium().start_trace();
     let base = std::fs::read(dir.path().join("values.log")).expect("base");
-    let history = run(&map, steps, 42, keys);
+    let history = run(&map, steps, 42, 0..keys, MANY_LENGTHS);
     map.close().expect("close");
     Recorded { base, events: map.medium().trace(), history }
 }
@@ -214,13 +225,10 @@ fn open_again(map: Map, dir: &Path, found: &HashMap<u64, u64>, durability: Durab
     assert!(&again == found, "a second recovery finds what the first found");
 }
 
-#[test]
-fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
-    let recorded = record(Durability::Interval(Duration::from_millis(3)), 4000, 60);
-    let Recorded { base, events, history } = &recorded;
-    let mut prefixes: BTreeMap<Vec<(u64, u64)>, u64> = BTreeMap::new();
+/// Every state a writer's history went through, and after how many operations.
+fn prefixes(history: &[Done]) -> BTreeMap<Vec<(u64, u64)>, u64> {
+    let mut prefixes = BTreeMap::from([(Vec::new(), 0)]);
     let mut state = BTreeMap::new();
-    prefixes.insert(Vec::new(), 0);
     for (n, done) in history.iter().enumerate() {
         if done.deleted {
             state.remove(&done.key);
@@ -229,6 +237,17 @@ fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
         }
         prefixes.insert(state.clone().into_iter().collect(), n as u64 + 1);
     }
+    prefixes
+}
+
+/// Recovers states of a map that was written by writers with keys of their own, and finds each of
+/// them at a state its history went through. Returns how far the first of them ever came.
+fn finds_prefixes(
+    base: &[u8],
+    events: &[Event],
+    writers: &[(Range<u64>, &[Done])],
+) -> Result<u64, String> {
+    let all: Vec<_> = writers.iter().map(|(_, history)| prefixes(history)).collect();
     let mut random = Random(9);
     let scratch = tempfile::tempdir().expect("directory");
     let mut longest = 0;
@@ -239,19 +258,54 @@ fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
         let durability = Durability::Interval(Duration::from_secs(3600));
         let (map, found) =
             recover(&dir, &image, options(durability)).expect("a power cut is no damage");
-        let mut found_sorted: Vec<_> = found.iter().map(|(key, number)| (*key, *number)).collect();
-        found_sorted.sort_unstable();
-        let prefix = prefixes.get(&found_sorted);
-        assert!(
-            prefix.is_some(),
-            "state {n}, cut {cut}: {} keys, no prefix of the history",
-            found.len()
-        );
-        longest = longest.max(*prefix.expect("just checked"));
+        for (at, ((keys, _), prefixes)) in writers.iter().zip(&all).enumerate() {
+            let mut state: Vec<_> = found.iter().map(|(k, n)| (*k, *n)).collect();
+            state.retain(|(key, _)| keys.contains(key));
+            state.sort_unstable();
+            let Some(prefix) = prefixes.get(&state) else {
+                return Err(format!(
+                    "state {n}, cut {cut}: writer {at} is at no prefix: {state:?}"
+                ));
+            };
+            longest = if at == 0 { longest.max(*prefix) } else { longest };
+        }
         open_again(map, &dir, &found, durability);
         std::fs::remove_dir_all(&dir).expect("tidy");
     }
+    Ok(longest)
+}
+
+#[test]
+fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
+    let recorded = record(Durability::Interval(Duration::from_millis(3)), 4000, 60);
+    let Recorded { base, events, history } = &recorded;
+    let longest = finds_prefixes(base, events, &[(0..60, history)]).expect("prefixes");
     assert!(longest > history.len() as u64 / 2, "cuts were taken while writing");
+}
+
+/// Values of one length are overwritten where they lie until a cut takes them: by their writer, and
+/// by another one whose log they are not in.
+#[test]
+fn under_an_interval_what_was_overwritten_is_a_prefix_too() {
+    let dir = tempfile::tempdir().expect("directory");
+    let interval = Durability::Interval(Duration::from_millis(3));
+    let map = Map::open(dir.path(), options(interval)).expect("open");
+    map.sync().expect("sync");
+    map.medium().start_trace();
+    let base = std::fs::read(dir.path().join("values.log")).expect("base");
+    let steps = 12_000;
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(&map, steps, 42, 0..20, ONE_LENGTH));
+        let second = scope.spawn(|| run(&map, steps, 43, 20..40, ONE_LENGTH));
+        (first.join().expect("first"), second.join().expect("second"))
+    });
+    let appended = map.stats().live_bytes + map.stats().dead_bytes;
+    map.close().expect("close");
+    let events = map.medium().trace();
+    let writers = [(0..20, &first[..]), (20..40, &second[..])];
+    let longest = finds_prefixes(&base, &events, &writers).expect("prefixes");
+    assert!(longest > steps / 2, "cuts were taken while writing: {longest}");
+    assert!(appended < 2 * (4 << 20) + 1, "nothing but the open logs: {appended}");
 }
 
 #[test]
@@ -262,7 +316,7 @@ fn a_batch_survives_whole_or_not_at_all() {
     let base = std::fs::read(dir.path().join("values.log")).expect("base");
     let mut random = Random(3);
     for n in 0..200u64 {
-        let values: Vec<_> = (0..8).map(|key| value(key, n, &mut random)).collect();
+        let values: Vec<_> = (0..8).map(|key| value(key, n, MANY_LENGTHS, &mut random)).collect();
         let keys: Vec<_> = (0..8u64).map(u64::to_be_bytes).collect();
         let pairs: Vec<_> = keys.iter().zip(&values).map(|(k, v)| (&k[..], &v[..])).collect();
         map.multi_put(&pairs).expect("multi_put");

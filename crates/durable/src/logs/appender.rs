@@ -1,5 +1,6 @@
 //! Appending: a writer's open log, and how one log follows another.
 
+use super::overwrite;
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
 use super::{Logs, Room, SEGMENT_BYTES, Ticket};
 use crate::error::{Error, Result};
@@ -46,8 +47,8 @@ impl Writer {
 /// A writer's log, held. Reentrant: the holder's thread may ask for it again.
 #[derive(Debug)]
 pub struct Appender<'a> {
-    logs: &'a Logs,
-    lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
+    pub(super) logs: &'a Logs,
+    pub(super) lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
     id: usize,
 }
 
@@ -143,6 +144,9 @@ impl Logs {
         self.dead.iter().for_each(|dead| dead[segment as usize].store(0, Ordering::Relaxed));
         state.end.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
+        state.salt.store(salt, Ordering::Relaxed);
+        let frozen = if self.overwrites.load(Ordering::Relaxed) { 0 } else { overwrite::ALL };
+        self.frozen[segment as usize].store(frozen, Ordering::Release);
         state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
         state.set_state(State::Open);
         let header =

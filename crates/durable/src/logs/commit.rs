@@ -6,11 +6,14 @@
 //! on while the medium is busy.
 
 use super::appender::Writer;
-use super::{Logs, SEGMENT_HEADER_BYTES};
+use super::{Logs, SEGMENT_HEADER_BYTES, overwrite};
 use crate::error::Result;
 use crate::superblock::{Cut, OpenLog, Rule};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, ReentrantMutexGuard};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+type Lock<'a> = ReentrantMutexGuard<'a, RefCell<Writer>>;
 
 /// A position in a writer's log; durable once the lane has reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,18 @@ impl Writer {
             self.handed = self.tail;
         }
     }
+
+    /// What [`Writer::hand_over`] will add is overwritten no more. Under all writers' locks.
+    fn freeze(&self, logs: &Logs) {
+        for (at, _) in &self.pending {
+            logs.frozen[Logs::segment_of(*at)].store(overwrite::ALL, Ordering::Release);
+        }
+        if self.segment != 0 {
+            let overwrites = logs.overwrites.load(Ordering::Relaxed);
+            let frozen = if overwrites { self.tail } else { overwrite::ALL };
+            logs.frozen[self.segment as usize].store(frozen, Ordering::Release);
+        }
+    }
 }
 
 impl Logs {
@@ -125,6 +140,13 @@ impl Logs {
             *led = true;
             drop(led);
             let lead = Lead { lane };
+            // A cut changes this only while it leads all lanes.
+            if self.overwrites.load(Ordering::Relaxed) {
+                // Bytes that other writers may overwrite are handed over by cuts alone.
+                drop(lead);
+                self.flush_all()?;
+                continue;
+            }
             if lane.durable.load(Ordering::Acquire) < ticket.position {
                 self.stop_on_error(self.write_lane(ticket.writer as usize, &lead))?;
             }
@@ -220,7 +242,10 @@ impl Logs {
             let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
             next.open.clear();
+            let overwrites = rule == Rule::Bounded && !self.medium.is_byte_addressable();
+            self.overwrites.store(overwrites, Ordering::Relaxed);
             for writer in &mut writers {
+                writer.freeze(self);
                 writer.hand_over(&mut handed);
                 positions.push(writer.position());
                 if writer.segment != 0 {
@@ -259,33 +284,44 @@ impl Logs {
         self.write_seals(&handed, &leads[0])
     }
 
-    /// Hands sealed logs to the medium without a sync, so that a later cut has little to write.
-    /// Rule Bounded only.
+    /// Hands the oldest sealed logs to the medium without a sync, so that a later cut has little to
+    /// write; the newest `keep_bytes` stay, to be overwritten. Rule Bounded only.
     ///
     /// # Errors
     /// As [`Logs::commit`].
-    pub fn write_sealed(&self) -> Result<()> {
+    pub fn write_sealed(&self, keep_bytes: u64) -> Result<()> {
         if self.medium.is_byte_addressable() || self.rule() == Rule::All {
             return Ok(());
         }
         self.check_writable()?;
-        for (lane, writer) in self.lanes.iter().zip(&self.writers) {
-            let lead = lane.lead();
-            let ranges = std::mem::take(&mut writer.lock().borrow_mut().pending);
-            if !ranges.is_empty() {
-                lead.lane.unsynced.store(true, Ordering::Relaxed);
-            }
-            for (at, bytes) in ranges {
-                self.stop_on_error(self.medium.write_out(at, bytes, false))?;
-            }
+        let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        for (lead, at, bytes) in self.take_sealed(&leads, keep_bytes) {
+            lead.lane.unsynced.store(true, Ordering::Relaxed);
+            self.stop_on_error(self.medium.write_out(at, bytes, false))?;
         }
         Ok(())
     }
 
-    /// Bytes of sealed logs that [`Logs::write_sealed`] would hand over.
-    pub fn unwritten_sealed_bytes(&self) -> u64 {
-        let of = |writer: &Writer| writer.pending.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        self.writers.iter().map(|writer| of(&writer.lock().borrow())).sum()
+    /// Freezes and takes the oldest sealed ranges beyond `keep_bytes`, with their lanes.
+    fn take_sealed<'l, 'a>(
+        &self,
+        leads: &'l [Lead<'a>],
+        keep_bytes: u64,
+    ) -> Vec<(&'l Lead<'a>, u64, u64)> {
+        let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
+        let unwritten = |lock: &Lock<'_>| lock.borrow().pending.iter().map(|p| p.1).sum::<u64>();
+        let mut surplus = locks.iter().map(unwritten).sum::<u64>().saturating_sub(keep_bytes);
+        let mut taken = Vec::new();
+        for (lead, lock) in leads.iter().zip(&locks) {
+            let mut writer = lock.borrow_mut();
+            while surplus > 0 && !writer.pending.is_empty() {
+                let (at, bytes) = writer.pending.remove(0);
+                self.frozen[Self::segment_of(at)].store(overwrite::ALL, Ordering::Release);
+                surplus = surplus.saturating_sub(bytes);
+                taken.push((lead, at, bytes));
+            }
+        }
+        taken
     }
 
     /// Closes every open log that holds anything, so that it may be collected.

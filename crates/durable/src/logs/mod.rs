@@ -19,12 +19,14 @@
 
 mod appender;
 mod commit;
+mod overwrite;
 mod pool;
 mod recover;
 mod segment;
 
 pub use appender::Appender;
 pub use commit::Ticket;
+pub use overwrite::{ItemCopy, MOST_OVERWRITTEN_BYTES};
 pub use pool::Room;
 pub use recover::{Damage, Recovered, TornTail};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
@@ -72,6 +74,10 @@ pub struct Logs {
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
     /// row of its own, under its lock: a counter that all share would pass from core to core.
     dead: Box<[Box<[AtomicU32]>]>,
+    /// By segment, the offset below which nothing is overwritten any more.
+    frozen: Box<[AtomicU32]>,
+    /// Whether new logs may be overwritten until they are handed over. Changed under all locks.
+    overwrites: AtomicBool,
     cut: Mutex<Cut>,
     bounded: AtomicBool,
     generation: AtomicU64,
@@ -108,6 +114,8 @@ impl Logs {
             pool: Arc::new(Mutex::new(pool)),
             waiting: Arc::default(),
             next_sequence: AtomicU64::new(cut.next_sequence),
+            frozen: (0..count).map(|_| AtomicU32::new(overwrite::ALL)).collect(),
+            overwrites: AtomicBool::new(false),
             backlog: AtomicI64::new(0),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| (0..count).map(|_| AtomicU32::new(0)).collect()).collect(),
@@ -182,8 +190,9 @@ impl Logs {
     fn bytes_from<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
         assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
-        // SAFETY: inside the medium (asserted) and, being a location, in a committed segment. Items
-        // are never overwritten in place, and a segment is freed only when none of its items is
+        // SAFETY: inside the medium (asserted) and, being a location, in a committed segment. An item
+        // that may still be overwritten is not looked at beyond lengths and key without a lock
+        // (`overwrite`), and a segment is freed only when none of its items is
         // current, and reused only after every guard under which its locations could be learnt is
         // gone.
         unsafe { self.medium.memory().bytes(location, end - location) }

@@ -111,6 +111,8 @@ pub(crate) struct Segment {
     /// Bytes in use, once sealed.
     pub end: AtomicU32,
     pub sequence: AtomicU64,
+    /// Salt of the checksums of its items.
+    pub salt: AtomicU32,
     /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium
     /// since before this process.
     pub origin: AtomicU64,

@@ -33,6 +33,27 @@ pub(super) struct OverflowLines {
     pub(super) committed: u64,
 }
 
+/// A look at a key's bucket, to tell later whether a writer came.
+#[derive(Clone, Copy)]
+pub struct Watch<'a> {
+    shard: &'a Shard,
+    hash: u64,
+    bucket: u64,
+    header: u64,
+}
+
+impl Watch<'_> {
+    /// Whether no item of the key was overwritten since the look. `false` also for other changes
+    /// of the bucket, and if a writer held it at the time.
+    #[inline(always)]
+    pub fn saw_no_overwrite(&self) -> bool {
+        // SAFETY: the header of a bucket that was below the count.
+        let now = unsafe { self.shard.buckets.load(self.bucket * LINE) };
+        let count = self.shard.count.load(Ordering::Acquire);
+        now == self.header && now & LOCKED == 0 && bucket_of(self.hash, count) == self.bucket
+    }
+}
+
 impl Drop for Shard {
     fn drop(&mut self) {
         self.budget.give(self.growth.get_mut().committed + self.lines.get_mut().committed);
@@ -107,6 +128,15 @@ impl Shard {
         }
     }
 
+    /// See [`super::HashIndex::watch`].
+    #[inline(always)]
+    pub(super) fn watch(&self, hash: u64) -> Watch<'_> {
+        let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
+        // SAFETY: the header of a bucket below the count, an aligned word.
+        let header = unsafe { self.buckets.load(bucket * LINE) };
+        Watch { shard: self, hash, bucket, header }
+    }
+
     pub(super) fn update(
         &self,
         hash: u64,
@@ -130,6 +160,7 @@ impl Shard {
                 self.entries.fetch_add(1, Ordering::Relaxed);
                 inserted = true;
             }
+            (Change::Overwritten, _) => bucket.raise_version(),
             (Change::Remove, Some((memory, at, _))) => {
                 // SAFETY: as above.
                 unsafe { memory.store(at, 0) };

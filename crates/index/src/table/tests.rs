@@ -211,3 +211,29 @@ fn clearing_removes_every_entry_and_frees_every_overflow_line() {
     assert_eq!(insert(&index, 7), None);
     assert_eq!(index.get(hash(7), &7u64.to_be_bytes(), &Numbers), Some(7));
 }
+
+#[test]
+fn a_copy_made_while_its_item_was_overwritten_is_not_believed() {
+    let index = index(1);
+    insert(&index, 5);
+    let overwrite = |n: u64| {
+        index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Overwritten);
+    };
+    let watch = index.watch(hash(5));
+    assert!(watch.saw_no_overwrite(), "nothing happened");
+    index.update(hash(5), &5u64.to_be_bytes(), &Numbers, |_| {
+        assert!(!watch.saw_no_overwrite(), "a writer holds the bucket");
+        assert!(!index.watch(hash(5)).saw_no_overwrite(), "before and after alike");
+        Change::Keep
+    });
+    assert!(watch.saw_no_overwrite(), "it changed nothing");
+    overwrite(5);
+    assert!(!watch.saw_no_overwrite(), "it was overwritten");
+    // A key that moved to another bucket is overwritten there.
+    let watches: Vec<_> = (1..40).map(|n| (n, index.watch(hash(n)))).collect();
+    (6..4_000).for_each(|n| {
+        insert(&index, n);
+    });
+    (1..40).for_each(overwrite);
+    assert!(watches.iter().all(|(_, watch)| !watch.saw_no_overwrite()));
+}

@@ -1,0 +1,134 @@
+//! Overwriting: a hot key's newest item, changed where it lies until it is handed to the medium.
+//!
+//! A log-structured store pays for every update with space that the collector must win back, and a
+//! skewed load updates few keys again and again. What no cut has counted yet exists in DRAM only:
+//! overwriting it there loses nothing that was promised, writes nothing to the medium twice, and
+//! leaves nothing dead behind. (The mutable region of hybrid logs; here it ends where the medium
+//! begins, so the cut stays a plain prefix of the writes.)
+//!
+//! # Who may touch what
+//! `frozen[segment]` is the offset below which the items of a segment never change again. It is
+//! raised only while *every* writer is locked out, and an overwriter holds its own writer's lock:
+//! whoever reads an offset below it, to hand it to the medium or to look at it in place, looks at
+//! bytes at rest. Two overwriters of one item are kept apart by the lock of the key's bucket.
+//! Readers take no lock: what is not frozen they copy, and ask the index whether a writer came in
+//! between ([`Logs::copy_item`]).
+//!
+//! Under the rule All, and on byte-addressable media, nothing is ever overwritten: there an item
+//! may be durable, and told of, as soon as it is written.
+
+use super::appender::Appender;
+use super::{Logs, SEGMENT_BYTES};
+use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
+use std::mem::MaybeUninit;
+use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
+
+/// Longest item that is overwritten: readers copy it.
+pub const MOST_OVERWRITTEN_BYTES: usize = 1024;
+
+/// What a reader copies an item to.
+#[derive(Debug)]
+pub struct ItemCopy {
+    bytes: [MaybeUninit<u8>; MOST_OVERWRITTEN_BYTES],
+    length: usize,
+}
+
+impl ItemCopy {
+    /// Nothing yet; not zeroed, which would cost more than the copy.
+    #[inline(always)]
+    #[expect(clippy::new_without_default, reason = "there is no such thing as an empty item")]
+    pub fn new() -> ItemCopy {
+        ItemCopy { bytes: [MaybeUninit::uninit(); MOST_OVERWRITTEN_BYTES], length: 0 }
+    }
+
+    /// The item that was copied last.
+    ///
+    /// # Panics
+    /// If none was, or if it was copied while it changed.
+    #[inline(always)]
+    pub fn item(&self) -> Item<'_> {
+        // SAFETY: `length` bytes were written, or none.
+        let bytes = unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) };
+        Item::read(bytes).expect("an item was copied while nobody wrote it")
+    }
+}
+
+/// The whole segment.
+pub(super) const ALL: u32 = SEGMENT_BYTES;
+
+impl Logs {
+    /// Whether the item at `location` may be overwritten while it is read.
+    #[inline(always)]
+    pub fn may_change(&self, location: u64) -> bool {
+        let frozen = self.frozen[Self::segment_of(location)].load(Ordering::Acquire);
+        location % u64::from(SEGMENT_BYTES) >= u64::from(frozen)
+    }
+
+    /// Copies the item at `location`, learnt under a guard; its bytes may be those of two writes
+    /// unless the caller finds that no writer held the key's lock meanwhile. `false` for an item
+    /// that does not change after all.
+    pub fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
+        if !self.may_change(location) {
+            return false;
+        }
+        let memory = self.medium.memory();
+        let room = u64::from(SEGMENT_BYTES) - location % u64::from(SEGMENT_BYTES);
+        let head_bytes = room.min(MAX_HEADER_BYTES as u64) as usize;
+        let target = copy.bytes.as_mut_ptr().cast();
+        // SAFETY: within the segment, which is committed, and within the copy.
+        unsafe { memory.copy_changing(location, target, head_bytes) };
+        copy.length = head_bytes;
+        // Lengths are never overwritten.
+        // SAFETY: just written.
+        let head = unsafe { std::slice::from_raw_parts(target, head_bytes) };
+        let Some(bytes) = Header::decode(head).map(|header| header.item_bytes()) else {
+            return false;
+        };
+        if bytes > MOST_OVERWRITTEN_BYTES {
+            return false;
+        }
+        // SAFETY: as above; the item lies within its segment.
+        unsafe { memory.copy_changing(location, target, bytes) };
+        copy.length = bytes;
+        true
+    }
+
+    /// Freezes all of the claimed `segments`, for a collector.
+    pub fn freeze(&self, segments: &[u32]) {
+        let _nobody_writes: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        for segment in segments {
+            self.frozen[*segment as usize].store(ALL, Ordering::Release);
+        }
+    }
+}
+
+impl Appender<'_> {
+    /// Writes `new` over the current item of its key, `old` at `location`, if nobody was promised
+    /// that and nothing but value and version differ. Called under the key's lock; readers must
+    /// learn of it before that is released. Durability as for [`Appender::append`].
+    #[inline]
+    pub fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        let fits = new.value.len() == old.value.len()
+            && old.expires_at_ms.is_none()
+            && new.expires_at_ms.is_none()
+            && !(old.tombstone || new.tombstone || old.in_batch)
+            && NewItem { version: old.version, ..*new }.item_bytes() == new.item_bytes()
+            && new.item_bytes() <= MOST_OVERWRITTEN_BYTES;
+        if !fits || !self.logs.may_change(location) || self.lock.borrow().in_batch {
+            return false;
+        }
+        let segment = &self.logs.segments[Logs::segment_of(location)];
+        let mut header = [0; MAX_HEADER_BYTES];
+        let salt = segment.salt.load(Ordering::Relaxed);
+        let header_bytes = new.encode_header(salt, false, &mut header);
+        let memory = self.logs.medium.memory();
+        // SAFETY: the bytes of an item that is not frozen, which this writer's lock keeps so; the
+        // key's lock keeps other overwriters away, and readers copy (`copy_changing`).
+        unsafe {
+            memory.write(location, &header[..header_bytes]);
+            memory.write(location + (header_bytes + new.key.len()) as u64, new.value);
+        }
+        true
+    }
+}

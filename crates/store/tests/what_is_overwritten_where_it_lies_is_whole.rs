@@ -1,0 +1,161 @@
+//! Until a cut takes them, items of hot keys are overwritten where they lie. That saves log space
+//! and writes, and must never show: readers see whole values, the newest acknowledged or newer,
+//! whether they read one, many, or scan, while cuts freeze the items under them.
+
+mod adversary;
+
+use adversary::{Random, cases, options, value_of, write_of};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use terrace_store::{Durability, Map};
+
+const KEYS: u64 = 24;
+const VALUE_BYTES: usize = 120;
+
+fn put(map: &Map, key: u64, number: u64) {
+    map.put(&key.to_be_bytes(), &value_of(key, number, VALUE_BYTES)).expect("put");
+}
+
+#[test]
+fn hot_keys_take_no_more_room_than_the_first_time() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
+    for number in 0..200_000 {
+        put(&map, number % KEYS, number);
+    }
+    map.sync().expect("sync");
+    let written = map.stats().bytes_written;
+    assert!(written < 1 << 20, "{written} bytes for {KEYS} keys of {VALUE_BYTES} bytes");
+    for key in 0..KEYS {
+        let version = map.get_with(&key.to_be_bytes(), |value| value.version).expect("get");
+        assert_eq!(version, Some((200_000 - key).div_ceil(KEYS)), "every write has its version");
+    }
+}
+
+/// What a cut took is never overwritten: the promise was made on it.
+#[test]
+fn after_a_cut_an_item_is_written_anew() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
+    let location = || map.get_with(&1u64.to_be_bytes(), |value| value.location).expect("get");
+    // The second version has a longer header than the first.
+    put(&map, 1, 0);
+    put(&map, 1, 1);
+    let first = location();
+    put(&map, 1, 2);
+    assert_eq!(location(), first, "overwritten");
+    map.sync().expect("sync");
+    put(&map, 1, 3);
+    let second = location();
+    assert_ne!(second, first, "written anew");
+    put(&map, 1, 4);
+    assert_eq!(location(), second, "overwritten");
+    map.put(&1u64.to_be_bytes(), &value_of(1, 5, VALUE_BYTES + 1)).expect("put");
+    assert_ne!(location(), second, "of another length");
+}
+
+#[test]
+fn under_sync_nothing_is_overwritten() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::Sync)).expect("open");
+    let mut session = map.session();
+    let mut locations = Vec::new();
+    for number in 0..20 {
+        let value = value_of(1, number, VALUE_BYTES);
+        session.put(&1u64.to_be_bytes(), &value, None).expect("put");
+        session
+            .get(&1u64.to_be_bytes(), |value| locations.push(value.location))
+            .expect("get")
+            .expect("there");
+    }
+    locations.dedup();
+    assert_eq!(locations.len(), 20);
+}
+
+fn check(latest: u64, key: u64, bytes: &[u8]) {
+    let write = write_of(key, bytes);
+    assert!(write >= latest, "key {key}: {write} read after {latest} was acknowledged");
+}
+
+fn read(map: &Map, random: &mut Random, latest: &[AtomicU64]) {
+    let before: Vec<u64> = latest.iter().map(|l| l.load(Ordering::SeqCst)).collect();
+    match random.below(3) {
+        0 => {
+            let key = random.below(KEYS);
+            let seen = map.get_with(&key.to_be_bytes(), |value| {
+                check(before[key as usize], key, value.bytes);
+            });
+            seen.expect("get").expect("there");
+        }
+        1 => {
+            let keys: Vec<[u8; 8]> = (0..KEYS).map(u64::to_be_bytes).collect();
+            let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+            map.multi_get(&slices, |i, value| {
+                check(before[i], i as u64, value.expect("there").bytes);
+            })
+            .expect("multi_get");
+        }
+        _ => {
+            let mut seen = 0;
+            let mut cursor = 0;
+            loop {
+                cursor = map
+                    .scan(cursor, 10, |key, value| {
+                        let key = u64::from_be_bytes(key.try_into().expect("eight bytes"));
+                        check(before[key as usize], key, value.bytes);
+                        seen += 1;
+                    })
+                    .expect("scan");
+                if cursor == 0 {
+                    break;
+                }
+            }
+            assert!(seen >= KEYS, "every key is there all the time: {seen}");
+        }
+    }
+}
+
+#[test]
+fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
+    let latest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    (0..KEYS).for_each(|key| put(&map, key, 0));
+    let end = Instant::now() + Duration::from_millis(cases(2_000));
+    let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (map, latest, writes) = (&map, &latest, &writes);
+            scope.spawn(move || {
+                let mut random = Random(writer);
+                let mut number = 1;
+                while Instant::now() < end {
+                    // A writer of its own for each key, so that numbers tell the order.
+                    let key = random.below(KEYS / 2) * 2 + writer;
+                    put(map, key, number);
+                    latest[key as usize].store(number, Ordering::SeqCst);
+                    number += 1;
+                }
+                writes.fetch_add(number, Ordering::Relaxed);
+            });
+            let reads = &reads;
+            scope.spawn(move || {
+                let mut random = Random(100 + writer);
+                while Instant::now() < end {
+                    read(map, &mut random, latest);
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| {
+            while Instant::now() < end {
+                map.sync().expect("sync");
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+    });
+    let (writes, reads) = (writes.into_inner(), reads.into_inner());
+    let appended = map.stats().bytes_written / VALUE_BYTES as u64;
+    println!("{writes} writes, {reads} reads; at most {appended} items were written out");
+    assert!(writes > 2 * appended, "most writes overwrote: {writes}, {appended}");
+}
