@@ -59,6 +59,13 @@ pub trait Values: Send + Sync {
     /// Asks for `lines` cache lines from `location` on to be brought near.
     fn prefetch(&self, location: u64, lines: u64);
 
+    /// The same for an item about to be superseded: all of it where it may be overwritten, else
+    /// its head.
+    #[inline(always)]
+    fn prefetch_to_update(&self, location: u64, _lines: u64) {
+        self.prefetch(location, 1);
+    }
+
     /// During recovery: a newer item of the key was found than the one of `bytes` at `location`.
     fn supersede(&self, location: u64, bytes: usize);
 
@@ -147,6 +154,11 @@ impl Values for Logs {
     #[inline(always)]
     fn prefetch(&self, location: u64, lines: u64) {
         Logs::prefetch(self, location, lines);
+    }
+
+    #[inline(always)]
+    fn prefetch_to_update(&self, location: u64, lines: u64) {
+        Logs::prefetch_to_update(self, location, lines);
     }
 
     fn supersede(&self, location: u64, bytes: usize) {
@@ -468,6 +480,11 @@ impl Values for LogsOrSlabs {
     #[inline(always)]
     fn prefetch(&self, location: u64, lines: u64) {
         either!(self, values => values.prefetch(location, lines));
+    }
+
+    #[inline(always)]
+    fn prefetch_to_update(&self, location: u64, lines: u64) {
+        either!(self, values => Values::prefetch_to_update(values, location, lines));
     }
 
     fn supersede(&self, location: u64, bytes: usize) {

@@ -246,8 +246,7 @@ impl Engine {
         mut saw: impl FnMut(Ticket),
     ) {
         let guard = crossbeam_epoch::pin();
-        // An item of this length that starts anywhere in a line touches at most so many lines.
-        let ahead = (u64::from(self.item_bytes_hint.load(Ordering::Relaxed)) + 62) / 64 + 1;
+        let ahead = self.lines_ahead();
         let sync = self.sync.load(Ordering::Relaxed);
         let mut batch = Batch::new(self.index.line(0));
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
@@ -265,6 +264,13 @@ impl Engine {
                 });
             }
         }
+    }
+
+    /// An item as long as the last one written, starting anywhere in a line, touches at most so
+    /// many lines.
+    #[inline(always)]
+    fn lines_ahead(&self) -> u64 {
+        (u64::from(self.item_bytes_hint.load(Ordering::Relaxed)) + 62) / 64 + 1
     }
 
     #[inline]
@@ -421,7 +427,7 @@ impl Engine {
         loop {
             let mut held = self.room(writer, bytes, room)?;
             if let Some(candidate) = line.candidate(hash) {
-                self.values.prefetch(candidate, 1);
+                self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
             match self.update_in(&mut held, writer, hash, key, &mut f)? {
                 Outcome::Done(ticket) => return Ok(ticket),

@@ -65,6 +65,19 @@ impl Logs {
         location % u64::from(SEGMENT_BYTES) >= u64::from(frozen)
     }
 
+    /// Brings the item at `location` near for an update: all of its `lines` to be written if it may
+    /// be overwritten, else its head.
+    #[inline(always)]
+    pub fn prefetch_to_update(&self, location: u64, lines: u64) {
+        if self.may_change(location) {
+            for line in 0..lines {
+                self.medium.memory().prefetch_to_write(location + 64 * line);
+            }
+        } else {
+            self.medium.memory().prefetch(location);
+        }
+    }
+
     /// Copies the item at `location`, learnt under a guard; its bytes may be those of two writes
     /// unless the caller finds that no writer held the key's lock meanwhile. `false` for an item
     /// that does not change after all.
