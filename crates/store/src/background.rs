@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_durable::Values;
-use terrace_durable::logs::Room;
+use terrace_durable::logs::{Logs, Room};
 
 /// How often the keeper looks for sealed logs to write.
 const KEEPER_TICK: Duration = Duration::from_millis(10);
@@ -40,6 +40,8 @@ impl Background {
             last_sweep: Instant::now(),
             last_release: Instant::now(),
             sweep_at: 0,
+            writes: 0,
+            writes_in_cut: 0,
         };
         let collector = Arc::clone(engine);
         let threads = [
@@ -100,6 +102,9 @@ struct Keeper {
     last_sweep: Instant,
     last_release: Instant,
     sweep_at: u64,
+    /// Items written, at the last tick and at the last cut.
+    writes: u64,
+    writes_in_cut: u64,
 }
 
 impl Keeper {
@@ -134,10 +139,16 @@ impl Keeper {
         }
     }
 
+    /// Writes the oldest logs out, and takes a cut when it is time or when nobody writes: an idle
+    /// map is durable, and its items are read where they lie.
     fn keep(&mut self, every: Duration) -> Result<(), ()> {
+        let writes = self.engine.values.logs().map_or(0, Logs::writes);
+        let pause = writes == self.writes && writes != self.writes_in_cut;
+        self.writes = writes;
         self.engine.values.write_sealed(KEPT_UNWRITTEN_BYTES).map_err(|_| ())?;
-        if self.last_cut.elapsed() >= every {
+        if pause || self.last_cut.elapsed() >= every {
             self.last_cut = Instant::now();
+            self.writes_in_cut = writes;
             self.engine.values.flush_all().map_err(|_| ())?;
         }
         Ok(())

@@ -30,6 +30,8 @@ pub(super) struct Writer {
     /// everything before it is there; it may not reach the medium first.
     pub(super) seals: Vec<(u32, u64)>,
     pub(super) in_batch: bool,
+    /// Items appended or overwritten.
+    pub(super) writes: u64,
 }
 
 impl Writer {
@@ -238,6 +240,7 @@ impl Logs {
             unsafe { memory.persist(location, bytes as u64) };
         }
         writer.tail += bytes as u32;
+        writer.writes += 1;
         // The lines the next items go to are asked for now: stores that miss would hold up the
         // locked instructions that follow them.
         for line in 1..=AHEAD_LINES {

@@ -324,6 +324,11 @@ impl Logs {
         taken
     }
 
+    /// Items written since the logs were opened.
+    pub fn writes(&self) -> u64 {
+        self.writers.iter().map(|writer| writer.lock().borrow().writes).sum()
+    }
+
     /// Closes every open log that holds anything, so that it may be collected.
     pub fn seal_open(&self) {
         for writer in &self.writers {

@@ -128,9 +128,11 @@ impl Appender<'_> {
             && !(old.tombstone || new.tombstone || old.in_batch)
             && NewItem { version: old.version, ..*new }.item_bytes() == new.item_bytes()
             && new.item_bytes() <= MOST_OVERWRITTEN_BYTES;
-        if !fits || !self.logs.may_change(location) || self.lock.borrow().in_batch {
+        let mut writer = self.lock.borrow_mut();
+        if !fits || !self.logs.may_change(location) || writer.in_batch {
             return false;
         }
+        writer.writes += 1;
         let segment = &self.logs.segments[Logs::segment_of(location)];
         let mut header = [0; MAX_HEADER_BYTES];
         let salt = segment.salt.load(Ordering::Relaxed);
