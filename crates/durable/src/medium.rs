@@ -53,7 +53,7 @@ pub struct Medium {
     mirrored: bool,
     written: AtomicU64,
     syncs: AtomicU64,
-    /// Writes until one fails on purpose; negative: never. For the fault tests of this workspace.
+    /// Writes and syncs until one fails on purpose; negative: never. For the fault tests of this workspace.
     fault_after: AtomicI64,
     trace: OnceLock<Mutex<Vec<Event>>>,
 }
@@ -72,8 +72,22 @@ pub enum Event {
     },
     /// The file was made at least this long; safe after the next sync.
     Grow(u64),
-    /// Everything recorded before is safe.
-    Sync,
+    /// A sync has returned: the first `covers` events, those before it began, are safe.
+    Sync {
+        /// Their number.
+        covers: usize,
+    },
+}
+
+impl Event {
+    /// How many of `events`, from the first on, their syncs made safe.
+    pub fn synced(events: &[Event]) -> usize {
+        let covered = |event: &Event| match event {
+            Event::Sync { covers } => Some(*covers),
+            _ => None,
+        };
+        events.iter().filter_map(covered).max().unwrap_or(0)
+    }
 }
 
 impl Medium {
@@ -295,8 +309,10 @@ impl Medium {
             return Ok(());
         }
         self.syncs.fetch_add(1, Relaxed);
+        self.fail_if_told("sync")?;
+        let covers = self.trace_length();
         rustix::fs::fdatasync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        self.record(|| Event::Sync);
+        self.record(|| Event::Sync { covers });
         Ok(())
     }
 
@@ -330,12 +346,17 @@ impl Medium {
         Ok(())
     }
 
-    fn pwrite(&self, at: u64, bytes: &[u8], flags: ReadWriteFlags) -> Result<()> {
+    fn fail_if_told(&self, doing: &'static str) -> Result<()> {
         if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
             self.fault_after.store(0, Relaxed);
             let source = io::Error::other("injected fault");
-            return Err(Error::Io { path: self.path.clone(), doing: "write", source });
+            return Err(Error::Io { path: self.path.clone(), doing, source });
         }
+        Ok(())
+    }
+
+    fn pwrite(&self, at: u64, bytes: &[u8], flags: ReadWriteFlags) -> Result<()> {
+        self.fail_if_told("write")?;
         let mut done = 0;
         while done < bytes.len() {
             match rustix::io::pwritev2(

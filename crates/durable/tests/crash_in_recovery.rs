@@ -48,8 +48,7 @@ fn append(logs: &Logs, writer: usize, key: u64, version: u64, bytes: usize) {
 /// Each of the file's sectors written by the first `cut` events (and, torn, the next one), chosen
 /// by `pick`; what was synced is there.
 fn apply(image: &mut Vec<u8>, events: &[Event], cut: usize, pick: &mut impl FnMut() -> bool) {
-    let synced =
-        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced = Event::synced(&events[..cut]);
     for (i, event) in events.iter().enumerate().take(cut + 1) {
         match event {
             Event::Grow(to) if i < synced || pick() => {
@@ -64,7 +63,7 @@ fn apply(image: &mut Vec<u8>, events: &[Event], cut: usize, pick: &mut impl FnMu
                     }
                 }
             }
-            Event::Grow(_) | Event::Sync => {}
+            Event::Grow(_) | Event::Sync { .. } => {}
         }
     }
 }

@@ -314,7 +314,7 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
     let first: Vec<Event> = map.medium().trace().into_iter().map(unsynced).collect();
     let killed = image_after(
         &base,
-        &[first.clone(), vec![Event::Sync]].concat(),
+        &[first.clone(), vec![Event::Sync { covers: first.len() }]].concat(),
         first.len() + 1,
         &mut Random(1),
     );
@@ -329,7 +329,12 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
     medium.start_trace();
     let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
     logs.recover(1, false, &|_, _, _| ()).expect("recover");
-    let events = [first.clone(), logs.medium().trace()].concat();
+    let later = |event| match event {
+        Event::Sync { covers } => Event::Sync { covers: first.len() + covers },
+        other => other,
+    };
+    let recovering = logs.medium().trace().into_iter().map(later);
+    let events: Vec<Event> = first.iter().cloned().chain(recovering).collect();
     let mut random = Random(5);
     for cut in first.len()..events.len() {
         for _ in 0..20 {
@@ -345,7 +350,7 @@ fn unsynced(event: Event) -> Event {
     match event {
         Event::Write { at, bytes, .. } => Event::Write { at, bytes, durable: false },
         // Length is metadata; keep it, so that only the contents are at stake.
-        Event::Sync => Event::Grow(0),
+        Event::Sync { .. } => Event::Grow(0),
         grow => grow,
     }
 }
@@ -711,7 +716,7 @@ fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
     };
     let synced = events[acknowledged..flush.expect("found")]
         .iter()
-        .any(|event| matches!(event, Event::Sync));
+        .any(|event| matches!(event, Event::Sync { .. }));
     for sectors in 1..bytes.len() / 512 {
         let mut image = if synced {
             image_after(&base, &events, flush.expect("found"), &mut Random(0))

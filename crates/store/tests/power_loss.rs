@@ -33,8 +33,7 @@ fn options(durability: Durability) -> MapOptions {
 /// The file as a power cut after `cut` events could leave it.
 fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -> Vec<u8> {
     let mut image = base.to_vec();
-    let synced =
-        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced = Event::synced(&events[..cut]);
     // One write beyond the cut was under way: it may have reached the medium too.
     for (i, event) in events[..events.len().min(cut + 1)].iter().enumerate() {
         if let Event::Grow(to) = event
@@ -349,7 +348,7 @@ fn a_medium_that_lies_about_syncs_is_caught() {
                 Some(Event::Write { at: *at, bytes: bytes.clone(), durable: false })
             }
             Event::Grow(to) => Some(Event::Grow(*to)),
-            Event::Sync => None,
+            Event::Sync { .. } => None,
         })
         .collect();
     let mut random = Random(1);

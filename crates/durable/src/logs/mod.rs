@@ -328,7 +328,7 @@ impl Logs {
     /// runs while they are locked out, after the old contents stopped counting.
     ///
     /// # Errors
-    /// As [`Medium::write_out`]; then nothing was forgotten, and the logs stop.
+    /// As [`Medium::write_out`]; the logs stop, and the next opening finds everything or nothing.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         self.check_writable()?;
         let mut cut = self.cut.lock();

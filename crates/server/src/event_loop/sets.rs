@@ -11,8 +11,8 @@ use terrace::Session;
 
 /// SETs gathered at most.
 const SETS: usize = 32;
-/// A shorter run is not worth the look-up.
-const SETS_LOOKED_UP_MIN: usize = 4;
+/// A shorter run is not worth it.
+const SETS_PREFETCHED_MIN: usize = 4;
 
 /// A SET that waits: where its key and its value lie.
 #[derive(Clone, Copy, Default)]
@@ -60,7 +60,7 @@ impl SetRun {
         let mut failures = 0;
         match sessions.open(client.database, &shared.maps) {
             Ok(session) => {
-                look_up(session, buffer, waiting);
+                prefetch(session, buffer, waiting);
                 for Waiting { key, value } in waiting {
                     let (key, value) = (&buffer[key.0..key.1], &buffer[value.0..value.1]);
                     match session.put(key, value, None) {
@@ -88,15 +88,14 @@ impl SetRun {
     }
 }
 
-/// Looks up the keys of a run, so that the puts find what they need in the caches.
-fn look_up(session: &mut Session, buffer: &[u8], waiting: &[Waiting]) {
-    if waiting.len() < SETS_LOOKED_UP_MIN {
+/// Brings near what the puts of a run will need.
+fn prefetch(session: &Session, buffer: &[u8], waiting: &[Waiting]) {
+    if waiting.len() < SETS_PREFETCHED_MIN {
         return;
     }
     let mut keys: [&[u8]; SETS] = [&[]; SETS];
     for (place, Waiting { key, .. }) in keys.iter_mut().zip(waiting) {
         *place = &buffer[key.0..key.1];
     }
-    // What comes of it is of no interest: the puts will tell.
-    let _ = session.multi_get(&keys[..waiting.len()], |_, _| ());
+    session.prefetch(&keys[..waiting.len()]);
 }

@@ -136,8 +136,7 @@ pub fn writes(map: &Map) -> BTreeMap<u64, u64> {
 /// what was not, and of the write that was under way, any sector is there or not.
 pub fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -> Vec<u8> {
     let mut image = base.to_vec();
-    let synced =
-        events[..cut].iter().rposition(|e| matches!(e, Event::Sync)).map_or(0, |at| at + 1);
+    let synced = Event::synced(&events[..cut]);
     for (i, event) in events[..events.len().min(cut + 1)].iter().enumerate() {
         match event {
             Event::Grow(to) if i < synced || random.one_in(2) => lengthen(&mut image, *to as usize),
@@ -150,7 +149,7 @@ pub fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Rando
                     _ => random.one_in(2),
                 });
             }
-            Event::Grow(_) | Event::Sync => {}
+            Event::Grow(_) | Event::Sync { .. } => {}
         }
     }
     image
