@@ -16,7 +16,7 @@ pub struct ServerOptions {
     pub tls: Option<TlsOptions>,
     /// Where Prometheus metrics (`/metrics`) and the health check (`/healthz`) are served.
     pub metrics_address: Option<SocketAddr>,
-    /// Event loops. 0: one per core.
+    /// Event loops. 0: one per core but one, and at least one.
     pub threads: usize,
     /// Numbered databases that `SELECT` offers; database `n` is the map named `n`. At most 64.
     pub databases: usize,

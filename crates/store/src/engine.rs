@@ -32,8 +32,8 @@ pub struct Value<'a> {
     pub bytes: &'a [u8],
     /// Grows with every write of the key. Starts at 1.
     pub version: u64,
-    /// Where the value lies; changes when it is rewritten or moved. (`version`, `location`)
-    /// identifies a write.
+    /// Where the item lies in the value file; it may be moved there, or overwritten with the next
+    /// version. (`version`, `location`) identifies a write.
     pub location: u64,
     /// Wall-clock milliseconds since 1970 after which the key is gone.
     pub expires_at_ms: Option<u64>,

@@ -112,7 +112,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!("databases", "16", "databases that SELECT offers; n is the map named n", |c, v| {
         count(v, 1, 64).map(|n| c.server.databases = n)
     }),
-    key!("threads", "0", "event loops; 0 means one per core", |c, v| {
+    key!("threads", "0", "event loops; 0 means one per core but one", |c, v| {
         count(v, 0, 1024).map(|n| c.server.threads = n)
     }),
     key!("password", "", "what clients must send with AUTH", |c, v| {

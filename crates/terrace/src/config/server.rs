@@ -16,7 +16,7 @@ pub struct ServerConfig {
     pub unix_socket: Option<PathBuf>,
     /// Numbered databases; database `n` is the map named `n`.
     pub databases: usize,
-    /// Event loops; 0 means one per core.
+    /// Event loops; 0 means one per core but one, and at least one.
     pub threads: usize,
     /// Clients must send it before anything else.
     pub password: Option<String>,
