@@ -1,0 +1,341 @@
+//! Power cuts and kills.
+
+use super::*;
+
+/// A full log is sealed by rewriting its header, in the same unsynced group of writes as its last
+/// items. A power cut may keep the header and lose the items, which were acknowledged to nobody;
+/// recovery then calls the log damaged, and the map does not open.
+#[test]
+fn a_power_cut_while_a_log_is_sealed_is_no_damage() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), one_writer(Durability::Sync)).expect("open");
+    let base = recording(&map, dir.path());
+    let mut session = map.session();
+    session.put(b"first", b"acknowledged", None).expect("put");
+    session.commit().expect("commit");
+    let before = map.medium().trace_length();
+    for n in 0..300u64 {
+        session.put(&n.to_be_bytes(), &[7; 20_000], None).expect("put");
+    }
+    session.commit().expect("commit");
+    let events = map.medium().trace();
+    let mut random = Random(3);
+    for cut in before..events.len() {
+        let image = image_after(&base, &events, cut, &mut random);
+        let (_dir, map) = opened(&image, one_writer(Durability::Sync)).unwrap_or_else(|e| {
+            panic!("a power cut after {cut} of {} events is no damage: {e}", events.len())
+        });
+        assert_eq!(map.get(b"first").expect("get"), Some(b"acknowledged".to_vec()));
+    }
+}
+
+/// A log's items are told from those of the segment's former life by a salt made of sequence
+/// number, generation and segment, "never reused". They are: when a power cut keeps a new log's
+/// items but loses its header, recovery sees a free segment and gives the same number again. The
+/// next log there then runs into its predecessor's items, and takes them up.
+#[test]
+fn what_a_recovery_cut_off_never_comes_back() {
+    fn logs(dir: &Path) -> (Logs, BTreeSet<u64>) {
+        let path = file_of(dir);
+        let spec =
+            MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
+        let medium = Medium::open(&spec).expect("medium");
+        medium.start_trace();
+        let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
+        let found = std::sync::Mutex::new(BTreeSet::new());
+        logs.recover(1, false, &|_, item, _| {
+            found
+                .lock()
+                .expect("lock")
+                .insert(u64::from_be_bytes(item.key.try_into().expect("eight")));
+        })
+        .expect("recover");
+        (logs, found.into_inner().expect("lock"))
+    }
+    fn append(logs: &Logs, keys: std::ops::Range<u64>) {
+        for key in keys {
+            let key = key.to_be_bytes();
+            let new = NewItem {
+                key: &key,
+                value: &[9; 100],
+                version: 1,
+                expires_at_ms: None,
+                tombstone: false,
+            };
+            let mut appender = logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room");
+            appender.append(&new);
+            let ticket = appender.ticket();
+            drop(appender);
+            logs.commit(ticket).expect("commit");
+        }
+    }
+    let first = tempfile::tempdir().expect("directory");
+    let (started, _) = logs(first.path());
+    let base = file_now(first.path());
+    for key in 0..40u64 {
+        let key = key.to_be_bytes();
+        let new = NewItem {
+            key: &key,
+            value: &[9; 100],
+            version: 1,
+            expires_at_ms: None,
+            tombstone: false,
+        };
+        started.appender(1, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
+    }
+    let before = started.medium().trace_length();
+    started.flush_all().expect("flush");
+    let events = started.medium().trace();
+    // The power fails during that flush: of the log's only write, the first sector is lost.
+    let mut image = base;
+    for event in &events[..=before] {
+        if let Event::Write { at, bytes, .. } = event {
+            apply(&mut image, *at as usize, bytes, |sector| *at as usize != SEGMENT || sector > 0);
+        }
+    }
+    image.resize(2 * SEGMENT, 0);
+    let second = planted(&image);
+    let (recovered, found) = logs(second.path());
+    assert!(
+        found.is_empty(),
+        "none of it had been acknowledged, and without its header none counts: {found:?}"
+    );
+    append(&recovered, 100..105);
+    drop(recovered);
+    let (_, found) = logs(second.path());
+    assert_eq!(
+        found,
+        (100..105).collect(),
+        "what the first recovery had cut off came back at the second"
+    );
+}
+
+/// `flush_all` reads the rule before it has the cut's lock. A flush that waits there while the
+/// rule becomes `All` stores a cut that still says `Bounded`: from then on acknowledged writes do
+/// not count, and the next crash loses them.
+#[test]
+fn a_flush_under_way_does_not_undo_a_change_of_rule() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(LONG_INTERVAL)).expect("open");
+    let (stop, lost) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for n in 0..3u64 {
+            let (map, stop) = (&map, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    map.put(&n.to_be_bytes(), b"busy").expect("put");
+                    map.sync().expect("sync");
+                }
+            });
+        }
+        for round in 0..100u64 {
+            map.set_durability(Durability::Sync).expect("to sync");
+            map.put(b"acknowledged", &round.to_le_bytes()).expect("put");
+            if newest_cut_is_bounded(dir.path()) {
+                let image = file_now(dir.path());
+                let (_dir, killed) =
+                    opened(&image, options(Durability::Sync)).expect("a kill is no damage");
+                if killed.get(b"acknowledged").expect("get") != Some(round.to_le_bytes().to_vec()) {
+                    lost.store(round + 1, Ordering::Relaxed);
+                    break;
+                }
+            }
+            map.set_durability(LONG_INTERVAL).expect("to interval");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let lost = lost.into_inner();
+    assert!(lost == 0, "round {}: a write acknowledged under sync was lost by a kill", lost - 1);
+}
+
+/// A round of the collector may free a log with a tombstone together with the log whose old items
+/// it shadows: both headers are zeroed in one unsynced group. A power cut between may keep the old
+/// items and lose the tombstone, and the deleted keys are back.
+#[test]
+fn a_tombstone_outlives_what_it_shadows() {
+    let together: usize = (0..5).map(|_| tombstones_collected_with_what_they_shadow()).sum();
+    assert!(together > 0, "no round freed two logs together: the test shows nothing");
+}
+
+/// Returns how many pairs of logs were freed together.
+fn tombstones_collected_with_what_they_shadow() -> usize {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), one_writer(Durability::Sync)).expect("open");
+    let base = recording(&map, dir.path());
+    let mut session = map.session();
+    let fill = |session: &mut Session, items: usize| {
+        (0..items).for_each(|_| session.put(b"filler", &[2; 40_000], None).expect("put"));
+    };
+    // One log of keys; one of writes to a single key, and at its end the deletes; a third begun.
+    for key in 0..100u64 {
+        session.put(&key.to_be_bytes(), &[1; 40_000], None).expect("put");
+    }
+    fill(&mut session, 4 + 103);
+    for key in 0..100u64 {
+        session.delete(&key.to_be_bytes()).expect("delete");
+    }
+    fill(&mut session, 3);
+    session.commit().expect("commit");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while map.stats().collections < 2 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    map.close().expect("close");
+    let events = map.medium().trace();
+    let mut pairs = 0;
+    for (i, pair) in
+        events.windows(2).enumerate().filter(|(_, pair)| pair.iter().all(|e| is_header_of(e, true)))
+    {
+        pairs += 1;
+        for only in pair {
+            let Event::Write { at, bytes, .. } = only else { continue };
+            let mut image = image_after(&base, &events[..i], i, &mut Random(0));
+            apply(&mut image, *at as usize, bytes, |_| true);
+            let (_dir, map) =
+                opened(&image, one_writer(Durability::Sync)).expect("a power cut is no damage");
+            assert_eq!(
+                map.len(),
+                1,
+                "every key but one had been deleted, acknowledged, before the collection"
+            );
+        }
+    }
+    pairs
+}
+
+/// While the rule changes to `All`, writes go on and are acknowledged under the old promise of an
+/// interval. Those made behind the cut that changes the rule are in no cut, and under `sync` the
+/// keeper takes no more: they stay in memory until somebody happens to commit that writer's log.
+#[test]
+fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {
+    let dir = tempfile::tempdir().expect("directory");
+    let short = Durability::Interval(Duration::from_millis(1));
+    let map = Map::open(dir.path(), MapOptions { writers: 4, ..options(short) }).expect("open");
+    let mut missing = 0;
+    for round in 0..20u64 {
+        map.set_durability(short).expect("to interval");
+        let stop = AtomicBool::new(false);
+        let acknowledged = std::thread::scope(|scope| {
+            let writer = |n: u64| {
+                let (map, stop) = (&map, &stop);
+                scope.spawn(move || {
+                    let mut mine = Vec::new();
+                    let mut i = 0u64;
+                    while !stop.load(Ordering::SeqCst) {
+                        // Under an interval the commit has nothing to wait for.
+                        let key = (round << 40 | n << 32 | i).to_be_bytes();
+                        let mut session = map.session();
+                        session.put(&key, b"value", None).expect("put");
+                        session.commit().expect("commit");
+                        mine.push(key);
+                        i += 1;
+                        std::thread::sleep(Duration::from_micros(20));
+                    }
+                    mine
+                })
+            };
+            let writers: Vec<_> = (0..2).map(writer).collect();
+            std::thread::sleep(Duration::from_millis(5));
+            // The last writes are begun before the change has returned.
+            let change = scope.spawn(|| map.set_durability(Durability::Sync).expect("to sync"));
+            std::thread::sleep(Duration::from_micros(150));
+            stop.store(true, Ordering::SeqCst);
+            let all: Vec<_> = writers.into_iter().flat_map(|w| w.join().expect("writer")).collect();
+            change.join().expect("change");
+            all
+        });
+        // Far longer than the interval they were promised, and than the keeper's tick.
+        std::thread::sleep(Duration::from_millis(30));
+        let image = file_now(dir.path());
+        let (_dir, killed) =
+            opened(&image, options(Durability::Sync)).expect("a kill is no damage");
+        missing +=
+            acknowledged.iter().filter(|key| killed.get(&key[..]).expect("get").is_none()).count();
+    }
+    assert_eq!(missing, 0, "acknowledged writes that no cut and no commit ever made safe");
+}
+
+/// A kill leaves writes in the system's hands that were never synced. Recovery reads them, closes
+/// their log by rewriting its header, and syncs only then. If the power fails before, the header
+/// may be there and the items not: damage, where there was none.
+#[test]
+fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), one_writer(Durability::Sync)).expect("open");
+    let base = recording(&map, dir.path());
+    let mut session = map.session();
+    for n in 0..40u64 {
+        session.put(&n.to_be_bytes(), &[7; 2_000], None).expect("put");
+    }
+    session.commit().expect("commit");
+    // Killed when the write had been handed to the system, before it was on the disk.
+    let first: Vec<Event> = map.medium().trace().into_iter().map(unsynced).collect();
+    let killed = image_after(
+        &base,
+        &[first.clone(), vec![Event::Sync { covers: first.len() }]].concat(),
+        first.len() + 1,
+        &mut Random(1),
+    );
+    let again = planted(&killed);
+    let spec = MediumSpec {
+        path: file_of(again.path()),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 1 << 30,
+    };
+    let medium = Medium::open(&spec).expect("medium");
+    medium.start_trace();
+    let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
+    logs.recover(1, false, &|_, _, _| ()).expect("recover");
+    let later = |event| match event {
+        Event::Sync { covers } => Event::Sync { covers: first.len() + covers },
+        other => other,
+    };
+    let recovering = logs.medium().trace().into_iter().map(later);
+    let events: Vec<Event> = first.iter().cloned().chain(recovering).collect();
+    let mut random = Random(5);
+    for cut in first.len()..events.len() {
+        for _ in 0..20 {
+            let image = image_after(&base, &events, cut, &mut random);
+            if let Err(error) = opened(&image, one_writer(Durability::Sync)) {
+                panic!("power cut after {cut} of {} events: {error}", events.len());
+            }
+        }
+    }
+}
+
+fn unsynced(event: Event) -> Event {
+    match event {
+        Event::Write { at, bytes, .. } => Event::Write { at, bytes, durable: false },
+        // Length is metadata; keep it, so that only the contents are at stake.
+        Event::Sync { .. } => Event::Grow(0),
+        grow => grow,
+    }
+}
+
+/// Byte-addressable media promise eight bytes at a time, not sixty-four: a header rewritten in
+/// place can be found half old, half new. That is a crash, not damage.
+#[test]
+fn a_header_torn_between_words_is_a_crash_and_no_damage() {
+    let mapped = || MapOptions { domain: Domain::Eadr, ..one_writer(Durability::Sync) };
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), mapped()).expect("open");
+    map.put(b"first", b"acknowledged").expect("put");
+    let open = file_now(dir.path());
+    for n in 0..300u64 {
+        map.put(&n.to_be_bytes(), &[7; 20_000]).expect("put");
+    }
+    let sealed = file_now(dir.path());
+    let at = (SEGMENT..sealed.len())
+        .step_by(SEGMENT)
+        .find(|at| open.len() > *at && open[*at..at + 64] != sealed[*at..at + 64]);
+    let at = at.expect("the first log was sealed meanwhile");
+    for words in 1..8 {
+        let mut image = sealed.clone();
+        image[at + words * 8..at + 64].copy_from_slice(&open[at + words * 8..at + 64]);
+        let (_dir, map) = opened(&image, mapped()).unwrap_or_else(|e| {
+            panic!("killed after {words} words of the header were stored: {e}")
+        });
+        assert_eq!(map.get(b"first").expect("get"), Some(b"acknowledged".to_vec()));
+    }
+}
