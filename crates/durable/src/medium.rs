@@ -13,17 +13,18 @@
 //! A 512-byte sector is written whole or not at all; blocks written between two syncs may reach
 //! the device in any order; after a sync that returned without error they are there. Rewriting a
 //! block does not endanger the bytes in it that are rewritten unchanged.
+//!
+//! Without a file, a medium is a byte-addressable memory alone ([`Medium::over`]): any memory that
+//! structures can be tried on, the one that crashes first of all.
 
-use crate::error::{Error, Result, io_error};
-use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
-use rustix::io::ReadWriteFlags;
-use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
+mod file;
+
+pub use file::Event;
+
+use crate::error::Result;
+use file::ValueFile;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use terrace_memory::{Backing, Domain, Memory, Native, Region};
+use terrace_memory::{Domain, Memory, Native};
 
 /// Unit of transfer of a mirrored medium.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -41,53 +42,15 @@ pub struct MediumSpec {
     pub capacity_bytes: u64,
 }
 
-/// A file and the memory its contents are used from.
+/// The memory values are used from, and the file below it.
 #[derive(Debug)]
-pub struct Medium {
-    file: File,
-    path: PathBuf,
-    /// The file is being made under another name until its head is whole.
-    is_new: bool,
-    native: Native,
-    region: Region,
+pub struct Medium<M: Memory = Native> {
+    memory: M,
+    capacity_bytes: u64,
     mirrored: bool,
-    written: AtomicU64,
-    syncs: AtomicU64,
-    /// Writes and syncs until one fails on purpose; negative: never. For the fault tests of this workspace.
-    fault_after: AtomicI64,
-    trace: OnceLock<Mutex<Vec<Event>>>,
-}
-
-/// What happened to the file, as [`Medium::start_trace`] records it.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// Bytes were written at an offset; with `durable`, they are safe once it is recorded.
-    Write {
-        /// Offset in the file.
-        at: u64,
-        /// What was written.
-        bytes: Vec<u8>,
-        /// Whether the write was synced by itself.
-        durable: bool,
-    },
-    /// The file was made at least this long; safe after the next sync.
-    Grow(u64),
-    /// A sync has returned: the first `covers` events, those before it began, are safe.
-    Sync {
-        /// Their number.
-        covers: usize,
-    },
-}
-
-impl Event {
-    /// How many of `events`, from the first on, their syncs made safe.
-    pub fn synced(events: &[Event]) -> usize {
-        let covered = |event: &Event| match event {
-            Event::Sync { covers } => Some(*covers),
-            _ => None,
-        };
-        events.iter().filter_map(covered).max().unwrap_or(0)
-    }
+    file: Option<ValueFile>,
+    /// Whether a memory without a file holds nothing yet.
+    is_new: bool,
 }
 
 impl Medium {
@@ -96,51 +59,39 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`] with the system's reason.
     pub fn open(spec: &MediumSpec) -> Result<Medium> {
-        let path = spec.path.clone();
-        let mirrored = !spec.domain.is_byte_addressable();
-        let is_new = !path.try_exists().map_err(io_error(&path, "look for"))?;
-        let file = if is_new {
-            let unnamed = name_while_new(&path);
-            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC)
-                .map_err(io_error(&unnamed, "make"))?
-        } else {
-            open_file(&path, mirrored, OFlags::empty()).map_err(io_error(&path, "open"))?
-        };
-        let region = if mirrored {
-            Region::reserve(spec.capacity_bytes, Backing::HugePages)
-        } else {
-            Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain)
-        };
-        let region = region.map_err(io_error(&path, "map"))?;
-        let native = region.native();
+        let file = ValueFile::open(spec)?;
         Ok(Medium {
-            file,
-            path,
-            is_new,
-            native,
-            region,
-            mirrored,
-            written: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            fault_after: AtomicI64::new(-1),
-            trace: OnceLock::new(),
+            memory: file.region.native(),
+            capacity_bytes: file.region.len(),
+            mirrored: file.mirrored,
+            is_new: file.is_new,
+            file: Some(file),
         })
+    }
+}
+
+impl<M: Memory> Medium<M> {
+    /// A byte-addressable memory without a file, all of it there from the start; `is_new` if it
+    /// holds nothing yet.
+    pub fn over(memory: M, is_new: bool) -> Medium<M> {
+        Medium { capacity_bytes: memory.len(), memory, mirrored: false, file: None, is_new }
     }
 
     /// The memory the contents are used from.
     #[inline(always)]
-    pub fn memory(&self) -> &Native {
-        &self.native
+    pub fn memory(&self) -> &M {
+        &self.memory
     }
 
     /// Whether single lines become durable by instructions (mapped), not by writing (mirrored).
+    #[inline(always)]
     pub fn is_byte_addressable(&self) -> bool {
         !self.mirrored
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.as_ref().map_or(Path::new("(memory)"), |file| &file.path)
     }
 
     /// Whether the file was made by this opening.
@@ -153,17 +104,13 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`]; the file does not exist then.
     pub fn publish(&self) -> Result<()> {
-        rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        std::fs::rename(name_while_new(&self.path), &self.path)
-            .map_err(io_error(&self.path, "name"))?;
-        let parent =
-            self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
+        self.file.as_ref().map_or(Ok(()), ValueFile::publish)
     }
 
     /// Most bytes the medium can hold.
+    #[inline(always)]
     pub fn capacity_bytes(&self) -> u64 {
-        self.region.len()
+        self.capacity_bytes
     }
 
     /// Length of the file in bytes.
@@ -171,43 +118,37 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`].
     pub fn file_bytes(&self) -> Result<u64> {
-        Ok(self.file.metadata().map_err(io_error(&self.path, "stat"))?.len())
+        self.file.as_ref().map_or(Ok(self.capacity_bytes), ValueFile::bytes)
     }
 
     /// Bytes written to the file and syncs done since it was opened.
     pub fn traffic(&self) -> (u64, u64) {
-        (self.written.load(Relaxed), self.syncs.load(Relaxed))
+        self.file.as_ref().map_or((0, 0), ValueFile::traffic)
     }
 
-    /// Lets the write after `writes` more fail, as a broken disk would.
+    /// Lets the write or sync after `writes` more fail, as a broken disk would.
     #[doc(hidden)]
     pub fn inject_write_fault(&self, writes: i64) {
-        self.fault_after.store(writes, Relaxed);
+        self.file.iter().for_each(|file| file.inject_write_fault(writes));
     }
 
     /// From here on records every write and sync, so that the states a power cut could leave
     /// behind can be built. An event is recorded when it has happened.
     #[doc(hidden)]
     pub fn start_trace(&self) {
-        self.trace.get_or_init(Mutex::default);
+        self.file.iter().for_each(ValueFile::start_trace);
     }
 
     /// The events so far.
     #[doc(hidden)]
     pub fn trace(&self) -> Vec<Event> {
-        self.trace.get().map(|trace| trace.lock().clone()).unwrap_or_default()
+        self.file.as_ref().map(ValueFile::trace).unwrap_or_default()
     }
 
     /// How many events there are so far.
     #[doc(hidden)]
     pub fn trace_length(&self) -> usize {
-        self.trace.get().map_or(0, |trace| trace.lock().len())
-    }
-
-    fn record(&self, event: impl FnOnce() -> Event) {
-        if let Some(trace) = self.trace.get() {
-            trace.lock().push(event());
-        }
+        self.file.as_ref().map_or(0, ValueFile::trace_length)
     }
 
     /// Makes `[at, at + bytes)` usable: memory committed, the file long enough and its blocks
@@ -217,10 +158,7 @@ impl Medium {
     /// # Errors
     /// [`Error::DiskFull`], [`Error::Io`]; nothing is changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
-        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
-            .map_err(|e| io_error(&self.path, "allocate")(e.into()))?;
-        self.record(|| Event::Grow(at + bytes));
-        self.commit(at, bytes)
+        self.file.as_ref().map_or(Ok(()), |file| file.grow(at, bytes))
     }
 
     /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until
@@ -229,16 +167,7 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`].
     pub fn release(&self, at: u64, bytes: u64) -> Result<()> {
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, hole, at, bytes) {
-            // A file system without holes keeps the blocks; the memory can go all the same.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-            Err(errno) => return Err(io_error(&self.path, "punch hole")(errno.into())),
-        }
-        if self.mirrored {
-            self.region.release(at, bytes).map_err(io_error(&self.path, "release memory"))?;
-        }
-        Ok(())
+        self.file.as_ref().map_or(Ok(()), |file| file.release(at, bytes))
     }
 
     /// Commits memory for a part of the file that exists.
@@ -246,10 +175,12 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`].
     pub fn commit(&self, at: u64, bytes: u64) -> Result<()> {
-        if self.mirrored {
-            self.region.commit(at, bytes).map_err(io_error(&self.path, "commit memory"))?;
-        }
-        Ok(())
+        self.file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes))
+    }
+
+    /// The file whose contents are mirrored in memory.
+    fn mirrored_file(&self) -> Option<&ValueFile> {
+        self.file.as_ref().filter(|_| self.mirrored)
     }
 
     /// Overwrites `[at, at + bytes)` of the file, not the memory, with zeros, unsynced: blocks
@@ -258,19 +189,7 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`].
     pub fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
-        if !self.mirrored {
-            return Ok(());
-        }
-        #[repr(align(4096))]
-        struct Zeros([u8; 1 << 18]);
-        static ZEROS: Zeros = Zeros([0; 1 << 18]);
-        let mut done = 0;
-        while done < bytes {
-            let step = (bytes - done).min(1 << 18) as usize;
-            self.pwrite(at + done, &ZEROS.0[..step], ReadWriteFlags::empty())?;
-            done += step as u64;
-        }
-        Ok(())
+        self.mirrored_file().map_or(Ok(()), |file| file.write_zeros(at, bytes))
     }
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
@@ -282,22 +201,18 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`]: what is on the medium is unknown then.
     pub fn write_out(&self, at: u64, bytes: u64, durable: bool) -> Result<()> {
-        if !self.mirrored {
+        let Some(file) = self.mirrored_file() else {
             // SAFETY: callers write out what they committed before.
-            unsafe { self.native.persist(at, bytes) };
+            unsafe { self.memory.persist(at, bytes) };
             return Ok(());
-        }
+        };
         let from = at / BLOCK_BYTES * BLOCK_BYTES;
         let to = (at + bytes).next_multiple_of(BLOCK_BYTES);
         // SAFETY: committed by the caller. Others may append behind `at + bytes` in the last
         // block meanwhile; the kernel copies or transfers whatever it finds, and those bytes are
         // written again before anyone relies on them.
-        let image = unsafe { self.native.bytes(from, to - from) };
-        let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-        if durable {
-            self.syncs.fetch_add(1, Relaxed);
-        }
-        self.pwrite(from, image, flags)
+        let image = unsafe { self.memory.bytes(from, to - from) };
+        file.pwrite(from, image, durable)
     }
 
     /// Everything written out before is safe on return.
@@ -305,15 +220,7 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`]: what is on the medium is unknown then.
     pub fn sync(&self) -> Result<()> {
-        if !self.mirrored {
-            return Ok(());
-        }
-        self.syncs.fetch_add(1, Relaxed);
-        self.fail_if_told("sync")?;
-        let covers = self.trace_length();
-        rustix::fs::fdatasync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        self.record(|| Event::Sync { covers });
-        Ok(())
+        self.mirrored_file().map_or(Ok(()), ValueFile::sync)
     }
 
     /// Reads the blocks of `[at, at + bytes)` from the file into memory that was committed.
@@ -324,78 +231,12 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`]; a file that ends early reads as zero there.
     pub unsafe fn read_in(&self, at: u64, bytes: u64) -> Result<()> {
-        if !self.mirrored {
-            return Ok(());
-        }
-        debug_assert!(at.is_multiple_of(BLOCK_BYTES) && bytes.is_multiple_of(BLOCK_BYTES));
+        let Some(file) = self.mirrored_file() else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
         let image = unsafe {
-            let start = self.native.bytes(at, bytes).as_ptr().cast_mut();
+            let start = self.memory.bytes(at, bytes).as_ptr().cast_mut();
             std::slice::from_raw_parts_mut(start, bytes as usize)
         };
-        let mut done = 0;
-        while done < image.len() {
-            let mut target = [IoSliceMut::new(&mut image[done..])];
-            match rustix::io::preadv(&self.file, &mut target, at + done as u64) {
-                Ok(0) => break,
-                Ok(n) => done += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(io_error(&self.path, "read")(e.into())),
-            }
-        }
-        Ok(())
+        file.read(at, image)
     }
-
-    fn fail_if_told(&self, doing: &'static str) -> Result<()> {
-        if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
-            self.fault_after.store(0, Relaxed);
-            let source = io::Error::other("injected fault");
-            return Err(Error::Io { path: self.path.clone(), doing, source });
-        }
-        Ok(())
-    }
-
-    fn pwrite(&self, at: u64, bytes: &[u8], flags: ReadWriteFlags) -> Result<()> {
-        self.fail_if_told("write")?;
-        let mut done = 0;
-        while done < bytes.len() {
-            match rustix::io::pwritev2(
-                &self.file,
-                &[IoSlice::new(&bytes[done..])],
-                at + done as u64,
-                flags,
-            ) {
-                Ok(n) => done += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(io_error(&self.path, "write")(e.into())),
-            }
-        }
-        self.written.fetch_add(bytes.len() as u64, Relaxed);
-        self.record(|| Event::Write {
-            at,
-            bytes: bytes.to_vec(),
-            durable: flags == ReadWriteFlags::DSYNC,
-        });
-        Ok(())
-    }
-}
-
-fn name_while_new(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
-}
-
-/// Opens for direct I/O if asked and possible.
-fn open_file(path: &Path, direct: bool, making: OFlags) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | making;
-    let mode = Mode::RUSR | Mode::WUSR;
-    if direct {
-        match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
-            Ok(fd) => return Ok(fd.into()),
-            Err(rustix::io::Errno::INVAL) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    Ok(rustix::fs::open(path, flags, mode)?.into())
 }

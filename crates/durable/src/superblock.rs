@@ -119,7 +119,7 @@ impl Shape {
         }
     }
 
-    fn check(&self, block: &[u8], medium: &Medium) -> Result<()> {
+    fn check<M: Memory>(&self, block: &[u8], medium: &Medium<M>) -> Result<()> {
         let damaged = |what: &str| Error::Damaged {
             path: medium.path().into(),
             offset: 0,
@@ -201,7 +201,7 @@ impl Cut {
     ///
     /// # Errors
     /// Those of [`Medium::write_out`].
-    pub fn store(&self, medium: &Medium) -> Result<()> {
+    pub fn store<M: Memory>(&self, medium: &Medium<M>) -> Result<()> {
         let block = self.encode();
         let turn = self.number % 2;
         for (at, durable) in [(1 + turn, true), (2 - turn, false)] {
@@ -231,7 +231,11 @@ impl Cut {
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
-pub fn open_head(medium: &Medium, shape: Shape, salvage: bool) -> Result<(Cut, Option<String>)> {
+pub fn open_head<M: Memory>(
+    medium: &Medium<M>,
+    shape: Shape,
+    salvage: bool,
+) -> Result<(Cut, Option<String>)> {
     if medium.is_new() {
         medium.grow(0, HEAD_BYTES)?;
         return Ok((make_head(medium, shape)?, None));
@@ -242,7 +246,7 @@ pub fn open_head(medium: &Medium, shape: Shape, salvage: bool) -> Result<(Cut, O
     }
 }
 
-fn read_head(medium: &Medium, shape: Shape) -> Result<Cut> {
+fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
     let damaged =
         |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
     let file_bytes = medium.file_bytes()?;
@@ -265,7 +269,7 @@ fn read_head(medium: &Medium, shape: Shape) -> Result<Cut> {
     })
 }
 
-fn make_head(medium: &Medium, shape: Shape) -> Result<Cut> {
+fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
     let cut = Cut {
         number: 1,
         rule: Rule::All,

@@ -2,11 +2,12 @@
 
 use crate::error::Result;
 use crate::item::{Item, NewItem};
-use crate::logs::{Appender, ItemCopy, Logs, Recovered, Room, Ticket};
+use crate::logs::{Appender, ItemCopy, Logs, MAX_ITEM_BYTES, Recovered, Room, Ticket};
 use crate::medium::Medium;
-use crate::slabs::{Slabs, Slots};
+use crate::slabs::{self, Slabs, Slots};
 use crate::superblock::Rule;
 use crossbeam_epoch::Guard;
+use terrace_memory::{Memory, Native};
 
 /// What keeps an item where it is while it is looked at.
 pub trait Keeps {}
@@ -119,11 +120,11 @@ pub trait Writing {
     fn end_batch(&mut self);
 }
 
-impl Values for Logs {
-    type Room<'a> = Appender<'a>;
+impl<M: Memory + 'static> Values for Logs<M> {
+    type Room<'a> = Appender<'a, M>;
 
     #[inline(always)]
-    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Appender<'_>> {
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Appender<'_, M>> {
         self.appender(writer, bytes, room)
     }
 
@@ -187,11 +188,11 @@ impl Values for Logs {
     }
 
     fn max_item_bytes(&self) -> usize {
-        Logs::max_item_bytes()
+        MAX_ITEM_BYTES
     }
 }
 
-impl Writing for Appender<'_> {
+impl<M: Memory> Writing for Appender<'_, M> {
     #[inline(always)]
     fn fits(&self, bytes: usize) -> bool {
         Appender::fits(self, bytes)
@@ -226,11 +227,11 @@ impl Writing for Appender<'_> {
     }
 }
 
-impl Values for Slabs {
-    type Room<'a> = Slots<'a>;
+impl<M: Memory + 'static> Values for Slabs<M> {
+    type Room<'a> = Slots<'a, M>;
 
     #[inline(always)]
-    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Slots<'_>> {
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.slots(writer, bytes, room)
     }
 
@@ -289,11 +290,11 @@ impl Values for Slabs {
     }
 
     fn max_item_bytes(&self) -> usize {
-        Slabs::max_item_bytes()
+        slabs::LARGEST_ITEM_BYTES
     }
 }
 
-impl Writing for Slots<'_> {
+impl<M: Memory> Writing for Slots<'_, M> {
     #[inline(always)]
     fn fits(&self, bytes: usize) -> bool {
         Slots::fits(self, bytes)
@@ -329,20 +330,20 @@ impl Writing for Slots<'_> {
 
 /// The values of a map whose design is chosen when it is opened.
 #[derive(Debug)]
-pub enum LogsOrSlabs {
+pub enum LogsOrSlabs<M: Memory = Native> {
     /// Log-structured.
-    Logs(Logs),
+    Logs(Logs<M>),
     /// Slots of superblocks.
-    Slabs(Slabs),
+    Slabs(Slabs<M>),
 }
 
 /// Room in either.
 #[derive(Debug)]
-pub enum RoomInEither<'a> {
+pub enum RoomInEither<'a, M: Memory = Native> {
     /// In a writer's log.
-    Logs(Appender<'a>),
+    Logs(Appender<'a, M>),
     /// Among a writer's slots.
-    Slabs(Slots<'a>),
+    Slabs(Slots<'a, M>),
 }
 
 macro_rules! either {
@@ -354,9 +355,9 @@ macro_rules! either {
     };
 }
 
-impl LogsOrSlabs {
+impl<M: Memory> LogsOrSlabs<M> {
     /// The logs, if that is the design.
-    pub fn logs(&self) -> Option<&Logs> {
+    pub fn logs(&self) -> Option<&Logs<M>> {
         match self {
             Self::Logs(logs) => Some(logs),
             Self::Slabs(_) => None,
@@ -364,7 +365,7 @@ impl LogsOrSlabs {
     }
 
     /// The slabs, if that is the design.
-    pub fn slabs(&self) -> Option<&Slabs> {
+    pub fn slabs(&self) -> Option<&Slabs<M>> {
         match self {
             Self::Logs(_) => None,
             Self::Slabs(slabs) => Some(slabs),
@@ -372,7 +373,7 @@ impl LogsOrSlabs {
     }
 
     /// The medium below.
-    pub fn medium(&self) -> &Medium {
+    pub fn medium(&self) -> &Medium<M> {
         either!(self, values => values.medium())
     }
 
@@ -442,11 +443,11 @@ impl LogsOrSlabs {
     }
 }
 
-impl Values for LogsOrSlabs {
-    type Room<'a> = RoomInEither<'a>;
+impl<M: Memory + 'static> Values for LogsOrSlabs<M> {
+    type Room<'a> = RoomInEither<'a, M>;
 
     #[inline(always)]
-    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<RoomInEither<'_>> {
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<RoomInEither<'_, M>> {
         Ok(match self {
             Self::Logs(logs) => RoomInEither::Logs(logs.appender(writer, bytes, room)?),
             Self::Slabs(slabs) => RoomInEither::Slabs(slabs.slots(writer, bytes, room)?),
@@ -519,7 +520,7 @@ impl Values for LogsOrSlabs {
     }
 }
 
-impl Writing for RoomInEither<'_> {
+impl<M: Memory> Writing for RoomInEither<'_, M> {
     #[inline(always)]
     fn fits(&self, bytes: usize) -> bool {
         either!(self, room => room.fits(bytes))

@@ -10,7 +10,7 @@ use crate::collect::Round;
 use crate::engine::{Engine, is_live};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use terrace_durable::slabs::Slabs;
+use terrace_durable::slabs::{self, Slabs};
 use terrace_index::{Change as Entry, hash_key};
 
 /// One superblock in so many is evicted at a time: a walk over the index costs little for each item
@@ -64,7 +64,7 @@ impl Engine {
             let guard = crossbeam_epoch::pin();
             let mut found = Vec::new();
             cursor = self.index.scan(cursor, STEP, |location| {
-                if oldest.contains(&Slabs::superblock_of(location)) {
+                if oldest.contains(&slabs::superblock_number(location)) {
                     found.push(location);
                 }
             });

@@ -2,13 +2,13 @@
 
 use super::overwrite;
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
-use super::{Logs, Room, SEGMENT_BYTES, Ticket};
+use super::{Logs, MAX_ITEM_BYTES, Room, SEGMENT_BYTES, Ticket, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// How far ahead of the tail lines are asked for.
 const AHEAD_LINES: u64 = 4;
@@ -48,13 +48,13 @@ impl Writer {
 
 /// A writer's log, held. Reentrant: the holder's thread may ask for it again.
 #[derive(Debug)]
-pub struct Appender<'a> {
-    pub(super) logs: &'a Logs,
+pub struct Appender<'a, M: Memory = Native> {
+    pub(super) logs: &'a Logs<M>,
     pub(super) lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
     id: usize,
 }
 
-impl Appender<'_> {
+impl<M: Memory> Appender<'_, M> {
     /// Whether an item of `bytes` can be appended.
     #[inline(always)]
     pub fn fits(&self, bytes: usize) -> bool {
@@ -89,7 +89,7 @@ impl Appender<'_> {
     /// soon as the key's lock is released.
     #[inline(always)]
     pub fn retire(&mut self, location: u64, bytes: usize) {
-        let dead = &self.logs.dead[self.id][Logs::segment_of(location)];
+        let dead = &self.logs.dead[self.id][segment_of(location)];
         // Only the holder of this writer's lock changes the counter.
         dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
     }
@@ -101,7 +101,7 @@ impl Appender<'_> {
     }
 }
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     /// A writer's log, with room for `bytes` more (items with their headers; see
     /// [`NewItem::item_bytes`]) and a batch end, so that `append` cannot fail.
     ///
@@ -110,14 +110,14 @@ impl Logs {
     /// behind: wait for it, or refuse. [`Error::BatchTooLong`] inside a batch that was opened with
     /// too little room. [`Error::DiskFull`], [`Error::Stopped`]. Nothing was changed then.
     #[inline]
-    pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_>> {
+    pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_, M>> {
         if self.stopped.get().is_some() {
             self.check_writable()?;
         }
         let lock = self.writers[id].lock();
         let mut writer = lock.borrow_mut();
         if !writer.fits(bytes) {
-            debug_assert!(bytes <= Self::max_item_bytes());
+            debug_assert!(bytes <= MAX_ITEM_BYTES);
             if writer.in_batch {
                 return Err(Error::BatchTooLong);
             }
@@ -167,7 +167,7 @@ impl Logs {
         if writer.segment == 0 {
             return;
         }
-        let start = Self::start_of(writer.segment);
+        let start = start_of(writer.segment);
         let word = segment::seal_word(writer.salt, writer.tail);
         if self.medium.is_byte_addressable() {
             self.write_seal(writer.segment, word);
@@ -187,7 +187,7 @@ impl Logs {
 
     /// Writes a header, its first word last.
     pub(super) fn write_header(&self, segment: u32, bytes: &[u8; SEGMENT_HEADER_BYTES as usize]) {
-        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        let (at, memory) = (start_of(segment), self.medium.memory());
         let (first, rest) = bytes.split_at(8);
         // SAFETY: the segment is committed; headers are written by the segment's only owner and
         // read by nobody else while the process runs.
@@ -201,7 +201,7 @@ impl Logs {
 
     /// Clears a header, its first word first. Durable now only on a byte-addressable medium.
     pub(super) fn clear_header(&self, segment: u32) {
-        let (at, memory) = (Self::start_of(segment), self.medium.memory());
+        let (at, memory) = (start_of(segment), self.medium.memory());
         // SAFETY: as for `write_header`.
         unsafe {
             memory.store(at, 0);
@@ -211,7 +211,7 @@ impl Logs {
     }
 
     pub(super) fn write_seal(&self, segment: u32, word: u64) {
-        let (at, memory) = (Self::start_of(segment) + segment::SEAL_AT, self.medium.memory());
+        let (at, memory) = (start_of(segment) + segment::SEAL_AT, self.medium.memory());
         // SAFETY: as for `write_header`; one aligned word.
         unsafe {
             memory.store(at, word);
@@ -221,7 +221,7 @@ impl Logs {
 
     #[inline(always)]
     fn write(&self, writer: &mut Writer, parts: &[&[u8]]) -> u64 {
-        let location = Self::start_of(writer.segment) + u64::from(writer.tail);
+        let location = start_of(writer.segment) + u64::from(writer.tail);
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         assert!(
             writer.tail as usize + bytes <= SEGMENT_BYTES as usize,

@@ -6,12 +6,13 @@
 //! on while the medium is busy.
 
 use super::appender::Writer;
-use super::{Logs, SEGMENT_HEADER_BYTES, overwrite};
+use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::Result;
 use crate::superblock::{Cut, OpenLog, Rule};
 use parking_lot::{Condvar, Mutex, ReentrantMutexGuard};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrace_memory::Memory;
 
 type Lock<'a> = ReentrantMutexGuard<'a, RefCell<Writer>>;
 
@@ -77,16 +78,16 @@ impl Writer {
         handed.ranges.append(&mut self.pending);
         handed.seals.append(&mut self.seals);
         if self.segment != 0 && self.tail > self.handed {
-            let at = Logs::start_of(self.segment) + u64::from(self.handed);
+            let at = start_of(self.segment) + u64::from(self.handed);
             handed.ranges.push((at, u64::from(self.tail - self.handed)));
             self.handed = self.tail;
         }
     }
 
     /// What [`Writer::hand_over`] will add is overwritten no more. Under all writers' locks.
-    fn freeze(&self, logs: &Logs) {
+    fn freeze<M: Memory>(&self, logs: &Logs<M>) {
         for (at, _) in &self.pending {
-            logs.frozen[Logs::segment_of(*at)].store(overwrite::ALL, Ordering::Release);
+            logs.frozen[segment_of(*at)].store(overwrite::ALL, Ordering::Release);
         }
         if self.segment != 0 {
             let overwrites = logs.overwrites.load(Ordering::Relaxed);
@@ -96,7 +97,7 @@ impl Writer {
     }
 }
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     /// Whether what `location` names may still be lost: the ticket to commit before it is told to
     /// anyone.
     ///
@@ -106,7 +107,7 @@ impl Logs {
         if self.medium.is_byte_addressable() {
             return None;
         }
-        let origin = self.segments[Self::segment_of(location)].origin.load(Ordering::Relaxed);
+        let origin = self.segments[segment_of(location)].origin.load(Ordering::Relaxed);
         let writer = origin as u8;
         if u64::from(writer) == super::RECOVERED {
             return None;
@@ -178,11 +179,7 @@ impl Logs {
         for (segment, word) in &handed.seals {
             self.write_seal(*segment, *word);
             lead.lane.unsynced.store(true, Ordering::Relaxed);
-            self.medium.write_out(
-                Self::start_of(*segment),
-                u64::from(SEGMENT_HEADER_BYTES),
-                false,
-            )?;
+            self.medium.write_out(start_of(*segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
         }
         Ok(())
     }
@@ -316,7 +313,7 @@ impl Logs {
             let mut writer = lock.borrow_mut();
             while surplus > 0 && !writer.pending.is_empty() {
                 let (at, bytes) = writer.pending.remove(0);
-                self.frozen[Self::segment_of(at)].store(overwrite::ALL, Ordering::Release);
+                self.frozen[segment_of(at)].store(overwrite::ALL, Ordering::Release);
                 surplus = surplus.saturating_sub(bytes);
                 taken.push((lead, at, bytes));
             }

@@ -47,7 +47,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Memory, Native};
 
 /// Bytes of a log, as in the paper.
 pub const SEGMENT_BYTES: u32 = 4 << 20;
@@ -57,10 +57,23 @@ pub const COLLECTOR: usize = 0;
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 1;
 
+/// Longest item in bytes that fits a log.
+pub const MAX_ITEM_BYTES: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - BATCH_END_BYTES;
+
+#[inline(always)]
+fn segment_of(location: u64) -> usize {
+    (location / u64::from(SEGMENT_BYTES)) as usize
+}
+
+#[inline(always)]
+fn start_of(segment: u32) -> u64 {
+    u64::from(segment) * u64::from(SEGMENT_BYTES)
+}
+
 /// All logs of one map.
 #[derive(Debug)]
-pub struct Logs {
-    medium: Medium,
+pub struct Logs<M: Memory = Native> {
+    medium: Medium<M>,
     segments: Box<[Segment]>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     lanes: Box<[CachePadded<Lane>]>,
@@ -90,18 +103,18 @@ pub struct Logs {
     budget: Arc<Budget>,
 }
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     /// Opens the head of `medium` (made if new) for `writers` concurrent writers beside the
     /// collector. [`Logs::recover`] must run before anything else.
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
     pub fn open(
-        medium: Medium,
+        medium: Medium<M>,
         writers: usize,
         salvage: bool,
         budget: &Arc<Budget>,
-    ) -> Result<Logs> {
+    ) -> Result<Logs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
@@ -131,28 +144,13 @@ impl Logs {
     }
 
     /// The medium below.
-    pub fn medium(&self) -> &Medium {
+    pub fn medium(&self) -> &Medium<M> {
         &self.medium
     }
 
     /// Number of writers, without the collector's. Their numbers are 1 and up.
     pub fn writers(&self) -> usize {
         self.writers.len() - 1
-    }
-
-    /// Longest item in bytes that fits a log.
-    pub const fn max_item_bytes() -> usize {
-        (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - BATCH_END_BYTES
-    }
-
-    #[inline(always)]
-    fn segment_of(location: u64) -> usize {
-        (location / u64::from(SEGMENT_BYTES)) as usize
-    }
-
-    #[inline(always)]
-    fn start_of(segment: u32) -> u64 {
-        u64::from(segment) * u64::from(SEGMENT_BYTES)
     }
 
     /// Asks for `lines` cache lines from `location` on to be brought near. Always as many: how many
@@ -201,7 +199,7 @@ impl Logs {
     /// During recovery: counts `bytes` of the item at `location` as dead, since a newer one of the
     /// key was found.
     pub fn supersede(&self, location: u64, bytes: usize) {
-        let dead = &self.dead[COLLECTOR][Self::segment_of(location)];
+        let dead = &self.dead[COLLECTOR][segment_of(location)];
         dead.fetch_add(bytes as u32, Ordering::Relaxed);
     }
 
@@ -273,7 +271,7 @@ impl Logs {
     /// Visits the items of a claimed segment in order: location, item, bytes.
     pub fn each_item<'a>(&'a self, segment: u32, mut visit: impl FnMut(u64, Item<'a>, usize)) {
         debug_assert_eq!(self.segments[segment as usize].state(), State::Collecting);
-        let start = Self::start_of(segment);
+        let start = start_of(segment);
         let end = self.segments[segment as usize].end.load(Ordering::Acquire);
         // SAFETY: a claimed segment is sealed: nobody writes it until it is freed.
         let bytes = unsafe { self.medium.memory().bytes(start, u64::from(end)) };
@@ -300,7 +298,7 @@ impl Logs {
         self.check_writable()?;
         for segment in segments {
             self.clear_header(*segment);
-            let block = Self::start_of(*segment);
+            let block = start_of(*segment);
             self.stop_on_error(self.medium.write_out(
                 block,
                 u64::from(SEGMENT_HEADER_BYTES),
@@ -382,7 +380,7 @@ impl Logs {
     }
 }
 
-impl Drop for Logs {
+impl<M: Memory> Drop for Logs<M> {
     fn drop(&mut self) {
         self.budget.give(self.total_segments() as u64 * u64::from(SEGMENT_BYTES));
     }

@@ -18,7 +18,7 @@
 //! may be durable, and told of, as soon as it is written.
 
 use super::appender::Appender;
-use super::{Logs, SEGMENT_BYTES};
+use super::{Logs, SEGMENT_BYTES, segment_of};
 use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
@@ -57,11 +57,11 @@ impl ItemCopy {
 /// The whole segment.
 pub(super) const ALL: u32 = SEGMENT_BYTES;
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     /// Whether the item at `location` may be overwritten while it is read.
     #[inline(always)]
     pub fn may_change(&self, location: u64) -> bool {
-        let frozen = self.frozen[Self::segment_of(location)].load(Ordering::Acquire);
+        let frozen = self.frozen[segment_of(location)].load(Ordering::Acquire);
         location % u64::from(SEGMENT_BYTES) >= u64::from(frozen)
     }
 
@@ -116,7 +116,7 @@ impl Logs {
     }
 }
 
-impl Appender<'_> {
+impl<M: Memory> Appender<'_, M> {
     /// Writes `new` over the current item of its key, `old` at `location`, if nobody was promised
     /// that and nothing but value and version differ. Called under the key's lock; readers must
     /// learn of it before that is released. Durability as for [`Appender::append`].
@@ -133,7 +133,7 @@ impl Appender<'_> {
             return false;
         }
         writer.writes += 1;
-        let segment = &self.logs.segments[Logs::segment_of(location)];
+        let segment = &self.logs.segments[segment_of(location)];
         let mut header = [0; MAX_HEADER_BYTES];
         let salt = segment.salt.load(Ordering::Relaxed);
         let header_bytes = new.encode_header(salt, false, &mut header);

@@ -1,8 +1,9 @@
 //! The pool of segments: where a log's next one comes from, and where freed ones go.
 
-use super::{Logs, SEGMENT_BYTES};
+use super::{Logs, SEGMENT_BYTES, start_of};
 use crate::error::{Error, Result};
 use std::sync::atomic::Ordering;
+use terrace_memory::Memory;
 
 /// Free segments that only the collector and deletes may take.
 const COLLECTOR_SPARE: usize = 2;
@@ -26,7 +27,7 @@ pub enum Room {
     Urgent,
 }
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     pub(super) fn take_segment(&self, room: Room) -> Result<(u32, u64)> {
         if room == Room::Ordinary && self.backlog.load(Ordering::Relaxed) > self.backlog_limit() {
             return Err(self.no_room());
@@ -69,7 +70,7 @@ impl Logs {
             Room::Urgent => self.budget.take_anyway(bytes),
             Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }
-        self.medium.grow(Self::start_of(segment), bytes).inspect_err(|_| self.budget.give(bytes))
+        self.medium.grow(start_of(segment), bytes).inspect_err(|_| self.budget.give(bytes))
     }
 
     /// Makes up to `count` fresh segments ready ahead of need: memory committed, and the file's
@@ -99,7 +100,7 @@ impl Logs {
                 }
             };
             // Not in the list yet: nobody uses it while it is zeroed.
-            let zeroed = self.medium.write_zeros(Self::start_of(segment), u64::from(SEGMENT_BYTES));
+            let zeroed = self.medium.write_zeros(start_of(segment), u64::from(SEGMENT_BYTES));
             // A failed sync may have lost what others wrote before it.
             let zeroed = zeroed.and_then(|()| self.stop_on_error(self.medium.sync()));
             self.pool.lock().free.push(segment);
@@ -125,7 +126,7 @@ impl Logs {
                 pool.free.swap_remove(highest)
             };
             let bytes = u64::from(SEGMENT_BYTES);
-            if let Err(error) = self.medium.release(Self::start_of(segment), bytes) {
+            if let Err(error) = self.medium.release(start_of(segment), bytes) {
                 self.pool.lock().free.push(segment);
                 return Err(error);
             }

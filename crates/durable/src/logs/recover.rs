@@ -8,7 +8,7 @@
 //! what this one found.
 
 use super::segment::{FoundHeader, SegmentHeader, seal_word};
-use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};
+use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
 use crate::medium::BLOCK_BYTES;
@@ -71,14 +71,14 @@ enum Mend {
     SealAt(u32, u32),
 }
 
-struct Scan<'a> {
-    logs: &'a Logs,
+struct Scan<'a, M: Memory> {
+    logs: &'a Logs<M>,
     cut: Cut,
     visit: &'a (dyn Fn(u64, &Item<'_>, usize) + Sync),
     found: Mutex<Recovered>,
 }
 
-impl Logs {
+impl<M: Memory> Logs<M> {
     /// Reads everything back with `threads` threads; `visit` is told location, item and bytes of
     /// every item that counts, in no particular order, from several threads at once. With
     /// `salvage`, damage is reported in the result, the rest recovered, and the logs stay
@@ -160,7 +160,7 @@ impl Logs {
     }
 
     fn read_header(&self, segment: u32) -> Result<FoundHeader> {
-        let start = Self::start_of(segment);
+        let start = start_of(segment);
         self.medium.commit(start, u64::from(SEGMENT_BYTES))?;
         // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
         unsafe { self.medium.read_in(start, BLOCK_BYTES)? };
@@ -206,10 +206,10 @@ impl Logs {
             self.stop("opened with salvage: read-only".into());
             return Ok(());
         }
-        if count > 1 && self.medium.file_bytes()? < Self::start_of(count) {
+        if count > 1 && self.medium.file_bytes()? < start_of(count) {
             // The crash came while the file grew: the last segment gets its full length, before
             // the next cut promises it.
-            self.medium.grow(Self::start_of(count - 1), u64::from(SEGMENT_BYTES))?;
+            self.medium.grow(start_of(count - 1), u64::from(SEGMENT_BYTES))?;
         }
         self.medium.sync()?;
         self.flush_all()
@@ -221,11 +221,11 @@ impl Logs {
             Mend::Free => self.clear_header(segment),
             Mend::SealAt(end, salt) => self.write_seal(segment, seal_word(salt, end)),
         }
-        self.medium.write_out(Self::start_of(segment), u64::from(SEGMENT_HEADER_BYTES), false)
+        self.medium.write_out(start_of(segment), u64::from(SEGMENT_HEADER_BYTES), false)
     }
 }
 
-impl Scan<'_> {
+impl<M: Memory> Scan<'_, M> {
     fn run(&self, count: u32, threads: usize) -> Result<Vec<Mend>> {
         let next = AtomicU32::new(1);
         let mends: Vec<Mutex<Mend>> = (1..count).map(|_| Mutex::new(Mend::AlreadyFree)).collect();
@@ -252,7 +252,7 @@ impl Scan<'_> {
 
     fn segment(&self, segment: u32) -> Result<Mend> {
         let logs = self.logs;
-        let start = Logs::start_of(segment);
+        let start = start_of(segment);
         // A free segment stays unread: it takes no memory.
         let header = match logs.read_header(segment)? {
             // The cut after a log was closed no longer names it; only then may it be freed.

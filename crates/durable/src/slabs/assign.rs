@@ -23,7 +23,7 @@ fn cached_slots(class: usize) -> usize {
     (CACHED_BYTES / classes::slot_bytes(class)).clamp(1, CACHED_SLOTS) as usize
 }
 
-impl Slabs {
+impl<M: Memory> Slabs<M> {
     /// Moves free slots of `class` to the writer's cache; whether there were any.
     pub(super) fn refill(&self, writer: &mut Writer, class: usize) -> bool {
         self.shared.take(class, cached_slots(class), &mut writer.caches[class]) > 0
@@ -191,11 +191,5 @@ impl Slabs {
     /// Whether an eviction has not made its room yet.
     pub fn is_evicting(&self) -> bool {
         self.shared.evicting.load(Ordering::Acquire)
-    }
-
-    /// The superblock of a location, as [`Slabs::begin_eviction`] numbers them.
-    #[inline]
-    pub fn superblock_of(location: u64) -> u32 {
-        super::superblock_of(location) as u32
     }
 }

@@ -26,7 +26,7 @@ pub struct Census {
     pub live_bytes: u64,
 }
 
-impl Slabs {
+impl<M: Memory> Slabs<M> {
     /// Compares the free lists with storage, slot by slot, while nobody writes or retires.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Memory, Native};
 
 /// Bytes of a superblock, as in the paper.
 pub const SEGMENT_BYTES: u32 = 4 << 20;
@@ -69,8 +69,8 @@ const CHECKSUM_MASK: u64 = 0xffff_ffff;
 
 /// All superblocks of one map.
 #[derive(Debug)]
-pub struct Slabs {
-    medium: Medium,
+pub struct Slabs<M: Memory = Native> {
+    medium: Medium<M>,
     shared: Arc<Shared>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     cut: Mutex<Cut>,
@@ -104,7 +104,21 @@ impl Writer {
     }
 }
 
-impl Slabs {
+/// Longest item in bytes that fits a slot.
+pub const LARGEST_ITEM_BYTES: usize = classes::LARGEST;
+
+/// The superblock of a location, as [`Slabs::begin_eviction`] numbers them.
+#[inline]
+pub fn superblock_number(location: u64) -> u32 {
+    superblock_of(location) as u32
+}
+
+/// Bytes of the slot that an item of `bytes` takes.
+pub fn slot_bytes(bytes: usize) -> usize {
+    classes::slot_bytes(classes::class_of(bytes)) as usize
+}
+
+impl<M: Memory> Slabs<M> {
     /// Opens the head of `medium` (made if new) for `writers` concurrent writers.
     /// [`Slabs::recover`] must run before anything else, with the same `salvage`.
     ///
@@ -114,11 +128,11 @@ impl Slabs {
     /// # Panics
     /// If the medium is not byte-addressable.
     pub fn open(
-        medium: Medium,
+        medium: Medium<M>,
         writers: usize,
         salvage: bool,
         budget: &Arc<Budget>,
-    ) -> Result<Slabs> {
+    ) -> Result<Slabs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
@@ -147,23 +161,13 @@ impl Slabs {
     }
 
     /// The medium below.
-    pub fn medium(&self) -> &Medium {
+    pub fn medium(&self) -> &Medium<M> {
         &self.medium
     }
 
     /// Number of writers. Their numbers are 1 and up.
     pub fn writers(&self) -> usize {
         self.writers.len() - 1
-    }
-
-    /// Longest item in bytes that fits a slot.
-    pub const fn max_item_bytes() -> usize {
-        classes::LARGEST
-    }
-
-    /// Bytes of the slot that an item of `bytes` takes.
-    pub fn slot_bytes(bytes: usize) -> usize {
-        classes::slot_bytes(classes::class_of(bytes)) as usize
     }
 
     /// Superblocks of the file, used or not.
@@ -237,7 +241,7 @@ impl Slabs {
     /// [`Error::NoRoom`] when there is no free slot and no superblock to be had, [`Error::DiskFull`],
     /// [`Error::Stopped`]. Nothing was changed then.
     #[inline]
-    pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_>> {
+    pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.check_writable()?;
         let lock = self.writers[id].lock();
         if lock.borrow().refused == bytes && bytes > 0 {
@@ -374,7 +378,7 @@ impl Slabs {
     }
 }
 
-impl Drop for Slabs {
+impl<M: Memory> Drop for Slabs<M> {
     fn drop(&mut self) {
         // Nobody is writing any more: every item in the file is whole.
         if self.marked.load(Ordering::Relaxed) {

@@ -39,7 +39,7 @@ struct Scan {
     free: Vec<u32>,
 }
 
-impl Slabs {
+impl<M: Memory> Slabs<M> {
     /// Reads everything back with `threads` threads; `visit` is told location, item and bytes of
     /// every item, in no particular order, from several threads at once, and retires the older of
     /// two versions. With `salvage`, damage is reported in the result, the rest recovered, and the

@@ -6,26 +6,26 @@ use crate::logs::Ticket;
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// Lines of a slot asked for ahead; the processor itself follows further ones.
 const PREFETCHED_LINES: u64 = 4;
 
 /// A writer's free slots, held. Reentrant: the holder's thread may ask for them again.
 #[derive(Debug)]
-pub struct Slots<'a> {
-    slabs: &'a Slabs,
+pub struct Slots<'a, M: Memory = Native> {
+    slabs: &'a Slabs<M>,
     lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
     id: usize,
 }
 
-impl<'a> Slots<'a> {
+impl<'a, M: Memory> Slots<'a, M> {
     #[inline(always)]
     pub(super) fn new(
-        slabs: &'a Slabs,
+        slabs: &'a Slabs<M>,
         lock: ReentrantMutexGuard<'a, RefCell<Writer>>,
         id: usize,
-    ) -> Slots<'a> {
+    ) -> Slots<'a, M> {
         Slots { slabs, lock, id }
     }
 
@@ -33,7 +33,7 @@ impl<'a> Slots<'a> {
     /// so many `bytes` makes room; here nothing is waited for, since callers hold a bucket's lock.
     #[inline]
     pub fn fits(&self, bytes: usize) -> bool {
-        if bytes > Slabs::max_item_bytes() {
+        if bytes > super::LARGEST_ITEM_BYTES {
             return false;
         }
         let class = classes::class_of(bytes);

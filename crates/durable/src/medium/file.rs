@@ -1,0 +1,246 @@
+//! The file below a medium: its length and blocks, what is written to it and synced, and for the tests
+//! of this workspace a record of that, or a failure.
+
+use super::{BLOCK_BYTES, MediumSpec};
+use crate::error::{Error, Result, io_error};
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::ReadWriteFlags;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use terrace_memory::{Backing, Region};
+
+/// What happened to the file, as [`Medium::start_trace`](super::Medium::start_trace) records it.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Bytes were written at an offset; with `durable`, they are safe once it is recorded.
+    Write {
+        /// Offset in the file.
+        at: u64,
+        /// What was written.
+        bytes: Vec<u8>,
+        /// Whether the write was synced by itself.
+        durable: bool,
+    },
+    /// The file was made at least this long; safe after the next sync.
+    Grow(u64),
+    /// A sync has returned: the first `covers` events, those before it began, are safe.
+    Sync {
+        /// Their number.
+        covers: usize,
+    },
+}
+
+impl Event {
+    /// How many of `events`, from the first on, their syncs made safe.
+    pub fn synced(events: &[Event]) -> usize {
+        let covered = |event: &Event| match event {
+            Event::Sync { covers } => Some(*covers),
+            _ => None,
+        };
+        events.iter().filter_map(covered).max().unwrap_or(0)
+    }
+}
+
+/// A file, and the region its contents are used from.
+#[derive(Debug)]
+pub(super) struct ValueFile {
+    file: File,
+    pub(super) path: PathBuf,
+    /// The file is being made under another name until its head is whole.
+    pub(super) is_new: bool,
+    pub(super) region: Region,
+    pub(super) mirrored: bool,
+    written: AtomicU64,
+    syncs: AtomicU64,
+    /// Writes and syncs until one fails on purpose; negative: never.
+    fault_after: AtomicI64,
+    trace: OnceLock<Mutex<Vec<Event>>>,
+}
+
+impl ValueFile {
+    pub(super) fn open(spec: &MediumSpec) -> Result<ValueFile> {
+        let path = spec.path.clone();
+        let mirrored = !spec.domain.is_byte_addressable();
+        let is_new = !path.try_exists().map_err(io_error(&path, "look for"))?;
+        let file = if is_new {
+            let unnamed = name_while_new(&path);
+            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC)
+                .map_err(io_error(&unnamed, "make"))?
+        } else {
+            open_file(&path, mirrored, OFlags::empty()).map_err(io_error(&path, "open"))?
+        };
+        let region = if mirrored {
+            Region::reserve(spec.capacity_bytes, Backing::HugePages)
+        } else {
+            Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain)
+        };
+        Ok(ValueFile {
+            region: region.map_err(io_error(&path, "map"))?,
+            file,
+            path,
+            is_new,
+            mirrored,
+            written: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            fault_after: AtomicI64::new(-1),
+            trace: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn publish(&self) -> Result<()> {
+        rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
+        std::fs::rename(name_while_new(&self.path), &self.path)
+            .map_err(io_error(&self.path, "name"))?;
+        let parent =
+            self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
+    }
+
+    pub(super) fn bytes(&self) -> Result<u64> {
+        Ok(self.file.metadata().map_err(io_error(&self.path, "stat"))?.len())
+    }
+
+    pub(super) fn traffic(&self) -> (u64, u64) {
+        (self.written.load(Relaxed), self.syncs.load(Relaxed))
+    }
+
+    pub(super) fn inject_write_fault(&self, writes: i64) {
+        self.fault_after.store(writes, Relaxed);
+    }
+
+    pub(super) fn start_trace(&self) {
+        self.trace.get_or_init(Mutex::default);
+    }
+
+    pub(super) fn trace(&self) -> Vec<Event> {
+        self.trace.get().map(|trace| trace.lock().clone()).unwrap_or_default()
+    }
+
+    pub(super) fn trace_length(&self) -> usize {
+        self.trace.get().map_or(0, |trace| trace.lock().len())
+    }
+
+    fn record(&self, event: impl FnOnce() -> Event) {
+        if let Some(trace) = self.trace.get() {
+            trace.lock().push(event());
+        }
+    }
+
+    pub(super) fn grow(&self, at: u64, bytes: u64) -> Result<()> {
+        rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
+            .map_err(|e| io_error(&self.path, "allocate")(e.into()))?;
+        self.record(|| Event::Grow(at + bytes));
+        self.commit(at, bytes)
+    }
+
+    pub(super) fn release(&self, at: u64, bytes: u64) -> Result<()> {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, hole, at, bytes) {
+            // A file system without holes keeps the blocks; the memory can go all the same.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(io_error(&self.path, "punch hole")(errno.into())),
+        }
+        if self.mirrored {
+            self.region.release(at, bytes).map_err(io_error(&self.path, "release memory"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn commit(&self, at: u64, bytes: u64) -> Result<()> {
+        if self.mirrored {
+            self.region.commit(at, bytes).map_err(io_error(&self.path, "commit memory"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
+        #[repr(align(4096))]
+        struct Zeros([u8; 1 << 18]);
+        static ZEROS: Zeros = Zeros([0; 1 << 18]);
+        let mut done = 0;
+        while done < bytes {
+            let step = (bytes - done).min(1 << 18) as usize;
+            self.pwrite(at + done, &ZEROS.0[..step], false)?;
+            done += step as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        self.syncs.fetch_add(1, Relaxed);
+        self.fail_if_told("sync")?;
+        let covers = self.trace_length();
+        rustix::fs::fdatasync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
+        self.record(|| Event::Sync { covers });
+        Ok(())
+    }
+
+    /// Fills `image` from the file; what lies behind its end stays.
+    pub(super) fn read(&self, at: u64, image: &mut [u8]) -> Result<()> {
+        debug_assert!(at.is_multiple_of(BLOCK_BYTES) && image.len() as u64 % BLOCK_BYTES == 0);
+        let mut done = 0;
+        while done < image.len() {
+            let mut target = [IoSliceMut::new(&mut image[done..])];
+            match rustix::io::preadv(&self.file, &mut target, at + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io_error(&self.path, "read")(e.into())),
+            }
+        }
+        Ok(())
+    }
+
+    fn fail_if_told(&self, doing: &'static str) -> Result<()> {
+        if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
+            self.fault_after.store(0, Relaxed);
+            let source = io::Error::other("injected fault");
+            return Err(Error::Io { path: self.path.clone(), doing, source });
+        }
+        Ok(())
+    }
+
+    pub(super) fn pwrite(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {
+        if durable {
+            self.syncs.fetch_add(1, Relaxed);
+        }
+        self.fail_if_told("write")?;
+        let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+        let mut done = 0;
+        while done < bytes.len() {
+            let source = [IoSlice::new(&bytes[done..])];
+            match rustix::io::pwritev2(&self.file, &source, at + done as u64, flags) {
+                Ok(n) => done += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(io_error(&self.path, "write")(e.into())),
+            }
+        }
+        self.written.fetch_add(bytes.len() as u64, Relaxed);
+        self.record(|| Event::Write { at, bytes: bytes.to_vec(), durable });
+        Ok(())
+    }
+}
+
+fn name_while_new(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name.into()
+}
+
+/// Opens for direct I/O if asked and possible.
+fn open_file(path: &Path, direct: bool, making: OFlags) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | making;
+    let mode = Mode::RUSR | Mode::WUSR;
+    if direct {
+        match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+            Ok(fd) => return Ok(fd.into()),
+            Err(rustix::io::Errno::INVAL) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(rustix::fs::open(path, flags, mode)?.into())
+}
