@@ -317,7 +317,8 @@ impl Core {
         let setting_up = self.setting_up.load(Relaxed);
         let logged = !setting_up && state.may_crash(level);
         let cached = logged && self.domain == Domain::Eadr && !streamed;
-        if cached {
+        // Only a plain write can be in transit, and only until the next event.
+        if cached || state.in_transit[level].is_some() {
             let after = self.steps[level].load(Relaxed) - 1;
             state = self.before(handle, state, level, after);
         }
