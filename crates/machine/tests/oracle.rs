@@ -2,7 +2,7 @@
 //! recoveries observe is exactly what an enumeration observes that builds every image after every
 //! event, by the rules as the documentation of `Crashable` states them and with no reduction at all.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use terrace_machine::{Crashable, Explorer};
@@ -26,6 +26,8 @@ enum Op {
     WriteBack(u64),
     Fence,
     Sync,
+    /// A note for the check; nothing to the memory.
+    Note,
 }
 
 trait Synced: Memory {
@@ -56,6 +58,7 @@ fn apply(memory: &impl Synced, op: Op) {
             Op::WriteBack(at) => memory.write_back(at, 8),
             Op::Fence => memory.fence(),
             Op::Sync => memory.sync_all(),
+            Op::Note => {}
         }
     }
 }
@@ -80,7 +83,9 @@ enum Happened {
 struct Naive {
     domain: Domain,
     visible: RefCell<Vec<u64>>,
-    events: RefCell<Vec<Happened>>,
+    events: RefCell<Vec<(usize, Happened)>>,
+    /// Who makes the events.
+    thread: Cell<usize>,
 }
 
 // SAFETY: used by one thread; `Memory` asks for the bound.
@@ -88,7 +93,12 @@ unsafe impl Sync for Naive {}
 
 impl Naive {
     fn new(domain: Domain, image: &[u64]) -> Self {
-        Naive { domain, visible: image.to_vec().into(), events: Vec::new().into() }
+        Naive {
+            domain,
+            visible: image.to_vec().into(),
+            events: Vec::new().into(),
+            thread: Cell::new(0),
+        }
     }
 
     fn put(&self, at: u64, source: &[u8], streamed: bool) {
@@ -103,7 +113,11 @@ impl Naive {
                 None => pieces.push(Piece { word, value: visible[word] }),
             }
         }
-        self.events.borrow_mut().push(Happened::Pieces { pieces, streamed });
+        self.record(Happened::Pieces { pieces, streamed });
+    }
+
+    fn record(&self, event: Happened) {
+        self.events.borrow_mut().push((self.thread.get(), event));
     }
 }
 
@@ -115,7 +129,7 @@ impl Memory for Naive {
         self.domain
     }
     unsafe fn load(&self, at: u64) -> u64 {
-        self.events.borrow_mut().push(Happened::Other);
+        self.record(Happened::Other);
         self.visible.borrow()[at as usize / 8]
     }
     unsafe fn store(&self, at: u64, value: u64) {
@@ -137,10 +151,10 @@ impl Memory for Naive {
         unreachable!("not an operation of these scenarios")
     }
     unsafe fn write_back(&self, at: u64, _: u64) {
-        self.events.borrow_mut().push(Happened::WriteBack(at as usize / 64));
+        self.record(Happened::WriteBack(at as usize / 64));
     }
     fn fence(&self) {
-        self.events.borrow_mut().push(Happened::Fence);
+        self.record(Happened::Fence);
     }
     fn prefetch(&self, _: u64) {}
     unsafe fn demote(&self, _: u64, _: u64) {}
@@ -148,7 +162,7 @@ impl Memory for Naive {
 
 impl Synced for Naive {
     fn sync_all(&self) {
-        self.events.borrow_mut().push(Happened::Sync);
+        self.record(Happened::Sync);
     }
 }
 
@@ -157,25 +171,30 @@ impl Synced for Naive {
 struct Unit {
     groups: Vec<Vec<usize>>,
     floor: usize,
-    captured: usize,
+    /// By thread.
+    captured: [usize; 2],
 }
 
 /// Every image that a crash after `events` may leave of `initial`; `None` if there are too many.
-fn images(domain: Domain, initial: &[u64], events: &[Happened]) -> Option<BTreeSet<Vec<u64>>> {
+fn images(
+    domain: Domain,
+    initial: &[u64],
+    events: &[(usize, Happened)],
+) -> Option<BTreeSet<Vec<u64>>> {
     if domain == Domain::None {
         return Some([vec![0; initial.len()]].into());
     }
     let words_of_unit = if domain == Domain::PageCache { 512 } else { 8 };
     // Every piece in order, and whether it is certain, possible alone, or in a unit's group.
     let mut all: Vec<Piece> = Vec::new();
-    let mut streamed: Vec<(usize, bool)> = Vec::new();
+    let mut streamed: Vec<(usize, usize, bool)> = Vec::new();
     let mut units = vec![Unit::default(); initial.len() / words_of_unit];
-    for (at, event) in events.iter().enumerate() {
+    for (at, (thread, event)) in events.iter().enumerate() {
         let last = at + 1 == events.len();
         match event {
             Happened::Pieces { pieces, streamed: true } if domain != Domain::PageCache => {
                 for piece in pieces {
-                    streamed.push((all.len(), false));
+                    streamed.push((all.len(), *thread, false));
                     all.push(*piece);
                 }
             }
@@ -189,15 +208,19 @@ fn images(domain: Domain, initial: &[u64], events: &[Happened]) -> Option<BTreeS
                 }
             }
             Happened::WriteBack(line) if domain == Domain::Adr => {
-                units[*line].captured = units[*line].groups.len();
+                units[*line].captured[*thread] = units[*line].groups.len();
             }
             Happened::Fence if domain != Domain::PageCache => {
-                units.iter_mut().for_each(|unit| unit.floor = unit.floor.max(unit.captured));
-                streamed.iter_mut().for_each(|(_, certain)| *certain = true);
+                for unit in &mut units {
+                    unit.floor = unit.floor.max(unit.captured[*thread]);
+                }
+                for (_, by, certain) in &mut streamed {
+                    *certain |= by == thread;
+                }
             }
             Happened::Sync => {
                 units.iter_mut().for_each(|unit| unit.floor = unit.groups.len());
-                streamed.iter_mut().for_each(|(_, certain)| *certain = true);
+                streamed.iter_mut().for_each(|(_, _, certain)| *certain = true);
             }
             _ => {}
         }
@@ -225,7 +248,7 @@ fn images(domain: Domain, initial: &[u64], events: &[Happened]) -> Option<BTreeS
             return None;
         }
     }
-    for (piece, certain) in streamed {
+    for (piece, _, certain) in streamed {
         let with: Vec<Vec<usize>> = sets.iter().map(|set| [&set[..], &[piece]].concat()).collect();
         if certain {
             sets = with;
@@ -297,39 +320,80 @@ impl Rng {
             8 | 9 => Op::WriteBack(word),
             10 => Op::Fence,
             _ if self.below(3) == 0 => Op::Sync,
+            _ if self.below(3) == 0 => Op::Note,
             _ => Op::Fence,
         }
     }
 }
 
-type Outcomes = BTreeSet<Vec<(u64, u64)>>;
+/// What a check can see: how many notes, and what it read.
+type Outcomes = BTreeSet<(usize, Vec<(u64, u64)>)>;
 
 struct Case {
     domain: Domain,
     crashes: usize,
-    ops: Vec<Op>,
+    /// One or two threads.
+    threads: Vec<Vec<Op>>,
     recovery: Vec<Op>,
     seed: u64,
+}
+
+/// Every way to put the events of `thread` among those of `order`.
+fn merged(order: &[usize], thread: usize, threads: &[Vec<Op>]) -> Vec<Vec<usize>> {
+    let mut all = vec![(Vec::new(), 0, 0)];
+    let (ours, theirs) = (threads[thread].len(), order.len());
+    for _ in 0..ours + theirs {
+        let mut longer = Vec::new();
+        for (merged, a, b) in all {
+            if a < ours {
+                longer.push(([&merged[..], &[thread]].concat(), a + 1, b));
+            }
+            if b < theirs {
+                longer.push(([&merged[..], &[order[b]]].concat(), a, b + 1));
+            }
+        }
+        all = longer;
+    }
+    all.into_iter().map(|(merged, ..)| merged).collect()
 }
 
 /// What a check can observe, with nothing left out; `None` if that is too much.
 fn by_enumeration(case: &Case) -> Option<Outcomes> {
     let zero = vec![0; BYTES as usize / 8];
-    let naive = Naive::new(case.domain, &zero);
-    case.ops.iter().for_each(|op| apply(&naive, *op));
-    let events = naive.events.into_inner();
     let mut crashed = BTreeSet::new();
-    for after in 0..=events.len() {
-        crashed.extend(images(case.domain, &zero, &events[..after])?);
+    let mut orders = vec![Vec::new()];
+    for thread in 0..case.threads.len() {
+        orders = orders.iter().flat_map(|order| merged(order, thread, &case.threads)).collect();
+    }
+    for order in orders {
+        let naive = Naive::new(case.domain, &zero);
+        let mut done = [0; 2];
+        let mut notes = vec![0];
+        for thread in order {
+            naive.thread.set(thread);
+            let op = case.threads[thread][done[thread]];
+            apply(&naive, op);
+            if matches!(op, Op::Note) {
+                naive.record(Happened::Other);
+            }
+            notes.push(notes[notes.len() - 1] + usize::from(matches!(op, Op::Note)));
+            done[thread] += 1;
+        }
+        let events = naive.events.into_inner();
+        for after in 0..=events.len() {
+            let images = images(case.domain, &zero, &events[..after])?;
+            crashed.extend(images.into_iter().map(|image| (notes[after], image)));
+        }
     }
     for _ in 1..case.crashes {
         let mut again = crashed.clone();
-        for image in &crashed {
+        for (notes, image) in &crashed {
             let naive = Naive::new(case.domain, image);
             recover(&naive, &case.recovery, case.seed);
             let events = naive.events.into_inner();
             for after in 0..=events.len() {
-                again.extend(images(case.domain, image, &events[..after])?);
+                let images = images(case.domain, image, &events[..after])?;
+                again.extend(images.into_iter().map(|image| (*notes, image)));
             }
             if again.len() > 2 * IMAGES_MAX {
                 return None;
@@ -337,24 +401,33 @@ fn by_enumeration(case: &Case) -> Option<Outcomes> {
         }
         crashed = again;
     }
-    let outcome = |image: &Vec<u64>| {
+    let outcome = |(notes, image): &(usize, Vec<u64>)| {
         let naive = Naive::new(case.domain, image);
         recover(&naive, &case.recovery, case.seed);
-        observe(&naive, case.seed, 4)
+        (*notes, observe(&naive, case.seed, 4))
     };
     Some(crashed.iter().map(outcome).collect())
 }
 
 fn by_explorer(case: &Case) -> (Outcomes, u64) {
     let outcomes = Arc::new(Mutex::new(Outcomes::new()));
-    let (ops, recovery, seed) = (case.ops.clone(), case.recovery.clone(), case.seed);
+    let (recovery, seed) = (case.recovery.clone(), case.seed);
     let seen = outcomes.clone();
-    let report = Explorer::<()>::new(case.domain, BYTES)
-        .crashes(case.crashes)
-        .thread(move |m, _| ops.iter().for_each(|op| apply(m, *op)))
+    let mut explorer = Explorer::<()>::new(case.domain, BYTES).crashes(case.crashes).preemptions(9);
+    for ops in case.threads.clone() {
+        explorer = explorer.thread(move |m, log| {
+            for op in &ops {
+                match op {
+                    Op::Note => log.note(()),
+                    op => apply(m, *op),
+                }
+            }
+        });
+    }
+    let report = explorer
         .recover(move |m| recover(m, &recovery, seed))
-        .check(move |m, _| {
-            seen.lock().unwrap().insert(observe(m, seed, 4));
+        .check(move |m, notes| {
+            seen.lock().unwrap().insert((notes.len(), observe(m, seed, 4)));
             Ok(())
         })
         .exhaustive(u64::MAX)
@@ -364,13 +437,26 @@ fn by_explorer(case: &Case) -> (Outcomes, u64) {
 }
 
 fn compare(domain: Domain, crashes: usize, cases: u64, ops: u64, recovery: u64) {
-    let mut rng = Rng(domain as u64 * 1000 + crashes as u64);
+    compare_threads(domain, crashes, 1, cases, ops, recovery);
+}
+
+fn compare_threads(
+    domain: Domain,
+    crashes: usize,
+    threads: u64,
+    cases: u64,
+    ops: u64,
+    recovery: u64,
+) {
+    let mut rng = Rng(domain as u64 * 1000 + crashes as u64 * 10 + threads);
     let (mut compared, mut states, mut outcomes) = (0, 0, 0);
     for seed in 0..cases {
         let case = Case {
             domain,
             crashes,
-            ops: (0..1 + rng.below(ops)).map(|_| rng.op()).collect(),
+            threads: (0..threads)
+                .map(|_| (0..1 + rng.below(ops)).map(|_| rng.op()).collect())
+                .collect(),
             recovery: (0..rng.below(recovery + 1)).map(|_| rng.op()).collect(),
             seed,
         };
@@ -381,14 +467,14 @@ fn compare(domain: Domain, crashes: usize, cases: u64, ops: u64, recovery: u64) 
         assert_eq!(
             found, expected,
             "{domain}, {crashes} crashes, {:?} recovered by {:?}, seed {seed}",
-            case.ops, case.recovery
+            case.threads, case.recovery
         );
         compared += 1;
         states += explored;
         outcomes += expected.len();
     }
     println!(
-        "{domain}, {crashes} crashes: {compared} scenarios, {outcomes} outcomes, {states} states"
+        "{domain}, {threads} threads, {crashes} crashes: {compared} scenarios, {outcomes} outcomes, {states} states"
     );
     assert!(compared > cases / 2, "{compared} of {cases} scenarios were small enough");
 }
@@ -426,4 +512,12 @@ fn three_crashes() {
     for domain in [Domain::Adr, Domain::Eadr, Domain::PageCache] {
         compare(domain, 3, 400, 3, 3);
     }
+}
+
+#[test]
+fn two_threads() {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::PageCache] {
+        compare_threads(domain, 1, 2, 100, 4, 2);
+    }
+    compare_threads(Domain::Adr, 2, 2, 50, 3, 3);
 }
