@@ -1,6 +1,7 @@
 //! Negative controls: each thing that orders stores is taken away in turn, and the explorer objects.
 //! Beside each stands the version that has it, explored to the end without an objection; an alarm
 //! that always rings is worth as little as one that never does.
+#![allow(clippy::unwrap_used)]
 
 use terrace_machine::{Crashable, Explorer};
 use terrace_memory::{Domain, Memory};
@@ -18,15 +19,12 @@ type Body = fn(&Crashable);
 /// Whoever sees the flag sees 7 in each of `words`.
 fn publishes(domain: Domain, words: &'static [u64], body: Body) -> Explorer {
     Explorer::<()>::new(domain, 16384).thread(move |m, _| body(m)).check(move |m, _| {
-        // SAFETY: words inside the memory.
-        unsafe {
-            if m.load(FLAG) == 0 {
-                return Ok(());
-            }
-            match words.iter().find(|word| m.load(**word) != 7) {
-                Some(word) => Err(format!("the flag is set and {word:#x} is {}", m.load(*word))),
-                None => Ok(()),
-            }
+        if m.load(FLAG) == 0 {
+            return Ok(());
+        }
+        match words.iter().find(|word| m.load(**word) != 7) {
+            Some(word) => Err(format!("the flag is set and {word:#x} is {}", m.load(*word))),
+            None => Ok(()),
         }
     })
 }
@@ -48,33 +46,32 @@ fn breaks(domain: Domain, words: &'static [u64], body: Body) -> String {
 
 #[test]
 fn a_write_back_and_a_fence_are_needed_under_adr() {
-    // SAFETY: here and below, words inside the memory, one thread.
-    holds(Domain::Adr, &[FAR], |m| unsafe {
+    holds(Domain::Adr, &[FAR], |m| {
         m.store(FAR, 7);
         m.persist(FAR, 8);
         m.store(FLAG, 1);
     });
-    let trace = breaks(Domain::Adr, &[FAR], |m| unsafe {
+    let trace = breaks(Domain::Adr, &[FAR], |m| {
         m.store(FAR, 7);
         m.fence();
         m.store(FLAG, 1);
     });
     assert!(trace.contains("line 0x100 lost its last store: 0x100 is 0, not 7"), "{trace}");
-    breaks(Domain::Adr, &[FAR], |m| unsafe {
+    breaks(Domain::Adr, &[FAR], |m| {
         m.store(FAR, 7);
         m.write_back(FAR, 8);
         m.store(FLAG, 1);
         m.fence();
     });
     // Written back too early: the store came after.
-    breaks(Domain::Adr, &[FAR], |m| unsafe {
+    breaks(Domain::Adr, &[FAR], |m| {
         m.write_back(FAR, 8);
         m.store(FAR, 7);
         m.fence();
         m.store(FLAG, 1);
     });
     // A compare-exchange is no fence.
-    breaks(Domain::Adr, &[FAR], |m| unsafe {
+    breaks(Domain::Adr, &[FAR], |m| {
         m.store(FAR, 7);
         m.write_back(FAR, 8);
         m.compare_exchange(FLAG, 0, 1).unwrap();
@@ -83,11 +80,11 @@ fn a_write_back_and_a_fence_are_needed_under_adr() {
 
 #[test]
 fn stores_of_one_line_keep_their_order() {
-    holds(Domain::Adr, &[NEAR], |m| unsafe {
+    holds(Domain::Adr, &[NEAR], |m| {
         m.store(NEAR, 7);
         m.store(FLAG, 1);
     });
-    breaks(Domain::Adr, &[NEAR], |m| unsafe {
+    breaks(Domain::Adr, &[NEAR], |m| {
         m.store(FLAG, 1);
         m.store(NEAR, 7);
     });
@@ -95,7 +92,7 @@ fn stores_of_one_line_keep_their_order() {
 
 #[test]
 fn a_plain_write_is_torn() {
-    let both = |m: &Crashable| unsafe {
+    let both = |m: &Crashable| {
         let mut bytes = [0; 16];
         (bytes[0], bytes[8]) = (1, 7);
         m.write(FLAG, &bytes);
@@ -109,16 +106,16 @@ fn a_plain_write_is_torn() {
 
 #[test]
 fn streams_need_a_fence_everywhere() {
-    let unfenced = |m: &Crashable| unsafe {
+    let unfenced = |m: &Crashable| {
         m.stream(FAR, &7u64.to_le_bytes());
         m.store(FLAG, 1);
     };
-    let written_back = |m: &Crashable| unsafe {
+    let written_back = |m: &Crashable| {
         m.stream(FAR, &7u64.to_le_bytes());
         m.write_back(FAR, 8);
         m.store(FLAG, 1);
     };
-    let fenced = |m: &Crashable| unsafe {
+    let fenced = |m: &Crashable| {
         m.stream(FAR, &7u64.to_le_bytes());
         m.fence();
         m.store(FLAG, 1);
@@ -129,7 +126,7 @@ fn streams_need_a_fence_everywhere() {
         holds(domain, &[FAR], fenced);
     }
     // Not even with the flag in the same line.
-    breaks(Domain::Adr, &[NEAR], |m| unsafe {
+    breaks(Domain::Adr, &[NEAR], |m| {
         m.stream(NEAR, &7u64.to_le_bytes());
         m.store(FLAG, 1);
     });
@@ -137,11 +134,11 @@ fn streams_need_a_fence_everywhere() {
 
 #[test]
 fn persistent_caches_need_no_write_back() {
-    let plain = |m: &Crashable| unsafe {
+    let plain = |m: &Crashable| {
         m.store(FAR, 7);
         m.store(FLAG, 1);
     };
-    let swapped = |m: &Crashable| unsafe {
+    let swapped = |m: &Crashable| {
         m.store(FLAG, 1);
         m.store(FAR, 7);
     };
@@ -152,7 +149,7 @@ fn persistent_caches_need_no_write_back() {
 
 #[test]
 fn pages_persist_in_any_subset_until_a_sync() {
-    let unsynced = |m: &Crashable| unsafe {
+    let unsynced = |m: &Crashable| {
         m.store(AWAY, 7);
         m.persist(AWAY, 8);
         m.write_back(AWAY, 8);
@@ -161,18 +158,18 @@ fn pages_persist_in_any_subset_until_a_sync() {
     };
     let trace = breaks(Domain::PageCache, &[AWAY], unsynced);
     assert!(trace.contains("page 0x2000 lost its last store"), "{trace}");
-    holds(Domain::PageCache, &[AWAY], |m| unsafe {
+    holds(Domain::PageCache, &[AWAY], |m| {
         m.store(AWAY, 7);
         m.sync();
         m.store(FLAG, 1);
     });
     // One page is written as it was at some moment.
-    holds(Domain::PageCache, &[FAR], |m| unsafe {
+    holds(Domain::PageCache, &[FAR], |m| {
         m.store(FAR, 7);
         m.store(FLAG, 1);
     });
     // Any subset: the first and the third of three pages, too.
-    breaks(Domain::PageCache, &[4096], |m| unsafe {
+    breaks(Domain::PageCache, &[4096], |m| {
         m.store(AWAY, 7);
         m.store(4096, 7);
         m.store(FLAG, 1);
@@ -183,7 +180,7 @@ fn pages_persist_in_any_subset_until_a_sync() {
 fn what_was_acknowledged_is_there() {
     let acknowledges = |domain, early: bool| {
         Explorer::new(domain, 4096)
-            .thread(move |m, log| unsafe {
+            .thread(move |m, log| {
                 m.store(FAR, 7);
                 if early {
                     log.note("stored");
@@ -192,8 +189,7 @@ fn what_was_acknowledged_is_there() {
                 m.sync();
                 log.note("stored");
             })
-            // SAFETY: a word inside the memory.
-            .check(|m, notes| match unsafe { m.load(FAR) } {
+            .check(|m, notes| match m.load(FAR) {
                 0 if !notes.is_empty() => Err("acknowledged and lost".into()),
                 _ => Ok(()),
             })

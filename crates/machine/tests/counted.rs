@@ -1,4 +1,5 @@
 //! A structure's cost is a number, and a test can hold it there.
+#![allow(clippy::unwrap_used)]
 
 use std::ptr::NonNull;
 use terrace_machine::{Counted, Counts};

@@ -1,6 +1,7 @@
 //! The explorer's reductions lose nothing and invent nothing: on random tiny scenarios, what its
 //! recoveries observe is exactly what an enumeration observes that builds every image after every
 //! event, by the rules as the documentation of `Crashable` states them and with no reduction at all.
+#![allow(clippy::unwrap_used)]
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
 //! Crashes during recovery: an undo log whose rollback is right only if nothing interrupts it.
+#![allow(clippy::unwrap_used)]
 
 use terrace_machine::{Crashable, Explorer};
 use terrace_memory::{Domain, Memory};
@@ -9,54 +10,47 @@ const ACCOUNTS: [u64; 2] = [64, 128];
 const LOG: u64 = 0;
 
 fn transfer(m: &Crashable, amount: u64) {
-    // SAFETY: here and below, words inside the memory, one thread.
-    unsafe {
-        let before = ACCOUNTS.map(|account| m.load(account));
-        m.store(LOG + 8, before[0]);
-        m.store(LOG + 16, before[1]);
-        m.persist(LOG, 24);
-        m.store(LOG, 1);
-        m.persist(LOG, 8);
-        m.store(ACCOUNTS[0], before[0] - amount);
-        m.write_back(ACCOUNTS[0], 8);
-        m.store(ACCOUNTS[1], before[1] + amount);
-        m.persist(ACCOUNTS[1], 8);
-        m.store(LOG, 0);
-        m.persist(LOG, 8);
-    }
+    let before = ACCOUNTS.map(|account| m.load(account));
+    m.store(LOG + 8, before[0]);
+    m.store(LOG + 16, before[1]);
+    m.persist(LOG, 24);
+    m.store(LOG, 1);
+    m.persist(LOG, 8);
+    m.store(ACCOUNTS[0], before[0] - amount);
+    m.write_back(ACCOUNTS[0], 8);
+    m.store(ACCOUNTS[1], before[1] + amount);
+    m.persist(ACCOUNTS[1], 8);
+    m.store(LOG, 0);
+    m.persist(LOG, 8);
 }
 
 /// Rolls back. `careful`: the log is given up only when the balances are durable.
 fn roll_back(m: &Crashable, careful: bool) {
-    // SAFETY: as above.
-    unsafe {
-        if m.load(LOG) == 0 {
-            return;
-        }
-        for (at, account) in ACCOUNTS.iter().enumerate() {
-            m.store(*account, m.load(LOG + 8 + 8 * at as u64));
-            m.write_back(*account, 8);
-        }
-        if careful {
-            m.fence();
-        }
-        m.store(LOG, 0);
-        m.persist(LOG, 8);
+    if m.load(LOG) == 0 {
+        return;
     }
+    for (at, account) in ACCOUNTS.iter().enumerate() {
+        m.store(*account, m.load(LOG + 8 + 8 * at as u64));
+        m.write_back(*account, 8);
+    }
+    if careful {
+        m.fence();
+    }
+    m.store(LOG, 0);
+    m.persist(LOG, 8);
 }
 
 fn bank(crashes: usize, careful: bool) -> Explorer {
     Explorer::<()>::new(Domain::Adr, 4096)
         .crashes(crashes)
-        .setup(|m| unsafe { m.store(ACCOUNTS[0], 100) })
+        .setup(|m| m.store(ACCOUNTS[0], 100))
         .thread(|m, _| {
             transfer(m, 30);
             transfer(m, 5);
         })
         .recover(move |m| roll_back(m, careful))
         .check(|m, _| {
-            // SAFETY: as above.
-            let sum: u64 = ACCOUNTS.iter().map(|account| unsafe { m.load(*account) }).sum();
+            let sum: u64 = ACCOUNTS.iter().map(|account| m.load(*account)).sum();
             if sum == 100 { Ok(()) } else { Err(format!("the sum is {sum}")) }
         })
 }

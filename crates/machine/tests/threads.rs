@@ -1,7 +1,9 @@
 //! Threads under the controlled scheduler: what only an interleaving shows, and what would hang.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use terrace_machine::{Crashable, Explorer, Noted, Schedule};
 use terrace_memory::{Domain, Memory};
 
@@ -15,37 +17,32 @@ enum Note {
 
 /// Pushes a node of a lock-free stack: value at `node`, next at `node + 8`.
 fn push(m: &Crashable, node: u64, value: u64, flushed: bool) {
-    // SAFETY: nodes are words inside the memory, one pusher's until published.
-    unsafe {
-        m.store(node, value);
-        let mut head = m.load(HEAD);
-        loop {
-            m.store(node + 8, head);
-            if flushed {
-                m.persist(node, 16);
-            }
-            match m.compare_exchange(HEAD, head, node) {
-                Ok(_) => break,
-                Err(now) => head = now,
-            }
-        }
-        m.persist(HEAD, 8);
-        if !flushed {
+    m.store(node, value);
+    let mut head = m.load(HEAD);
+    loop {
+        m.store(node + 8, head);
+        if flushed {
             m.persist(node, 16);
         }
+        match m.compare_exchange(HEAD, head, node) {
+            Ok(_) => break,
+            Err(now) => head = now,
+        }
+    }
+    m.persist(HEAD, 8);
+    if !flushed {
+        m.persist(node, 16);
     }
 }
 
 fn stack(m: &Crashable) -> Vec<u64> {
     let mut values = Vec::new();
-    // SAFETY: words; a lost pointer panics.
-    unsafe {
-        let mut node = m.load(HEAD);
-        while node != 0 {
-            values.push(m.load(node));
-            node = m.load(node + 8);
-        }
+    let mut node = m.load(HEAD);
+    while node != 0 {
+        values.push(m.load(node));
+        node = m.load(node + 8);
     }
+
     values
 }
 
@@ -92,12 +89,11 @@ fn lock_free_pushes_need_their_nodes_flushed_before_they_publish() {
 /// tells somebody. `helps`: it makes durable what it saw before it tells.
 fn reader_of_the_undurable(helps: bool) -> Explorer<u64> {
     Explorer::new(Domain::Adr, 4096)
-        // SAFETY: here and below, words inside the memory.
-        .thread(|m, _| unsafe {
+        .thread(|m, _| {
             m.store(64, 9);
             m.persist(64, 8);
         })
-        .thread(move |m, log| unsafe {
+        .thread(move |m, log| {
             // Noise that a small trace does without.
             m.store(512, 1);
             m.persist(512, 8);
@@ -107,7 +103,7 @@ fn reader_of_the_undurable(helps: bool) -> Explorer<u64> {
             }
             log.note(seen);
         })
-        .check(|m, notes| match (notes.first(), unsafe { m.load(64) }) {
+        .check(|m, notes| match (notes.first(), m.load(64)) {
             (Some(Noted { event: 9, .. }), 0) => Err("9 was seen, and is gone".into()),
             _ => Ok(()),
         })
@@ -132,21 +128,17 @@ fn visible_is_not_durable_and_the_trace_has_one_switch() {
 
 /// A lock in the memory, waited for with `pause`.
 fn locked(m: &Crashable, lock: u64, section: impl FnOnce()) {
-    // SAFETY: the lock is a word inside the memory.
-    unsafe {
-        while m.compare_exchange(lock, 0, 1).is_err() {
-            m.pause();
-        }
-        section();
-        m.store(lock, 0);
+    while m.compare_exchange(lock, 0, 1).is_err() {
+        m.pause();
     }
+    section();
+    m.store(lock, 0);
 }
 
 #[test]
 fn threads_wait_for_each_other() {
     let add = |m: &Crashable, _: &terrace_machine::Log<()>| {
-        // SAFETY: a word that the lock protects.
-        locked(m, 0, || unsafe { m.store(64, m.load(64) + 1) });
+        locked(m, 0, || m.store(64, m.load(64) + 1));
     };
     let sum = Arc::new(AtomicU64::new(0));
     let seen = sum.clone();
@@ -154,8 +146,7 @@ fn threads_wait_for_each_other() {
         .thread(add)
         .thread(add)
         .check(move |m, _| {
-            // SAFETY: a word inside the memory.
-            seen.fetch_max(unsafe { m.load(64) }, Ordering::Relaxed);
+            seen.fetch_max(m.load(64), Ordering::Relaxed);
             Ok(())
         })
         .exhaustive(100_000)
@@ -179,7 +170,7 @@ fn deadlocks_and_livelocks_are_failures() {
     ordered.exhaustive(100_000).assert_sound();
 
     // Two threads that undo each other's work for ever, and one that spins without a pause.
-    let undo = |m: &Crashable, _: &terrace_machine::Log<()>| unsafe {
+    let undo = |m: &Crashable, _: &terrace_machine::Log<()>| {
         while m.load(0) < 2 {
             m.store(0, 1 - m.load(0));
         }
@@ -192,16 +183,15 @@ fn deadlocks_and_livelocks_are_failures() {
 #[test]
 fn panics_are_failures_with_their_message() {
     let explorer = Explorer::<()>::new(Domain::Adr, 4096)
-        .thread(|m, _| unsafe { m.store(0, 1) })
-        .thread(|m, _| assert_eq!(unsafe { m.load(0) }, 1, "the first goes first"));
+        .thread(|m, _| m.store(0, 1))
+        .thread(|m, _| assert_eq!(m.load(0), 1, "the first goes first"));
     let failure = explorer.exhaustive(1000).expect_failure();
     assert!(failure.message.starts_with("thread 1 panicked at"), "{failure}");
     assert!(failure.message.contains("the first goes first"), "{failure}");
     assert!(explorer.replay(&failure.replay).unwrap().is_some());
 
-    let outside = Explorer::<()>::new(Domain::Adr, 4096)
-        .thread(|m, _| unsafe { m.store(0, 1 << 40) })
-        .recover(|m| unsafe {
+    let outside =
+        Explorer::<()>::new(Domain::Adr, 4096).thread(|m, _| m.store(0, 1 << 40)).recover(|m| {
             m.load(m.load(0));
         });
     let failure = outside.exhaustive(1000).expect_failure();
@@ -218,12 +208,25 @@ fn recovery_must_end() {
     assert!(failure.message.contains("a thread that the crash ended"), "{failure}");
     let explorer = Explorer::<()>::new(Domain::Adr, 4096)
         .steps(10_000)
-        .thread(|m, _| unsafe { m.store(0, 1) })
+        .thread(|m, _| m.store(0, 1))
         .check(|m, _| {
-            // SAFETY: a word inside the memory.
-            while unsafe { m.load(0) } == 1 {}
+            while m.load(0) == 1 {}
             Ok(())
         });
     let failure = explorer.exhaustive(1000).expect_failure();
     assert!(failure.message.contains("does not end"), "{failure}");
+}
+
+#[test]
+fn a_lock_beside_the_memory_is_reported_and_does_not_hang() {
+    let lock = Arc::new(std::sync::Mutex::new(()));
+    let hold = move |m: &Crashable, _: &terrace_machine::Log<()>| {
+        let guard = lock.lock().unwrap();
+        m.store(0, 1);
+        m.store(8, 1);
+        drop(guard);
+    };
+    let explorer = Explorer::new(Domain::Adr, 4096).thread(hold.clone()).thread(hold);
+    let failure = explorer.silence(Duration::from_millis(200)).exhaustive(100_000).expect_failure();
+    assert!(failure.message.contains("blocks outside of the memory"), "{failure}");
 }

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// How often all threads may wait for each other, nothing changing, before it is a deadlock.
 const ROUNDS_MAX: u32 = 64;
-/// Longest time without any event before a thread is held to be blocked outside of the memory.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 struct Turn {
@@ -149,22 +147,25 @@ impl Baton {
         self.wake.iter().for_each(Condvar::notify_all);
     }
 
-    /// Returns when all threads have ended; an error if none has made an event for long. `pulse`
-    /// tells how many events there were.
-    pub fn wait_for_all(&self, pulse: impl Fn() -> u64) -> Result<(), String> {
+    /// Returns when all threads have ended; an error if there was no event for `silence_max`. `pulse`
+    /// tells how many there were.
+    pub fn wait_for_all(
+        &self,
+        silence_max: Duration,
+        pulse: impl Fn() -> u64,
+    ) -> Result<(), String> {
         let mut turn = self.lock();
         let mut last = pulse();
         while !turn.ended.iter().all(|ended| *ended) {
             let (after, waited) =
-                self.done.wait_timeout(turn, SILENCE_MAX).unwrap_or_else(PoisonError::into_inner);
+                self.done.wait_timeout(turn, silence_max).unwrap_or_else(PoisonError::into_inner);
             turn = after;
             let now = pulse();
             if waited.timed_out() && now == last {
                 let who = self.running();
                 return Err(format!(
-                    "thread {who} made no event for {} s: it blocks outside of the memory, on a \
-                     lock perhaps that another thread holds; wait through the memory, with pause()",
-                    SILENCE_MAX.as_secs()
+                    "thread {who} made no event for {silence_max:?}: it blocks outside of the memory, on \
+                     a lock perhaps that another thread holds; wait through the memory, with pause()"
                 ));
             }
             last = now;

@@ -73,7 +73,13 @@ impl Choices {
             let more = self.rng.unit() < samples - whole;
             self.samples_left = whole as u64 + u64::from(more);
             any = self.samples_left > 0;
-            self.style = Style::AllBut { oldest: false, exception: u64::MAX };
+            // How many reads there are is known after the first execution.
+            self.style = match self.rng.below(4) {
+                _ if self.samples_left > 1 => Style::AllBut { oldest: false, exception: u64::MAX },
+                0 => Style::AllBut { oldest: false, exception: self.rng.below(8) },
+                1 => Style::AllBut { oldest: true, exception: self.rng.below(8) },
+                _ => Style::Even,
+            };
         }
         self.search = search;
         any

@@ -15,6 +15,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use terrace_memory::Domain;
 
 /// Longest that a recovery may wait; nobody will come.
@@ -33,6 +34,15 @@ pub(crate) trait Scenario: Send + Sync {
     fn notes_hash(&self) -> u64;
 }
 
+/// What is held to be endless.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Events of a run, or of a recovery with its check.
+    pub steps_max: u64,
+    /// Time without an event.
+    pub silence_max: Duration,
+}
+
 /// A memory, its scenario and its explorations.
 pub(crate) struct Core {
     pub domain: Domain,
@@ -47,6 +57,7 @@ pub(crate) struct Core {
     /// The number of events at which the next one needs a closer look.
     pub(super) alarms: Vec<AtomicU64>,
     pub(super) steps_max: u64,
+    pub(super) silence_max: Duration,
     state: Mutex<State>,
 }
 
@@ -98,7 +109,7 @@ impl Core {
         domain: Domain,
         bytes: u64,
         depth: usize,
-        steps_max: u64,
+        limits: Limits,
         scenario: Arc<dyn Scenario>,
     ) -> Core {
         let threads = scenario.threads();
@@ -129,7 +140,8 @@ impl Core {
             setting_up: AtomicBool::new(false),
             steps: (0..=depth).map(|_| AtomicU64::new(0)).collect(),
             alarms: (0..=depth).map(|_| AtomicU64::new(0)).collect(),
-            steps_max,
+            steps_max: limits.steps_max,
+            silence_max: limits.silence_max,
             state: Mutex::new(state),
         }
     }

@@ -18,6 +18,7 @@
 //! Inside a recovery its own events are crash points in the same way, for the levels of the plan.
 //! An execution that repeats an earlier one up to its last choice skips the crash points before it.
 
+use super::choices::Search;
 use super::core::{Core, State};
 use super::event::Value;
 use super::halt::{Ended, caught};
@@ -118,7 +119,7 @@ impl Core {
             });
         }
         let pulse = || self.steps.iter().map(|steps| steps.load(Relaxed)).sum();
-        self.baton.wait_for_all(pulse)
+        self.baton.wait_for_all(self.silence_max, pulse)
     }
 
     fn thread(&self, handle: &Crashable, thread: usize) {
@@ -165,15 +166,21 @@ impl Core {
         state.crash_after[level] = after;
         let crashes = state.plan[level].clone();
         if level == 0 {
-            if crashes.points == Points::Every && self.was_seen(&mut state) {
+            // One thread comes by a point once, and samples may fall on it again.
+            let once =
+                self.scenario.threads() < 2 || matches!(crashes.search, Search::Random { .. });
+            if crashes.points == Points::Every && !once && self.was_seen(&mut state) {
                 return;
             }
-            state.tally.points += 1;
-            state.tally.images += state.layers.images_possible();
+            state.tally.points_met += 1;
         }
         let seed = mix(state.seed ^ mix(state.tally.states ^ mix(after ^ (level as u64) << 48)));
         if !state.choices[above].start(crashes.search, seed) {
             return;
+        }
+        if level == 0 {
+            state.tally.points += 1;
+            state.tally.images += state.layers.images_possible();
         }
         let outer = state.layers.decisions.take();
         let crash_line = state.trace.as_ref().map(Vec::len);
@@ -256,10 +263,15 @@ fn losses(state: &State, level: usize, decisions: &[super::layers::Decision]) ->
     for of_unit in units.chunk_by(|a, b| (a.from, a.unit) == (b.from, b.unit)) {
         let (left, all) = state.layers.lost(level, *of_unit[0]);
         let at = of_unit[0].unit as u64 * unit_bytes;
-        let how = match all.hi - left.hi {
-            0 => "is torn".to_string(),
-            1 => "lost its last store".to_string(),
-            lost => format!("lost its last {lost} stores"),
+        // A piece persisted of the first group that did not persist whole: that group is torn.
+        let unit = (of_unit[0].from, of_unit[0].unit);
+        let torn = decisions.iter().any(|d| (d.from, d.unit) == unit && d.group > left.hi);
+        let how = match (all.hi - left.hi - u32::from(torn), torn) {
+            (0, true) => "is torn".to_string(),
+            (0, false) => "lost a stream".to_string(),
+            (1, false) => "lost its last store".to_string(),
+            (lost, false) => format!("lost its last {lost} stores"),
+            (lost, true) => format!("is torn, and lost {lost} later stores"),
         };
         let words: Vec<_> = of_unit
             .iter()

@@ -1,7 +1,7 @@
 //! The explorer: a scenario, and the ways to explore its crashes.
 
 use super::choices::Search;
-use super::core::{Core, Scenario};
+use super::core::{Core, Limits, Scenario};
 use super::explore::{Answer, Task};
 use super::memory::Crashable;
 use super::notes::{Log, Noted, Notes};
@@ -12,17 +12,21 @@ use super::shrink;
 use crate::random::mix;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use terrace_memory::Domain;
 
 type Step = Box<dyn Fn(&Crashable) + Send + Sync>;
 type Thread<E> = Box<dyn Fn(&Crashable, &Log<E>) + Send + Sync>;
 type Check<E> = Box<dyn Fn(&Crashable, &[Noted<E>]) -> Result<(), String> + Send + Sync>;
 
-/// Crash points sampled of each schedule of several threads; more schedules are worth more.
+/// Most samples of a crash point in one schedule of several threads.
 const SAMPLES_OF_POINT: f64 = 8.0;
+/// Schedules of several threads that the samples should suffice for.
+const SCHEDULES: f64 = 64.0;
 /// Share of a recovery's own crash points that a sample goes into.
 const NESTED_SAMPLES: f64 = 0.25;
+/// Most events of a trace before its crash.
+const EVENTS_SHOWN: usize = 60;
 
 struct Body<E> {
     setup: Step,
@@ -69,18 +73,16 @@ impl<E: Clone + Debug + Send + Sync + 'static> Scenario for Body<E> {
 /// A record and the flag that publishes it, in two lines, without a fence between them:
 /// ```
 /// use terrace_machine::Explorer;
-/// use terrace_memory::{Domain, Memory};
+/// use terrace_memory::Domain;
 ///
 /// let explorer = Explorer::<()>::new(Domain::Adr, 4096)
-///     // SAFETY: offsets are words inside the memory; one thread.
-///     .thread(|m, _| unsafe {
+///     .thread(|m, _| {
 ///         m.store(64, 7);
 ///         m.write_back(64, 8);
 ///         m.store(0, 1); // published before the fence
 ///         m.persist(0, 8);
 ///     })
-///     // SAFETY: as above.
-///     .check(|m, _| match unsafe { (m.load(0), m.load(64)) } {
+///     .check(|m, _| match (m.load(0), m.load(64)) {
 ///         (1, 0) => Err("published, but lost".into()),
 ///         _ => Ok(()),
 ///     });
@@ -105,6 +107,7 @@ pub struct Explorer<E = ()> {
     preemptions: u32,
     schedule: Schedule,
     steps_max: u64,
+    silence_max: Duration,
     body: Arc<Body<E>>,
 }
 
@@ -127,6 +130,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             preemptions: 2,
             schedule: Schedule::Random,
             steps_max: 1 << 20,
+            silence_max: Duration::from_secs(30),
             body: Arc::new(Body {
                 setup: Box::new(|_| {}),
                 threads: Vec::new(),
@@ -200,9 +204,18 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         self
     }
 
+    /// Time without any event after which a thread is held to be blocked outside of the memory, on a
+    /// lock that another thread of the scenario holds; 30 seconds by default. That is a failure, and
+    /// its threads are left behind, blocked.
+    pub fn silence(mut self, silence_max: Duration) -> Self {
+        self.silence_max = silence_max;
+        self
+    }
+
     fn core(&self) -> Arc<Core> {
+        let limits = Limits { steps_max: self.steps_max, silence_max: self.silence_max };
         let scenario = self.body.clone();
-        Arc::new(Core::new(self.domain, self.bytes, self.crashes, self.steps_max, scenario))
+        Arc::new(Core::new(self.domain, self.bytes, self.crashes, limits, scenario))
     }
 
     /// Explores every schedule (within the bound on preemptions) and every crash state, up to
@@ -241,29 +254,29 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         let start = Instant::now();
         let core = self.core();
         let mut tally = Tally::new(states);
+        let threads = self.body.threads.len();
         let (mut schedules, mut points, mut events) = (0, 0.0, 0);
         loop {
             let run_seed = mix(seed ^ mix(schedules));
-            let before = tally.points;
-            let samples = match (schedules, self.body.threads.len()) {
-                // The first run counts the points, and meets each once.
-                (0, _) => 1.0,
-                (_, 0 | 1) => ((states - tally.states) as f64 / f64::max(points, 1.0)).max(0.01),
-                _ => SAMPLES_OF_POINT,
+            // The first run counts crash points and explores none. A schedule of several threads
+            // gets few samples a point: other schedules are worth more.
+            let left = (states - tally.states) as f64 / f64::max(points, 1.0);
+            let samples = match (schedules, threads) {
+                (0, _) => 0.0,
+                (_, 0 | 1) => left.max(0.01),
+                _ => (states as f64 / points / SCHEDULES).clamp(0.01, SAMPLES_OF_POINT),
             };
             let mut plan = everything(self.crashes);
             for (level, crashes) in plan.iter_mut().enumerate() {
                 let samples = if level == 0 { samples } else { NESTED_SAMPLES };
                 crashes.search = Search::Random { samples };
             }
-            let threads = self.body.threads.len();
             let policy = Policy::drawn(self.schedule, threads, events, run_seed);
-            // A point that was met may be met again with another sample.
-            tally.seen.clear();
+            tally.points_met = 0;
             let answer = core.run(Task { plan, policy, tally, seed: run_seed, traced: false });
             schedules += 1;
             tally = answer.tally;
-            points = (tally.points - before) as f64;
+            points = tally.points_met as f64;
             events = answer.events;
             let over = answer.found.is_some() || tally.states >= states || points == 0.0;
             if over {
@@ -291,7 +304,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         Ok(answer.found.map(|found| Failure {
             message: found.message,
             replay: replay.into(),
-            trace: answer.trace.join("\n"),
+            trace: shortened(answer.trace),
             seed: None,
         }))
     }
@@ -323,6 +336,15 @@ fn report(
     }
 }
 
+/// The trace as text, without its beginning where that is long.
+fn shortened(mut trace: Vec<String>) -> String {
+    let crash = trace.iter().position(|line| line == "CRASH").unwrap_or(trace.len());
+    if let Some(left_out) = crash.checked_sub(EVENTS_SHOWN).filter(|left_out| *left_out > 0) {
+        trace.splice(..left_out, [format!("({left_out} earlier events)")]);
+    }
+    trace.join("\n")
+}
+
 fn failure(
     core: Arc<Core>,
     found: Option<super::plan::Found>,
@@ -342,7 +364,7 @@ fn failure(
     Some(Failure {
         message: format!("{}{}", small.message, if again { "" } else { warning }),
         replay: small.case.to_string(),
-        trace: answer.trace.join("\n"),
+        trace: shortened(answer.trace),
         seed,
     })
 }

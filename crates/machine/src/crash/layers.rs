@@ -83,6 +83,8 @@ pub(crate) struct Decision {
     pub value: u64,
     pub newest: u64,
     pub option: usize,
+    /// As in [`Candidate::group`].
+    pub group: u32,
     pub unit: usize,
     /// Level of the log that was chosen from.
     pub from: usize,
@@ -320,7 +322,8 @@ impl Layers {
         }
         if let Some(decisions) = &mut self.decisions {
             let newest = candidates[0].value.unwrap_or(below);
-            decisions.push(Decision { word, value, newest, option, unit, from });
+            let group = candidates[option].group;
+            decisions.push(Decision { word, value, newest, option, group, unit, from });
         }
         self.candidates = candidates;
         for above in level..=self.depth {

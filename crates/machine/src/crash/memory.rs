@@ -66,6 +66,80 @@ impl Crashable {
     }
 }
 
+/// The methods of [`Memory`], without its contract: whatever the caller does here is checked, so the
+/// closures of a scenario need no `unsafe`.
+///
+/// # Panics
+/// Each does, if the range lies outside of the memory or a word's offset is not a multiple of 8.
+impl Crashable {
+    /// The word at `at`.
+    #[inline]
+    pub fn load(&self, at: u64) -> u64 {
+        let word = self.word(at);
+        let level = self.core.enter(self, &Event::Load { at });
+        self.core.value(level, word)
+    }
+
+    /// Stores a word at `at`.
+    pub fn store(&self, at: u64, value: u64) {
+        let word = self.word(at);
+        let level = self.core.enter(self, &Event::Store { at, value });
+        self.core.store_word(self, level, word, value);
+    }
+
+    /// Exchanges the word at `at` if it is `current`; returns what it was, as `Ok` when exchanged.
+    ///
+    /// # Errors
+    /// The word, if it is not `current`.
+    pub fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let word = self.word(at);
+        let level = self.core.enter(self, &Event::CompareExchange { at, current, new });
+        let found = self.core.value(level, word);
+        if found != current {
+            return Err(found);
+        }
+        self.core.store_word(self, level, word, new);
+        Ok(found)
+    }
+
+    /// Copies out.
+    pub fn read(&self, at: u64, target: &mut [u8]) {
+        let range = self.range(at, target.len() as u64);
+        let level = self.core.enter(self, &Event::Read { at, bytes: target.len() as u64 });
+        for at in words_of(&range) {
+            let value = self.core.value(level, at / 8).to_le_bytes();
+            let (from, to) = (at.max(range.start), (at + 8).min(range.end));
+            target[(from - range.start) as usize..(to - range.start) as usize]
+                .copy_from_slice(&value[(from - at) as usize..(to - at) as usize]);
+        }
+    }
+
+    /// Copies in.
+    pub fn write(&self, at: u64, source: &[u8]) {
+        self.put(at, source, StoreKind::Plain);
+    }
+
+    /// Copies in, past the caches.
+    pub fn stream(&self, at: u64, source: &[u8]) {
+        self.put(at, source, StoreKind::Streamed);
+    }
+
+    /// Starts the write-back of every line touching the range.
+    pub fn write_back(&self, at: u64, bytes: u64) {
+        let range = self.range(at, bytes);
+        if !range.is_empty() {
+            self.core.write_back(self, range);
+        }
+    }
+
+    /// Makes the range durable, as far as the domain's instructions can; see [`Memory::persist`].
+    pub fn persist(&self, at: u64, bytes: u64) {
+        self.range(at, bytes);
+        // SAFETY: the range is inside, and nothing else is asked of a write-back.
+        unsafe { Memory::persist(self, at, bytes) };
+    }
+}
+
 impl Memory for Crashable {
     fn len(&self) -> u64 {
         self.core.bytes
@@ -77,45 +151,27 @@ impl Memory for Crashable {
 
     #[inline]
     unsafe fn load(&self, at: u64) -> u64 {
-        let word = self.word(at);
-        let level = self.core.enter(self, &Event::Load { at });
-        self.core.value(level, word)
+        Crashable::load(self, at)
     }
 
     unsafe fn store(&self, at: u64, value: u64) {
-        let word = self.word(at);
-        let level = self.core.enter(self, &Event::Store { at, value });
-        self.core.store_word(self, level, word, value);
+        Crashable::store(self, at, value);
     }
 
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        let word = self.word(at);
-        let level = self.core.enter(self, &Event::CompareExchange { at, current, new });
-        let found = self.core.value(level, word);
-        if found != current {
-            return Err(found);
-        }
-        self.core.store_word(self, level, word, new);
-        Ok(found)
+        Crashable::compare_exchange(self, at, current, new)
     }
 
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        let range = self.range(at, target.len() as u64);
-        let level = self.core.enter(self, &Event::Read { at, bytes: target.len() as u64 });
-        for at in words_of(&range) {
-            let value = self.core.value(level, at / 8).to_le_bytes();
-            let (from, to) = (at.max(range.start), (at + 8).min(range.end));
-            target[(from - range.start) as usize..(to - range.start) as usize]
-                .copy_from_slice(&value[(from - at) as usize..(to - at) as usize]);
-        }
+        Crashable::read(self, at, target);
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.put(at, source, StoreKind::Plain);
+        Crashable::write(self, at, source);
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.put(at, source, StoreKind::Streamed);
+        Crashable::stream(self, at, source);
     }
 
     unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
@@ -134,10 +190,7 @@ impl Memory for Crashable {
     }
 
     unsafe fn write_back(&self, at: u64, bytes: u64) {
-        let range = self.range(at, bytes);
-        if !range.is_empty() {
-            self.core.write_back(self, range);
-        }
+        Crashable::write_back(self, at, bytes);
     }
 
     fn fence(&self) {

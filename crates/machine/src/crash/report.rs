@@ -7,7 +7,8 @@ use std::time::Duration;
 /// [`Explorer::sampled`](super::Explorer::sampled).
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Crash states: executions of recovery and check, no two of an exhaustive search alike.
+    /// Crash states: executions of recovery and check. In an exhaustive search no two at one crash
+    /// point read the same.
     pub states: u64,
     /// Crash points explored. Each stands for every event since the point before it.
     pub crash_points: u64,

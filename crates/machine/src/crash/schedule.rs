@@ -83,8 +83,8 @@ impl Bounded {
             return current;
         }
         self.used += 1;
-        let others = ready.iter().copied().filter(|thread| *thread != current);
-        others.skip(chosen - 1).next().expect("as many others as options but one")
+        let mut others = ready.iter().copied().filter(|thread| *thread != current);
+        others.nth(chosen - 1).expect("as many others as options but one")
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Candidate {
     /// `None`: no piece persisted; the word is as below this log.
     pub value: Option<u64>,
     pub span: Span,
+    /// Group of the piece that persisted last; 0 for none, and for a streamed one.
+    pub group: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,10 +189,10 @@ impl StoreLog {
     /// span that earlier reads left possible.
     pub fn candidates(&self, word: u64, span: Span, found: &mut Vec<Candidate>) {
         found.clear();
-        let mut offer = |value, lo: u32, hi: u32| {
+        let mut offer = |value, group, lo: u32, hi: u32| {
             let span = Span { lo: lo.max(span.lo), hi: hi.min(span.hi) };
             if span.lo <= span.hi {
-                found.push(Candidate { value, span });
+                found.push(Candidate { value, span, group });
             }
         };
         // Walking back: `hi` keeps every grouped piece after this one from having persisted.
@@ -201,13 +203,13 @@ impl StoreLog {
             }
             match piece.order {
                 Order::Grouped(group) => {
-                    offer(Some(piece.value), group - 1, hi);
+                    offer(Some(piece.value), group, group - 1, hi);
                     hi = hi.min(group - 1);
                 }
-                Order::Streamed(_) => offer(Some(piece.value), 0, hi),
+                Order::Streamed(_) => offer(Some(piece.value), 0, 0, hi),
             }
         }
-        offer(None, 0, hi);
+        offer(None, 0, 0, hi);
     }
 
     /// How many images the uncertain stores allow, as a floating number because it explodes.
