@@ -19,6 +19,7 @@ const IMAGES_MAX: usize = 3000;
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Store(u64, u64),
+    CompareExchange(u64, u64, u64),
     /// Two words from an offset, plainly.
     Write(u64, [u64; 2]),
     /// Four bytes.
@@ -53,6 +54,9 @@ fn apply(memory: &impl Synced, op: Op) {
     unsafe {
         match op {
             Op::Store(at, value) => memory.store(at, value),
+            Op::CompareExchange(at, current, new) => {
+                let _ = memory.compare_exchange(at, current, new);
+            }
             Op::Write(at, words) => memory.write(at, &bytes_of(words)),
             Op::WriteHalf(at, value) => memory.write(at, &value.to_le_bytes()),
             Op::Stream(at, words) => memory.stream(at, &bytes_of(words)),
@@ -136,8 +140,15 @@ impl Memory for Naive {
     unsafe fn store(&self, at: u64, value: u64) {
         self.put(at, &value.to_le_bytes(), false);
     }
-    unsafe fn compare_exchange(&self, _: u64, _: u64, _: u64) -> Result<u64, u64> {
-        unreachable!("not an operation of these scenarios")
+    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let found = self.visible.borrow()[at as usize / 8];
+        if found == current {
+            self.put(at, &new.to_le_bytes(), false);
+            Ok(found)
+        } else {
+            self.record(Happened::Other);
+            Err(found)
+        }
     }
     unsafe fn read(&self, _: u64, _: &mut [u8]) {
         unreachable!("not an operation of these scenarios")
@@ -314,7 +325,8 @@ impl Rng {
         let pair = [0, 8, 64, 4096][self.below(4) as usize];
         let two = [self.below(3), self.below(3)];
         match self.below(12) {
-            0..4 => Op::Store(word, self.below(3)),
+            0..3 => Op::Store(word, self.below(3)),
+            3 => Op::CompareExchange(word, self.below(2), 1 + self.below(2)),
             4 | 5 => Op::Write(pair, two),
             6 => Op::WriteHalf(word + 4 * self.below(2), self.below(3) as u32),
             7 => Op::Stream(pair, two),
@@ -449,7 +461,9 @@ fn compare_threads(
     ops: u64,
     recovery: u64,
 ) {
-    let mut rng = Rng(domain as u64 * 1000 + crashes as u64 * 10 + threads);
+    let base: u64 = std::env::var("TERRACE_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+    println!("TERRACE_SEED={base}");
+    let mut rng = Rng(base << 20 ^ (domain as u64 * 1000 + crashes as u64 * 10 + threads));
     let (mut compared, mut states, mut outcomes) = (0, 0, 0);
     for seed in 0..cases {
         let case = Case {

@@ -65,7 +65,9 @@ fn the_same_seed_is_the_same_exploration() {
             .thread(write)
             .thread(write)
             .check(|m, _| {
-                [0, 8, 64, 128].map(|word| m.load(word));
+                [0, 8, 64, 128].iter().for_each(|word| {
+                    m.load(*word);
+                });
                 Ok(())
             })
             .sampled(3000, seed)

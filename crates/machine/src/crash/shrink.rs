@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Most runs of the scenario for one question.
 const RUNS_MAX: usize = 400;
+/// Most events of all these runs: a long scenario gets fewer.
+const EVENTS_MAX: usize = 10_000_000;
 /// Most states of one run.
 const STATES_MAX: u64 = 50_000;
 /// Largest number of differing units that is searched for.
@@ -45,6 +47,10 @@ pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> Found {
     best
 }
 
+fn runs_max(found: &Found) -> usize {
+    (EVENTS_MAX / found.case.schedule.len().max(1)).clamp(1, RUNS_MAX)
+}
+
 fn forced(case: &Case, levels: usize) -> Vec<Crashes> {
     let crashes = case.crashes[..levels].iter();
     let force = |crash: &super::plan::Crash| Crashes {
@@ -66,7 +72,7 @@ fn fewest_preemptions(core: &Arc<Core>, mut best: Found, depth: usize) -> Found 
     for bound in 0..switches as u32 {
         let mut bounded = Bounded::new(bound);
         let mut tally = Tally::new(STATES_MAX);
-        for _ in 0..RUNS_MAX {
+        for _ in 0..runs_max(&best) {
             let policy = Policy::Bounded(bounded);
             let plan = everything(depth);
             let answer = core.run(Task { plan, policy, tally, seed: 0, traced: false });
@@ -90,7 +96,7 @@ fn fewest_preemptions(core: &Arc<Core>, mut best: Found, depth: usize) -> Found 
     let mut runs: Vec<Vec<u8>> =
         best.case.schedule.chunk_by(|a, b| a == b).map(<[u8]>::to_vec).collect();
     let mut at = runs.len();
-    for _ in 0..RUNS_MAX {
+    for _ in 0..runs_max(&best) {
         at = match at.checked_sub(1) {
             Some(before) if runs.len() > 2 => before,
             _ => break,
@@ -122,7 +128,7 @@ fn earliest(core: &Arc<Core>, mut best: Found, level: usize) -> Found {
         let plan = plan_at(&best.case, level, every);
         best = asked(core, &best.case.schedule, plan).unwrap_or(best);
     }
-    for _ in 0..RUNS_MAX {
+    for _ in 0..runs_max(&best) {
         let Some(earlier) = best.case.crashes[level].after.checked_sub(1) else {
             break;
         };
