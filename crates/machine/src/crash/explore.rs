@@ -56,7 +56,7 @@ impl Core {
     pub fn run(self: &Arc<Self>, task: Task) -> Answer {
         let handle = Crashable { core: self.clone() };
         self.prepare(&handle, task);
-        let stuck = match self.scenario.threads() {
+        let ended = match self.scenario.threads() {
             0 => Ok(()),
             1 => {
                 self.thread(&handle, 0);
@@ -64,18 +64,19 @@ impl Core {
             }
             threads => self.threads(&handle, threads),
         };
-        if let Err(message) = &stuck {
+        if let Err(message) = &ended {
             self.fail(0, message.clone());
         }
         self.end_of_execution(&handle, 0);
         let mut state = self.lock();
+        state.tally.events += self.steps[0].load(Relaxed);
         Answer {
             policy: self.baton.end(),
             tally: std::mem::take(&mut state.tally),
             found: state.found.take(),
             trace: state.trace.take().unwrap_or_default(),
             events: self.steps[0].load(Relaxed),
-            stuck: stuck.is_err(),
+            stuck: ended.is_err(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::choices::Search;
 use super::core::{Core, Limits, Scenario};
-use super::explore::{Answer, Task};
+use super::explore::Task;
 use super::memory::Crashable;
 use super::notes::{Log, Noted, Notes};
 use super::plan::{Case, Crashes, Points, Tally};
@@ -300,7 +300,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
                 self.crashes
             ));
         }
-        let (answer, _) = shrink::replayed(&self.core(), &case);
+        let answer = shrink::replayed(&self.core(), &case);
         Ok(answer.found.map(|found| Failure {
             message: found.message,
             replay: replay.into(),
@@ -324,6 +324,7 @@ fn report(
 ) -> Report {
     Report {
         states: tally.states,
+        events: tally.events,
         crash_points: tally.points,
         merged: tally.merged,
         images: tally.images,
@@ -358,7 +359,7 @@ fn failure(
         return Some(Failure { message: found.message, replay, trace: String::new(), seed });
     }
     let small = shrink::shrunk(&core, found);
-    let (answer, _): (Answer, _) = shrink::replayed(&core, &small.case);
+    let answer = shrink::replayed(&core, &small.case);
     let again = answer.found.is_some_and(|again| again.message == small.message);
     let warning = "\nit does not fail again when replayed: something in it is not deterministic";
     Some(Failure {

@@ -49,6 +49,8 @@ pub(crate) struct Found {
 pub(crate) struct Tally {
     pub states: u64,
     pub states_max: u64,
+    /// Events of level 0.
+    pub events: u64,
     /// Crash points of level 0, and those of them that were explored.
     pub points_met: u64,
     pub points: u64,

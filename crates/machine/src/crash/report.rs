@@ -10,6 +10,9 @@ pub struct Report {
     /// Crash states: executions of recovery and check. In an exhaustive search no two at one crash
     /// point read the same.
     pub states: u64,
+    /// Events of the scenario's runs. After each of them the power may fail, and the states say what
+    /// then happens.
+    pub events: u64,
     /// Crash points explored. Each stands for every event since the point before it.
     pub crash_points: u64,
     /// Crash points not explored because an equal one was.
@@ -65,12 +68,13 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} crash states of {:.3e} images at {} crash points ({} more were alike) in {} \
-             schedules, {:.2} s, {:.0} states/s, {}",
+            "{} crash states of {:.3e} images at {} crash points ({} more were alike) of {} events \
+             in {} schedules, {:.2} s, {:.0} states/s, {}",
             self.states,
             self.images,
             self.crash_points,
             self.merged,
+            self.events,
             self.schedules,
             self.elapsed.as_secs_f64(),
             self.states_per_second(),

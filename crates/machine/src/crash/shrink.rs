@@ -22,7 +22,7 @@ const STATES_MAX: u64 = 50_000;
 const UNITS_MAX: usize = 3;
 
 /// Replays a case, with its trace.
-pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> (Answer, usize) {
+pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> Answer {
     let task = Task {
         plan: forced(case, case.crashes.len()),
         policy: Policy::script(case.schedule.clone()),
@@ -30,7 +30,7 @@ pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> (Answer, usize) {
         seed: 0,
         traced: true,
     };
-    (core.run(task), case.crashes.len())
+    core.run(task)
 }
 
 /// The smallest case found.
