@@ -31,7 +31,7 @@ pub struct Counts {
     pub stores: u64,
     /// Compare-exchanges, failed ones included.
     pub compare_exchanges: u64,
-    /// Plain reads and borrows.
+    /// Plain reads, copies and borrows.
     pub reads: u64,
     /// Plain writes.
     pub writes: u64,
@@ -296,6 +296,15 @@ impl<M: Memory> Memory for Counted<M> {
         });
         // SAFETY: the caller's promise is passed on.
         unsafe { self.memory.read(at, target) }
+    }
+
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        self.count(at, bytes as u64, |counts| {
+            counts.reads += 1;
+            counts.bytes_read += bytes as u64;
+        });
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.memory.copy_changing(at, target, bytes) }
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {

@@ -55,6 +55,7 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         memory.write(250, &[1; 20]);
         memory.read(250, &mut [0; 20]);
         assert_eq!(memory.bytes(250, 2), [1, 1]);
+        memory.copy_changing(250, [0u8; 20].as_mut_ptr(), 20);
         memory.stream(512, &[2; 128]);
         memory.write_back(250, 20);
         memory.write_back(250, 1);
@@ -66,13 +67,13 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         loads: 9,
         stores: 1,
         compare_exchanges: 2,
-        reads: 2,
+        reads: 3,
         writes: 1,
         streams: 1,
         write_backs: 3,
         fences: 1,
         prefetches: 1,
-        bytes_read: 8 + 64 + 16 + 22,
+        bytes_read: 8 + 64 + 16 + 42,
         bytes_written: 8 + 8 + 20,
         bytes_streamed: 128,
         lines_touched: 2 + 2 + 2,

@@ -153,6 +153,9 @@ impl Memory for Naive {
     unsafe fn read(&self, _: u64, _: &mut [u8]) {
         unreachable!("not an operation of these scenarios")
     }
+    unsafe fn copy_changing(&self, _: u64, _: *mut u8, _: usize) {
+        unreachable!("not an operation of these scenarios")
+    }
     unsafe fn write(&self, at: u64, source: &[u8]) {
         self.put(at, source, false);
     }

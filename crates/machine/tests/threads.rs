@@ -230,3 +230,20 @@ fn a_lock_beside_the_memory_is_reported_and_does_not_hang() {
     let failure = explorer.silence(Duration::from_millis(200)).exhaustive(100_000).expect_failure();
     assert!(failure.message.contains("blocks outside of the memory"), "{failure}");
 }
+
+#[test]
+fn a_copy_of_what_changes_may_be_torn() {
+    let explorer = Explorer::<bool>::new(Domain::Eadr, 4096)
+        .thread(|m, _| m.write(0, &[1; 16]))
+        .thread(|m, log| {
+            let mut copy = [0; 16];
+            // SAFETY: inside the memory, and the copy has room.
+            unsafe { m.copy_changing(0, copy.as_mut_ptr(), 16) };
+            log.note(copy[0] != copy[15]);
+        })
+        .check(|_, notes| match notes.first() {
+            Some(Noted { event: true, .. }) => Err("torn".into()),
+            _ => Ok(()),
+        });
+    assert_eq!(explorer.exhaustive(1000).expect_failure().message, "torn");
+}

@@ -16,7 +16,8 @@
 //! * **None**: memory is zero after a crash.
 //!
 //! `compare_exchange` is a word store and not a fence, because [`Memory`] does not promise one (on
-//! x86 it is). Streams are visible to other threads at once. Accesses outside of the memory panic,
+//! x86 it is). Streams and plain writes are visible to other threads whole and at once; `copy_changing`
+//! copies word by word, upwards, and other threads may write between two words. Accesses outside of the memory panic,
 //! so a recovery that follows a lost pointer is a finding and not undefined behaviour.
 
 use super::core::Core;
@@ -164,6 +165,22 @@ impl Memory for Crashable {
 
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         Crashable::read(self, at, target);
+    }
+
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        let range = self.range(at, bytes as u64);
+        for word in words_of(&range) {
+            // An event a word: other threads may write in between, and the copy is torn.
+            let (from, to) = (word.max(range.start), (word + 8).min(range.end));
+            let mut piece = [0; 8];
+            let piece = &mut piece[..(to - from) as usize];
+            Crashable::read(self, from, piece);
+            // SAFETY: the caller's target has room for all bytes; the piece is our own.
+            unsafe {
+                let target = target.add((from - range.start) as usize);
+                std::ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
+            }
+        }
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
