@@ -60,6 +60,13 @@ pub trait Memory: Send + Sync {
     /// Hints that the range may move down the hierarchy.
     unsafe fn demote(&self, at: u64, bytes: u64);
 
+    /// Says that the caller waits for another thread to change the memory: between two looks of a
+    /// loop that spins. A hint to the processor here; where threads are scheduled, another's turn.
+    #[inline(always)]
+    fn pause(&self) {
+        std::hint::spin_loop();
+    }
+
     /// Makes `[at, at + bytes)` durable, as far as instructions can: write-back and fence under
     /// ADR, a fence under eADR. Nothing under the other domains, whose owner must sync.
     unsafe fn persist(&self, at: u64, bytes: u64) {

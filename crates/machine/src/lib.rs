@@ -1,0 +1,17 @@
+//! Memories that are not this machine's. What is written against
+//! [`Memory`](terrace_memory::Memory) runs on them unchanged.
+//!
+//! * [`Counted`] wraps another memory and counts what is asked of it: a structure's cost is a
+//!   tested budget.
+//! * [`Crashable`] is a memory that loses power, under an [`Explorer`] of everything it may then
+//!   have left behind.
+//!
+//! This room sees loads, stores and fences; it knows no structure.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod counted;
+pub mod crash;
+mod random;
+
+pub use counted::{Counted, Counts};
+pub use crash::{Crashable, Explorer, Failure, Log, Noted, Report, Schedule};
