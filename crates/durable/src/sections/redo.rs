@@ -4,7 +4,7 @@
 //! write   into a buffer; reads of the section look there first
 //! commit  new words and mark into the log | write back | FENCE | apply | write back | FENCE
 //! abort   forget the buffer
-//! open    if the mark matches the log: apply | write back | FENCE
+//! open    if the mark matches the log: apply | write back | FENCE, the one of the pool's state
 //! ```
 //! ```text
 //! log:    | generation | bytes, 32 bits; CRC-32C, 32 bits | runs .. |
@@ -98,7 +98,8 @@ impl Redo {
             report.entries += 1;
             report.bytes_written += new.len() as u64;
         }
-        media.fence(Step::RedoReplayFence);
+        // Opening goes on to store the pool's state and fence it: that orders this too, and nobody
+        // writes to the log before.
     }
 
     /// The buffered words as runs, after room for the mark.

@@ -46,8 +46,7 @@ steps! {
     RedoChecksum, "redo", "recovery applies only a log that matches its checksum";
     RedoApplyWriteBack, "redo", "originals are written back ..";
     RedoApplyFence, "redo", ".. and durable before the log is written again";
-    RedoReplayWriteBack, "redo", "what recovery applied is written back ..";
-    RedoReplayFence, "redo", ".. and durable before the log is written again";
+    RedoReplayWriteBack, "redo", "what recovery applied is written back, before the opening's fence";
     ShadowDataWriteBack, "shadow", "updated lines are written back ..";
     ShadowDataFence, "shadow", ".. and durable before the metadata that point to them";
     ShadowMark, "shadow", "one commit mark for all pages of a section, not one for each";

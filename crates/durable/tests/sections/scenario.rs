@@ -44,7 +44,7 @@ impl Plan {
             pages: [4, 2],
             log_bytes: 4 << 10,
             journal_bytes: 512,
-            memory_bytes: 96 << 10,
+            memory_bytes: 72 << 10,
             per_event: 2,
             recovery_every: 40,
             seed: 1,
@@ -162,7 +162,8 @@ impl Note for Pool<Traced> {
     }
 }
 
-/// Recovers an image and looks at everything. Returns how many crashes of the recovery were tried.
+/// Recovers an image and looks at everything; `deep`, also after crashes of the recovery and of a
+/// section after it. Returns how many of those were tried.
 fn check<S: Structure>(
     image: Vec<u64>,
     plan: &Plan,
@@ -172,37 +173,57 @@ fn check<S: Structure>(
     random: &mut Random,
 ) -> Result<u64, String> {
     let verdict = catch_unwind(AssertUnwindSafe(|| {
-        let memory = Traced::from(image.clone(), plan.domain);
         let allowed = &states[acknowledged..=acknowledged + 1];
         if deep {
-            memory.record();
+            return check_deep::<S>(image, plan, allowed, random);
         }
+        let memory = Traced::from(image, plan.domain);
         let pool = Pool::open(memory, &plan.options()).map_err(|e| e.to_string())?;
-        let found = look::<S>(&pool, allowed)?;
-        let mut tried = 0;
-        if deep {
-            let events = pool.memory().events();
-            let mut wrong = None;
-            tried =
-                each_image(image, plan.domain, &events, 1, random, &mut |image, _| {
-                    let memory = Traced::from(image, plan.domain);
-                    let again = Pool::open(memory, &plan.options())
-                        .map_err(|e| e.to_string())
-                        .and_then(|pool| look::<S>(&pool, std::slice::from_ref(&found)));
-                    wrong = again.err();
-                    wrong.is_none()
-                });
-            if let Some(what) = wrong {
-                return Err(format!("after a crash in recovery: {what}"));
-            }
-        }
-        go_on::<S>(&pool, found, plan, random)?;
-        Ok(tried)
+        look::<S>(&pool, allowed)?;
+        Ok(0)
     }));
     verdict.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(text.or(panic.downcast_ref::<&str>().map(|s| (*s).into())).unwrap_or_default())
     })
+}
+
+/// Recovers, runs one more section, and crashes both everywhere.
+fn check_deep<S: Structure>(
+    image: Vec<u64>,
+    plan: &Plan,
+    allowed: &[Contents],
+    random: &mut Random,
+) -> Result<u64, String> {
+    let memory = Traced::from(image.clone(), plan.domain);
+    memory.record();
+    let pool = Pool::open(memory, &plan.options()).map_err(|e| e.to_string())?;
+    let found = look::<S>(&pool, allowed)?;
+    pool.note(1);
+    let mut new = found.clone();
+    if !pool.objects()?.is_empty() {
+        let (key, value) = (random.below(plan.keys), random.below(plan.keys));
+        pool.section(|tx| S::toggle(tx, key, value)).map_err(|e| e.to_string())?;
+        S::model_toggle(&mut new, key, value);
+        look::<S>(&pool, std::slice::from_ref(&new))?;
+    }
+    pool.note(2);
+    let allowed = [found.clone(), found, new.clone(), new];
+    let allowed = [&allowed[..1], &allowed[1..3], &allowed[2..3]];
+    let events = pool.memory().events();
+    let mut wrong = None;
+    let tried = each_image(image, plan.domain, &events, 1, random, &mut |image, noted| {
+        let memory = Traced::from(image, plan.domain);
+        let again = Pool::open(memory, &plan.options())
+            .map_err(|e| e.to_string())
+            .and_then(|pool| look::<S>(&pool, allowed[noted]));
+        wrong = again.err();
+        wrong.is_none()
+    });
+    match wrong {
+        Some(what) => Err(format!("recovered, went on, crashed: {what}")),
+        None => Ok(tried),
+    }
 }
 
 fn look<S: Structure>(pool: &Pool<Traced>, allowed: &[Contents]) -> Result<Contents, String> {
@@ -214,39 +235,4 @@ fn look<S: Structure>(pool: &Pool<Traced>, allowed: &[Contents]) -> Result<Conte
     }
     pool.check_reachable(objects)?;
     Ok(contents)
-}
-
-/// Life goes on after recovery: more sections, a crash that loses nothing guaranteed, once more.
-fn go_on<S: Structure>(
-    pool: &Pool<Traced>,
-    mut contents: Contents,
-    plan: &Plan,
-    random: &mut Random,
-) -> Result<(), String> {
-    if contents.is_empty() && pool.objects()?.is_empty() {
-        return Ok(());
-    }
-    let before = pool.memory().record();
-    pool.memory().events();
-    let old = contents.clone();
-    let (key, value) = (random.below(plan.keys), random.below(plan.keys));
-    pool.section(|tx| S::toggle(tx, key, value)).map_err(|e| e.to_string())?;
-    S::model_toggle(&mut contents, key, value);
-    look::<S>(pool, std::slice::from_ref(&contents))?;
-    // The last events alone: everything guaranteed, and once with nothing but it.
-    let events = pool.memory().events();
-    let mut last = Vec::new();
-    each_image(before, plan.domain, &events, 0, random, &mut |image, _| {
-        last.push(image);
-        true
-    });
-    let allowed = [old, contents];
-    let picks = [last.len() / 2, last.len() - 1];
-    for pick in picks {
-        let allowed = if pick + 1 == last.len() { &allowed[1..] } else { &allowed[..] };
-        let memory = Traced::from(last[pick].clone(), plan.domain);
-        let again = Pool::open(memory, &plan.options()).map_err(|e| e.to_string())?;
-        look::<S>(&again, allowed).map_err(|what| format!("after going on: {what}"))?;
-    }
-    Ok(())
 }

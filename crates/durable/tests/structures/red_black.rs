@@ -147,7 +147,7 @@ impl<M: Memory> Open<'_, '_, M> {
             }
             if self.side_of(at, parent)? != side {
                 self.rotate(parent, side)?;
-                (at, parent) = (parent, at);
+                parent = at;
             }
             self.paint(parent, false)?;
             self.paint(grand, true)?;
