@@ -7,7 +7,9 @@ use super::EngineKind;
 #[non_exhaustive]
 pub enum Error {
     /// The memory holds no pool: its magic number is missing. A crash in `Pool::create` leaves this.
-    #[error("no pool here: found magic number {found:#018x}, expected {expected:#018x}; create one")]
+    #[error(
+        "no pool here: found magic number {found:#018x}, expected {expected:#018x}; create one"
+    )]
     NoPool {
         /// The first word found.
         found: u64,

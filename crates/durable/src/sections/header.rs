@@ -178,10 +178,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`Error::NoPool`], [`Error::Damaged`], [`Error::Mismatch`] of version, size and domain.
-    pub(super) fn read<M: Memory>(
-        media: &Media<M>,
-        damage: &mut Vec<String>,
-    ) -> Result<Identity> {
+    pub(super) fn read<M: Memory>(media: &Media<M>, damage: &mut Vec<String>) -> Result<Identity> {
         if media.len() < PAGE {
             return Err(Error::MemoryTooSmall { has_bytes: media.len(), needs_bytes: PAGE });
         }
@@ -209,9 +206,8 @@ impl Identity {
     }
 
     fn decode<M: Memory>(media: &Media<M>, words: &[u64; IDENTITY_WORDS]) -> Result<Identity> {
-        let mismatch = |field, found: String, wanted: String| {
-            Err(Error::Mismatch { field, found, wanted })
-        };
+        let mismatch =
+            |field, found: String, wanted: String| Err(Error::Mismatch { field, found, wanted });
         let version = words[1] as u32;
         if version != VERSION {
             return mismatch("format version", version.to_string(), VERSION.to_string());
@@ -255,8 +251,7 @@ impl Identity {
 impl State {
     /// Writes the cell whose turn it is. Durable on return.
     pub(super) fn write<M: Memory>(&self, media: &Media<M>) {
-        let mut words: [u64; STATE_WORDS] =
-            [self.number, u64::from(self.clean), self.progress, 0];
+        let mut words: [u64; STATE_WORDS] = [self.number, u64::from(self.clean), self.progress, 0];
         media.persist(STATE_AT[(self.number % 2) as usize], &seal(&mut words));
     }
 

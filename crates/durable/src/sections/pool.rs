@@ -95,9 +95,8 @@ impl Options {
 
     fn identity<M: Memory>(&self, media: &Media<M>) -> Result<Identity> {
         let slots = self.active_pages.saturating_add(self.spare_pages);
-        let bad = |option, found: u64, wanted: String| {
-            Err(Error::BadOption { option, found, wanted })
-        };
+        let bad =
+            |option, found: u64, wanted: String| Err(Error::BadOption { option, found, wanted });
         if self.active_pages == 0 || self.spare_pages == 0 || slots > 4096 {
             let wanted = "at least one active and one spare, together at most 4096".into();
             return bad("the number of pages", slots.into(), wanted);

@@ -56,8 +56,7 @@ impl Undo {
             let what = "the commit mark of the undo log does not match its checksum".into();
             report.damaged(media.is_read_only(), geometry.cell_at, what)?;
         }
-        let writes =
-            InPlace::new(EngineKind::Undo, grain, geometry.log_at, geometry.log_bytes);
+        let writes = InPlace::new(EngineKind::Undo, grain, geometry.log_at, geometry.log_bytes);
         let mut undo =
             Undo { data_at: geometry.data_at, cell_at: geometry.cell_at, generation, writes };
         if undo.writes.recover(media, generation, report)? {

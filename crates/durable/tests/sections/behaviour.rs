@@ -165,7 +165,9 @@ fn what_is_not_allocated_is_not_freed() {
         let pool = pool(engine);
         pool.section(|tx| {
             let (small, large) = (tx.allocate(20)?, tx.allocate(9000)?);
-            for bad in [0, 64, small + 8, small + 16, small + 32, large + 4096, large - 64, u64::MAX] {
+            for bad in
+                [0, 64, small + 8, small + 16, small + 32, large + 4096, large - 64, u64::MAX]
+            {
                 assert_eq!(tx.free(bad), Err(Error::NotAllocated { at: bad }), "{engine}");
                 assert_eq!(tx.room_of(bad), None);
             }
@@ -196,8 +198,7 @@ fn the_heap_ends_where_it_ends() {
             assert!(mismatch.to_string().contains("8, asked for was 16"), "{mismatch}");
             Ok::<_, Error>(())
         })
-        .err()
-        .map_or((), |error| assert!(matches!(error, Error::OutOfHeap { .. }), "{error}"));
+        .expect("refusals that change nothing do not take the section back");
     }
 }
 
@@ -245,7 +246,8 @@ fn a_section_that_wrote_nothing_costs_nothing() {
 
 #[test]
 fn the_fences_of_a_section_are_those_of_its_protocol() {
-    for (engine, fences) in [(EngineKind::Undo, 4), (EngineKind::Redo, 2), (EngineKind::Shadow, 2)] {
+    for (engine, fences) in [(EngineKind::Undo, 4), (EngineKind::Redo, 2), (EngineKind::Shadow, 2)]
+    {
         let pool = pool(engine);
         pool.memory().record();
         pool.section(|tx| {
@@ -257,6 +259,9 @@ fn the_fences_of_a_section_are_those_of_its_protocol() {
         .expect("a section");
         let events = pool.memory().events();
         let found = events.iter().filter(|e| matches!(e, crate::memory::Event::Fence)).count();
-        assert!(found >= fences && (engine == EngineKind::Undo || found == fences), "{engine} {found}");
+        assert!(
+            found >= fences && (engine == EngineKind::Undo || found == fences),
+            "{engine} {found}"
+        );
     }
 }

@@ -9,7 +9,11 @@ fn survives<S: Structure>(plan: Plan) {
     let found = explore::<S>(&plan);
     println!(
         "{} {} {:?}: {} crash states, {} in recovery",
-        plan.engine, S::NAME, plan.domain, found.images, found.recovery_images
+        plan.engine,
+        S::NAME,
+        plan.domain,
+        found.images,
+        found.recovery_images
     );
     assert!(found.wrong.is_none(), "{plan:?}: {:?}", found.wrong);
     assert!(found.images > 30, "{found:?}");

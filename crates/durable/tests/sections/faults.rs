@@ -26,7 +26,11 @@ fn scenarios(engine: EngineKind) -> Vec<Scenario> {
         all.push(("rewritten pages, fall-back", explore::<Rewrites<2>>, rewrites));
         let merges = Plan { pages: beyond, journal_bytes: 256, ..pages };
         all.push(("rewritten pages, merges", explore::<Rewrites<40>>, merges));
-        all.push(("red-black tree, merges", explore::<RedBlackTree>, Plan { pages: beyond, ..plan }));
+        all.push((
+            "red-black tree, merges",
+            explore::<RedBlackTree>,
+            Plan { pages: beyond, ..plan },
+        ));
     }
     all
 }

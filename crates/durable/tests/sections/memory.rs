@@ -7,8 +7,13 @@ use terrace_memory::{Domain, Memory};
 
 #[derive(Clone, Debug)]
 pub enum Event {
-    Store { at: u64, bytes: Vec<u8> },
-    WriteBack { line: u64 },
+    Store {
+        at: u64,
+        bytes: Vec<u8>,
+    },
+    WriteBack {
+        line: u64,
+    },
     Fence,
     /// Not of the memory: so many sections have been acknowledged.
     Acknowledged(usize),

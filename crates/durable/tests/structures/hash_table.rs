@@ -36,9 +36,7 @@ impl<const BUCKETS: u64> Structure for HashTable<BUCKETS> {
 
     fn create<M: Memory>(tx: &mut Tx<'_, M>) -> Result<()> {
         let first = Offset::new(tx.allocate(8 * BUCKETS)?);
-        for i in 0..BUCKETS {
-            tx.set(first.field(8 * i as usize), Offset::<Node>::NULL)?;
-        }
+        tx.write(first.at(), &vec![0; 8 * BUCKETS as usize])?;
         let table = tx.create(&Table { buckets: BUCKETS, first })?;
         tx.set_root(ROOT, table)
     }

@@ -128,11 +128,7 @@ impl Heap {
     }
 }
 
-fn check_list(
-    words: &impl Words,
-    class: usize,
-    mut unfilled: BTreeSet<u64>,
-) -> Result<(), String> {
+fn check_list(words: &impl Words, class: usize, mut unfilled: BTreeSet<u64>) -> Result<(), String> {
     let (mut at, mut previous) = (words.load(HEADS_AT + 8 * class as u64), 0);
     while at != 0 {
         if !unfilled.remove(&at) {

@@ -6,9 +6,8 @@
 use super::HEAD;
 use crate::sections::media::PAGE;
 
-const SLOT_BYTES: [u16; CLASSES] = [
-    16, 32, 48, 64, 128, 192, 256, 320, 384, 448, 576, 640, 768, 960, 1344, 1984, 4032,
-];
+const SLOT_BYTES: [u16; CLASSES] =
+    [16, 32, 48, 64, 128, 192, 256, 320, 384, 448, 576, 640, 768, 960, 1344, 1984, 4032];
 /// Number of classes.
 pub(super) const CLASSES: usize = 17;
 

@@ -147,7 +147,9 @@ impl Heap {
         while page < self.pages {
             let word = words.load(MAP_AT + 8 * (page / PAGES_PER_WORD));
             // Whole words without a free page are stepped over.
-            if page.is_multiple_of(PAGES_PER_WORD) && (word | word >> 1) & 0x5555_5555_5555_5555 == 0x5555_5555_5555_5555 {
+            if page.is_multiple_of(PAGES_PER_WORD)
+                && (word | word >> 1) & 0x5555_5555_5555_5555 == 0x5555_5555_5555_5555
+            {
                 (page, run) = (page + PAGES_PER_WORD, 0);
                 continue;
             }
@@ -194,13 +196,7 @@ impl Heap {
         self.take_slot(words, page_at, class)
     }
 
-    fn large(
-        &self,
-        words: &mut impl WordsMut,
-        first: u64,
-        count: u64,
-        bytes: u64,
-    ) -> Result<u64> {
+    fn large(&self, words: &mut impl WordsMut, first: u64, count: u64, bytes: u64) -> Result<u64> {
         self.set(words, first, Use::Large)?;
         (first + 1..first + count).try_for_each(|page| self.set(words, page, Use::Further))?;
         let at = first * PAGE;
@@ -273,10 +269,7 @@ impl Heap {
         let within = (at - page_at).checked_sub(HEAD).ok_or(not_allocated.clone())?;
         let (slot, rest) = (within / slot_bytes(tag.class), within % slot_bytes(tag.class));
         let bits_at = page_at + BITS + 8 * (slot / 64);
-        if rest != 0
-            || slot >= slots(tag.class)
-            || words.load(bits_at) >> (slot % 64) & 1 == 0
-        {
+        if rest != 0 || slot >= slots(tag.class) || words.load(bits_at) >> (slot % 64) & 1 == 0 {
             return Err(not_allocated);
         }
         words.store(bits_at, words.load(bits_at) & !(1 << (slot % 64)))?;

@@ -95,8 +95,7 @@ pub(in crate::sections) fn lines_of(records: usize) -> u64 {
 }
 
 fn checksum(number: u64, line: u64, words: &[[u64; 2]]) -> u64 {
-    let crc =
-        Crc::new(SEED).update(&number.to_le_bytes()).update(&line.to_le_bytes());
+    let crc = Crc::new(SEED).update(&number.to_le_bytes()).update(&line.to_le_bytes());
     let crc = words.iter().flatten().fold(crc, |crc, word| crc.update(&word.to_le_bytes()));
     u64::from(crc.finish())
 }
@@ -155,9 +154,8 @@ impl Journal {
     }
 
     fn words<M: Memory>(&self, media: &Media<M>, line: u64, index: u64) -> [u64; 2] {
-        let at = self.at
-            + (line + index / PER_LINE) % self.lines * LINE
-            + index % PER_LINE * RECORD;
+        let at =
+            self.at + (line + index / PER_LINE) % self.lines * LINE + index % PER_LINE * RECORD;
         [media.load(at), media.load(at + 8)]
     }
 

@@ -131,9 +131,8 @@ impl Shadow {
     fn write_back_updates<M: Memory>(&self, media: &Media<M>) {
         for index in &self.write_set {
             let slot = &self.slots.slots[*index as usize];
-            for (side, lines) in [slot.updated & !slot.current, slot.updated & slot.current]
-                .into_iter()
-                .enumerate()
+            for (side, lines) in
+                [slot.updated & !slot.current, slot.updated & slot.current].into_iter().enumerate()
             {
                 let lines = (0..64u64).filter(|line| lines >> line & 1 == 1);
                 for (first, count) in words::runs(lines) {
