@@ -169,9 +169,10 @@ impl Identity {
         media.persist(IDENTITY_AT[0], &bytes[..8]);
     }
 
-    /// Makes the memory no pool. Durable on return.
+    /// Makes the memory no pool. Durable on return. The first magic number goes first, in one store:
+    /// from then on there is no pool.
     pub(super) fn erase<M: Memory>(media: &Media<M>) {
-        IDENTITY_AT.iter().for_each(|at| media.persist(*at, &[0; 8 * IDENTITY_WORDS]));
+        IDENTITY_AT.iter().for_each(|at| media.persist(*at, &[0; 8]));
     }
 
     /// Reads and verifies; read-only, the second copy serves if the first is damaged.
@@ -186,16 +187,14 @@ impl Identity {
         let intact = copies.map(|words| words[0] == MAGIC && is_sealed(&words));
         let words = match intact {
             [true, _] => copies[0],
+            // A crash in creation: nobody was told that there is a pool, whatever the copy says.
+            _ if copies[0][0] == 0 => return Err(Error::NoPool { found: 0, expected: MAGIC }),
             [false, true] if media.is_read_only() => {
                 damage.push("offset 0: the head does not match its checksum; its copy does".into());
                 copies[1]
             }
             _ if copies.iter().all(|words| words[0] != MAGIC) => {
                 return Err(Error::NoPool { found: copies[0][0], expected: MAGIC });
-            }
-            // A crash in creation, after the copy: nobody was told that there is a pool.
-            [false, true] if copies[0][0] == 0 => {
-                return Err(Error::NoPool { found: 0, expected: MAGIC });
             }
             _ => {
                 let what = "the head does not match its checksum".into();

@@ -121,7 +121,7 @@ impl InPlace {
         let mut entry = vec![0; (HEAD + bytes) as usize];
         media.read(target, &mut entry[HEAD as usize..]);
         let at = self.log_at + self.tail;
-        let head = target / 8 | (bytes / 8) << 40;
+        let head = (target / 8) | ((bytes / 8) << 40);
         let crc = checksum(generation, at, head, &entry[HEAD as usize..]);
         entry[..8].copy_from_slice(&head.to_le_bytes());
         entry[8..16].copy_from_slice(&(u64::from(crc) | generation << 32).to_le_bytes());

@@ -206,7 +206,7 @@ fn the_heap_ends_where_it_ends() {
 fn a_pool_opens_at_another_address() {
     for engine in EngineKind::ALL {
         let pool = pool(engine);
-        pool.section(|tx| HashTable::<8>::create(tx)).expect("a table");
+        pool.section(HashTable::<8>::create).expect("a table");
         for key in 0..50 {
             pool.section(|tx| HashTable::<8>::toggle(tx, key % 30, key)).expect("toggled");
         }

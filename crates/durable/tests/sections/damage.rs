@@ -15,7 +15,7 @@ fn options(engine: EngineKind) -> Options {
 fn words(engine: EngineKind) -> Vec<u64> {
     let memory = Traced::new(128 << 10, Domain::Adr);
     let pool = Pool::create(memory, &options(engine)).expect("a pool");
-    pool.section(|tx| Table::create(tx)).expect("a table");
+    pool.section(Table::create).expect("a table");
     for key in 0..20 {
         pool.section(|tx| Table::toggle(tx, key, key)).expect("toggled");
     }
@@ -156,7 +156,7 @@ fn a_section_cut_off_is_seen_but_not_changed_read_only() {
     for engine in EngineKind::ALL {
         let memory = Traced::new(128 << 10, Domain::Eadr);
         let pool = Pool::create(memory, &options(engine)).expect("a pool");
-        pool.section(|tx| Table::create(tx)).expect("a table");
+        pool.section(Table::create).expect("a table");
         let contents = pool.section(|tx| Table::contents(tx)).expect("contents");
         let mut cut_off = Vec::new();
         pool.section(|tx| {

@@ -169,9 +169,11 @@ fn every_step_of_shadow_is_needed() {
 #[test]
 fn the_scenarios_find_nothing_when_nothing_is_left_out() {
     for engine in EngineKind::ALL {
-        for (name, explore, plan) in scenarios(engine) {
-            for domain in [Domain::Adr, Domain::Eadr] {
-                let found = explore(&Plan { domain, per_event: 1, ..plan });
+        for (at, (name, explore, plan)) in scenarios(engine).into_iter().enumerate() {
+            // Of persistent caches every word is an event: the long ones would take minutes.
+            let domains = if at < 3 { &[Domain::Adr, Domain::Eadr][..] } else { &[Domain::Adr] };
+            for domain in domains {
+                let found = explore(&Plan { domain: *domain, per_event: 1, ..plan });
                 assert!(found.wrong.is_none(), "{engine} {name}: {:?}", found.wrong);
             }
         }

@@ -121,7 +121,17 @@ impl Memory for Traced {
         let to = self.at(at, source.len() as u64);
         // SAFETY: in bounds (asserted in `at`); the caller's alone, by contract.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
-        self.push(Event::Store { at, bytes: source.into() });
+        if self.domain != Domain::Eadr {
+            return self.push(Event::Store { at, bytes: source.into() });
+        }
+        // Each word is durable at once, so a crash may come between any two.
+        let mut done = 0;
+        while done < source.len() {
+            let here = at + done as u64;
+            let length = (8 - here as usize % 8).min(source.len() - done);
+            self.push(Event::Store { at: here, bytes: source[done..done + length].into() });
+            done += length;
+        }
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {

@@ -1,7 +1,7 @@
 //! Persistent structures written against sections alone: the workloads of 004 table 3.2, shared by
 //! tests and measurements. They know no engine, no memory, and nothing of crashes.
 
-#![allow(dead_code, reason = "each user takes what it needs")]
+#![allow(dead_code, unused_imports, reason = "each user takes what it needs")]
 
 mod b_tree;
 mod hash_table;
