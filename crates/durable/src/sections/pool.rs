@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use terrace_memory::Memory;
 
+/// Longest log and journal: an entry's words fit their 24 bits.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
 /// How a pool is made, and what it must be to be opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -102,15 +105,15 @@ impl Options {
             return bad("the number of pages", slots.into(), wanted);
         }
         let lines = |bytes: u64, least: u64| {
-            bytes.is_multiple_of(LINE) && (least..=1 << 29).contains(&bytes)
+            bytes.is_multiple_of(LINE) && (least..=LOG_BYTES_MAX).contains(&bytes)
         };
         if !lines(self.log_bytes, 4 * LINE) {
-            let wanted = "a multiple of 64 from 256 to 512 MiB".into();
+            let wanted = "a multiple of 64 from 256 to 64 MiB".into();
             return bad("log_bytes", self.log_bytes, wanted);
         }
         let least = 2 * LINE * (shadow::lines_of(slots as usize) + 1);
         if !lines(self.journal_bytes, least) {
-            let wanted = format!("a multiple of 64 from {least} to 512 MiB for {slots} pages");
+            let wanted = format!("a multiple of 64 from {least} to 64 MiB for {slots} pages");
             return bad("journal_bytes", self.journal_bytes, wanted);
         }
         Ok(Identity {

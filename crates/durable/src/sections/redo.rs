@@ -27,6 +27,8 @@ use terrace_memory::Memory;
 
 const HEAD: usize = 16;
 const SEED: u32 = 0x5245_444f;
+/// Words of a run at most: what its head can say.
+const RUN_WORDS: u64 = (1 << 24) - 1;
 
 /// A line as the open section sees it.
 struct Line {
@@ -105,21 +107,19 @@ impl Redo {
     /// The buffered words as runs, after room for the mark.
     fn encode(&self) -> Vec<u8> {
         let mut log = vec![0; HEAD];
-        let mut run_at = None;
-        let mut end = u64::MAX;
+        // The open run: where its head is in the log, its words, and where it ends in the heap.
+        let (mut head, mut count, mut end) = (0, 0, u64::MAX);
         for (number, line) in &self.lines {
             for word in (0..8).filter(|word| line.written >> word & 1 == 1) {
                 let at = number * LINE + 8 * word as u64;
-                if at != end || run_at.is_none() {
-                    run_at = Some(log.len());
-                    log.extend_from_slice(&(at / 8).to_le_bytes());
+                if at != end || count == RUN_WORDS {
+                    (head, count) = (log.len(), 0);
+                    log.extend_from_slice(&[0; 8]);
                 }
-                let head = run_at.expect("a run has begun");
-                // One more word in the run.
-                let count = u64::from_le_bytes(log[head..head + 8].try_into().expect("a word"));
-                log[head..head + 8].copy_from_slice(&(count + (1 << 40)).to_le_bytes());
+                (count, end) = (count + 1, at + 8);
+                let start = end / 8 - count;
+                log[head..head + 8].copy_from_slice(&(start | (count << 40)).to_le_bytes());
                 log.extend_from_slice(&line.bytes[8 * word..8 * word + 8]);
-                end = at + 8;
             }
         }
         log

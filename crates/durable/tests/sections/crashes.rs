@@ -10,10 +10,11 @@ use terrace_memory::Domain;
 fn survives<S: Structure>(plan: Plan) {
     let found = explore::<S>(&plan);
     println!(
-        "{} {} {:?}: {} crash states, {} in recovery",
+        "{} {} {:?}, TERRACE_SEED={}: {} crash states, {} in recovery",
         plan.engine,
         S::NAME,
         plan.domain,
+        plan.seed,
         found.images,
         found.recovery_images
     );

@@ -32,6 +32,11 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// The seed of a run: `TERRACE_SEED`, or 1.
+pub fn seed() -> u64 {
+    std::env::var("TERRACE_SEED").map_or(1, |text| text.parse().expect("TERRACE_SEED is a number"))
+}
+
 impl Plan {
     pub fn new(engine: EngineKind) -> Plan {
         Plan {
@@ -47,7 +52,7 @@ impl Plan {
             memory_bytes: 72 << 10,
             per_event: 2,
             recovery_every: 40,
-            seed: 1,
+            seed: seed(),
         }
     }
 

@@ -85,8 +85,7 @@ impl Shadow {
         if let Some(slot) = self.slots.activate(page) {
             return Some(slot);
         }
-        let mut idle = self.slots.idle();
-        idle.truncate(self.spare_pages);
+        let idle = self.slots.idle(self.spare_pages);
         self.merge(media, &idle);
         self.slots.activate(page)
     }
@@ -219,9 +218,11 @@ impl<M: Memory> Engine<M> for Shadow {
     fn maintain(&mut self, media: &Media<M>) -> Maintenance {
         let mut done = Maintenance::default();
         let surplus = self.slots.active().saturating_sub(self.active_pages);
-        for batch in self.slots.idle()[..surplus].chunks(self.spare_pages) {
-            done.lines_copied += self.merge(media, batch);
-            done.pages_merged += batch.len() as u64;
+        if surplus > 0 {
+            for batch in self.slots.idle(surplus).chunks(self.spare_pages) {
+                done.lines_copied += self.merge(media, batch);
+                done.pages_merged += batch.len() as u64;
+            }
         }
         if 2 * self.journal.used_lines() > self.journal.lines() {
             done.journal_lines_freed = self.journal.used_lines();

@@ -114,16 +114,20 @@ impl Slots {
         self.free.push(number);
     }
 
-    /// Active slots without updates of the open section, those longest idle first.
-    pub(super) fn idle(&self) -> Vec<u32> {
-        let mut idle: Vec<u32> = (0..self.slots.len() as u32)
-            .filter(|slot| {
-                let slot = &self.slots[*slot as usize];
-                slot.page != NONE && slot.updated == 0
-            })
+    /// Up to `most` active slots without updates of the open section, those longest idle first.
+    /// O(slots).
+    pub(super) fn idle(&self, most: usize) -> Vec<u32> {
+        let mut idle: Vec<(u64, u32)> = (0..)
+            .zip(&self.slots)
+            .filter(|(_, slot)| slot.page != NONE && slot.updated == 0)
+            .map(|(number, slot)| (slot.touched, number))
             .collect();
-        idle.sort_by_key(|slot| (self.slots[*slot as usize].touched, *slot));
-        idle
+        if most < idle.len() {
+            idle.select_nth_unstable(most);
+            idle.truncate(most);
+        }
+        idle.sort_unstable();
+        idle.into_iter().map(|(_, number)| number).collect()
     }
 
     /// Active slots.
