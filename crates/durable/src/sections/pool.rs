@@ -50,7 +50,7 @@ impl Options {
             active_pages: 64,
             spare_pages: 8,
             grain: Grain::Word,
-            steps: Steps::default(),
+            steps: Steps::ALL,
         }
     }
 

@@ -67,12 +67,15 @@ steps! {
 
 /// The steps a pool leaves out.
 #[cfg(any(test, feature = "faults"))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps(u64);
 
 #[cfg(any(test, feature = "faults"))]
 impl Steps {
-    /// These, and `step`.
+    /// Every step is taken.
+    pub(super) const ALL: Steps = Steps(0);
+
+    /// These, and `step`, are left out.
     #[must_use]
     pub fn without(self, step: Step) -> Steps {
         const { assert!(Step::ALL.len() <= 64, "a bit for every step") };
@@ -88,11 +91,14 @@ impl Steps {
 
 /// The steps a pool leaves out: none.
 #[cfg(not(any(test, feature = "faults")))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steps;
 
 #[cfg(not(any(test, feature = "faults")))]
 impl Steps {
+    /// Every step is taken.
+    pub(super) const ALL: Steps = Steps;
+
     /// Whether `step` is taken: yes.
     #[inline(always)]
     pub(super) fn has(self, _step: Step) -> bool {
