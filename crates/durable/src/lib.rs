@@ -5,6 +5,7 @@
 //! * [`logs`] appends items to logs and makes them durable by group commit.
 //! * [`slabs`] keeps items in slots of their size, freed and used again in place.
 //! * [`values`] is the trait that logs and slabs share.
+//! * [`sections`] changes a memory as a whole or not at all, by one of three engines.
 //! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
 //!
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
@@ -14,6 +15,7 @@ mod error;
 pub mod item;
 pub mod logs;
 pub mod medium;
+pub mod sections;
 pub mod slabs;
 pub mod superblock;
 pub mod values;

@@ -1,0 +1,373 @@
+//! A pool: a memory, its engine, and the door to sections.
+
+use super::engine::{Engine, EngineKind, Grain, Maintenance, Recovery};
+use super::error::{Error, Result};
+use super::header::{Geometry, Identity, State};
+use super::heap::{Heap, HeapCensus, meta_pages};
+use super::media::{LINE, Media, PAGE};
+use super::redo::{self, Redo};
+use super::shadow::{self, Shadow};
+#[cfg(any(test, feature = "faults"))]
+use super::step::Step;
+use super::step::Steps;
+use super::tx::{Inside, Leave, Space, Tx};
+use super::undo::{self, Undo};
+use parking_lot::ReentrantMutex;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use terrace_memory::Memory;
+
+/// Longest log and journal: an entry's words fit their 24 bits.
+const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// How a pool is made, and what it must be to be opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(super) engine: Option<EngineKind>,
+    pub(super) layout: u64,
+    log_bytes: u64,
+    journal_bytes: u64,
+    active_pages: u32,
+    spare_pages: u32,
+    grain: Grain,
+    steps: Steps,
+}
+
+impl Options {
+    /// A pool of this engine.
+    pub fn new(engine: EngineKind) -> Options {
+        Options { engine: Some(engine), ..Options::any() }
+    }
+
+    /// A pool of any engine; when it is made, of [`EngineKind::Shadow`], which writes least.
+    pub fn any() -> Options {
+        Options {
+            engine: None,
+            layout: 0,
+            log_bytes: 256 << 10,
+            journal_bytes: 64 << 10,
+            active_pages: 64,
+            spare_pages: 8,
+            grain: Grain::Word,
+            steps: Steps::ALL,
+        }
+    }
+
+    /// The caller's number for what lies in the pool: another one refuses to open it. 0 if not set.
+    #[must_use]
+    pub fn layout(self, layout: u64) -> Options {
+        Options { layout, ..self }
+    }
+
+    /// Length of the log of undo and redo, and of shadow's fall-back: bounds what a section may
+    /// write. 256 KiB if not set. Fixed when the pool is made.
+    #[must_use]
+    pub fn log_bytes(self, log_bytes: u64) -> Options {
+        Options { log_bytes, ..self }
+    }
+
+    /// Length of shadow's journal: bounds recovery, and spaces checkpoints. 64 KiB if not set. Fixed
+    /// when the pool is made.
+    #[must_use]
+    pub fn journal_bytes(self, journal_bytes: u64) -> Options {
+        Options { journal_bytes, ..self }
+    }
+
+    /// Shadow: pages that stay active, the paper's TLB entries (64 if not set), and how many more
+    /// there are so that consolidation can be done in batches (8 if not set). Their sum is the number
+    /// of extra pages, and of pages a section can write without the fall-back. Fixed when the pool is
+    /// made, but for how the sum is divided.
+    #[must_use]
+    pub fn pages(self, active_pages: u32, spare_pages: u32) -> Options {
+        Options { active_pages, spare_pages, ..self }
+    }
+
+    /// The unit in which undo and redo log: words if not set. May change at each opening.
+    #[must_use]
+    pub fn grain(self, grain: Grain) -> Options {
+        Options { grain, ..self }
+    }
+
+    /// Leaves a step out, to show that a crash test notices.
+    #[cfg(any(test, feature = "faults"))]
+    #[must_use]
+    pub fn without(self, step: Step) -> Options {
+        Options { steps: self.steps.without(step), ..self }
+    }
+
+    fn identity<M: Memory>(&self, media: &Media<M>) -> Result<Identity> {
+        let slots = self.active_pages.saturating_add(self.spare_pages);
+        let bad =
+            |option, found: u64, wanted: String| Err(Error::BadOption { option, found, wanted });
+        if self.active_pages == 0 || self.spare_pages == 0 || slots > 4096 {
+            let wanted = "at least one active and one spare, together at most 4096".into();
+            return bad("the number of pages", slots.into(), wanted);
+        }
+        let lines = |bytes: u64, least: u64| {
+            bytes.is_multiple_of(LINE) && (least..=LOG_BYTES_MAX).contains(&bytes)
+        };
+        if !lines(self.log_bytes, 4 * LINE) {
+            let wanted = "a multiple of 64 from 256 to 64 MiB".into();
+            return bad("log_bytes", self.log_bytes, wanted);
+        }
+        let least = 2 * LINE * (shadow::lines_of(slots as usize) + 1);
+        if !lines(self.journal_bytes, least) {
+            let wanted = format!("a multiple of 64 from {least} to 64 MiB for {slots} pages");
+            return bad("journal_bytes", self.journal_bytes, wanted);
+        }
+        Ok(Identity {
+            engine: self.engine.unwrap_or(EngineKind::Shadow),
+            domain: media.domain(),
+            bytes: media.len(),
+            layout: self.layout,
+            log_bytes: self.log_bytes,
+            journal_bytes: self.journal_bytes,
+            slots,
+        })
+    }
+}
+
+/// What the lock protects.
+pub(super) struct Guarded<M> {
+    pub(super) engine: Box<dyn Engine<M>>,
+    pub(super) heap: Heap,
+    /// Sections open in each other.
+    pub(super) depth: u32,
+    /// Why the open section will be taken back.
+    pub(super) doomed: Option<Error>,
+}
+
+/// A memory whose contents change by failure-atomic sections alone.
+///
+/// The pool owns its memory: as long as it is open, nobody else may touch the same bytes, through
+/// another copy of a `Native` or otherwise, and all of `0..memory.len()` must be committed. This is
+/// the contract of [`Memory`], which the pool keeps for its own accesses and its caller for all
+/// others.
+pub struct Pool<M> {
+    pub(super) media: Media<M>,
+    pub(super) state: ReentrantMutex<RefCell<Guarded<M>>>,
+    engine: EngineKind,
+    recovery: Recovery,
+    number: u64,
+}
+
+impl<M> fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("recovery", &self.recovery).finish_non_exhaustive()
+    }
+}
+
+impl<M: Memory> Pool<M> {
+    /// Makes the memory an empty pool, whatever it held. Durable on return; a crash before leaves no
+    /// pool.
+    ///
+    /// # Errors
+    /// [`Error::NotByteAddressable`], [`Error::BadOption`], [`Error::MemoryTooSmall`]; then the memory
+    /// is as it was.
+    pub fn create(memory: M, options: &Options) -> Result<Pool<M>> {
+        let media = Media::new(memory, options.steps, false)?;
+        let identity = options.identity(&media)?;
+        let geometry = Geometry::of(&identity)?;
+        Identity::erase(&media);
+        media.zero(1024, PAGE - 1024);
+        match identity.engine {
+            EngineKind::Undo => undo::create(&media, &geometry),
+            EngineKind::Redo => redo::create(&media, &geometry),
+            EngineKind::Shadow => shadow::create(&media, &geometry),
+        }
+        let books = meta_pages(geometry.pages) * PAGE;
+        media.zero(geometry.data_at, books);
+        for (at, word) in Heap::create(geometry.pages) {
+            media.store(geometry.data_at + at, word);
+        }
+        media.settle(0, geometry.data_at + books);
+        State { number: 1, clean: true, progress: 0 }.write(&media);
+        identity.write(&media);
+        Pool::start(media, &identity, &geometry, options)
+    }
+
+    /// Opens a pool and recovers it: what was committed is there, what was not is not.
+    ///
+    /// O(log + journal + page table) for memory read; see [`Pool::recovery`].
+    ///
+    /// # Errors
+    /// [`Error::NoPool`]; [`Error::Mismatch`] with both values; [`Error::Damaged`] for what no crash
+    /// explains, after which [`Pool::open_read_only`] shows what is left.
+    pub fn open(memory: M, options: &Options) -> Result<Pool<M>> {
+        Pool::open_as(memory, options, false)
+    }
+
+    /// Opens a pool without changing the memory, damage notwithstanding: recovery's writes stay in a
+    /// buffer. Sections may read; [`Recovery::damage`] says what is wrong, and what it concerns may be
+    /// old, new or missing.
+    ///
+    /// # Errors
+    /// [`Error::NoPool`], [`Error::Mismatch`]; [`Error::Damaged`] if the head and its copy are.
+    pub fn open_read_only(memory: M, options: &Options) -> Result<Pool<M>> {
+        Pool::open_as(memory, options, true)
+    }
+
+    fn open_as(memory: M, options: &Options, read_only: bool) -> Result<Pool<M>> {
+        let media = Media::new(memory, options.steps, read_only)?;
+        let mut damage = Vec::new();
+        let identity = Identity::read(&media, &mut damage)?;
+        identity.check(options)?;
+        let geometry = Geometry::of(&identity)?;
+        let mut pool = Pool::start(media, &identity, &geometry, options)?;
+        pool.recovery.damage.splice(0..0, damage);
+        Ok(pool)
+    }
+
+    fn start(
+        media: Media<M>,
+        identity: &Identity,
+        geometry: &Geometry,
+        options: &Options,
+    ) -> Result<Pool<M>> {
+        let mut report = Recovery::new(identity.engine);
+        let state = State::read(&media, &mut report)?;
+        report.was_clean = state.clean;
+        let spare = options.spare_pages.min(identity.slots - 1);
+        let pages = [identity.slots - spare, spare];
+        let (grain, report_to) = (options.grain, &mut report);
+        let engine: Box<dyn Engine<M>> = match identity.engine {
+            EngineKind::Undo => Box::new(Undo::open(&media, geometry, grain, report_to)?),
+            EngineKind::Redo => Box::new(Redo::open(&media, geometry, grain, report_to)?),
+            EngineKind::Shadow => {
+                Box::new(Shadow::open(&media, geometry, grain, pages, report_to)?)
+            }
+        };
+        // The log of redo may be torn by a crash, and then does not say how far it had come.
+        let is_certain = state.clean || identity.engine != EngineKind::Redo;
+        if is_certain && engine.progress() < state.progress {
+            let (found, wanted) = (engine.progress(), state.progress);
+            let what = format!("the log ends at number {found}; it had reached {wanted}");
+            report.damaged(media.is_read_only(), geometry.log_at, what)?;
+        }
+        let number = state.number + 1;
+        State { number, clean: false, progress: engine.progress() }.write(&media);
+        let heap = Heap::new(geometry.pages);
+        let guarded = Guarded { engine, heap, depth: 0, doomed: None };
+        Ok(Pool {
+            media,
+            state: ReentrantMutex::new(RefCell::new(guarded)),
+            engine: identity.engine,
+            recovery: report,
+            number,
+        })
+    }
+
+    /// Runs `body` as a section: all of it is durable when this returns `Ok`, and none of it is there
+    /// when it returns `Err`, or panics. Inside another section of the same thread it is part of that
+    /// one, and durable with it. Other threads' sections wait.
+    ///
+    /// # Errors
+    /// Those of `body`. [`Error::SectionTooLarge`] for more than the log holds;
+    /// [`Error::InnerFailed`] if a section inside this one failed and `body` returned `Ok` anyway.
+    pub fn section<R, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&mut Tx<'_, M>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let state = self.state.lock();
+        let leave = Leave::enter(&self.media, &state);
+        let result = body(&mut Tx::new(self, &state))?;
+        leave.commit()?;
+        Ok(result)
+    }
+
+    /// What opening found and did.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
+    /// Whether sections can only read.
+    pub fn is_read_only(&self) -> bool {
+        self.media.is_read_only()
+    }
+
+    /// The memory below, for its counters. Touching the pool's bytes through it breaks the pool.
+    pub fn memory(&self) -> &M {
+        self.media.memory()
+    }
+
+    /// The engine's background work, on this thread; sections wait meanwhile. Shadow merges pages
+    /// beyond the active ones that were not written for longest, and takes a checkpoint once the
+    /// journal is half full; undo and redo have none. Never needed, but sections that find no free
+    /// slot or journal do it themselves.
+    ///
+    /// # Errors
+    /// [`Error::InsideSection`], [`Error::ReadOnly`].
+    pub fn maintain(&self) -> Result<Maintenance> {
+        if self.is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        let state = self.state.lock();
+        let mut state = state.borrow_mut();
+        if state.depth > 0 {
+            return Err(Error::InsideSection { what: "maintain" });
+        }
+        Ok(state.engine.maintain(&self.media))
+    }
+
+    /// Marks the pool closed and gives its memory back. Dropping a pool instead is safe: it is then
+    /// opened as after a crash between sections.
+    pub fn close(self) -> M {
+        let guarded = self.state.into_inner().into_inner();
+        let progress = guarded.engine.progress();
+        State { number: self.number + 1, clean: true, progress }.write(&self.media);
+        self.media.into_memory()
+    }
+
+    /// Walks the books of heap and engine: every byte has one owner. O(heap).
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check(&self) -> Result<HeapCensus, String> {
+        Ok(self.walk()?.0)
+    }
+
+    /// Offset and bytes of every allocated object. O(heap).
+    ///
+    /// # Errors
+    /// As [`Pool::check`].
+    pub fn objects(&self) -> Result<BTreeMap<u64, u64>, String> {
+        Ok(self.walk()?.1)
+    }
+
+    /// [`Pool::check`], and that the allocated objects are exactly `reachable`: none leaked, none
+    /// owned twice, none missing. O(heap).
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn check_reachable(
+        &self,
+        reachable: impl IntoIterator<Item = u64>,
+    ) -> Result<HeapCensus, String> {
+        let (census, mut objects) = self.walk()?;
+        for at in reachable {
+            if objects.remove(&at).is_none() {
+                return Err(format!("{at} is reachable, but is no object, or reachable twice"));
+            }
+        }
+        match objects.first_key_value() {
+            None => Ok(census),
+            Some((at, bytes)) => {
+                Err(format!("{} objects leaked: {bytes} bytes at {at} ..", objects.len()))
+            }
+        }
+    }
+
+    fn walk(&self) -> Result<(HeapCensus, BTreeMap<u64, u64>), String> {
+        let state = self.state.lock();
+        let mut state = state.borrow_mut();
+        state.engine.check()?;
+        let Inside { engine, heap, .. } = Inside::of(&mut state);
+        heap.check(&Space { media: &self.media, engine })
+    }
+}

@@ -1,0 +1,107 @@
+//! Every ordering point of the three engines by name, so that a test can leave one out.
+//!
+//! A protocol that survives a crash test proves little unless the test fails when the protocol is
+//! broken. In tests, and with the feature `faults`, a pool carries the set of steps it leaves out;
+//! in every other build the question "is this step on?" is the constant `true`.
+
+macro_rules! steps {
+    ($($name:ident, $engine:literal, $meaning:literal;)*) => {
+        /// An ordering point: a store, write-back, fence or check on which recovery relies.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs, reason = "the meaning is in the table, see `Step::meaning`")]
+        pub enum Step { $(#[doc = $meaning] $name,)* }
+
+        impl Step {
+            /// Every step.
+            pub const ALL: &'static [Step] = &[$(Step::$name,)*];
+
+            /// Which engine it belongs to: `undo`, `redo`, `shadow` or `undo, shadow`.
+            pub fn engine(self) -> &'static str {
+                match self { $(Step::$name => $engine,)* }
+            }
+
+            /// One line on what it orders.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Step::$name => $meaning,)* }
+            }
+        }
+    };
+}
+
+steps! {
+    UndoLogWriteBack, "undo, shadow", "old values are written back ..";
+    UndoLogFence, "undo, shadow", ".. and durable before the data are overwritten";
+    UndoChecksum, "undo, shadow", "recovery rolls back only entries that match their checksum";
+    UndoDataWriteBack, "undo", "new data are written back ..";
+    UndoDataFence, "undo", ".. and durable before the log is declared void";
+    UndoMark, "undo", "the commit mark: the next generation, under which no old entry counts";
+    UndoMarkWriteBack, "undo", "the commit mark is written back ..";
+    UndoMarkFence, "undo", ".. and durable before the section is acknowledged";
+    RollBackWriteBack, "undo, shadow", "old values put back are written back ..";
+    RollBackFence, "undo, shadow", ".. and durable before the log is declared void";
+    RedoLogWriteBack, "redo", "new values in the log are written back ..";
+    RedoLogFence, "redo", ".. and durable before the originals are overwritten";
+    RedoMark, "redo", "the commit mark: length and checksum at the head of the log";
+    RedoChecksum, "redo", "recovery applies only a log that matches its checksum";
+    RedoApplyWriteBack, "redo", "originals are written back ..";
+    RedoApplyFence, "redo", ".. and durable before the log is written again";
+    RedoReplayWriteBack, "redo", "what recovery applied is written back, before the opening's fence";
+    ShadowDataWriteBack, "shadow", "updated lines are written back ..";
+    ShadowDataFence, "shadow", ".. and durable before the metadata that point to them";
+    ShadowMark, "shadow", "one commit mark for all pages of a section, not one for each";
+    ShadowJournalWriteBack, "shadow", "journal records are written back ..";
+    ShadowJournalFence, "shadow", ".. and durable before the section is acknowledged";
+    ShadowJournalChecksum, "shadow", "recovery replays only records that match the mark's checksum";
+    ShadowMergeWriteBack, "shadow", "lines copied by consolidation are written back ..";
+    ShadowMergeFence, "shadow", ".. and durable before the record that points to them";
+    ShadowMergeMarkWriteBack, "shadow", "the records of a consolidation are written back ..";
+    ShadowMergeMarkFence, "shadow", ".. and durable before the extra page is used for another page";
+    ShadowTableWriteBack, "shadow", "a checkpoint's page table entries are written back ..";
+    ShadowTableFence, "shadow", ".. and durable before the slots that replace their records";
+    ShadowSlotsWriteBack, "shadow", "a checkpoint's slots are written back ..";
+    ShadowSlotsFence, "shadow", ".. and durable before their records are overwritten";
+    ShadowSlotsChecksum, "shadow", "recovery uses only a table of slots that matches its checksum";
+    ShadowVoidMark, "shadow", "an aborted fall-back takes a number, so that its old values are void";
+}
+
+/// The steps a pool leaves out.
+#[cfg(any(test, feature = "faults"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps(u64);
+
+#[cfg(any(test, feature = "faults"))]
+impl Steps {
+    /// Every step is taken.
+    pub(super) const ALL: Steps = Steps(0);
+
+    /// These, and `step`, are left out.
+    #[must_use]
+    pub fn without(self, step: Step) -> Steps {
+        const { assert!(Step::ALL.len() <= 64, "a bit for every step") };
+        Steps(self.0 | 1 << step as u8)
+    }
+
+    /// Whether `step` is taken.
+    #[inline(always)]
+    pub(super) fn has(self, step: Step) -> bool {
+        self.0 >> step as u8 & 1 == 0
+    }
+}
+
+/// The steps a pool leaves out: none.
+#[cfg(not(any(test, feature = "faults")))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Steps;
+
+#[cfg(not(any(test, feature = "faults")))]
+impl Steps {
+    /// Every step is taken.
+    pub(super) const ALL: Steps = Steps;
+
+    /// Whether `step` is taken: yes.
+    #[inline(always)]
+    pub(super) fn has(self, _step: Step) -> bool {
+        true
+    }
+}

@@ -1,0 +1,26 @@
+//! Small arithmetic shared by the engines.
+
+/// Joins ascending numbers into runs: first and count.
+pub(super) fn runs(numbers: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, u64)> {
+    let mut numbers = numbers.peekable();
+    std::iter::from_fn(move || {
+        let first = numbers.next()?;
+        let mut count = 1;
+        while numbers.next_if_eq(&(first + count)).is_some() {
+            count += 1;
+        }
+        Some((first, count))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_join() {
+        let joined: Vec<_> = runs([1, 2, 3, 7, 9, 10].into_iter()).collect();
+        assert_eq!(joined, [(1, 3), (7, 1), (9, 2)]);
+        assert_eq!(runs(std::iter::empty()).count(), 0);
+    }
+}
