@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod clients;
+mod performance;
 mod run;
 mod test;
 mod tidy;
@@ -25,6 +26,9 @@ Usage: cargo xtask COMMAND
     --list        name the steps
   tidy            layers, sizes, unsafe, leftovers: a second, no compilation
   bench-server    Terrace, redis-server and memcached in one run (arguments are passed on)
+  performance     put what was measured into docs/performance.md
+    --peers FILE  tables of `terrace-peers run --markdown FILE`
+    --server FILE what `terrace bench server` printed
 
 Example: cargo xtask test --only clippy --only tests
 ";
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
     let result = match arguments.first().map(String::as_str) {
         Some("test") => test::main(&root, &arguments[1..]),
         Some("tidy") => tidy::main(&root),
+        Some("performance") => performance::main(&root, &arguments[1..]),
         Some("bench-server") => test::bench_server(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

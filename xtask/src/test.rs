@@ -19,6 +19,7 @@ const STEPS: &[(&str, &str)] = &[
     ("format", "cargo fmt --check"),
     ("clippy", "cargo clippy, warnings denied"),
     ("tests", "unit, property, integration and documentation tests"),
+    ("crashes", "the whole map in a million crash states, and every ordering point left out"),
     ("docs", "cargo doc, warnings denied"),
     ("python", "the Python Redis client against a real server"),
     ("java", "YCSB's own Java core against a real server"),
@@ -83,6 +84,7 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
             "warnings",
         ])),
         "tests" => run(&mut tests(root, options)),
+        "crashes" => crashes(root, options),
         "docs" => run(cargo(root)
             .args(["doc", "--workspace", "--no-deps", "--quiet"])
             .env("RUSTDOCFLAGS", "-D warnings")),
@@ -110,6 +112,17 @@ fn tests(root: &Path, options: &Options) -> Command {
         command.env("TERRACE_LONG", "1");
     }
     command
+}
+
+/// The optimised binary explores crashes: states drawn per second are what makes this worth while.
+fn crashes(root: &Path, options: &Options) -> Result<(), String> {
+    let crash_test = |arguments: &[&str]| {
+        let terrace = ["run", "--release", "--quiet", "-p", "terrace-cli", "--", "crash-test"];
+        run(cargo(root).args(terrace).args(arguments))
+    };
+    crash_test(&["map-logs", "--states", if options.long { "20000000" } else { "1000000" }])?;
+    crash_test(&["--states", if options.long { "500000" } else { "5000" }])?;
+    crash_test(&["--controls", "--states", "10000"])
 }
 
 /// `cargo xtask bench-server`: the optimised binary measures itself and the others.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod crash_test;
 mod data;
 mod output;
 mod resp;
@@ -65,6 +66,12 @@ enum Command {
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
+    /// Let the power fail under every persistent structure, and look at what recovery makes of it
+    #[command(after_help = "Examples:\n  \
+                      terrace crash-test --list\n  \
+                      terrace crash-test map-logs --states 500000 --seed 7\n  \
+                      terrace crash-test --controls --states 5000")]
+    CrashTest(crash_test::Arguments),
     /// Measure: YCSB, other databases, other servers
     #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]
     Bench(bench::Command),
@@ -82,6 +89,7 @@ fn main() -> ExitCode {
         Command::Import(a) => transfer::import(&a),
         Command::Stats(a) => stats::main(&a),
         Command::Topology(a) => topology::main(&a),
+        Command::CrashTest(a) => crash_test::main(&a),
         Command::Bench(c) => bench::main(c),
     };
     match done {

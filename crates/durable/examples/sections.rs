@@ -9,7 +9,7 @@
 //! measured: several threads, and reads alone. Bytes are lines written back times 64, with those of
 //! consolidation and checkpoints, which run on the same thread every 64 sections.
 
-#[path = "../tests/structures/mod.rs"]
+#[path = "../../experiments/src/structures/mod.rs"]
 mod structures;
 
 use std::alloc::{Layout, alloc_zeroed};

@@ -23,6 +23,7 @@ pub use file::Event;
 
 use crate::error::Result;
 use file::ValueFile;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use terrace_memory::{Domain, Memory, Native};
 
@@ -49,8 +50,9 @@ pub struct Medium<M: Memory = Native> {
     capacity_bytes: u64,
     mirrored: bool,
     file: Option<ValueFile>,
-    /// Whether a memory without a file holds nothing yet.
+    /// Whether it holds nothing yet.
     is_new: bool,
+    lifetime: u32,
 }
 
 impl Medium {
@@ -65,6 +67,7 @@ impl Medium {
             capacity_bytes: file.region.len(),
             mirrored: file.mirrored,
             is_new: file.is_new,
+            lifetime: RandomState::new().hash_one(0) as u32,
             file: Some(file),
         })
     }
@@ -72,9 +75,15 @@ impl Medium {
 
 impl<M: Memory> Medium<M> {
     /// A byte-addressable memory without a file, all of it there from the start; `is_new` if it
-    /// holds nothing yet.
-    pub fn over(memory: M, is_new: bool) -> Medium<M> {
-        Medium { capacity_bytes: memory.len(), memory, mirrored: false, file: None, is_new }
+    /// holds nothing yet. `lifetime` differs from opening to opening of one memory.
+    pub fn over(memory: M, is_new: bool, lifetime: u32) -> Medium<M> {
+        let capacity_bytes = memory.len();
+        Medium { capacity_bytes, memory, mirrored: false, file: None, is_new, lifetime }
+    }
+
+    /// Tells this opening of the medium from others: drawn at random where nobody gave it.
+    pub fn lifetime(&self) -> u32 {
+        self.lifetime
     }
 
     /// The memory the contents are used from.

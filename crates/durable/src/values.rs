@@ -120,7 +120,7 @@ pub trait Writing {
     fn end_batch(&mut self);
 }
 
-impl<M: Memory + 'static> Values for Logs<M> {
+impl<M: Memory> Values for Logs<M> {
     type Room<'a> = Appender<'a, M>;
 
     #[inline(always)]
@@ -227,7 +227,7 @@ impl<M: Memory> Writing for Appender<'_, M> {
     }
 }
 
-impl<M: Memory + 'static> Values for Slabs<M> {
+impl<M: Memory> Values for Slabs<M> {
     type Room<'a> = Slots<'a, M>;
 
     #[inline(always)]
@@ -443,7 +443,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     }
 }
 
-impl<M: Memory + 'static> Values for LogsOrSlabs<M> {
+impl<M: Memory> Values for LogsOrSlabs<M> {
     type Room<'a> = RoomInEither<'a, M>;
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use crate::domain::Domain;
 /// `stream`) is not read or written by another thread at the same time, and a range passed to a
 /// *reading* one (`read`, `bytes`) is not written for as long as the read or borrow lasts.
 #[allow(clippy::missing_safety_doc, reason = "one contract for the whole trait, stated above")]
-pub trait Memory: Send + Sync {
+pub trait Memory: Send + Sync + 'static {
     /// Length in bytes.
     fn len(&self) -> u64;
     /// Whether there are no bytes.

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_durable::Values;
 use terrace_durable::logs::{Logs, Room};
+use terrace_memory::Memory;
 
 /// How often the keeper looks for sealed logs to write.
 const KEEPER_TICK: Duration = Duration::from_millis(10);
@@ -20,7 +21,9 @@ const COLLECTOR_TICK: Duration = Duration::from_millis(5);
 const KEPT_UNWRITTEN_BYTES: u64 = 64 << 20;
 /// How often a map without a durability promise takes a cut all the same.
 const UNPROMISED_CUT: Duration = Duration::from_secs(5);
-/// How often free logs beyond a quarter of those in use are given back to the system.
+/// Free logs that are kept, in a hundred of those in use; and how often the others are given back to
+/// the system.
+const KEPT_FREE: usize = 8;
 const RELEASE_TICK: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
@@ -32,7 +35,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn start(engine: &Arc<Engine>) -> Background {
+    pub fn start<M: Memory>(engine: &Arc<Engine<M>>) -> Background {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let keeper = Keeper {
             engine: Arc::clone(engine),
@@ -96,8 +99,8 @@ fn spawn(
     std::thread::Builder::new().name(name.into()).spawn(body).ok()
 }
 
-struct Keeper {
-    engine: Arc<Engine>,
+struct Keeper<M: Memory> {
+    engine: Arc<Engine<M>>,
     last_cut: Instant,
     last_sweep: Instant,
     last_release: Instant,
@@ -107,7 +110,7 @@ struct Keeper {
     writes_in_cut: u64,
 }
 
-impl Keeper {
+impl<M: Memory> Keeper<M> {
     /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
     fn tick(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);
@@ -119,7 +122,7 @@ impl Keeper {
         };
         if self.last_release.elapsed() >= RELEASE_TICK {
             self.last_release = Instant::now();
-            engine.release_unused();
+            engine.release_unused(KEPT_FREE);
         }
         if engine.counters.expiries.load(Ordering::Relaxed)
             && self.last_sweep.elapsed() >= SWEEP_TICK

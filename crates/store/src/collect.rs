@@ -21,8 +21,9 @@ use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
 use terrace_durable::superblock::Rule;
 use terrace_index::{Change as Entry, hash_key};
+use terrace_memory::Memory;
 
-/// Logs collected in one round at least; of a large map an eighth, since a round costs two syncs.
+/// Logs collected in one round at least; of a large map a sixteenth, since a round costs two syncs.
 const VICTIMS: usize = 4;
 
 /// What a round did.
@@ -31,9 +32,9 @@ pub(crate) struct Round {
     pub freed_segments: usize,
 }
 
-struct Moving<'a> {
-    engine: &'a Engine,
-    logs: &'a Logs,
+struct Moving<'a, M: Memory> {
+    engine: &'a Engine<M>,
+    logs: &'a Logs<M>,
     guard: &'a Guard,
     /// Tombstones of the victim at hand with a stamp up to this can go with it: no other log, not
     /// even another victim, holds anything older. (Victims are freed one by one: a crash may come
@@ -46,7 +47,7 @@ struct Moving<'a> {
     evicted: u64,
 }
 
-impl Engine {
+impl<M: Memory> Engine<M> {
     /// One round, if anything is due: of logs, or under pressure of slabs.
     pub fn collect(&self) -> Result<Round> {
         match &self.values {
@@ -57,7 +58,7 @@ impl Engine {
 
     /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
     /// log.
-    fn collect_logs(&self, logs: &Logs) -> Result<Round> {
+    fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.swap(false, Ordering::AcqRel);
         if !pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
             return Ok(Round::default());
@@ -75,12 +76,12 @@ impl Engine {
         round
     }
 
-    /// Gives free logs beyond a quarter of those in use back to the system. An error leaves them
-    /// free, for the next time.
-    pub fn release_unused(&self) {
+    /// Gives free logs back to the system, but for `keep` in a hundred of those in use. An error
+    /// leaves them free, for the next time.
+    pub fn release_unused(&self, keep: usize) {
         if let Stored::Logs(logs) = &self.values {
             let used = logs.total_segments().saturating_sub(logs.free_segments());
-            let _kept_free = logs.release_free((used / 4).max(4));
+            let _kept_free = logs.release_free(used * keep / 100);
         }
     }
 
@@ -90,7 +91,7 @@ impl Engine {
         tombstones > 100_000 && tombstones > self.len() / 4
     }
 
-    fn victims(&self, logs: &Logs, pressed: bool) -> (Vec<SegmentView>, bool) {
+    fn victims(&self, logs: &Logs<M>, pressed: bool) -> (Vec<SegmentView>, bool) {
         if self.tombstones_pile_up() {
             logs.seal_open();
         }
@@ -98,7 +99,7 @@ impl Engine {
         sealed.retain(|v| v.state == State::Sealed);
         let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
-        due.truncate((logs.total_segments() / 8).max(VICTIMS));
+        due.truncate((logs.total_segments() / 16).max(VICTIMS));
         if due.is_empty() && self.tombstones_pile_up() {
             sealed.sort_by_key(|v| v.sequence);
             due = sealed.iter().copied().take(VICTIMS).collect();
@@ -120,7 +121,12 @@ impl Engine {
         (due, false)
     }
 
-    fn collect_segments(&self, logs: &Logs, victims: &[SegmentView], evict: bool) -> Result<Round> {
+    fn collect_segments(
+        &self,
+        logs: &Logs<M>,
+        victims: &[SegmentView],
+        evict: bool,
+    ) -> Result<Round> {
         let claimed: Vec<u32> =
             victims.iter().map(|v| v.number).filter(|s| logs.claim(*s)).collect();
         if claimed.is_empty() {
@@ -165,7 +171,7 @@ impl Engine {
     }
 }
 
-impl Moving<'_> {
+impl<M: Memory> Moving<'_, M> {
     fn segment(&mut self, segment: u32) -> Result<()> {
         self.oldest_elsewhere = self.logs.oldest_sequence(segment);
         let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);

@@ -23,7 +23,7 @@ use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{ItemCopy, Room, Ticket};
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
 use terrace_index::{Change as Entry, HashIndex, Items, Line, hash_key};
-use terrace_memory::Budget;
+use terrace_memory::{Budget, Memory};
 
 /// One value as it stands in its tier; borrowed while the closure runs.
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +56,8 @@ pub enum Change<'a> {
 }
 
 /// The values of a map, and room among them.
-pub(crate) type Stored = terrace_durable::LogsOrSlabs;
-pub(crate) type Held<'a> = <Stored as Values>::Room<'a>;
+pub(crate) type Stored<M> = terrace_durable::LogsOrSlabs<M>;
+pub(crate) type Held<'a, M> = <Stored<M> as Values>::Room<'a>;
 
 /// How much room an update asks for before it knows what it writes.
 #[derive(Clone, Copy)]
@@ -74,9 +74,9 @@ pub(crate) const BATCH: usize = 64;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 
-pub(crate) struct Engine {
+pub(crate) struct Engine<M: Memory> {
     pub index: HashIndex,
-    pub values: Stored,
+    pub values: Stored<M>,
     pub seed: u64,
     pub budget: Arc<Budget>,
     pub options: MapOptions,
@@ -93,6 +93,8 @@ pub(crate) struct Engine {
     /// Collector rounds begun, and the last begun under pressure that made no room.
     pub rounds: AtomicU64,
     pub hopeless_round: AtomicU64,
+    /// Whether the map has threads of its own; without them whoever needs room collects.
+    pub has_threads: bool,
     pub collecting: Mutex<()>,
     pub counters: Counters,
 }
@@ -124,7 +126,7 @@ impl<'a> Batch<'a> {
     /// Hashes and prefetches the buckets; then finds a candidate in each, or prefetches its
     /// overflow line; then looks there. Items of candidates are prefetched, `ahead` lines each.
     #[inline(always)]
-    fn find_candidates(&mut self, engine: &'a Engine, keys: &[&[u8]], ahead: u64) {
+    fn find_candidates<M: Memory>(&mut self, engine: &'a Engine<M>, keys: &[&[u8]], ahead: u64) {
         for (i, key) in keys.iter().enumerate() {
             self.hashes[i] = hash_key(engine.seed, key);
             self.lines[i] = engine.index.line(self.hashes[i]);
@@ -153,13 +155,13 @@ impl<'a> Batch<'a> {
 }
 
 /// The index's view of the items.
-pub(crate) struct Located<'g, K> {
-    values: &'g Stored,
+pub(crate) struct Located<'g, M: Memory, K> {
+    values: &'g Stored<M>,
     kept: &'g K,
     seed: u64,
 }
 
-impl<K: Keeps> Items for Located<'_, K> {
+impl<M: Memory, K: Keeps> Items for Located<'_, M, K> {
     #[inline(always)]
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         self.values.item_if_key(location, key, self.kept).is_some()
@@ -202,16 +204,16 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
 
 /// Ends the old item; returns the location to release once the index has forgotten it.
 #[inline(always)]
-fn retire(held: &mut Held<'_>, old: Option<(u64, Item<'_>)>) -> Option<u64> {
+fn retire(held: &mut impl Writing, old: Option<(u64, Item<'_>)>) -> Option<u64> {
     old.map(|(location, item)| {
         held.retire(location, bytes_of(&item));
         location
     })
 }
 
-impl Engine {
+impl<M: Memory> Engine<M> {
     #[inline(always)]
-    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, K> {
+    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
         Located { values: &self.values, kept, seed: self.seed }
     }
 
@@ -372,7 +374,7 @@ impl Engine {
     }
 
     /// Room for an item; waits for the collector when that can help.
-    pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_>> {
+    pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_, M>> {
         match self.values.room(writer, bytes, room) {
             Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                 self.room_after_collection(writer, bytes, refused)
@@ -387,11 +389,15 @@ impl Engine {
         writer: usize,
         bytes: usize,
         refused: Below,
-    ) -> Result<Held<'_>> {
+    ) -> Result<Held<'_, M>> {
         let asked_in = self.rounds.load(Ordering::Acquire);
         loop {
             self.pressure.store(true, Ordering::Release);
-            std::thread::sleep(std::time::Duration::from_micros(200));
+            if self.has_threads {
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            } else {
+                self.collect()?;
+            }
             // Readers' epochs move on only when someone asks: freed logs wait for that.
             crossbeam_epoch::pin().flush();
             match self.values.room(writer, bytes, Room::Ordinary) {
@@ -438,7 +444,7 @@ impl Engine {
 
     fn update_in<'c>(
         &self,
-        held: &mut Held<'_>,
+        held: &mut Held<'_, M>,
         writer: usize,
         hash: u64,
         key: &[u8],

@@ -12,6 +12,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use terrace_durable::slabs::{self, Slabs};
 use terrace_index::{Change as Entry, hash_key};
+use terrace_memory::Memory;
 
 /// One superblock in so many is evicted at a time: a walk over the index costs little for each item
 /// evicted, and little of what is worth keeping goes.
@@ -22,10 +23,10 @@ const STEP: usize = 1_000;
 /// their size among them, before the map counts as full.
 const PATIENCE: u32 = 16;
 
-impl Engine {
+impl<M: Memory> Engine<M> {
     /// One round under pressure: slots that others keep for later, then those that readers held,
     /// and at last, if the map evicts, the oldest items.
-    pub(crate) fn make_room_in(&self, slabs: &Slabs) -> Round {
+    pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
         if !self.pressure.swap(false, Ordering::AcqRel) {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
             return Round::default();
@@ -50,14 +51,14 @@ impl Engine {
         Round { freed_segments: usize::from(evicted > 0) }
     }
 
-    fn evict_oldest(&self, slabs: &Slabs) -> usize {
+    fn evict_oldest(&self, slabs: &Slabs<M>) -> usize {
         let superblocks = slabs.begin_eviction(SHARE);
         let evicted = self.evict_from(slabs, &superblocks.iter().copied().collect());
         slabs.end_eviction(superblocks);
         evicted
     }
 
-    fn evict_from(&self, slabs: &Slabs, oldest: &HashSet<u32>) -> usize {
+    fn evict_from(&self, slabs: &Slabs<M>, oldest: &HashSet<u32>) -> usize {
         let mut evicted = 0;
         let mut cursor = 0;
         loop {

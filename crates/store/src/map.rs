@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_durable::item::{MAX_HEADER_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::superblock::Rule;
-use terrace_durable::{Values, Writing};
-use terrace_memory::Budget;
+use terrace_durable::{Medium, Values, Writing};
+use terrace_memory::{Budget, Memory, Native};
 
 /// Position of an unordered scan; 0 starts, and 0 is returned at the end.
 pub type Cursor = u64;
@@ -26,18 +26,24 @@ pub type Cursor = u64;
 /// Each of the map's own operations has committed when it returns: under
 /// [`Durability::Sync`] what it wrote, or read, survives a power cut from then on. A [`Session`]
 /// leaves the moment to its user.
-#[derive(Clone)]
-pub struct Map {
-    pub(crate) inner: Arc<Inner>,
+pub struct Map<M: Memory = Native> {
+    pub(crate) inner: Arc<Inner<M>>,
 }
 
-pub(crate) struct Inner {
+impl<M: Memory> Clone for Map<M> {
+    fn clone(&self) -> Map<M> {
+        Map { inner: Arc::clone(&self.inner) }
+    }
+}
+
+pub(crate) struct Inner<M: Memory> {
     // Dropped in this order: the threads first, the lock on the directory last.
     pub background: Mutex<Option<Background>>,
-    pub engine: Arc<Engine>,
+    pub engine: Arc<Engine<M>>,
     pub recovery: RecoveryReport,
     pub next_writer: AtomicUsize,
-    pub lock: File,
+    /// Of the directory; a map without one has none.
+    pub lock: Option<File>,
 }
 
 impl Map {
@@ -60,9 +66,29 @@ impl Map {
     pub fn open_within(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
         crate::open::open(dir, options, budget)
     }
+}
+
+impl<M: Memory> Map<M> {
+    /// Opens the map that lies in a byte-addressable `memory`, without a directory and without
+    /// threads of its own: what they would do, [`Map::collect`] does when it is called. For trying
+    /// the map on memories that count, or crash; `lifetime` differs from opening to opening.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn over(memory: M, is_new: bool, lifetime: u32, options: MapOptions) -> Result<Map<M>> {
+        crate::open::over(Medium::over(memory, is_new, lifetime), options)
+    }
+
+    /// One round of the collector, if anything is due; returns how many logs it freed.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn collect(&self) -> Result<usize> {
+        Ok(self.inner.engine.collect()?.freed_segments)
+    }
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
-    pub fn session(&self) -> Session {
+    pub fn session(&self) -> Session<M> {
         Session {
             writer: self.inner.some_writer(),
             seen: Vec::new(),
@@ -226,7 +252,7 @@ impl Map {
 
     /// The medium below, for tests that record or break it.
     #[doc(hidden)]
-    pub fn medium(&self) -> &terrace_durable::Medium {
+    pub fn medium(&self) -> &Medium<M> {
         self.inner.engine.values.medium()
     }
 
@@ -313,7 +339,7 @@ impl Map {
     }
 }
 
-impl Inner {
+impl<M: Memory> Inner<M> {
     fn some_writer(&self) -> usize {
         1 + self.next_writer.fetch_add(1, Ordering::Relaxed) % self.engine.values.writers()
     }
@@ -345,20 +371,24 @@ impl Inner {
             return Err(Error::ReadOnly(reason.into()));
         }
         let flushed = self.engine.values.flush_all();
+        if flushed.is_ok() {
+            self.engine.release_unused(0);
+        }
         self.engine.values.stop("closed".into());
         Ok(flushed?)
     }
 }
 
-impl Drop for Inner {
+impl<M: Memory> Drop for Inner<M> {
     fn drop(&mut self) {
         // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
         // what was durable.
         let _unheard = self.close();
         // Said aloud: a process that is just being started shares the open file, and with it the
         // lock, until it begins its own program.
-        let _closing_unlocks_too =
-            rustix::fs::flock(&self.lock, rustix::fs::FlockOperation::Unlock);
+        if let Some(lock) = &self.lock {
+            let _closing_unlocks_too = rustix::fs::flock(lock, rustix::fs::FlockOperation::Unlock);
+        }
     }
 }
 
@@ -366,22 +396,23 @@ impl Drop for Inner {
 ///
 /// Nothing a session wrote *or saw* may be told to anyone before [`Session::commit`] has returned
 /// without error.
-pub struct Session {
-    map: Map,
+pub struct Session<M: Memory = Native> {
+    map: Map<M>,
     writer: usize,
     seen: Vec<Ticket>,
     /// Inside `atomic`: room was taken for the whole batch.
     in_batch: bool,
 }
 
-impl Session {
-    fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
-        match seen.iter_mut().find(|t| t.writer == ticket.writer) {
-            Some(known) => known.position = known.position.max(ticket.position),
-            None => seen.push(ticket),
-        }
+/// Notes that `ticket` must be committed.
+fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
+    match seen.iter_mut().find(|t| t.writer == ticket.writer) {
+        Some(known) => known.position = known.position.max(ticket.position),
+        None => seen.push(ticket),
     }
+}
 
+impl<M: Memory> Session<M> {
     /// Runs `f` on the value of `key` where it lies.
     ///
     /// # Errors
@@ -389,7 +420,7 @@ impl Session {
     pub fn get<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
         let (result, ticket) = self.map.inner.engine.get(key, f);
         if let Some(ticket) = ticket {
-            Session::saw(&mut self.seen, ticket);
+            saw(&mut self.seen, ticket);
         }
         Ok(result)
     }
@@ -439,7 +470,7 @@ impl Session {
         // Inside a batch there is room by its bound; asking for a guess could refuse what fits.
         let hint = if self.in_batch { Hint::InBatch } else { Hint::Bytes(hint) };
         if let Some(ticket) = self.map.inner.engine.update(self.writer, key, hint, room, f)? {
-            Session::saw(&mut self.seen, ticket);
+            saw(&mut self.seen, ticket);
         }
         Ok(())
     }
@@ -454,7 +485,7 @@ impl Session {
         each: impl FnMut(usize, Option<Value<'_>>),
     ) -> Result<()> {
         let Session { map, seen, .. } = self;
-        map.inner.engine.multi_get(keys, each, |ticket| Session::saw(seen, ticket));
+        map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
         Ok(())
     }
 
@@ -474,7 +505,7 @@ impl Session {
     pub fn atomic<R>(
         &mut self,
         bound_bytes: usize,
-        f: impl FnOnce(&mut Session) -> R,
+        f: impl FnOnce(&mut Session<M>) -> R,
     ) -> Result<R> {
         let engine = Arc::clone(&self.map.inner.engine);
         let most = engine.values.max_item_bytes();
@@ -487,7 +518,7 @@ impl Session {
         let result = f(self);
         self.in_batch = outer;
         batch.held.end_batch();
-        Session::saw(&mut self.seen, batch.held.ticket());
+        saw(&mut self.seen, batch.held.ticket());
         Ok(result)
     }
 
@@ -502,7 +533,7 @@ impl Session {
         each: impl FnMut(&[u8], Value<'_>),
     ) -> Result<Cursor> {
         let Session { map, seen, .. } = self;
-        Ok(map.inner.engine.scan(cursor, count, each, |ticket| Session::saw(seen, ticket)))
+        Ok(map.inner.engine.scan(cursor, count, each, |ticket| saw(seen, ticket)))
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.
@@ -518,17 +549,17 @@ impl Session {
     }
 
     /// The map this session works on.
-    pub fn map(&self) -> &Map {
+    pub fn map(&self) -> &Map<M> {
         &self.map
     }
 }
 
 /// Ends the batch also when what ran inside panicked: its writes are visible and stay whole.
-struct Batch<'a> {
-    held: crate::engine::Held<'a>,
+struct Batch<'a, M: Memory> {
+    held: crate::engine::Held<'a, M>,
 }
 
-impl Drop for Batch<'_> {
+impl<M: Memory> Drop for Batch<'_, M> {
     fn drop(&mut self) {
         self.held.end_batch();
     }

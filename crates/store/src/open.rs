@@ -18,7 +18,7 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::HashIndex;
-use terrace_memory::Budget;
+use terrace_memory::{Budget, Memory};
 
 /// What recovery found and what it took.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,38 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let spec =
         MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
     let writers = if options.writers == 0 { processors() } else { options.writers };
-    let (medium, writers) = (Medium::open(&spec)?, writers.clamp(1, MAX_WRITERS - 1));
+    let engine = engine(Medium::open(&spec)?, writers, design, options, budget, true)?;
+    let recovery = recover(&engine, processors())?;
+    let map = start(engine, recovery, Some(lock))?;
+    if !map.options().salvage {
+        *map.inner.background.lock() = Some(Background::start(&map.inner.engine));
+    }
+    Ok(map)
+}
+
+pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
+    let design = match options.values {
+        ValueDesign::Slab => Design::Slabs,
+        ValueDesign::Log | ValueDesign::Auto => Design::Logs,
+    };
+    let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+    let engine = engine(medium, options.writers.max(1), design, options, &budget, false)?;
+    // One thread, this one: the memory may be particular about who comes.
+    let recovery = recover(&engine, 1)?;
+    start(engine, recovery, None)
+}
+
+fn engine<M: Memory>(
+    medium: Medium<M>,
+    writers: usize,
+    design: Design,
+    options: MapOptions,
+    budget: &Arc<Budget>,
+    has_threads: bool,
+) -> Result<Engine<M>> {
+    let writers = writers.clamp(1, MAX_WRITERS - 1);
+    let (path, capacity_bytes) = (medium.path().to_path_buf(), medium.capacity_bytes());
+    let seed = RandomState::new().hash_one(medium.lifetime());
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
         Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),
@@ -73,25 +104,24 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         doing: "reserve memory for the index",
         source,
     })?;
-    let engine = Engine {
+    Ok(Engine {
         keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
         values,
         index,
-        seed: RandomState::new().hash_one(0),
+        seed,
         budget: Arc::clone(budget),
         when_full: AtomicU8::new(options.when_full as u8),
         item_bytes_hint: AtomicU32::new(128),
         pressure: AtomicBool::new(false),
         rounds: AtomicU64::new(0),
         hopeless_round: AtomicU64::new(0),
+        has_threads,
         collecting: Mutex::new(()),
         counters: Counters::default(),
         sync: AtomicBool::new(options.durability == Durability::Sync),
         durability: Mutex::new(options.durability),
         options,
-    };
-    let recovery = recover(&engine)?;
-    start(engine, recovery, lock)
+    })
 }
 
 fn new_index(capacity_bytes: u64, budget: &Arc<Budget>) -> std::io::Result<HashIndex> {
@@ -99,34 +129,34 @@ fn new_index(capacity_bytes: u64, budget: &Arc<Budget>) -> std::io::Result<HashI
     HashIndex::new(processors().next_power_of_two().min(64), capacity_bytes / 16, budget)
 }
 
-fn recover(engine: &Engine) -> Result<RecoveryReport> {
+fn recover<M: Memory>(engine: &Engine<M>, threads: usize) -> Result<RecoveryReport> {
     let visit = |location: u64, item: &terrace_durable::item::Item<'_>, bytes: usize| {
         engine.recovered(location, item, bytes);
     };
-    let found = engine.values.recover(processors(), engine.options.salvage, &visit)?;
+    let found = engine.values.recover(threads, engine.options.salvage, &visit)?;
     let Recovered { segments, items, bytes, torn, damage, elapsed } = found;
     let path = engine.values.medium().path().to_path_buf();
     Ok(RecoveryReport { path, keys: engine.len(), items, segments, bytes, elapsed, torn, damage })
 }
 
-fn start(engine: Engine, recovery: RecoveryReport, lock: File) -> Result<Map> {
+fn start<M: Memory>(
+    engine: Engine<M>,
+    recovery: RecoveryReport,
+    lock: Option<File>,
+) -> Result<Map<M>> {
     let durability = engine.options.durability;
     let rule = if durability == Durability::Sync { Rule::All } else { Rule::Bounded };
     if !engine.options.salvage && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;
     }
-    let salvaged = engine.options.salvage;
-    let inner = Arc::new(Inner {
+    let inner = Inner {
         background: Mutex::new(None),
         engine: Arc::new(engine),
         recovery,
         next_writer: AtomicUsize::new(0),
         lock,
-    });
-    if !salvaged {
-        *inner.background.lock() = Some(Background::start(&inner.engine));
-    }
-    Ok(Map { inner })
+    };
+    Ok(Map { inner: Arc::new(inner) })
 }
 
 /// Locks the directory for this process and settles which value file it has.

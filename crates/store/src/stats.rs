@@ -5,6 +5,7 @@ use crate::map::Map;
 use std::sync::atomic::Ordering;
 use terrace_durable::logs::SEGMENT_BYTES;
 use terrace_durable::slabs;
+use terrace_memory::Memory;
 
 /// Sizes and counts of a map at one moment.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +47,7 @@ pub struct MapStats {
 }
 
 /// Live, dead and all bytes of the values.
-fn sizes(values: &Stored) -> (u64, u64, u64) {
+fn sizes<M: Memory>(values: &Stored<M>) -> (u64, u64, u64) {
     match values {
         Stored::Logs(logs) => {
             let segment_bytes = u64::from(SEGMENT_BYTES);
@@ -69,7 +70,7 @@ fn sizes(values: &Stored) -> (u64, u64, u64) {
     }
 }
 
-pub(crate) fn of(map: &Map) -> MapStats {
+pub(crate) fn of<M: Memory>(map: &Map<M>) -> MapStats {
     let engine = &map.inner.engine;
     let values = &engine.values;
     let (live_bytes, dead_bytes, disk_bytes) = sizes(values);

@@ -20,7 +20,7 @@ pub const ROOMS: &[&str] = &[
 ];
 
 /// These see the engine through its facade only.
-const THROUGH_THE_FACADE: &[&str] = &["experiments", "server", "cli"];
+const THROUGH_THE_FACADE: &[&str] = &["server", "cli"];
 const OPEN_TO_ALL: &[&str] = &["workload", "terrace", "experiments", "server", "advise"];
 
 /// `manifests` are pairs of a room and the text of its `Cargo.toml`.

@@ -32,7 +32,7 @@ pub use recover::{Damage, Recovered, TornTail};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
 use crate::error::{Error, Result};
-use crate::item::{BATCH_END_BYTES, Header, Item};
+use crate::item::{BATCH_END_BYTES, Header, Item, MAX_HEADER_BYTES};
 use crate::medium::Medium;
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
 use crate::values::Keeps;
@@ -44,7 +44,6 @@ use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::{Budget, Memory, Native};
@@ -136,7 +135,7 @@ impl<M: Memory> Logs<M> {
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
             stopped: OnceLock::new(),
-            lifetime: RandomState::new().hash_one(0) as u32,
+            lifetime: medium.lifetime(),
             head_damage,
             budget: Arc::clone(budget),
             medium,
@@ -169,8 +168,8 @@ impl<M: Memory> Logs<M> {
     /// For a number that is no location of these logs.
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        let bytes = self.bytes_from(location, kept);
-        Item::read(bytes).expect("a location names an item that was written whole")
+        Item::read(self.bytes_of(location, kept))
+            .expect("a location names an item that was written whole")
     }
 
     /// The item at `location`, as for [`Logs::item`], if its key is `key`.
@@ -181,19 +180,33 @@ impl<M: Memory> Logs<M> {
         key: &[u8],
         kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_from(location, kept), key)
+        Item::read_if_key(self.bytes_of(location, kept), key)
     }
 
+    /// The bytes of the item at `location`, and no others: its head says how many.
     #[inline(always)]
-    fn bytes_from<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
+    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
         assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
         // SAFETY: inside the medium (asserted) and, being a location, in a committed segment. An item
         // that may still be overwritten is not looked at beyond lengths and key without a lock
-        // (`overwrite`), and a segment is freed only when none of its items is
-        // current, and reused only after every guard under which its locations could be learnt is
-        // gone.
-        unsafe { self.medium.memory().bytes(location, end - location) }
+        // (`overwrite`), and a segment is freed only when none of its items is current, and reused
+        // only after every guard under which its locations could be learnt is gone.
+        unsafe { self.item_bytes(location, end).expect("a location names a whole item") }
+    }
+
+    /// The bytes of what claims to be an item at `at`, if it ends at or before `end`.
+    ///
+    /// # Safety
+    /// The range is committed, and not written while borrowed but for what readers do not look at.
+    #[inline(always)]
+    unsafe fn item_bytes(&self, at: u64, end: u64) -> Option<&[u8]> {
+        let memory = self.medium.memory();
+        // SAFETY: by contract.
+        let head = unsafe { memory.bytes(at, (end - at).min(MAX_HEADER_BYTES as u64)) };
+        let bytes = Header::decode(head)?.item_bytes() as u64;
+        // SAFETY: by contract.
+        (bytes <= end - at).then(|| unsafe { memory.bytes(at, bytes) })
     }
 
     /// During recovery: counts `bytes` of the item at `location` as dead, since a newer one of the
@@ -210,9 +223,9 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Whether enough segments are due to begin collecting, as counted last. The longer a segment waits the more of
-    /// it is dead and the less has to be moved; an eighth of all segments may wait.
+    /// it is dead and the less has to be moved; a sixteenth of all segments may wait.
     pub fn has_backlog(&self) -> bool {
-        self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 8
+        self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 16
     }
 
     /// Recounts the segments due for collection.
@@ -271,18 +284,16 @@ impl<M: Memory> Logs<M> {
     /// Visits the items of a claimed segment in order: location, item, bytes.
     pub fn each_item<'a>(&'a self, segment: u32, mut visit: impl FnMut(u64, Item<'a>, usize)) {
         debug_assert_eq!(self.segments[segment as usize].state(), State::Collecting);
-        let start = start_of(segment);
-        let end = self.segments[segment as usize].end.load(Ordering::Acquire);
+        let end = start_of(segment)
+            + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
+        let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
         // SAFETY: a claimed segment is sealed: nobody writes it until it is freed.
-        let bytes = unsafe { self.medium.memory().bytes(start, u64::from(end)) };
-        let mut at = SEGMENT_HEADER_BYTES as usize;
-        while let Some(header) = Header::decode(&bytes[at..]) {
-            let length = header.item_bytes();
-            match Item::read(&bytes[at..]) {
-                Some(item) if length > BATCH_END_BYTES => visit(start + at as u64, item, length),
+        while let Some(bytes) = unsafe { self.item_bytes(at, end) } {
+            match Item::read(bytes) {
+                Some(item) if bytes.len() > BATCH_END_BYTES => visit(at, item, bytes.len()),
                 _ => {}
             }
-            at += length;
+            at += bytes.len() as u64;
         }
     }
 

@@ -58,7 +58,7 @@ impl<M: Memory> Logs<M> {
     /// Segments that may wait for the collector before writers wait too: what bounds the space
     /// that dead items take.
     fn backlog_limit(&self) -> i64 {
-        (self.total_segments() / 6).max(2) as i64
+        (self.total_segments() / 11).max(2) as i64
     }
 
     fn grow_to(&self, segment: u32, room: Room) -> Result<()> {

@@ -165,7 +165,8 @@ impl<M: Memory> Logs<M> {
         // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
         unsafe { self.medium.read_in(start, BLOCK_BYTES)? };
         // SAFETY: as above; not written while borrowed.
-        Ok(SegmentHeader::decode(unsafe { self.medium.memory().bytes(start, BLOCK_BYTES) }))
+        let header = unsafe { self.medium.memory().bytes(start, SEGMENT_HEADER_BYTES.into()) };
+        Ok(SegmentHeader::decode(header))
     }
 
     fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
@@ -273,9 +274,7 @@ impl<M: Memory> Scan<'_, M> {
         let Some(limit) = self.limit(segment, &header) else { return Ok(Mend::Free) };
         // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
         unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
-        // SAFETY: as above; not written while borrowed. Where the file ends early it reads as zero.
-        let bytes = unsafe { logs.medium.memory().bytes(start, u64::from(limit.end)) };
-        let end = self.items(start, bytes, &header, limit.exact as usize);
+        let end = self.items(start, &header, &limit);
         if header.sealed_bytes > 0 && limit.end == header.sealed_bytes {
             logs.segments[segment as usize].end.store(header.sealed_bytes, Ordering::Relaxed);
             return Ok(Mend::Keep);
@@ -306,44 +305,48 @@ impl<M: Memory> Scan<'_, M> {
         })
     }
 
-    /// Tells the items of one segment, of which the first `exact` bytes must be intact; returns
-    /// where what counts ends.
-    fn items(&self, start: u64, bytes: &[u8], header: &SegmentHeader, exact: usize) -> u32 {
+    /// What stands at `at` of a segment, up to `end`. Where the file ends early it reads as zero.
+    fn record(&self, at: u64, end: u64, salt: u32) -> Record<'_> {
+        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
+        let bytes = unsafe { self.logs.item_bytes(at, end) };
+        bytes.map_or(Record::Invalid, |bytes| item::verify(bytes, salt))
+    }
+
+    /// Tells the items of one segment, as far as it counts; returns where that ends.
+    fn items(&self, start: u64, header: &SegmentHeader, limit: &Limit) -> u32 {
+        let (exact, end) = (limit.exact as usize, start + u64::from(limit.end));
         let mut at = SEGMENT_HEADER_BYTES as usize;
         let mut counted = at;
         let mut batch: Vec<(usize, usize)> = Vec::new();
         let mut items = 0;
-        let mut tell = |at: usize, length: usize| {
-            if let Some(item) = Item::read(&bytes[at..at + length]) {
-                items += 1;
-                (self.visit)(start + at as u64, &item, length);
-            }
-        };
         loop {
-            match item::verify(&bytes[at..], header.salt) {
+            match self.record(start + at as u64, end, header.salt) {
                 Record::Item(item, length) => {
                     if item.in_batch {
                         batch.push((at, length));
                     } else {
-                        tell(at, length);
+                        items += 1;
+                        (self.visit)(start + at as u64, &item, length);
                         counted = at + length;
                     }
                     at += length;
                 }
                 Record::BatchEnd(length) => {
-                    batch.drain(..).for_each(|(at, length)| tell(at, length));
+                    items += self.tell_batch(start, &mut batch, header.salt);
                     at += length;
                     counted = at;
                 }
                 Record::Invalid if at < exact => {
-                    let next = next_intact(&bytes[..exact], at, header.salt);
+                    // SAFETY: as for `record`.
+                    let bytes = unsafe { self.logs.medium.memory().bytes(start, exact as u64) };
+                    let next = next_intact(bytes, at, header.salt);
                     self.damaged(
                         start + at as u64,
                         (next - at) as u64,
                         "items do not match their checksums",
                     );
                     // The batch was whole; its end was lost with the damage.
-                    batch.drain(..).for_each(|(at, length)| tell(at, length));
+                    items += self.tell_batch(start, &mut batch, header.salt);
                     at = next;
                     counted = next;
                 }
@@ -355,13 +358,25 @@ impl<M: Memory> Scan<'_, M> {
         found.segments += 1;
         found.items += items;
         found.bytes += u64::from(SEGMENT_BYTES);
-        if exact < bytes.len() {
+        if limit.exact < limit.end {
             found.torn.push(TornTail {
                 offset: start + counted as u64,
                 dropped_bytes: dropped_bytes as u64,
             });
         }
         counted as u32
+    }
+
+    /// Tells the items of a batch, by offset and length; returns their number.
+    fn tell_batch(&self, start: u64, batch: &mut Vec<(usize, usize)>, salt: u32) -> u64 {
+        let told = batch.len() as u64;
+        for (at, length) in batch.drain(..) {
+            let at = start + at as u64;
+            if let Record::Item(item, _) = self.record(at, at + length as u64, salt) {
+                (self.visit)(at, &item, length);
+            }
+        }
+        told
     }
 
     fn damaged(&self, offset: u64, bytes: u64, what: &str) {

@@ -147,8 +147,6 @@ impl<M: Memory> Slabs<M> {
         scan: &Mutex<Scan>,
     ) {
         let start = start_of(number);
-        // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
-        let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
         let header = match self.header(number) {
             Found::Intact(header)
                 if header.generation == self.generation.load(Ordering::Acquire) =>
@@ -169,15 +167,23 @@ impl<M: Memory> Slabs<M> {
         let mut free = Free::none(header.class);
         let mut torn = Vec::new();
         let mut items = 0;
-        let slots =
-            bytes[HEADER_BYTES as usize..].chunks_exact(classes::slot_bytes(header.class) as usize);
-        for (slot, bytes) in (0..).zip(slots) {
+        let memory = self.medium.memory();
+        for slot in 0..classes::slots(header.class) {
+            let location = free.location(number, slot);
+            // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to
+            // it. Of a free slot no more is read than that it is free.
+            let bytes = unsafe {
+                if memory.load(location) as u32 == 0 {
+                    free.put(slot);
+                    continue;
+                }
+                memory.bytes(location, classes::slot_bytes(header.class).into())
+            };
             match item::verify(bytes, header.salt) {
                 Record::Item(item, length) if !item.tombstone && !item.in_batch => {
-                    visit(free.location(number, slot), &item, length);
+                    visit(location, &item, length);
                     items += 1;
                 }
-                Record::Invalid if bytes[..4] == [0; 4] => free.put(slot),
                 _ => torn.push(slot),
             }
         }

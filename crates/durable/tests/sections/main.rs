@@ -1,6 +1,6 @@
 //! Failure-atomic sections: what they promise, and that every ordering point is needed for it.
 
-#[path = "../structures/mod.rs"]
+#[path = "../../../experiments/src/structures/mod.rs"]
 mod structures;
 
 mod behaviour;

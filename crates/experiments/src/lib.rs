@@ -1,0 +1,12 @@
+//! What Terrace and its papers claim, tried and judged.
+//!
+//! [`crash`] lets the power fail under every persistent structure, wherever that can make a
+//! difference, and looks at what recovery makes of it.
+
+#![forbid(unsafe_code)]
+
+pub mod crash;
+mod structures;
+
+pub use terrace_machine::{Failure, Report};
+pub use terrace_memory::Domain;
