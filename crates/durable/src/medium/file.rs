@@ -181,7 +181,9 @@ impl ValueFile {
 
     /// Fills `image` from the file; what lies behind its end stays.
     pub(super) fn read(&self, at: u64, image: &mut [u8]) -> Result<()> {
-        debug_assert!(at.is_multiple_of(BLOCK_BYTES) && image.len() as u64 % BLOCK_BYTES == 0);
+        debug_assert!(
+            at.is_multiple_of(BLOCK_BYTES) && (image.len() as u64).is_multiple_of(BLOCK_BYTES)
+        );
         let mut done = 0;
         while done < image.len() {
             let mut target = [IoSliceMut::new(&mut image[done..])];

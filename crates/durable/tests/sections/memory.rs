@@ -111,6 +111,15 @@ impl Memory for Traced {
         Ok(found)
     }
 
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        let mut copy = vec![0; bytes];
+        // SAFETY: passed on; `target` has room for `bytes`.
+        unsafe {
+            self.read(at, &mut copy);
+            target.copy_from_nonoverlapping(copy.as_ptr(), bytes);
+        }
+    }
+
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         let from = self.at(at, target.len() as u64);
         // SAFETY: in bounds (asserted in `at`); not written meanwhile, by contract.
