@@ -8,6 +8,9 @@ use terrace_memory::Memory;
 /// Free segments that only the collector and deletes may take.
 const COLLECTOR_SPARE: usize = 2;
 
+/// Moves of the epoch after which what was freed before can be used, and one for whoever was slow.
+const EPOCHS: usize = 4;
+
 /// Segments nobody uses, and the numbers the next one gets.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -32,6 +35,7 @@ impl<M: Memory> Logs<M> {
         if room == Room::Ordinary && self.backlog.load(Ordering::Relaxed) > self.backlog_limit() {
             return Err(self.no_room());
         }
+        self.take_back_waiting();
         let mut pool = self.pool.lock();
         // The last free segments are the collector's: without them a full disk could never be
         // collected.
@@ -49,6 +53,17 @@ impl<M: Memory> Logs<M> {
         };
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
         Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
+    }
+
+    /// Takes freed segments back that no reader holds any more. Epochs move on only when someone
+    /// asks, and writers hold no guards that would.
+    fn take_back_waiting(&self) {
+        for _ in 0..EPOCHS {
+            if self.waiting.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            crossbeam_epoch::pin().flush();
+        }
     }
 
     fn no_room(&self) -> Error {
