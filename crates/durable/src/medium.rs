@@ -59,7 +59,7 @@ impl Medium {
     /// Opens or makes the file and reserves its memory; nothing is read yet.
     ///
     /// # Errors
-    /// [`Error::Io`] with the system's reason.
+    /// [`Error::Io`](crate::Error::Io) with the system's reason.
     pub fn open(spec: &MediumSpec) -> Result<Medium> {
         let file = ValueFile::open(spec)?;
         Ok(Medium {
@@ -111,7 +111,7 @@ impl<M: Memory> Medium<M> {
     /// Gives a new file its name, durably, with everything written so far.
     ///
     /// # Errors
-    /// [`Error::Io`]; the file does not exist then.
+    /// [`Error::Io`](crate::Error::Io); the file does not exist then.
     pub fn publish(&self) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), ValueFile::publish)
     }
@@ -125,7 +125,7 @@ impl<M: Memory> Medium<M> {
     /// Length of the file in bytes.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn file_bytes(&self) -> Result<u64> {
         self.file.as_ref().map_or(Ok(self.capacity_bytes), ValueFile::bytes)
     }
@@ -165,7 +165,7 @@ impl<M: Memory> Medium<M> {
     /// reads as zero.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Io`]; nothing is changed then that matters.
+    /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.grow(at, bytes))
     }
@@ -174,7 +174,7 @@ impl<M: Memory> Medium<M> {
     /// [`Medium::grow`] makes the range usable again.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn release(&self, at: u64, bytes: u64) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.release(at, bytes))
     }
@@ -182,7 +182,7 @@ impl<M: Memory> Medium<M> {
     /// Commits memory for a part of the file that exists.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn commit(&self, at: u64, bytes: u64) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes))
     }
@@ -196,7 +196,7 @@ impl<M: Memory> Medium<M> {
     /// that have been written once are cheaper to sync than blocks only allocated.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
         self.mirrored_file().map_or(Ok(()), |file| file.write_zeros(at, bytes))
     }
@@ -208,7 +208,7 @@ impl<M: Memory> Medium<M> {
     /// On a byte-addressable medium the range is written back and fenced instead.
     ///
     /// # Errors
-    /// [`Error::Io`]: what is on the medium is unknown then.
+    /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn write_out(&self, at: u64, bytes: u64, durable: bool) -> Result<()> {
         let Some(file) = self.mirrored_file() else {
             // SAFETY: callers write out what they committed before.
@@ -227,7 +227,7 @@ impl<M: Memory> Medium<M> {
     /// Everything written out before is safe on return.
     ///
     /// # Errors
-    /// [`Error::Io`]: what is on the medium is unknown then.
+    /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn sync(&self) -> Result<()> {
         self.mirrored_file().map_or(Ok(()), ValueFile::sync)
     }
@@ -238,7 +238,7 @@ impl<M: Memory> Medium<M> {
     /// Nobody else may use that memory meanwhile.
     ///
     /// # Errors
-    /// [`Error::Io`]; a file that ends early reads as zero there.
+    /// [`Error::Io`](crate::Error::Io); a file that ends early reads as zero there.
     pub unsafe fn read_in(&self, at: u64, bytes: u64) -> Result<()> {
         let Some(file) = self.mirrored_file() else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
