@@ -165,7 +165,8 @@ impl<M: Memory> Medium<M> {
     /// reads as zero.
     ///
     /// # Errors
-    /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is changed then that matters.
+    /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is
+    /// changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.grow(at, bytes))
     }
