@@ -1,8 +1,10 @@
 //! `terrace crash-test`: crashes of every persistent structure, explored.
 
-use crate::output::{Failure, Outcome, print, print_json};
+use crate::output::{self, Failure, Outcome, print, print_json};
 use clap::Args;
 use serde_json::json;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_experiments::crash::{self, Control, CrashTest, Settings};
 use terrace_experiments::{Domain, Report};
@@ -39,8 +41,28 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if arguments.list {
         return list(arguments.json);
     }
-    // A recovery that panics is a finding, told with its state; not thousands of times on the way.
-    std::panic::set_hook(Box::new(|_| ()));
+    quietly(|| explore(arguments))
+}
+
+/// A recovery that panics is a finding, told with its state: not a message each on the way. A panic
+/// of the command itself goes on as one.
+fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
+    let last = Arc::new(Mutex::new(None));
+    let hook = panic::take_hook();
+    let note = Arc::clone(&last);
+    panic::set_hook(Box::new(move |info| {
+        *note.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.to_string());
+    }));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(run));
+    panic::set_hook(hook);
+    outcome.unwrap_or_else(|panic| {
+        let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        eprintln!("{}", last.unwrap_or_default());
+        panic::resume_unwind(panic)
+    })
+}
+
+fn explore(arguments: &Arguments) -> Outcome {
     if arguments.controls {
         return controls(arguments);
     }
@@ -88,17 +110,20 @@ fn list(json: bool) -> Outcome {
 fn run(tests: &[&CrashTest], settings: &Settings, json: bool) -> Outcome {
     let mut rows = Vec::new();
     let (mut states, mut elapsed, mut failed) = (0, Duration::ZERO, false);
+    let bar = output::progress(tests.len() as u64, "crash tests", false);
     for test in tests {
         let report = test.run(settings);
+        bar.inc(1);
         states += report.states;
         elapsed += report.elapsed;
         failed |= report.failure.is_some();
         if json {
             rows.push(row(test, &report));
         } else {
-            tell(test, &report)?;
+            bar.suspend(|| tell(test, &report))?;
         }
     }
+    bar.finish_and_clear();
     let rate = states as f64 / elapsed.as_secs_f64().max(1e-9);
     if json {
         let all = json!({
@@ -159,11 +184,14 @@ fn replay(tests: &[&CrashTest], settings: &Settings, state: &str) -> Outcome {
 
 fn controls(arguments: &Arguments) -> Outcome {
     let mut told = Ok(());
+    let bar = output::progress(0, "steps left out", false);
     let all = crash::controls(arguments.states, arguments.seed, |control| {
+        bar.inc(1);
         if !arguments.json && told.is_ok() {
-            told = print(control_line(control));
+            told = bar.suspend(|| print(control_line(control)));
         }
     });
+    bar.finish_and_clear();
     told?;
     let missed = all.iter().filter(|control| control.caught_by.is_none()).count();
     if arguments.json {

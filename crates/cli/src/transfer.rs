@@ -304,7 +304,7 @@ impl Source for ServerSource {
         for (key, pair) in keys.iter().zip(replies.chunks(2)) {
             match pair {
                 // Gone since the scan named it.
-                [Reply::Bulk(None), _] => {}
+                [Reply::Bulk(None), _] | [_, Reply::Integer(-2)] => {}
                 [Reply::Bulk(Some(value)), Reply::Integer(ttl_ms)] => {
                     let left = u64::try_from(*ttl_ms).ok();
                     each(Record { key, value, expires_at_ms: left.map(|left| now_ms + left) });

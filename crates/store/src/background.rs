@@ -25,6 +25,9 @@ const UNPROMISED_CUT: Duration = Duration::from_secs(5);
 /// the system.
 const KEPT_FREE: usize = 8;
 const RELEASE_TICK: Duration = Duration::from_secs(1);
+/// How soon after the last cut a pause brings the next, or a quarter of the interval if that is
+/// sooner.
+const PAUSE_CUT: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
 const SWEEP_ITEMS: usize = 2_000;
@@ -142,11 +145,15 @@ impl<M: Memory> Keeper<M> {
         }
     }
 
-    /// Writes the oldest logs out, and takes a cut when it is time or when nobody writes: an idle
-    /// map is durable, and its items are read where they lie.
+    /// Writes the oldest logs out, and takes a cut when it is time, or earlier when nobody writes: an
+    /// idle map is durable, and its items are read where they lie.
     fn keep(&mut self, every: Duration) -> Result<(), ()> {
         let writes = self.engine.values.logs().map_or(0, Logs::writes);
-        let pause = writes == self.writes && writes != self.writes_in_cut;
+        // Not after every single write of a trickle.
+        let soon = (every / 4).min(PAUSE_CUT);
+        let pause = writes == self.writes
+            && writes != self.writes_in_cut
+            && self.last_cut.elapsed() >= soon;
         self.writes = writes;
         self.engine.values.write_sealed(KEPT_UNWRITTEN_BYTES).map_err(|_| ())?;
         if pause || self.last_cut.elapsed() >= every {

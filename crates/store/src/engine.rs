@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
-use terrace_durable::logs::{ItemCopy, Room, Ticket};
+use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
-use terrace_index::{Change as Entry, HashIndex, Items, Line, hash_key};
+use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
 use terrace_memory::{Budget, Memory};
 
 /// One value as it stands in its tier; borrowed while the closure runs.
@@ -71,9 +71,6 @@ pub(crate) enum Hint {
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
 pub(crate) const BATCH: usize = 64;
 
-/// How often a reader copies an item that keeps changing before it takes the key's lock.
-const OPTIMISTIC_COPIES: usize = 64;
-
 pub(crate) struct Engine<M: Memory> {
     pub index: HashIndex,
     pub values: Stored<M>,
@@ -111,49 +108,6 @@ pub(crate) struct Counters {
     pub patient_rounds: AtomicU32,
 }
 
-/// The stages of a batched lookup before the verification (paper 000, C9).
-struct Batch<'a> {
-    hashes: [u64; BATCH],
-    lines: [Line<'a>; BATCH],
-    candidates: [Option<u64>; BATCH],
-}
-
-impl<'a> Batch<'a> {
-    fn new(any: Line<'a>) -> Batch<'a> {
-        Batch { hashes: [0; BATCH], lines: [any; BATCH], candidates: [None; BATCH] }
-    }
-
-    /// Hashes and prefetches the buckets; then finds a candidate in each, or prefetches its
-    /// overflow line; then looks there. Items of candidates are prefetched, `ahead` lines each.
-    #[inline(always)]
-    fn find_candidates<M: Memory>(&mut self, engine: &'a Engine<M>, keys: &[&[u8]], ahead: u64) {
-        for (i, key) in keys.iter().enumerate() {
-            self.hashes[i] = hash_key(engine.seed, key);
-            self.lines[i] = engine.index.line(self.hashes[i]);
-            self.lines[i].prefetch();
-        }
-        let mut elsewhere = [0u8; BATCH];
-        let mut count = 0;
-        for i in 0..keys.len() {
-            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
-            if let Some(location) = self.candidates[i] {
-                engine.values.prefetch(location, ahead);
-            } else if let Some(next) = self.lines[i].next() {
-                next.prefetch();
-                self.lines[i] = next;
-                elsewhere[count] = i as u8;
-                count += 1;
-            }
-        }
-        for i in elsewhere[..count].iter().map(|i| usize::from(*i)) {
-            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
-            if let Some(location) = self.candidates[i] {
-                engine.values.prefetch(location, ahead);
-            }
-        }
-    }
-}
-
 /// The index's view of the items.
 pub(crate) struct Located<'g, M: Memory, K> {
     values: &'g Stored<M>,
@@ -187,7 +141,7 @@ pub(crate) fn is_live(item: &Item<'_>) -> bool {
 }
 
 #[inline(always)]
-fn value_of<'a>(item: &Item<'a>, location: u64) -> Value<'a> {
+pub(crate) fn value_of<'a>(item: &Item<'a>, location: u64) -> Value<'a> {
     Value { bytes: item.value, version: item.version, location, expires_at_ms: item.expires_at_ms }
 }
 
@@ -220,146 +174,6 @@ impl<M: Memory> Engine<M> {
     /// Live keys.
     pub fn len(&self) -> u64 {
         self.keys.iter().map(|k| k.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
-    }
-
-    #[inline]
-    pub fn get<R>(
-        &self,
-        key: &[u8],
-        f: impl FnOnce(Value<'_>) -> R,
-    ) -> (Option<R>, Option<Ticket>) {
-        let guard = crossbeam_epoch::pin();
-        let hash = hash_key(self.seed, key);
-        let found = self.lookup(hash, key, &guard);
-        self.at_rest(found, hash, key, &guard, |found| {
-            let Some((location, item)) = found else { return (None, None) };
-            let undurable = self.sync.load(Ordering::Relaxed);
-            let undurable = if undurable { self.values.undurable(location) } else { None };
-            (is_live(&item).then(|| f(value_of(&item, location))), undurable)
-        })
-    }
-
-    /// Looks `keys` up in stages, so that the memory accesses of a batch overlap: hash and
-    /// prefetch the buckets; read the buckets and prefetch the items; verify and tell.
-    pub fn multi_get(
-        &self,
-        keys: &[&[u8]],
-        mut each: impl FnMut(usize, Option<Value<'_>>),
-        mut saw: impl FnMut(Ticket),
-    ) {
-        let guard = crossbeam_epoch::pin();
-        let ahead = self.lines_ahead();
-        let sync = self.sync.load(Ordering::Relaxed);
-        let mut batch = Batch::new(self.index.line(0));
-        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            batch.find_candidates(self, keys, ahead);
-            for (i, key) in keys.iter().enumerate() {
-                let verified = batch.candidates[i]
-                    .and_then(|at| Some((at, self.values.item_if_key(at, key, &guard)?)))
-                    .or_else(|| self.lookup(batch.hashes[i], key, &guard));
-                self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
-                    let live = found.filter(|(_, item)| is_live(item));
-                    each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
-                    if sync && let Some((at, _)) = found {
-                        self.values.undurable(at).into_iter().for_each(&mut saw);
-                    }
-                });
-            }
-        }
-    }
-
-    /// An item as long as the last one written, starting anywhere in a line, touches at most so
-    /// many lines.
-    #[inline(always)]
-    fn lines_ahead(&self) -> u64 {
-        (u64::from(self.item_bytes_hint.load(Ordering::Relaxed)) + 62) / 64 + 1
-    }
-
-    #[inline]
-    fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<(u64, Item<'g>)> {
-        let location = self.index.get(hash, key, &self.located(guard))?;
-        Some((location, self.values.item(location, guard)))
-    }
-
-    /// Runs `f` on the item just found for `key`, or on what it has become: where it lies if nobody
-    /// overwrites it there, else on a copy made while nobody did.
-    #[inline(always)]
-    fn at_rest<'a, R>(
-        &'a self,
-        found: Option<(u64, Item<'a>)>,
-        hash: u64,
-        key: &[u8],
-        guard: &'a Guard,
-        f: impl FnOnce(Option<(u64, Item<'_>)>) -> R,
-    ) -> R {
-        match found {
-            Some((location, _)) if self.values.may_change(location) => {
-                let mut copy = ItemCopy::new();
-                let watch = self.index.watch(hash);
-                if self.values.copy_item(location, &mut copy) && watch.saw_no_overwrite() {
-                    f(Some((location, copy.item())))
-                } else {
-                    f(self.copied(hash, key, guard, &mut copy))
-                }
-            }
-            settled => f(settled),
-        }
-    }
-
-    #[cold]
-    fn copied<'a>(
-        &'a self,
-        hash: u64,
-        key: &[u8],
-        guard: &'a Guard,
-        copy: &'a mut ItemCopy,
-    ) -> Option<(u64, Item<'a>)> {
-        for _ in 0..OPTIMISTIC_COPIES {
-            let watch = self.index.watch(hash);
-            let (location, item) = self.lookup(hash, key, guard)?;
-            if !self.values.copy_item(location, copy) {
-                return Some((location, item));
-            }
-            if watch.saw_no_overwrite() {
-                return Some((location, copy.item()));
-            }
-            std::hint::spin_loop();
-        }
-        // The key is overwritten all the time: as a writer that changes nothing.
-        let mut copied = false;
-        let location = self.index.update(hash, key, &self.located(guard), |location| {
-            copied = location.is_some_and(|location| self.values.copy_item(location, copy));
-            Entry::Keep
-        })?;
-        Some((location, if copied { copy.item() } else { self.values.item(location, guard) }))
-    }
-
-    /// Brings buckets and items of `keys` near, for writes that follow.
-    pub fn prefetch(&self, keys: &[&[u8]]) {
-        let mut batch = Batch::new(self.index.line(0));
-        keys.chunks(BATCH).for_each(|keys| batch.find_candidates(self, keys, 1));
-    }
-
-    /// Visits live items of whole buckets from `cursor` on; see [`HashIndex::scan`].
-    pub fn scan(
-        &self,
-        cursor: u64,
-        count: usize,
-        mut each: impl FnMut(&[u8], Value<'_>),
-        mut saw: impl FnMut(Ticket),
-    ) -> u64 {
-        let guard = crossbeam_epoch::pin();
-        self.index.scan(cursor, count, |location| {
-            let found = self.values.item(location, &guard);
-            let (key, hash) = (found.key, hash_key(self.seed, found.key));
-            self.at_rest(Some((location, found)), hash, key, &guard, |found| {
-                if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
-                    each(item.key, value_of(&item, location));
-                }
-            });
-            // Absence is told as well: a deletion that may be lost counts.
-            self.values.undurable(location).into_iter().for_each(&mut saw);
-        })
     }
 
     pub fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {

@@ -14,13 +14,16 @@ mod evict;
 mod map;
 mod open;
 mod options;
+mod read;
+mod session;
 mod stats;
 
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
-pub use map::{Cursor, Map, Session};
+pub use map::{Cursor, Map};
 pub use open::RecoveryReport;
 pub use options::{Durability, MapOptions, ValueDesign, WhenFull};
+pub use session::Session;
 pub use stats::MapStats;
 pub use terrace_durable::logs::{Damage, TornTail};
 pub use terrace_memory::Domain;

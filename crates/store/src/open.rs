@@ -94,7 +94,7 @@ fn engine<M: Memory>(
 ) -> Result<Engine<M>> {
     let writers = writers.clamp(1, MAX_WRITERS - 1);
     let (path, capacity_bytes) = (medium.path().to_path_buf(), medium.capacity_bytes());
-    let seed = RandomState::new().hash_one(medium.lifetime());
+    let seed = RandomState::new().hash_one(0);
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
         Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),

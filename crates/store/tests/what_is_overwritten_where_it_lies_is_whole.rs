@@ -7,7 +7,7 @@ mod adversary;
 use adversary::{Random, cases, options, value_of, write_of};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use terrace_store::{Durability, Map};
+use terrace_store::{Durability, Map, Value};
 
 const KEYS: u64 = 24;
 const VALUE_BYTES: usize = 120;
@@ -72,9 +72,11 @@ fn under_sync_nothing_is_overwritten() {
     assert_eq!(locations.len(), 20);
 }
 
-fn check(latest: u64, key: u64, bytes: &[u8]) {
-    let write = write_of(key, bytes);
+/// The number in a value is how often its key was written before: its version less one.
+fn check(latest: u64, key: u64, value: Value<'_>) {
+    let write = write_of(key, value.bytes);
     assert!(write >= latest, "key {key}: {write} read after {latest} was acknowledged");
+    assert_eq!(value.version, write + 1, "key {key}: version and value are of one write");
 }
 
 fn read(map: &Map, random: &mut Random, latest: &[AtomicU64]) {
@@ -83,7 +85,7 @@ fn read(map: &Map, random: &mut Random, latest: &[AtomicU64]) {
         0 => {
             let key = random.below(KEYS);
             let seen = map.get_with(&key.to_be_bytes(), |value| {
-                check(before[key as usize], key, value.bytes);
+                check(before[key as usize], key, value);
             });
             seen.expect("get").expect("there");
         }
@@ -91,7 +93,7 @@ fn read(map: &Map, random: &mut Random, latest: &[AtomicU64]) {
             let keys: Vec<[u8; 8]> = (0..KEYS).map(u64::to_be_bytes).collect();
             let slices: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             map.multi_get(&slices, |i, value| {
-                check(before[i], i as u64, value.expect("there").bytes);
+                check(before[i], i as u64, value.expect("there"));
             })
             .expect("multi_get");
         }
@@ -102,7 +104,7 @@ fn read(map: &Map, random: &mut Random, latest: &[AtomicU64]) {
                 cursor = map
                     .scan(cursor, 10, |key, value| {
                         let key = u64::from_be_bytes(key.try_into().expect("eight bytes"));
-                        check(before[key as usize], key, value.bytes);
+                        check(before[key as usize], key, value);
                         seen += 1;
                     })
                     .expect("scan");
@@ -128,15 +130,16 @@ fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
             let (map, latest, writes) = (&map, &latest, &writes);
             scope.spawn(move || {
                 let mut random = Random(writer);
-                let mut number = 1;
+                let mut written = 0;
                 while Instant::now() < end {
                     // A writer of its own for each key, so that numbers tell the order.
                     let key = random.below(KEYS / 2) * 2 + writer;
+                    let number = latest[key as usize].load(Ordering::SeqCst) + 1;
                     put(map, key, number);
                     latest[key as usize].store(number, Ordering::SeqCst);
-                    number += 1;
+                    written += 1;
                 }
-                writes.fetch_add(number, Ordering::Relaxed);
+                writes.fetch_add(written, Ordering::Relaxed);
             });
             let reads = &reads;
             scope.spawn(move || {
@@ -158,4 +161,42 @@ fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
     let appended = map.stats().bytes_written / VALUE_BYTES as u64;
     println!("{writes} writes, {reads} reads; at most {appended} items were written out");
     assert!(writes > 2 * appended, "most writes overwrote: {writes}, {appended}");
+}
+
+/// What a collector copies stands still: a write over the item between its copy and the redirection
+/// of the index would be lost. (Without `Logs::freeze`, it is.)
+#[test]
+fn no_write_is_lost_between_a_collectors_copy_and_the_redirection() {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
+    let end = Instant::now() + Duration::from_millis(cases(2_000));
+    let mut written = vec![0u64; 4000];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random(1);
+            // Of another length each time, so that these are appended and logs die around the others.
+            for number in 0u64.. {
+                let key = (1 << 32) + random.below(20_000);
+                let value = value_of(key, number, 300 + number as usize % 7);
+                map.put(&key.to_be_bytes(), &value).expect("put");
+                if number % 64 == 0 && Instant::now() > end {
+                    break;
+                }
+            }
+        });
+        let mut random = Random(2);
+        while Instant::now() < end {
+            let key = random.below(written.len() as u64);
+            put(&map, key, written[key as usize]);
+            written[key as usize] += 1;
+        }
+    });
+    let collected = map.stats().collections;
+    println!("{} writes, {collected} collections", written.iter().sum::<u64>());
+    assert!(collected > 8, "{collected}");
+    for (key, writes) in written.iter().enumerate().filter(|(_, writes)| **writes > 0) {
+        let key = (key as u64).to_be_bytes();
+        let version = map.get_with(&key, |value| value.version).expect("get").expect("there");
+        assert_eq!(version, *writes, "every write has its version");
+    }
 }

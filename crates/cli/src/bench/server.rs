@@ -106,7 +106,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         running.push(servers::redis(dir.path(), arguments.durability).map_err(Failure::new)?);
     }
     if there(&servers::MEMCACHED, &mut missing) {
-        running.push(servers::memcached(arguments.threads).map_err(Failure::new)?);
+        running.push(servers::memcached(dir.path(), arguments.threads).map_err(Failure::new)?);
     }
     let mut rows = own_client(arguments, &running)?;
     if !arguments.no_redis_benchmark && there(&servers::REDIS_BENCHMARK, &mut missing) {
@@ -161,7 +161,8 @@ fn there(needed: &Needed, missing: &mut Vec<String>) -> bool {
 
 /// Our client on all servers: first every key, then the cells.
 fn own_client(arguments: &Arguments, running: &[Running]) -> Result<Vec<Row>, Failure> {
-    let duration = Duration::try_from_secs_f64(arguments.seconds).unwrap_or_default();
+    let duration = Duration::try_from_secs_f64(arguments.seconds)
+        .map_err(|e| Failure::Usage(format!("--seconds {}: {e}", arguments.seconds)))?;
     let base = |server: &Running| Load {
         address: server.address,
         protocol: server.protocol,

@@ -1,6 +1,7 @@
 //! The three servers of a comparison as child processes on loopback, each gone when dropped.
 
 use super::load::Protocol;
+use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
 /// A running server.
 pub struct Running {
     pub name: &'static str,
-    /// What was started, for the report.
+    /// What was started, for the report: with DIR and PORT for what is of this run alone.
     pub command: String,
     pub version: String,
     pub address: SocketAddr,
@@ -70,27 +71,27 @@ pub fn terrace(
     command.args(["--port", &port.to_string(), "--durability", word]);
     command.args(["--threads", &threads.to_string()]).args(extra);
     let version = env!("CARGO_PKG_VERSION").to_string();
-    start("terrace", version, command, port, Protocol::Resp)
+    start("terrace", version, command, dir, port, Protocol::Resp)
 }
 
 /// redis-server with the persistence that matches.
 pub fn redis(dir: &Path, durability: Durability) -> Result<Running, String> {
     let port = free_port()?;
-    let dir = dir.join("redis");
-    std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let own = dir.join("redis");
+    std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
     let mut command = Command::new(REDIS.program);
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
-    command.arg("--dir").arg(&dir);
+    command.arg("--dir").arg(&own);
     match durability {
         Durability::Sync => command.args(["--appendonly", "yes", "--appendfsync", "always"]),
         Durability::Interval => command.args(["--appendonly", "yes", "--appendfsync", "everysec"]),
         Durability::None => command.args(["--appendonly", "no"]),
     };
-    start("redis-server", version_of(REDIS.program), command, port, Protocol::Resp)
+    start("redis-server", version_of(REDIS.program), command, dir, port, Protocol::Resp)
 }
 
 /// memcached, which keeps nothing whatever is asked.
-pub fn memcached(threads: usize) -> Result<Running, String> {
+pub fn memcached(dir: &Path, threads: usize) -> Result<Running, String> {
     let port = free_port()?;
     let mut command = Command::new(MEMCACHED.program);
     command.args(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "4096"]);
@@ -101,19 +102,25 @@ pub fn memcached(threads: usize) -> Result<Running, String> {
     if rustix::process::geteuid().is_root() {
         command.args(["-u", "root"]);
     }
-    start("memcached", version_of(MEMCACHED.program), command, port, Protocol::Memcached)
+    start("memcached", version_of(MEMCACHED.program), command, dir, port, Protocol::Memcached)
 }
 
 fn start(
     name: &'static str,
     version: String,
     mut command: Command,
+    dir: &Path,
     port: u16,
     protocol: Protocol,
 ) -> Result<Running, String> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let words = command.get_args().map(|a| a.to_string_lossy().into_owned());
-    let text = format!("{name} {}", words.collect::<Vec<_>>().join(" "));
+    let (dir, port) = (dir.to_string_lossy(), port.to_string());
+    let word = |argument: &OsStr| match argument.to_string_lossy() {
+        word if word == port.as_str() => "PORT".to_string(),
+        word => word.replace(&*dir, "DIR"),
+    };
+    let words: Vec<_> = command.get_args().map(word).collect();
+    let text = format!("{name} {}", words.join(" "));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().map_err(|e| format!("{name} could not be started: {e}"))?;
     let mut running = Running { name, command: text, version, address, protocol, child };

@@ -16,6 +16,7 @@ pub(super) enum Design {
 
 /// Head, two logs or superblocks, and the two that a collector may need.
 const MEMORY_BYTES: u64 = 5 * (4 << 20);
+/// Keys of the script; the next one counts recoveries.
 const KEYS: u64 = 6;
 const OPERATIONS: usize = 60;
 
@@ -145,12 +146,15 @@ fn explorer_on(
             }
         })
         .recover(move |memory| {
-            to_recover(memory, 1 + memory.crashes()).expect("a crash is no damage");
+            // Something is written after each recovery: what it did must stand all the same.
+            let map = to_recover(memory, 1 + memory.crashes()).expect("a crash is no damage");
+            map.put(&KEYS.to_be_bytes(), &[memory.crashes() as u8]).expect("put");
         })
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
             let map = open(memory, 2 + memory.crashes()).map_err(|e| e.to_string())?;
-            let found = contents(&map)?;
+            let mut found = contents(&map)?;
+            found.remove(&KEYS);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {
                 return Ok(());

@@ -1,0 +1,238 @@
+//! Values of a design chosen when they are opened.
+
+use super::{Keeps, Values, Writing};
+use crate::error::Result;
+use crate::item::{Item, NewItem};
+use crate::logs::{Appender, ItemCopy, Logs, Recovered, Room, Ticket};
+use crate::medium::Medium;
+use crate::slabs::{Slabs, Slots};
+use crate::superblock::Rule;
+use crossbeam_epoch::Guard;
+use terrace_memory::{Memory, Native};
+
+/// The values of a map whose design is chosen when it is opened.
+#[derive(Debug)]
+pub enum LogsOrSlabs<M: Memory = Native> {
+    /// Log-structured.
+    Logs(Logs<M>),
+    /// Slots of superblocks.
+    Slabs(Slabs<M>),
+}
+
+/// Room in either.
+#[derive(Debug)]
+pub enum RoomInEither<'a, M: Memory = Native> {
+    /// In a writer's log.
+    Logs(Appender<'a, M>),
+    /// Among a writer's slots.
+    Slabs(Slots<'a, M>),
+}
+
+macro_rules! either {
+    ($either:expr, $values:ident => $answer:expr) => {
+        match $either {
+            Self::Logs($values) => $answer,
+            Self::Slabs($values) => $answer,
+        }
+    };
+}
+
+impl<M: Memory> LogsOrSlabs<M> {
+    /// The logs, if that is the design.
+    pub fn logs(&self) -> Option<&Logs<M>> {
+        match self {
+            Self::Logs(logs) => Some(logs),
+            Self::Slabs(_) => None,
+        }
+    }
+
+    /// The slabs, if that is the design.
+    pub fn slabs(&self) -> Option<&Slabs<M>> {
+        match self {
+            Self::Logs(_) => None,
+            Self::Slabs(slabs) => Some(slabs),
+        }
+    }
+
+    /// The medium below.
+    pub fn medium(&self) -> &Medium<M> {
+        either!(self, values => values.medium())
+    }
+
+    /// Number of writers; they are counted from 1.
+    pub fn writers(&self) -> usize {
+        either!(self, values => values.writers())
+    }
+
+    /// As [`Logs::recover`] and [`Slabs::recover`].
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn recover(
+        &self,
+        threads: usize,
+        salvage: bool,
+        visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
+    ) -> Result<Recovered> {
+        either!(self, values => values.recover(threads, salvage, visit))
+    }
+
+    /// Which items count after a crash: in slabs, all.
+    pub fn rule(&self) -> Rule {
+        self.logs().map_or(Rule::All, Logs::rule)
+    }
+
+    /// As [`Logs::set_rule`]; slabs keep every item under either rule.
+    ///
+    /// # Errors
+    /// Those of [`Logs::set_rule`].
+    pub fn set_rule(&self, rule: Rule) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.set_rule(rule))
+    }
+
+    /// As [`Logs::prepare`]; slabs have nothing to prepare.
+    ///
+    /// # Errors
+    /// Those of [`Logs::prepare`].
+    pub fn prepare(&self, count: usize) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.prepare(count))
+    }
+
+    /// As [`Logs::write_sealed`]; in slabs nothing waits to be written.
+    ///
+    /// # Errors
+    /// Those of [`Logs::write_sealed`].
+    pub fn write_sealed(&self, keep_bytes: u64) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.write_sealed(keep_bytes))
+    }
+
+    /// As [`Logs::clear`] and [`Slabs::clear`].
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
+        either!(self, values => values.clear(guard, f))
+    }
+
+    /// The error that stopped writing, if one did.
+    pub fn stopped(&self) -> Option<&str> {
+        either!(self, values => values.stopped())
+    }
+
+    /// Refuses all further writes, for `reason`.
+    pub fn stop(&self, reason: String) {
+        either!(self, values => values.stop(reason));
+    }
+}
+
+impl<M: Memory> Values for LogsOrSlabs<M> {
+    type Room<'a> = RoomInEither<'a, M>;
+
+    #[inline(always)]
+    fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<RoomInEither<'_, M>> {
+        Ok(match self {
+            Self::Logs(logs) => RoomInEither::Logs(logs.appender(writer, bytes, room)?),
+            Self::Slabs(slabs) => RoomInEither::Slabs(slabs.slots(writer, bytes, room)?),
+        })
+    }
+
+    #[inline(always)]
+    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
+        either!(self, values => values.item(location, kept))
+    }
+
+    #[inline(always)]
+    fn item_if_key<'g>(
+        &'g self,
+        location: u64,
+        key: &[u8],
+        kept: &'g impl Keeps,
+    ) -> Option<Item<'g>> {
+        either!(self, values => values.item_if_key(location, key, kept))
+    }
+
+    #[inline(always)]
+    fn may_change(&self, location: u64) -> bool {
+        either!(self, values => Values::may_change(values, location))
+    }
+
+    fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
+        either!(self, values => Values::copy_item(values, location, copy))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, location: u64, lines: u64) {
+        either!(self, values => values.prefetch(location, lines));
+    }
+
+    #[inline(always)]
+    fn prefetch_to_update(&self, location: u64, lines: u64) {
+        either!(self, values => Values::prefetch_to_update(values, location, lines));
+    }
+
+    fn supersede(&self, location: u64, bytes: usize) {
+        either!(self, values => Values::supersede(values, location, bytes));
+    }
+
+    #[inline(always)]
+    fn release(&self, location: u64) {
+        either!(self, values => Values::release(values, location));
+    }
+
+    #[inline(always)]
+    fn tombstone_stamp(&self) -> Option<u64> {
+        either!(self, values => values.tombstone_stamp())
+    }
+
+    #[inline(always)]
+    fn undurable(&self, location: u64) -> Option<Ticket> {
+        either!(self, values => Values::undurable(values, location))
+    }
+
+    fn commit(&self, ticket: Ticket) -> Result<()> {
+        either!(self, values => Values::commit(values, ticket))
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        either!(self, values => Values::flush_all(values))
+    }
+
+    fn max_item_bytes(&self) -> usize {
+        either!(self, values => Values::max_item_bytes(values))
+    }
+}
+
+impl<M: Memory> Writing for RoomInEither<'_, M> {
+    #[inline(always)]
+    fn fits(&self, bytes: usize) -> bool {
+        either!(self, room => room.fits(bytes))
+    }
+
+    #[inline(always)]
+    fn write(&mut self, new: &NewItem<'_>) -> u64 {
+        either!(self, room => Writing::write(room, new))
+    }
+
+    #[inline(always)]
+    fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        either!(self, room => Writing::overwrite(room, location, old, new))
+    }
+
+    #[inline(always)]
+    fn retire(&mut self, location: u64, bytes: usize) {
+        either!(self, room => Writing::retire(room, location, bytes));
+    }
+
+    #[inline(always)]
+    fn ticket(&self) -> Ticket {
+        either!(self, room => room.ticket())
+    }
+
+    fn begin_batch(&mut self) {
+        either!(self, room => Writing::begin_batch(room));
+    }
+
+    fn end_batch(&mut self) {
+        either!(self, room => Writing::end_batch(room));
+    }
+}

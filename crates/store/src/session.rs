@@ -1,0 +1,187 @@
+//! A worker's handle on a map.
+
+use crate::engine::{Change, Hint, Value};
+use crate::error::{Error, Result};
+use crate::map::{Cursor, Map};
+use std::sync::Arc;
+use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::{Values, Writing};
+use terrace_memory::{Memory, Native};
+
+/// A worker's handle on a map: operations that do not wait for the medium, and a commit.
+///
+/// Nothing a session wrote *or saw* may be told to anyone before [`Session::commit`] has returned
+/// without error.
+pub struct Session<M: Memory = Native> {
+    map: Map<M>,
+    writer: usize,
+    seen: Vec<Ticket>,
+    /// Inside `atomic`: room was taken for the whole batch.
+    in_batch: bool,
+}
+
+/// Notes that `ticket` must be committed.
+fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
+    match seen.iter_mut().find(|t| t.writer == ticket.writer) {
+        Some(known) => known.position = known.position.max(ticket.position),
+        None => seen.push(ticket),
+    }
+}
+
+impl<M: Memory> Session<M> {
+    pub(crate) fn new(map: Map<M>) -> Session<M> {
+        let writer = map.inner.some_writer();
+        Session { map, writer, seen: Vec::new(), in_batch: false }
+    }
+
+    /// Runs `f` on the value of `key` where it lies.
+    ///
+    /// # Errors
+    /// None today; a tier that must be read from a device may fail.
+    pub fn get<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
+        let (result, ticket) = self.map.inner.engine.get(key, f);
+        if let Some(ticket) = ticket {
+            saw(&mut self.seen, ticket);
+        }
+        Ok(result)
+    }
+
+    /// Writes `value` for `key`.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
+        self.change(key, value.len(), Room::Ordinary, |_| Change::Put { value, expires_at_ms })
+    }
+
+    /// Removes `key`; whether it was there.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
+        let mut had = false;
+        self.change(key, 8, Room::Urgent, |old| {
+            had = old.is_some();
+            Change::Delete
+        })?;
+        Ok(had)
+    }
+
+    /// Runs `f` on the current value while no other writer can touch the key. `f` must be short;
+    /// it may be called again, with the then current value, when room had to be made first: only
+    /// the last call counts.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn update<'c>(
+        &mut self,
+        key: &[u8],
+        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<()> {
+        self.change(key, 64, Room::Ordinary, f)
+    }
+
+    fn change<'c>(
+        &mut self,
+        key: &[u8],
+        hint: usize,
+        room: Room,
+        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<()> {
+        // Inside a batch there is room by its bound; asking for a guess could refuse what fits.
+        let hint = if self.in_batch { Hint::InBatch } else { Hint::Bytes(hint) };
+        if let Some(ticket) = self.map.inner.engine.update(self.writer, key, hint, room, f)? {
+            saw(&mut self.seen, ticket);
+        }
+        Ok(())
+    }
+
+    /// Looks up many keys together; see [`Map::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        each: impl FnMut(usize, Option<Value<'_>>),
+    ) -> Result<()> {
+        let Session { map, seen, .. } = self;
+        map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
+        Ok(())
+    }
+
+    /// Brings what writes to `keys` will touch near, so that a run of writes to many keys overlaps
+    /// its memory accesses. A few dozen keys at a time; more only evict one another.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.map.inner.engine.prefetch(keys);
+    }
+
+    /// What `f` writes through this session survives a crash together or not at all (logs).
+    /// `bound_bytes` is an upper bound: keys, values and 32 bytes for each write. Other writers
+    /// of the same log wait; readers do not, and may see a part of it. `f` must use this session
+    /// alone, and not commit: another one's writes could wait for this batch to end.
+    ///
+    /// # Errors
+    /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
+    pub fn atomic<R>(
+        &mut self,
+        bound_bytes: usize,
+        f: impl FnOnce(&mut Session<M>) -> R,
+    ) -> Result<R> {
+        let engine = Arc::clone(&self.map.inner.engine);
+        let most = engine.values.max_item_bytes();
+        if bound_bytes > most {
+            return Err(Error::ItemSize(bound_bytes, most));
+        }
+        let mut batch = Batch { held: engine.room(self.writer, bound_bytes, Room::Ordinary)? };
+        batch.held.begin_batch();
+        let outer = std::mem::replace(&mut self.in_batch, true);
+        let result = f(self);
+        self.in_batch = outer;
+        batch.held.end_batch();
+        saw(&mut self.seen, batch.held.ticket());
+        Ok(result)
+    }
+
+    /// Visits keys; see [`Map::scan`].
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn scan(
+        &mut self,
+        cursor: Cursor,
+        count: usize,
+        each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<Cursor> {
+        let Session { map, seen, .. } = self;
+        Ok(map.inner.engine.scan(cursor, count, each, |ticket| saw(seen, ticket)))
+    }
+
+    /// Waits until everything this session wrote or saw is as durable as the map promises.
+    ///
+    /// # Errors
+    /// Those of the medium: what was written since the last commit may or may not survive.
+    pub fn commit(&mut self) -> Result<()> {
+        let inner = &self.map.inner;
+        // Forgotten only once durable: a commit that failed fails again.
+        self.seen.iter().try_for_each(|ticket| inner.settle(Some(*ticket)))?;
+        self.seen.clear();
+        Ok(())
+    }
+
+    /// The map this session works on.
+    pub fn map(&self) -> &Map<M> {
+        &self.map
+    }
+}
+
+/// Ends the batch also when what ran inside panicked: its writes are visible and stay whole.
+struct Batch<'a, M: Memory> {
+    held: crate::engine::Held<'a, M>,
+}
+
+impl<M: Memory> Drop for Batch<'_, M> {
+    fn drop(&mut self) {
+        self.held.end_batch();
+    }
+}
