@@ -47,6 +47,9 @@ pub enum Error {
         /// What was found.
         what: String,
     },
+    /// A kept index does not say what the values say: it is made anew from them.
+    #[error("the kept index does not fit the values: {0}")]
+    Unfit(String),
     /// The file was made with other parameters.
     #[error("{path}: made with {field} {found}, opened with {wanted}")]
     Mismatch {

@@ -6,12 +6,14 @@
 //! * [`slabs`] keeps items in slots of their size, freed and used again in place.
 //! * [`values`] is the trait that logs and slabs share.
 //! * [`sections`] changes a memory as a whole or not at all, by one of three engines.
+//! * [`IndexFile`] is where an index lies that is kept beside its values.
 //! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
 //!
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
 
 pub mod checksum;
 mod error;
+mod index_file;
 pub mod item;
 pub mod logs;
 pub mod medium;
@@ -21,5 +23,6 @@ pub mod superblock;
 pub mod values;
 
 pub use error::{Error, Result};
+pub use index_file::{Area, IndexFile};
 pub use medium::{Medium, MediumSpec};
-pub use values::{BucketLock, Keeps, LogsOrSlabs, RoomInEither, Values, Writing};
+pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};

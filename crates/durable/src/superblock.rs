@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
-//! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails
+//! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails,
+//!              the mark of the index that goes with the values
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
 //! The *cut* says which bytes of the logs count after a crash:
@@ -26,6 +27,8 @@ const CUT_MAGIC: u32 = 0x0054_5543;
 pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
 /// Most logs that can be open at a cut.
 pub const MAX_OPEN: usize = 64;
+/// Offset in a cut's block of the mark of its index: behind the open logs.
+const INDEX_AT: usize = 40 + 16 * MAX_OPEN;
 
 /// Which items count after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,8 @@ pub struct Cut {
     pub segments: u32,
     /// The logs open at the cut (rule Bounded).
     pub open: Vec<OpenLog>,
+    /// Mark of the kept index that goes with the values; 0: none does.
+    pub index: u64,
 }
 
 /// The unchanging parameters of a file.
@@ -73,11 +78,11 @@ pub struct Shape {
     pub design: u32,
 }
 
-fn put_u32(block: &mut [u8], at: usize, value: u32) {
+pub(crate) fn put_u32(block: &mut [u8], at: usize, value: u32) {
     block[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-fn put_u64(block: &mut [u8], at: usize, value: u64) {
+pub(crate) fn put_u64(block: &mut [u8], at: usize, value: u64) {
     block[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
@@ -89,13 +94,13 @@ pub(crate) fn get_u64(block: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn seal_block(block: &mut [u8]) {
+pub(crate) fn seal_block(block: &mut [u8]) {
     let end = block.len() - 4;
     let crc = Crc::new(FORMAT).update(&block[..end]).finish();
     put_u32(block, end, crc);
 }
 
-fn block_is_intact(block: &[u8]) -> bool {
+pub(crate) fn block_is_intact(block: &[u8]) -> bool {
     let end = block.len() - 4;
     Crc::new(FORMAT).update(&block[..end]).finish() == get_u32(block, end)
 }
@@ -173,6 +178,7 @@ impl Cut {
             put_u32(&mut block, 44 + 16 * i, open.tail);
             put_u64(&mut block, 48 + 16 * i, open.sequence);
         }
+        put_u64(&mut block, INDEX_AT, self.index);
         seal_block(&mut block);
         block
     }
@@ -194,6 +200,7 @@ impl Cut {
             next_sequence: get_u64(block, 24),
             segments: get_u32(block, 32),
             open: open.collect(),
+            index: get_u64(block, INDEX_AT),
         })
     }
 
@@ -222,6 +229,7 @@ impl Cut {
             next_sequence: 1,
             segments: 1,
             open: Vec::new(),
+            index: 0,
         }
     }
 }
@@ -277,6 +285,7 @@ fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
         next_sequence: 1,
         segments: 1,
         open: Vec::new(),
+        index: 0,
     };
     cut.store(medium)?;
     // SAFETY: committed by the caller; nobody else has the medium yet.

@@ -10,4 +10,4 @@ pub mod hash;
 pub mod table;
 
 pub use hash::hash_key;
-pub use table::{Change, Cursor, HashIndex, Items, Line, Watch};
+pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};

@@ -24,16 +24,17 @@
 
 mod bucket;
 mod line;
+mod repair;
 mod shard;
 
 use crossbeam_utils::CachePadded;
 use line::*;
 use shard::Shard;
-pub use shard::Watch;
+pub use shard::{Commit, Ground, Watch};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_memory::{Budget, Memory, Native};
+use terrace_memory::{Backing, Budget, Memory, Native, Region};
 
 /// What the index must be told about the items its locations name.
 pub trait Items {
@@ -60,14 +61,23 @@ pub enum Change {
 }
 
 /// Where a key's entry is to be looked for; a hint that the table's growth may outdate.
-#[derive(Clone, Copy)]
-pub struct Line<'a> {
-    shard: &'a Shard,
-    memory: &'a Native,
+pub struct Line<'a, I: Memory = Native> {
+    shard: &'a Shard<I>,
+    memory: &'a I,
     at: u64,
+    /// Offset of the bucket's own line.
+    bucket: u64,
 }
 
-impl<'a> Line<'a> {
+impl<I: Memory> Clone for Line<'_, I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I: Memory> Copy for Line<'_, I> {}
+
+impl<'a, I: Memory> Line<'a, I> {
     /// Asks for the line to be brought near.
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -88,6 +98,11 @@ impl<'a> Line<'a> {
         if slot == 32 {
             return None;
         }
+        // SAFETY: the header of a committed bucket.
+        if self.shard.is_kept && unsafe { self.shard.buckets.load(self.bucket) } & LOCKED != 0 {
+            // What is being written may not be durable yet.
+            return None;
+        }
         // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
         let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
         (entry & !LOCATION_MASK == tag_of(hash))
@@ -97,7 +112,7 @@ impl<'a> Line<'a> {
 
     /// The overflow line behind this one, if there is one.
     #[inline(always)]
-    pub fn next(&self) -> Option<Line<'a>> {
+    pub fn next(&self) -> Option<Line<'a, I>> {
         // SAFETY: the header of a committed line.
         let next = unsafe { self.memory.load(self.at) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         (next != 0).then_some(Line { memory: &self.shard.overflow, at: next * LINE, ..*self })
@@ -121,8 +136,12 @@ pub struct Stats {
 }
 
 /// The index. `shards` independent tables, chosen by hash, keep growth from being a bottleneck.
-pub struct HashIndex {
-    shards: Box<[CachePadded<Shard>]>,
+///
+/// It lives in DRAM and is gone after a crash ([`HashIndex::new`]), or is *kept* in a persistent
+/// memory ([`HashIndex::kept`]): then every change is durable when the bucket is let go, whoever reads
+/// a change before that makes it durable first, and [`HashIndex::repair`] takes up what a crash left.
+pub struct HashIndex<I: Memory = Native> {
+    shards: Box<[CachePadded<Shard<I>>]>,
     shard_bits: u32,
 }
 
@@ -135,14 +154,53 @@ impl HashIndex {
     pub fn new(shards: usize, capacity: u64, budget: &Arc<Budget>) -> io::Result<HashIndex> {
         assert!(shards.is_power_of_two() && shards <= 256, "1 to 256 shards, a power of two");
         let per_shard = (capacity / shards as u64).max(1 << 16).next_power_of_two();
-        let shards: io::Result<Vec<_>> =
-            (0..shards).map(|_| Shard::new(per_shard, budget).map(CachePadded::new)).collect();
-        let shards = shards?.into_boxed_slice();
-        Ok(HashIndex { shard_bits: shards.len().trailing_zeros(), shards })
+        let bytes = (per_shard * LINE / 2).next_multiple_of(COMMIT_BYTES);
+        let ground = |backing| -> io::Result<Ground<Native>> {
+            let region = Region::reserve(bytes, backing)?;
+            let memory = region.native();
+            Ok(Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)) })
+        };
+        // Overflow lines are few and rarely read: base pages and small steps waste less than they
+        // cost.
+        let grounds: io::Result<Vec<_>> = (0..shards)
+            .map(|_| Ok([ground(Backing::HugePages)?, ground(Backing::Anonymous)?]))
+            .collect();
+        HashIndex::over(grounds?, false, budget)
+    }
+}
+
+impl<I: Memory> HashIndex<I> {
+    /// An empty index that is kept: on the grounds of each of its tables (a power of two of them) for
+    /// buckets and overflow lines, all of them zero. The bytes it takes there are counted in `budget`.
+    ///
+    /// # Errors
+    /// Those of the grounds.
+    pub fn kept(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
+        HashIndex::over(grounds, true, budget)
+    }
+
+    fn over(
+        grounds: Vec<[Ground<I>; 2]>,
+        is_kept: bool,
+        budget: &Arc<Budget>,
+    ) -> io::Result<HashIndex<I>> {
+        let shards: io::Result<Vec<_>> = grounds
+            .into_iter()
+            .map(|[buckets, overflow]| {
+                Shard::new(buckets, overflow, is_kept, budget).map(CachePadded::new)
+            })
+            .collect();
+        Ok(HashIndex::of(shards?))
+    }
+
+    fn of(shards: Vec<CachePadded<Shard<I>>>) -> HashIndex<I> {
+        let shards = shards.into_boxed_slice();
+        assert!(shards.len().is_power_of_two(), "a power of two tables");
+        HashIndex { shard_bits: shards.len().trailing_zeros(), shards }
     }
 
     #[inline(always)]
-    fn shard(&self, hash: u64) -> &Shard {
+    fn shard(&self, hash: u64) -> &Shard<I> {
         // The top bits: bucket numbers use the bottom ones. Two shifts, so that 0 bits is legal.
         &self.shards[(hash >> 1 >> (63 - self.shard_bits)) as usize]
     }
@@ -156,7 +214,7 @@ impl HashIndex {
     /// A look at the bucket of `hash`: an item of its key that is copied between the look and
     /// [`Watch::saw_no_overwrite`] was not overwritten meanwhile if that says so.
     #[inline(always)]
-    pub fn watch(&self, hash: u64) -> Watch<'_> {
+    pub fn watch(&self, hash: u64) -> Watch<'_, I> {
         self.shard(hash).watch(hash)
     }
 
@@ -164,47 +222,61 @@ impl HashIndex {
     /// of many keys and bring them near, the second to ask each for its candidate and bring that
     /// item near, the third to verify.
     #[inline(always)]
-    pub fn line(&self, hash: u64) -> Line<'_> {
+    pub fn line(&self, hash: u64) -> Line<'_, I> {
         let shard = self.shard(hash);
         let bucket = bucket_of(hash, shard.count.load(Ordering::Acquire));
-        Line { shard, memory: &shard.buckets, at: bucket * LINE }
+        Line { shard, memory: &shard.buckets, at: bucket * LINE, bucket: bucket * LINE }
     }
 
-    /// Runs `f` on the current location of `key` while no other writer can change it, and does
-    /// what `f` says. Returns the location before. `f` must not touch this index.
+    /// Runs `f` on the current location of `key` while no other writer can change it, and does what
+    /// `f` says (durably, if the index is kept). Returns the location before. `f` must not touch this
+    /// index.
+    ///
+    /// # Errors
+    /// Those of the memory, when the index needs a line more; `f` has not run then.
     pub fn update(
         &self,
         hash: u64,
         key: &[u8],
         items: &impl Items,
         f: impl FnOnce(Option<u64>) -> Change,
-    ) -> Option<u64> {
-        self.shard(hash).update(hash, items, |location| items.has_key(location, key), f)
+    ) -> io::Result<Option<u64>> {
+        self.update_then(hash, key, items, |location| (f(location), ()), |()| ())
+    }
+
+    /// As [`HashIndex::update`]; passes on to `then` what `f` gave beside, once the change is done and
+    /// still alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update_then<T>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        items: &impl Items,
+        f: impl FnOnce(Option<u64>) -> (Change, T),
+        then: impl FnOnce(T),
+    ) -> io::Result<Option<u64>> {
+        self.shard(hash).update(hash, items, |location| items.has_key(location, key), f, then)
+    }
+
+    /// Runs `f` on the current location of `key`, if it has one, while no writer can change it.
+    pub fn look<R>(
+        &self,
+        hash: u64,
+        key: &[u8],
+        items: &impl Items,
+        f: impl FnOnce(u64) -> R,
+    ) -> Option<R> {
+        let bucket = self.shard(hash).lock_bucket_of(hash);
+        let (_, _, entry) = bucket.find(hash, |location| items.has_key(location, key))?;
+        Some(f(entry & LOCATION_MASK))
     }
 
     /// As [`HashIndex::update`], for the key whose entry is exactly `location`; `f` runs only if
     /// it still is. Returns whether it was: the compare-and-swap redirect of a collector.
-    pub fn update_at(
-        &self,
-        hash: u64,
-        location: u64,
-        items: &impl Items,
-        f: impl FnOnce() -> Change,
-    ) -> bool {
-        let mut ran = false;
-        self.shard(hash).update(
-            hash,
-            items,
-            |l| l == location,
-            |found| match found {
-                Some(_) => {
-                    ran = true;
-                    f()
-                }
-                None => Change::Keep,
-            },
-        );
-        ran
+    pub fn update_at(&self, hash: u64, location: u64, f: impl FnOnce() -> Change) -> bool {
+        self.shard(hash).update_at(hash, location, f)
     }
 
     /// Whether some key's entry is exactly `location`. Lock-free.

@@ -3,6 +3,7 @@
 use crate::domain::Domain;
 use crate::instructions;
 use crate::memory::Memory;
+use crate::part::Divide;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -40,6 +41,17 @@ impl Native {
         // SAFETY: in bounds and aligned by the contract of `Memory`; words are only ever accessed
         // atomically or while owned.
         unsafe { &*self.at(at, 8).cast() }
+    }
+}
+
+impl Divide for Native {
+    fn part(&self, start: u64, len: u64) -> Native {
+        let end = start.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.bytes), "{start} + {len} is in the memory");
+        assert!(start.is_multiple_of(64), "a part begins at a cache line");
+        // SAFETY: inside the mapping (asserted), which outlives every copy of this value.
+        let base = unsafe { self.base.add(start as usize) };
+        Native { base, bytes: len, domain: self.domain }
     }
 }
 

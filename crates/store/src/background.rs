@@ -38,7 +38,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn start<M: Memory>(engine: &Arc<Engine<M>>) -> Background {
+    pub fn start<M: Memory, I: Memory>(engine: &Arc<Engine<M, I>>) -> Background {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let keeper = Keeper {
             engine: Arc::clone(engine),
@@ -102,8 +102,8 @@ fn spawn(
     std::thread::Builder::new().name(name.into()).spawn(body).ok()
 }
 
-struct Keeper<M: Memory> {
-    engine: Arc<Engine<M>>,
+struct Keeper<M: Memory, I: Memory> {
+    engine: Arc<Engine<M, I>>,
     last_cut: Instant,
     last_sweep: Instant,
     last_release: Instant,
@@ -113,7 +113,7 @@ struct Keeper<M: Memory> {
     writes_in_cut: u64,
 }
 
-impl<M: Memory> Keeper<M> {
+impl<M: Memory, I: Memory> Keeper<M, I> {
     /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
     fn tick(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);

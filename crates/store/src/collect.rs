@@ -15,7 +15,6 @@
 
 use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
-use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
@@ -32,10 +31,9 @@ pub(crate) struct Round {
     pub freed_segments: usize,
 }
 
-struct Moving<'a, M: Memory> {
-    engine: &'a Engine<M>,
+struct Moving<'a, M: Memory, I: Memory> {
+    engine: &'a Engine<M, I>,
     logs: &'a Logs<M>,
-    guard: &'a Guard,
     /// Tombstones of the victim at hand with a stamp up to this can go with it: no other log, not
     /// even another victim, holds anything older. (Victims are freed one by one: a crash may come
     /// between two of them.)
@@ -47,7 +45,7 @@ struct Moving<'a, M: Memory> {
     evicted: u64,
 }
 
-impl<M: Memory> Engine<M> {
+impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round, if anything is due: of logs, or under pressure of slabs.
     pub fn collect(&self) -> Result<Round> {
         match &self.values {
@@ -142,7 +140,6 @@ impl<M: Memory> Engine<M> {
         let mut moving = Moving {
             engine: self,
             logs,
-            guard: &guard,
             oldest_elsewhere: 0,
             evict,
             dropped: Vec::new(),
@@ -158,9 +155,8 @@ impl<M: Memory> Engine<M> {
             claimed.iter().for_each(|segment| logs.unclaim(*segment));
             return Err(error);
         }
-        let located = self.located(&guard);
         for (hash, location) in &moving.dropped {
-            self.index.update_at(*hash, *location, &located, || Entry::Remove);
+            self.index.update_at(*hash, *location, || Entry::Remove);
         }
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
@@ -171,7 +167,7 @@ impl<M: Memory> Engine<M> {
     }
 }
 
-impl<M: Memory> Moving<'_, M> {
+impl<M: Memory, I: Memory> Moving<'_, M, I> {
     fn segment(&mut self, segment: u32) -> Result<()> {
         self.oldest_elsewhere = self.logs.oldest_sequence(segment);
         let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);
@@ -207,7 +203,7 @@ impl<M: Memory> Moving<'_, M> {
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
-        engine.index.update_at(hash, location, &engine.located(self.guard), || {
+        engine.index.update_at(hash, location, || {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },

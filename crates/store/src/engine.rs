@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::superblock::Rule;
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
 use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
 use terrace_memory::{Budget, Memory};
@@ -71,10 +72,12 @@ pub(crate) enum Hint {
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
 pub(crate) const BATCH: usize = 64;
 
-pub(crate) struct Engine<M: Memory> {
-    pub index: HashIndex,
+pub(crate) struct Engine<M: Memory, I: Memory> {
+    pub index: HashIndex<I>,
     pub values: Stored<M>,
     pub seed: u64,
+    /// Mark of the index, if it is kept; else 0.
+    pub index_mark: u64,
     pub budget: Arc<Budget>,
     pub options: MapOptions,
     /// Whether what is told must be durable first.
@@ -156,19 +159,17 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
-/// Ends the old item; returns the location to release once the index has forgotten it.
-#[inline(always)]
-fn retire(held: &mut impl Writing, old: Option<(u64, Item<'_>)>) -> Option<u64> {
-    old.map(|(location, item)| {
-        held.retire(location, bytes_of(&item));
-        location
-    })
-}
-
-impl<M: Memory> Engine<M> {
+impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
     pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
         Located { values: &self.values, kept, seed: self.seed }
+    }
+
+    /// Which items count after a crash. What a kept index names is durable, and there is no going back
+    /// to an earlier state of it.
+    pub fn rule_of(&self, durability: Durability) -> Rule {
+        let all = durability == Durability::Sync || self.index_mark != 0;
+        if all { Rule::All } else { Rule::Bounded }
     }
 
     /// Live keys.
@@ -268,7 +269,7 @@ impl<M: Memory> Engine<M> {
         let mut grown = 0;
         let mut retired = None;
         // No guard: only current items of the locked bucket are looked at.
-        self.index.update(hash, key, &self.located(&BucketLock), |at| {
+        let change = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             let live = old.filter(|(_, item)| is_live(item));
             let version = old.map_or(1, |(_, item)| item.version + 1);
@@ -277,15 +278,14 @@ impl<M: Memory> Engine<M> {
                 Change::Put { value, expires_at_ms } => {
                     if let Err(error) = self.check_sizes(key, value.len()) {
                         outcome = Err(error);
-                        return Entry::Keep;
+                        return (Entry::Keep, None);
                     }
                     NewItem { key, value, version, expires_at_ms, tombstone: false }
                 }
                 Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
                     let Some(next) = self.values.tombstone_stamp() else {
-                        retired = retire(held, old);
                         grown = -1;
-                        return Entry::Remove;
+                        return (Entry::Remove, old.map(|old| (held, old)));
                     };
                     stamp = next.to_le_bytes();
                     NewItem { key, value: &stamp, version, expires_at_ms: None, tombstone: true }
@@ -293,30 +293,39 @@ impl<M: Memory> Engine<M> {
                 Change::Keep | Change::Delete => {
                     outcome =
                         Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
-                    return Entry::Keep;
+                    return (Entry::Keep, None);
                 }
             };
             if let Some((location, item)) = &old
                 && held.overwrite(*location, item, &new)
             {
                 outcome = Ok(Outcome::Done(Some(held.ticket())));
-                return Entry::Overwritten;
+                return (Entry::Overwritten, None);
             }
             let bytes = new.item_bytes();
             if !held.fits(bytes) {
                 outcome = Ok(Outcome::TooSmall(bytes));
-                return Entry::Keep;
+                return (Entry::Keep, None);
             }
             let location = held.write(&new);
-            retired = retire(held, old);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
             grown =
                 i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
             if !new.tombstone {
                 self.note(&new, bytes);
             }
-            Entry::Set(location)
-        });
+            (Entry::Set(location), old.map(|old| (held, old)))
+        };
+        // Once the index names the new item, durably if it is kept: the old one is needed until then.
+        let retire = |superseded: Option<(&mut Held<'_, M>, (u64, Item<'_>))>| {
+            if let Some((held, (location, item))) = superseded {
+                held.retire(location, bytes_of(&item));
+                retired = Some(location);
+            }
+        };
+        self.index
+            .update_then(hash, key, &self.located(&BucketLock), change, retire)
+            .map_err(|source| self.index_refused(source))?;
         if let Some(location) = retired {
             self.values.release(location);
         }
@@ -338,10 +347,13 @@ impl<M: Memory> Engine<M> {
     }
 
     /// Takes an item found by recovery into the index: the newer version of a key stays.
-    pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) {
+    ///
+    /// # Errors
+    /// The index found no memory for it.
+    pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) -> Result<()> {
         let hash = hash_key(self.seed, found.key);
         let mut grown = 0;
-        self.index.update(hash, found.key, &self.located(&BucketLock), |at| {
+        let newer = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             match old {
                 Some((_, item)) if item.version >= found.version => {
@@ -357,12 +369,32 @@ impl<M: Memory> Engine<M> {
                     Entry::Set(location)
                 }
             }
-        });
+        };
+        self.index
+            .update(hash, found.key, &self.located(&BucketLock), newer)
+            .map_err(|source| self.index_refused(source))?;
         self.keys[0].fetch_add(grown, Ordering::Relaxed);
+        self.note_recovered(found, bytes);
+        Ok(())
+    }
+
+    /// Counts an item that an entry of a kept index names.
+    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
+        self.keys[0].fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
+        self.note_recovered(found, bytes);
+    }
+
+    fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
         if found.expires_at_ms.is_some() {
             self.counters.expiries.store(true, Ordering::Relaxed);
         }
         self.item_bytes_hint.store(bytes.min(256) as u32, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn index_refused(&self, source: std::io::Error) -> Error {
+        let path = self.values.medium().path().to_path_buf();
+        Error::Io { path, doing: "make room in the index of", source }
     }
 
     /// The key of the item at `location` if it has expired at `now` and is no tombstone.
@@ -377,11 +409,12 @@ impl<M: Memory> Engine<M> {
         // In slabs a writer may be waiting for room while it keeps this from going on.
         let _no_collection = self.values.logs().map(|_| self.collecting.lock());
         let guard = crossbeam_epoch::pin();
+        // While the index is cleared it does not go with the values: they are read if a crash comes.
         self.values.clear(&guard, || {
             self.index.clear();
             self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
         })?;
-        Ok(())
+        Ok(self.values.set_index_mark(self.index_mark)?)
     }
 
     pub fn evicts(&self) -> bool {

@@ -23,7 +23,7 @@ const STEP: usize = 1_000;
 /// their size among them, before the map counts as full.
 const PATIENCE: u32 = 16;
 
-impl<M: Memory> Engine<M> {
+impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round under pressure: slots that others keep for later, then those that readers held,
     /// and at last, if the map evicts, the oldest items.
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
@@ -72,7 +72,7 @@ impl<M: Memory> Engine<M> {
             for location in found {
                 let item = slabs.item(location, &guard);
                 let hash = hash_key(self.seed, item.key);
-                let gone = self.index.update_at(hash, location, &self.located(&guard), || {
+                let gone = self.index.update_at(hash, location, || {
                     // As for a delete: gone from storage, then from the index.
                     slabs.retire(location);
                     self.keys[0].fetch_sub(1, Ordering::Relaxed);

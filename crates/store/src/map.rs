@@ -3,8 +3,8 @@
 use crate::background::Background;
 use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::{Error, Result};
-use crate::open::RecoveryReport;
-use crate::options::{Durability, MapOptions, WhenFull};
+use crate::options::{Durability, MapOptions, Persist, WhenFull};
+use crate::recover::RecoveryReport;
 use crate::session::Session;
 use crate::stats::MapStats;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use terrace_durable::item::{MAX_HEADER_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, Values};
-use terrace_memory::{Budget, Memory, Native};
+use terrace_memory::{Budget, Divide, Memory, Native};
 
 /// Position of an unordered scan; 0 starts, and 0 is returned at the end.
 pub type Cursor = u64;
@@ -27,20 +27,20 @@ pub type Cursor = u64;
 /// Each of the map's own operations has committed when it returns: under
 /// [`Durability::Sync`] what it wrote, or read, survives a power cut from then on. A [`Session`]
 /// leaves the moment to its user.
-pub struct Map<M: Memory = Native> {
-    pub(crate) inner: Arc<Inner<M>>,
+pub struct Map<M: Memory = Native, I: Memory = Native> {
+    pub(crate) inner: Arc<Inner<M, I>>,
 }
 
-impl<M: Memory> Clone for Map<M> {
-    fn clone(&self) -> Map<M> {
+impl<M: Memory, I: Memory> Clone for Map<M, I> {
+    fn clone(&self) -> Map<M, I> {
         Map { inner: Arc::clone(&self.inner) }
     }
 }
 
-pub(crate) struct Inner<M: Memory> {
+pub(crate) struct Inner<M: Memory, I: Memory> {
     // Dropped in this order: the threads first, the lock on the directory last.
     pub background: Mutex<Option<Background>>,
-    pub engine: Arc<Engine<M>>,
+    pub engine: Arc<Engine<M, I>>,
     pub recovery: RecoveryReport,
     pub next_writer: AtomicUsize,
     /// Of the directory; a map without one has none.
@@ -79,7 +79,27 @@ impl<M: Memory> Map<M> {
     pub fn over(memory: M, is_new: bool, lifetime: u32, options: MapOptions) -> Result<Map<M>> {
         crate::open::over(Medium::over(memory, is_new, lifetime), options)
     }
+}
 
+impl<M: Memory, I: Divide + Clone> Map<M, I> {
+    /// The same with an index that is kept, in the memory `index`: what [`Persist::Index`] is to a map
+    /// in a directory.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn over_with_index(
+        memory: M,
+        index: I,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> Result<Map<M, I>> {
+        let options = MapOptions { persist: Persist::Index, ..options };
+        crate::open::over_with_index(Medium::over(memory, is_new, lifetime), index, options)
+    }
+}
+
+impl<M: Memory, I: Memory> Map<M, I> {
     /// One round of the collector, if anything is due; returns how many logs it freed.
     ///
     /// # Errors
@@ -89,7 +109,7 @@ impl<M: Memory> Map<M> {
     }
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
-    pub fn session(&self) -> Session<M> {
+    pub fn session(&self) -> Session<M, I> {
         Session::new(self.clone())
     }
 
@@ -148,7 +168,7 @@ impl<M: Memory> Map<M> {
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(Some(ticket)))
     }
 
-    /// Writes many pairs; after a crash all of them are there or none.
+    /// Writes many pairs; after a crash all of them are there or none (in slabs, each by itself).
     ///
     /// # Errors
     /// [`Error::ItemSize`] if they do not fit one log together.
@@ -290,7 +310,7 @@ impl<M: Memory> Map<M> {
         } else {
             // The promise is taken back before the rule that keeps it goes; if that fails it stands.
             let promised = engine.sync.swap(false, Ordering::SeqCst);
-            let changed = engine.values.set_rule(Rule::Bounded);
+            let changed = engine.values.set_rule(engine.rule_of(durability));
             changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
         }
         *current = durability;
@@ -335,7 +355,7 @@ impl<M: Memory> Map<M> {
     }
 }
 
-impl<M: Memory> Inner<M> {
+impl<M: Memory, I: Memory> Inner<M, I> {
     pub(crate) fn some_writer(&self) -> usize {
         1 + self.next_writer.fetch_add(1, Ordering::Relaxed) % self.engine.values.writers()
     }
@@ -375,7 +395,7 @@ impl<M: Memory> Inner<M> {
     }
 }
 
-impl<M: Memory> Drop for Inner<M> {
+impl<M: Memory, I: Memory> Drop for Inner<M, I> {
     fn drop(&mut self) {
         // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
         // what was durable.

@@ -3,43 +3,21 @@
 use crate::background::Background;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
+use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::map::{Inner, Map};
-use crate::options::{Durability, MapOptions, ValueDesign};
+use crate::options::{Durability, MapOptions, Persist, ValueDesign};
+use crate::recover::RecoveryReport;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-use std::time::Duration;
-use terrace_durable::logs::{Damage, Logs, MAX_WRITERS, Recovered, TornTail};
+use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
-use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::HashIndex;
-use terrace_memory::{Budget, Memory};
-
-/// What recovery found and what it took.
-#[derive(Clone, Debug, Default)]
-pub struct RecoveryReport {
-    /// The value file.
-    pub path: PathBuf,
-    /// Keys afterwards.
-    pub keys: u64,
-    /// Items read, older versions and tombstones included.
-    pub items: u64,
-    /// Logs, or superblocks, that held items.
-    pub segments: u64,
-    /// Bytes read and verified.
-    pub bytes: u64,
-    /// Wall time.
-    pub elapsed: Duration,
-    /// Unfinished ends of logs and unfinished slots; never acknowledged under `sync`.
-    pub torn: Vec<TornTail>,
-    /// Damage found (only with `salvage`; otherwise it is an error).
-    pub damage: Vec<Damage>,
-}
+use terrace_memory::{Budget, Divide, Memory};
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -62,9 +40,19 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let capacity_bytes = reserved_bytes(&options);
     let spec =
         MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
-    let writers = if options.writers == 0 { processors() } else { options.writers };
-    let engine = engine(Medium::open(&spec)?, writers, design, options, budget, true)?;
-    let recovery = recover(&engine, processors())?;
+    let index = IndexInDirectory(MediumSpec { path: dir.join("index"), ..spec.clone() });
+    let opening = Opening { options, budget, has_threads: true, threads: processors() };
+    let values = opening.values(Medium::open(&spec)?, design)?;
+    let (engine, recovery) = match opening.options.persist {
+        _ if opening.options.salvage => opening.read_values(values)?,
+        Persist::Values => {
+            let opened = opening.read_values(values)?;
+            opened.0.values.set_index_mark(0)?;
+            index.remove()?;
+            opened
+        }
+        Persist::Index => opening.take_up_index(values, &index)?,
+    };
     let map = start(engine, recovery, Some(lock))?;
     if !map.options().salvage {
         *map.inner.background.lock() = Some(Background::start(&map.inner.engine));
@@ -73,79 +61,112 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
 }
 
 pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
-    let design = match options.values {
-        ValueDesign::Slab => Design::Slabs,
-        ValueDesign::Log | ValueDesign::Auto => Design::Logs,
-    };
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-    let engine = engine(medium, options.writers.max(1), design, options, &budget, false)?;
-    // One thread, this one: the memory may be particular about who comes.
-    let recovery = recover(&engine, 1)?;
+    let opening = Opening::over_memory(options, &budget);
+    let values = opening.values(medium, asked(&opening.options))?;
+    let (engine, recovery) = opening.read_values(values)?;
     start(engine, recovery, None)
 }
 
-fn engine<M: Memory>(
+pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     medium: Medium<M>,
-    writers: usize,
-    design: Design,
+    index: I,
     options: MapOptions,
-    budget: &Arc<Budget>,
-    has_threads: bool,
-) -> Result<Engine<M>> {
-    let writers = writers.clamp(1, MAX_WRITERS - 1);
-    let (path, capacity_bytes) = (medium.path().to_path_buf(), medium.capacity_bytes());
-    let seed = RandomState::new().hash_one(0);
-    let values = match design {
-        Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
-        Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),
-    };
-    let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io {
-        path,
-        doing: "reserve memory for the index",
-        source,
-    })?;
-    Ok(Engine {
-        keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
-        values,
-        index,
-        seed,
-        budget: Arc::clone(budget),
-        when_full: AtomicU8::new(options.when_full as u8),
-        item_bytes_hint: AtomicU32::new(128),
-        pressure: AtomicBool::new(false),
-        rounds: AtomicU64::new(0),
-        hopeless_round: AtomicU64::new(0),
-        has_threads,
-        collecting: Mutex::new(()),
-        counters: Counters::default(),
-        sync: AtomicBool::new(options.durability == Durability::Sync),
-        durability: Mutex::new(options.durability),
-        options,
-    })
+) -> Result<Map<M, I>> {
+    let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+    let place = IndexInMemory { memory: index, is_new: medium.is_new() };
+    let opening = Opening::over_memory(options, &budget);
+    let values = opening.values(medium, asked(&opening.options))?;
+    let (engine, recovery) = opening.take_up_index(values, &place)?;
+    start(engine, recovery, None)
 }
 
-fn new_index(capacity_bytes: u64, budget: &Arc<Budget>) -> std::io::Result<HashIndex> {
-    // An item takes 16 bytes at the least.
-    HashIndex::new(processors().next_power_of_two().min(64), capacity_bytes / 16, budget)
+fn asked(options: &MapOptions) -> Design {
+    match options.values {
+        ValueDesign::Slab => Design::Slabs,
+        ValueDesign::Log | ValueDesign::Auto => Design::Logs,
+    }
 }
 
-fn recover<M: Memory>(engine: &Engine<M>, threads: usize) -> Result<RecoveryReport> {
-    let visit = |location: u64, item: &terrace_durable::item::Item<'_>, bytes: usize| {
-        engine.recovered(location, item, bytes);
-    };
-    let found = engine.values.recover(threads, engine.options.salvage, &visit)?;
-    let Recovered { segments, items, bytes, torn, damage, elapsed } = found;
-    let path = engine.values.medium().path().to_path_buf();
-    Ok(RecoveryReport { path, keys: engine.len(), items, segments, bytes, elapsed, torn, damage })
+/// A map about to be opened.
+pub(crate) struct Opening<'a> {
+    pub options: MapOptions,
+    pub budget: &'a Arc<Budget>,
+    /// Whether the map will have threads of its own.
+    pub has_threads: bool,
+    /// Threads of recovery.
+    pub threads: usize,
 }
 
-fn start<M: Memory>(
-    engine: Engine<M>,
+impl<'a> Opening<'a> {
+    /// One thread, the caller's: the memory may be particular about who comes.
+    fn over_memory(options: MapOptions, budget: &'a Arc<Budget>) -> Opening<'a> {
+        let options = MapOptions { writers: options.writers.max(1), ..options };
+        Opening { options, budget, has_threads: false, threads: 1 }
+    }
+
+    fn values<M: Memory>(&self, medium: Medium<M>, design: Design) -> Result<Stored<M>> {
+        let asked = self.options.writers;
+        let writers = if asked == 0 { processors() } else { asked }.clamp(1, MAX_WRITERS - 1);
+        let salvage = self.options.salvage;
+        Ok(match design {
+            Design::Logs => Stored::Logs(Logs::open(medium, writers, salvage, self.budget)?),
+            Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, salvage, self.budget)?),
+        })
+    }
+
+    pub fn engine<M: Memory, I: Memory>(
+        &self,
+        values: Stored<M>,
+        index: HashIndex<I>,
+        seed: u64,
+        index_mark: u64,
+    ) -> Engine<M, I> {
+        let options = self.options.clone();
+        Engine {
+            keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
+            values,
+            index,
+            seed,
+            index_mark,
+            budget: Arc::clone(self.budget),
+            when_full: AtomicU8::new(options.when_full as u8),
+            item_bytes_hint: AtomicU32::new(128),
+            pressure: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            hopeless_round: AtomicU64::new(0),
+            has_threads: self.has_threads,
+            collecting: Mutex::new(()),
+            counters: Counters::default(),
+            sync: AtomicBool::new(options.durability == Durability::Sync),
+            durability: Mutex::new(options.durability),
+            options,
+        }
+    }
+
+    /// An index in DRAM.
+    pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<HashIndex> {
+        // An item takes 16 bytes at the least.
+        let capacity = values.medium().capacity_bytes() / 16;
+        HashIndex::new(tables(), capacity, self.budget).map_err(|source| Error::Io {
+            path: values.medium().path().to_path_buf(),
+            doing: "reserve memory for the index of",
+            source,
+        })
+    }
+}
+
+/// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck.
+pub(crate) fn tables() -> usize {
+    processors().next_power_of_two().min(64)
+}
+
+fn start<M: Memory, I: Memory>(
+    engine: Engine<M, I>,
     recovery: RecoveryReport,
     lock: Option<File>,
-) -> Result<Map<M>> {
-    let durability = engine.options.durability;
-    let rule = if durability == Durability::Sync { Rule::All } else { Rule::Bounded };
+) -> Result<Map<M, I>> {
+    let rule = engine.rule_of(engine.options.durability);
     if !engine.options.salvage && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;
     }
@@ -185,11 +206,20 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
         );
         return Err(Error::Option { field: "values", why });
     }
+    if options.persist != Persist::Values && !options.domain.is_byte_addressable() {
+        let why = format!(
+            "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \
+             persist = \"values\", or declare the domain if the directory is on persistent memory",
+            dir.display(),
+            options.domain
+        );
+        return Err(Error::Option { field: "persist", why });
+    }
     Ok((lock, if design == Design::Logs { logs } else { slabs }, design))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Design {
+pub(crate) enum Design {
     Logs,
     Slabs,
 }

@@ -27,6 +27,17 @@ pub enum ValueDesign {
     Slab,
 }
 
+/// What of a map is kept in persistent memory, and so need not be made anew after a crash (paper 000,
+/// A6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persist {
+    /// Keys and values: index and free space are found by reading them.
+    Values,
+    /// The index too: only free space is found, by what the index names. Needs a byte-addressable
+    /// medium. Every write is durable at once, whatever the durability.
+    Index,
+}
+
 /// What happens to a write when the memory budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
@@ -43,6 +54,8 @@ pub struct MapOptions {
     pub durability: Durability,
     /// The value design.
     pub values: ValueDesign,
+    /// What is kept; may change from opening to opening.
+    pub persist: Persist,
     /// Bytes of memory the map may take, index and buffers counted in.
     pub memory_budget_bytes: u64,
     /// What happens when they are spent.
@@ -62,6 +75,7 @@ impl Default for MapOptions {
         MapOptions {
             durability: Durability::Interval(Duration::from_secs(1)),
             values: ValueDesign::Auto,
+            persist: Persist::Values,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,

@@ -6,28 +6,28 @@ use std::sync::atomic::Ordering;
 use terrace_durable::Values;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
-use terrace_index::{Change as Entry, Line, hash_key};
+use terrace_index::{Line, hash_key};
 use terrace_memory::Memory;
 
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 
 /// The stages of a batched lookup before the verification (paper 000, C9).
-struct Batch<'a> {
+struct Batch<'a, I: Memory> {
     hashes: [u64; BATCH],
-    lines: [Line<'a>; BATCH],
+    lines: [Line<'a, I>; BATCH],
     candidates: [Option<u64>; BATCH],
 }
 
-impl<'a> Batch<'a> {
-    fn new(any: Line<'a>) -> Batch<'a> {
+impl<'a, I: Memory> Batch<'a, I> {
+    fn new(any: Line<'a, I>) -> Batch<'a, I> {
         Batch { hashes: [0; BATCH], lines: [any; BATCH], candidates: [None; BATCH] }
     }
 
     /// Hashes and prefetches the buckets; then finds a candidate in each, or prefetches its
     /// overflow line; then looks there. Items of candidates are prefetched, `ahead` lines each.
     #[inline(always)]
-    fn find_candidates<M: Memory>(&mut self, engine: &'a Engine<M>, keys: &[&[u8]], ahead: u64) {
+    fn find_candidates<M: Memory>(&mut self, engine: &'a Engine<M, I>, keys: &[&[u8]], ahead: u64) {
         for (i, key) in keys.iter().enumerate() {
             self.hashes[i] = hash_key(engine.seed, key);
             self.lines[i] = engine.index.line(self.hashes[i]);
@@ -65,7 +65,7 @@ struct Found<'a> {
     is_settled: bool,
 }
 
-impl<M: Memory> Engine<M> {
+impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline]
     pub fn get<R>(
         &self,
@@ -180,12 +180,10 @@ impl<M: Memory> Engine<M> {
             std::hint::spin_loop();
         }
         // The key is overwritten all the time: as a writer that changes nothing.
-        let mut copied = false;
-        let location = self.index.update(hash, key, &self.located(guard), |location| {
-            copied = location.is_some_and(|location| self.values.copy_item(location, copy));
-            Entry::Keep
-        })?;
-        Some((location, if copied { copy.item() } else { self.values.item(location, guard) }))
+        self.index.look(hash, key, &self.located(guard), |location| {
+            let copied = self.values.copy_item(location, copy);
+            (location, if copied { copy.item() } else { self.values.item(location, guard) })
+        })
     }
 
     /// Brings buckets and items of `keys` near, for writes that follow.

@@ -12,8 +12,8 @@ use terrace_memory::{Memory, Native};
 ///
 /// Nothing a session wrote *or saw* may be told to anyone before [`Session::commit`] has returned
 /// without error.
-pub struct Session<M: Memory = Native> {
-    map: Map<M>,
+pub struct Session<M: Memory = Native, I: Memory = Native> {
+    map: Map<M, I>,
     writer: usize,
     seen: Vec<Ticket>,
     /// Inside `atomic`: room was taken for the whole batch.
@@ -28,8 +28,8 @@ fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
     }
 }
 
-impl<M: Memory> Session<M> {
-    pub(crate) fn new(map: Map<M>) -> Session<M> {
+impl<M: Memory, I: Memory> Session<M, I> {
+    pub(crate) fn new(map: Map<M, I>) -> Session<M, I> {
         let writer = map.inner.some_writer();
         Session { map, writer, seen: Vec::new(), in_batch: false }
     }
@@ -126,7 +126,7 @@ impl<M: Memory> Session<M> {
     pub fn atomic<R>(
         &mut self,
         bound_bytes: usize,
-        f: impl FnOnce(&mut Session<M>) -> R,
+        f: impl FnOnce(&mut Session<M, I>) -> R,
     ) -> Result<R> {
         let engine = Arc::clone(&self.map.inner.engine);
         let most = engine.values.max_item_bytes();
@@ -170,7 +170,7 @@ impl<M: Memory> Session<M> {
     }
 
     /// The map this session works on.
-    pub fn map(&self) -> &Map<M> {
+    pub fn map(&self) -> &Map<M, I> {
         &self.map
     }
 }

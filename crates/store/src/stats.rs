@@ -70,7 +70,7 @@ fn sizes<M: Memory>(values: &Stored<M>) -> (u64, u64, u64) {
     }
 }
 
-pub(crate) fn of<M: Memory>(map: &Map<M>) -> MapStats {
+pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
     let engine = &map.inner.engine;
     let values = &engine.values;
     let (live_bytes, dead_bytes, disk_bytes) = sizes(values);

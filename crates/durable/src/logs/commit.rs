@@ -227,6 +227,26 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
+    /// Mark of the kept index that goes with the values, 0 if none does.
+    pub fn index_mark(&self) -> u64 {
+        self.cut.lock().index
+    }
+
+    /// Says, durably on return, which kept index goes with the values; 0: none.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`](crate::Medium::write_out).
+    pub fn set_index_mark(&self, index: u64) -> Result<()> {
+        let mut cut = self.cut.lock();
+        if cut.index == index {
+            return Ok(());
+        }
+        let next = Cut { number: cut.number + 1, index, ..cut.clone() };
+        self.stop_on_error(next.store(&self.medium))?;
+        *cut = next;
+        Ok(())
+    }
+
     /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
     fn take_cut(&self, rule: Option<Rule>) -> Result<()> {
         let mut cut = self.cut.lock();

@@ -21,6 +21,7 @@ mod appender;
 mod commit;
 mod overwrite;
 mod pool;
+mod reach;
 mod recover;
 mod segment;
 
@@ -348,6 +349,7 @@ impl<M: Memory> Logs<M> {
         next.number += 1;
         next.generation += 1;
         next.open.clear();
+        next.index = 0;
         next.next_sequence = self.next_sequence();
         self.stop_on_error(next.store(&self.medium))?;
         self.generation.store(next.generation, Ordering::Release);

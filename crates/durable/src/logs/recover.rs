@@ -34,8 +34,19 @@ pub struct Recovered {
     pub torn: Vec<TornTail>,
     /// What should have been intact and was not.
     pub damage: Vec<Damage>,
+    /// Parts of the wall time, in order.
+    pub steps: Vec<(&'static str, Duration)>,
     /// Wall time.
     pub elapsed: Duration,
+}
+
+impl Recovered {
+    /// Notes the last step, at `elapsed` from the beginning.
+    pub(crate) fn end(&mut self, step: &'static str, elapsed: Duration) {
+        let before: Duration = self.steps.iter().map(|(_, took)| *took).sum();
+        self.steps.push((step, elapsed.saturating_sub(before)));
+        self.elapsed = elapsed;
+    }
 }
 
 /// The end of an open log that did not count.
@@ -60,7 +71,7 @@ pub struct Damage {
 
 /// What to do with a segment once all have been read.
 #[derive(Clone, Copy, Debug)]
-enum Mend {
+pub(super) enum Mend {
     /// Its header is zero.
     AlreadyFree,
     /// Does not count (opened after the cut, empty, or of an earlier generation).
@@ -71,11 +82,13 @@ enum Mend {
     SealAt(u32, u32),
 }
 
-struct Scan<'a, M: Memory> {
-    logs: &'a Logs<M>,
-    cut: Cut,
-    visit: &'a (dyn Fn(u64, &Item<'_>, usize) + Sync),
-    found: Mutex<Recovered>,
+pub(super) struct Scan<'a, M: Memory> {
+    pub logs: &'a Logs<M>,
+    pub cut: Cut,
+    pub visit: &'a (dyn Fn(u64, &Item<'_>, usize) + Sync),
+    pub found: Mutex<Recovered>,
+    /// Whether only logs that were open are read through.
+    pub open_only: bool,
 }
 
 impl<M: Memory> Logs<M> {
@@ -99,9 +112,10 @@ impl<M: Memory> Logs<M> {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             cut.generation = self.newest_generation(count)?;
         }
-        let scan = Scan { logs: self, cut, visit, found: Mutex::default() };
+        let scan = Scan { logs: self, cut, visit, found: Mutex::default(), open_only: false };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
+        found.steps.push(("read and verify the logs", start.elapsed()));
         found.damage.append(&mut whole_file);
         found.damage.sort_by_key(|d| d.offset);
         found.torn.sort_by_key(|t| t.offset);
@@ -118,12 +132,12 @@ impl<M: Memory> Logs<M> {
             });
         }
         self.settle(count, &mends, salvage)?;
-        found.elapsed = start.elapsed();
+        found.end("close open logs, free the others", start.elapsed());
         Ok(found)
     }
 
     /// Segments to scan, counting the head, and whether the file is as long as it was.
-    fn segments_in_file(&self, cut: &Cut) -> Result<(u32, Vec<Damage>)> {
+    pub(super) fn segments_in_file(&self, cut: &Cut) -> Result<(u32, Vec<Damage>)> {
         let file_bytes = self.medium.file_bytes()?;
         let segment_bytes = u64::from(SEGMENT_BYTES);
         // A mirrored file may end inside its last segment; a mapped one is only touched where it is.
@@ -169,7 +183,7 @@ impl<M: Memory> Logs<M> {
         Ok(SegmentHeader::decode(header))
     }
 
-    fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
+    pub(super) fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
         if !salvage {
             self.medium.sync()?;
         }
@@ -227,7 +241,7 @@ impl<M: Memory> Logs<M> {
 }
 
 impl<M: Memory> Scan<'_, M> {
-    fn run(&self, count: u32, threads: usize) -> Result<Vec<Mend>> {
+    pub(super) fn run(&self, count: u32, threads: usize) -> Result<Vec<Mend>> {
         let next = AtomicU32::new(1);
         let mends: Vec<Mutex<Mend>> = (1..count).map(|_| Mutex::new(Mend::AlreadyFree)).collect();
         let worker = || -> Result<()> {
@@ -270,13 +284,20 @@ impl<M: Memory> Scan<'_, M> {
             }
             FoundHeader::Intact(header) => header,
         };
-        logs.segments[segment as usize].sequence.store(header.sequence, Ordering::Relaxed);
+        let state = &logs.segments[segment as usize];
+        state.sequence.store(header.sequence, Ordering::Relaxed);
+        state.salt.store(header.salt, Ordering::Relaxed);
         let Some(limit) = self.limit(segment, &header) else { return Ok(Mend::Free) };
+        if self.open_only && limit.is_closed_at(header.sealed_bytes) {
+            state.end.store(header.sealed_bytes, Ordering::Relaxed);
+            self.found.lock().expect("no scanner panicked").segments += 1;
+            return Ok(Mend::Keep);
+        }
         // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
         unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
         let end = self.items(start, &header, &limit);
-        if header.sealed_bytes > 0 && limit.end == header.sealed_bytes {
-            logs.segments[segment as usize].end.store(header.sealed_bytes, Ordering::Relaxed);
+        if limit.is_closed_at(header.sealed_bytes) {
+            state.end.store(header.sealed_bytes, Ordering::Relaxed);
             return Ok(Mend::Keep);
         }
         Ok(if end > SEGMENT_HEADER_BYTES { Mend::SealAt(end, header.salt) } else { Mend::Free })
@@ -385,9 +406,10 @@ impl<M: Memory> Scan<'_, M> {
     }
 }
 
-struct Limit {
-    exact: u32,
-    end: u32,
+/// How far a segment counts, and how much of that must be intact.
+pub(super) struct Limit {
+    pub exact: u32,
+    pub end: u32,
 }
 
 /// The next intact item behind damage at `at`, or the end. Usually the damaged item's own lengths

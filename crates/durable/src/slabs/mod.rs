@@ -34,6 +34,7 @@ mod check;
 pub(crate) mod classes;
 mod free;
 mod header;
+mod reach;
 mod recover;
 mod write;
 
@@ -307,6 +308,7 @@ impl<M: Memory> Slabs<M> {
             next.generation += 1;
             next.next_sequence = self.next_sequence.load(Ordering::Acquire);
             next.segments = segments;
+            next.index = 0;
             self.stop_on_error(next.store(&self.medium))?;
             // From here on every superblock in the file is of an earlier generation: free.
             self.generation.store(next.generation, Ordering::Release);
@@ -324,6 +326,26 @@ impl<M: Memory> Slabs<M> {
             shared.waiting.fetch_sub(1, Ordering::AcqRel);
         });
         guard.flush();
+        Ok(())
+    }
+
+    /// Mark of the kept index that goes with the values, 0 if none does.
+    pub fn index_mark(&self) -> u64 {
+        self.cut.lock().index
+    }
+
+    /// Says, durably on return, which kept index goes with the values; 0: none.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`](crate::Medium::write_out).
+    pub fn set_index_mark(&self, index: u64) -> Result<()> {
+        let mut cut = self.cut.lock();
+        if cut.index == index {
+            return Ok(());
+        }
+        let next = Cut { number: cut.number + 1, index, ..cut.clone() };
+        self.stop_on_error(next.store(&self.medium))?;
+        *cut = next;
         Ok(())
     }
 

@@ -23,20 +23,20 @@ use std::time::Instant;
 use terrace_memory::Memory;
 
 /// A superblock in use.
-struct Scanned {
-    number: u32,
-    header: Header,
-    free: Free,
+pub(super) struct Scanned {
+    pub number: u32,
+    pub header: Header,
+    pub free: Free,
     /// Slots that hold no item and are not cleared: number of the slot.
-    torn: Vec<u32>,
+    pub torn: Vec<u32>,
 }
 
 #[derive(Default)]
-struct Scan {
-    found: Recovered,
-    in_use: Vec<Scanned>,
+pub(super) struct Scan {
+    pub found: Recovered,
+    pub in_use: Vec<Scanned>,
     /// Superblocks that are free.
-    free: Vec<u32>,
+    pub free: Vec<u32>,
 }
 
 impl<M: Memory> Slabs<M> {
@@ -90,14 +90,15 @@ impl<M: Memory> Slabs<M> {
             });
         }
         let mut found = std::mem::take(&mut scan.found);
+        found.end("read and verify the slots", start.elapsed());
         self.settle(count, scan, &superseded, salvage)?;
-        found.elapsed = start.elapsed();
+        found.end("free what was superseded or torn", start.elapsed());
         Ok(found)
     }
 
     /// Superblocks to scan, segment 0 counted in; the file is made to hold the last one whole,
     /// since what it lacks of a mapping cannot be touched.
-    fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Vec<Damage>)> {
+    pub(super) fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Vec<Damage>)> {
         let segment = u64::from(SEGMENT_BYTES);
         let file_bytes = self.medium.file_bytes()?;
         let promised = u64::from(self.cut.lock().segments) * segment;
@@ -135,7 +136,7 @@ impl<M: Memory> Slabs<M> {
         generations.max().unwrap_or(0)
     }
 
-    fn header(&self, number: u32) -> Found {
+    pub(super) fn header(&self, number: u32) -> Found {
         // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to it.
         Header::decode(unsafe { self.medium.memory().bytes(start_of(number), HEADER_BYTES.into()) })
     }
@@ -219,7 +220,13 @@ impl<M: Memory> Slabs<M> {
         Ok(())
     }
 
-    fn settle(&self, count: u32, scan: Scan, superseded: &[u64], salvage: bool) -> Result<()> {
+    pub(super) fn settle(
+        &self,
+        count: u32,
+        scan: Scan,
+        superseded: &[u64],
+        salvage: bool,
+    ) -> Result<()> {
         self.budget.take_anyway(u64::from(count - 1) * u64::from(SEGMENT_BYTES));
         self.taken.store(u64::from(count - 1) * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
         {

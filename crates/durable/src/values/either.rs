@@ -1,6 +1,6 @@
 //! Values of a design chosen when they are opened.
 
-use super::{Keeps, Values, Writing};
+use super::{Keeps, Reach, Values, Writing};
 use crate::error::Result;
 use crate::item::{Item, NewItem};
 use crate::logs::{Appender, ItemCopy, Logs, Recovered, Room, Ticket};
@@ -75,6 +75,27 @@ impl<M: Memory> LogsOrSlabs<M> {
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         either!(self, values => values.recover(threads, salvage, visit))
+    }
+
+    /// As [`Logs::recover_reached`] and [`Slabs::recover_reached`].
+    ///
+    /// # Errors
+    /// Theirs.
+    pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
+        either!(self, values => values.recover_reached(threads, reach))
+    }
+
+    /// Mark of the kept index that goes with the values, 0 if none does.
+    pub fn index_mark(&self) -> u64 {
+        either!(self, values => values.index_mark())
+    }
+
+    /// Says, durably on return, which kept index goes with the values; 0: none.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`].
+    pub fn set_index_mark(&self, mark: u64) -> Result<()> {
+        either!(self, values => values.set_index_mark(mark))
     }
 
     /// Which items count after a crash: in slabs, all.

@@ -23,6 +23,17 @@ pub struct BucketLock;
 
 impl Keeps for BucketLock {}
 
+/// A kept index, as a recovery that starts from it sees it.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    /// Calls its argument with the location of every entry.
+    pub entries: &'a dyn Fn(&mut dyn FnMut(u64)),
+    /// Told every item that an entry names: location, item, bytes.
+    pub reached: &'a dyn Fn(u64, &Item<'_>, usize),
+    /// Told items that may be newer than the index's entries, as by the recovery of all items.
+    pub offered: &'a dyn Fn(u64, &Item<'_>, usize),
+}
+
 /// Where a map's items live.
 ///
 /// A location stays readable for as long as an epoch guard from before it was learnt is held. The

@@ -4,8 +4,8 @@ use super::{Control, Settings};
 use crate::structures::Random;
 use std::collections::BTreeMap;
 use terrace_machine::{Crashable, Explorer, Noted, Without};
-use terrace_memory::Domain;
-use terrace_store::{Durability, Map, MapOptions, ValueDesign};
+use terrace_memory::{Domain, Memory, Native, Part};
+use terrace_store::{Durability, Map, MapOptions, Result as MapResult, ValueDesign};
 
 /// How values are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,67 @@ const MEMORY_BYTES: u64 = 5 * (4 << 20);
 const KEYS: u64 = 6;
 const OPERATIONS: usize = 60;
 
+/// Of an index that is kept: one table.
+const INDEX_BYTES: u64 = (4 << 10) + 2 * (64 << 10);
+
 type Contents = BTreeMap<u64, Vec<u8>>;
+type Media = Without<Crashable>;
+
+/// A map, and what of it is kept.
+pub(super) trait Kept: 'static {
+    type Values: Memory;
+    type Index: Memory;
+    const BYTES: u64;
+    /// Whether closed logs are not read, so that there may be long ones.
+    const WALKS: bool;
+
+    fn open(
+        memory: Media,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> MapResult<Map<Self::Values, Self::Index>>;
+}
+
+/// Values alone.
+pub(super) struct Values;
+
+impl Kept for Values {
+    type Values = Media;
+    type Index = Native;
+    const BYTES: u64 = MEMORY_BYTES;
+    const WALKS: bool = false;
+
+    fn open(
+        memory: Media,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> MapResult<Map<Media>> {
+        Map::over(memory, is_new, lifetime, options)
+    }
+}
+
+/// The index too, behind the values.
+pub(super) struct Index;
+
+impl Kept for Index {
+    type Values = Part<Media>;
+    type Index = Part<Media>;
+    const BYTES: u64 = MEMORY_BYTES + INDEX_BYTES;
+    const WALKS: bool = true;
+
+    fn open(
+        memory: Media,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> MapResult<Map<Part<Media>, Part<Media>>> {
+        let index = Part::new(memory.clone(), MEMORY_BYTES, INDEX_BYTES);
+        let values = Part::new(memory, 0, MEMORY_BYTES);
+        Map::over_with_index(values, index, is_new, lifetime, options)
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -85,7 +145,7 @@ fn options(design: Design, settings: &Settings) -> MapOptions {
     }
 }
 
-fn perform(map: &Map<Without<Crashable>>, operation: &Operation) {
+fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
     match operation {
         Operation::Put(key, value) => map.put(&key.to_be_bytes(), value).expect("put"),
         Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
@@ -98,7 +158,7 @@ fn perform(map: &Map<Without<Crashable>>, operation: &Operation) {
     }
 }
 
-fn contents(map: &Map<Without<Crashable>>) -> Result<Contents, String> {
+fn contents<M: Memory, I: Memory>(map: &Map<M, I>) -> Result<Contents, String> {
     let mut found = Contents::new();
     let mut cursor = 0;
     loop {
@@ -114,12 +174,22 @@ fn contents(map: &Map<Without<Crashable>>) -> Result<Contents, String> {
     }
 }
 
-pub(super) fn explorer(design: Design, settings: &Settings) -> Explorer<usize> {
-    explorer_on(Without::nothing, design, settings)
+/// Leaves little room in the current log, so that the script goes on in the next.
+fn fill<M: Memory, I: Memory>(map: &Map<M, I>) {
+    const ROOM: usize = 3000;
+    let key = u64::MAX.to_be_bytes();
+    let fourth = vec![1; 1 << 20];
+    (0..3).for_each(|_| map.put(&key, &fourth).expect("put"));
+    map.put(&key, &fourth[ROOM..]).expect("put");
+    map.delete(&key).expect("delete");
 }
 
-fn explorer_on(
-    without: fn(Crashable) -> Without<Crashable>,
+pub(super) fn explorer<K: Kept>(design: Design, settings: &Settings) -> Explorer<usize> {
+    explorer_on::<K>(Without::nothing, design, settings)
+}
+
+fn explorer_on<K: Kept>(
+    without: fn(Crashable) -> Media,
     design: Design,
     settings: &Settings,
 ) -> Explorer<usize> {
@@ -128,15 +198,18 @@ fn explorer_on(
     let states = states(&operations);
     // Each opening differs from those before it: made, written to, recovered, looked at.
     let open = move |memory: &Crashable, lifetime: usize| {
-        Map::over(without(memory.clone()), lifetime == 0, lifetime as u32, options.clone())
+        K::open(without(memory.clone()), lifetime == 0, lifetime as u32, options.clone())
     };
     let made = *settings;
     let (to_write, to_recover) = (open.clone(), open.clone());
-    Explorer::new(settings.domain, MEMORY_BYTES)
+    Explorer::new(settings.domain, K::BYTES)
         .setup(move |memory| {
             // Made with every step: creation is not what is explored here.
             let memory = Without::nothing(memory.clone());
-            drop(Map::over(memory, true, 0, self::options(design, &made)).expect("a map"));
+            let map = K::open(memory, true, 0, self::options(design, &made)).expect("a map");
+            if design == Design::Logs && K::WALKS {
+                fill(&map);
+            }
         })
         .thread(move |memory, log| {
             let map = to_write(memory, 1).expect("the map");
@@ -224,7 +297,8 @@ const STEPS: &[Step] = &[
 pub(super) fn controls(states: u64, seed: u64) -> impl Iterator<Item = Control> {
     STEPS.iter().map(move |step| {
         let settings = Settings { states, seed, domain: Domain::Adr };
-        let report = explorer_on(step.without, step.design, &settings).sampled(states, seed);
+        let report =
+            explorer_on::<Values>(step.without, step.design, &settings).sampled(states, seed);
         let failure = report.failure;
         let map = if step.design == Design::Logs { "map-logs" } else { "map-slabs" };
         Control {

@@ -5,6 +5,7 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod index;
 mod maps;
 mod rewrites;
 mod sections;
@@ -81,9 +82,15 @@ macro_rules! tests {
 /// Every test.
 pub const ALL: &[CrashTest] = tests! {
     "map-logs", "a map with values in logs: puts, deletes, batches",
-        |s| maps::explorer(maps::Design::Logs, s);
+        |s| maps::explorer::<maps::Values>(maps::Design::Logs, s);
     "map-slabs", "a map with values in slabs: puts, deletes",
-        |s| maps::explorer(maps::Design::Slabs, s);
+        |s| maps::explorer::<maps::Values>(maps::Design::Slabs, s);
+    "map-logs-index", "a map with values in logs and a kept index: puts, deletes, batches",
+        |s| maps::explorer::<maps::Index>(maps::Design::Logs, s);
+    "map-slabs-index", "a map with values in slabs and a kept index: puts, deletes",
+        |s| maps::explorer::<maps::Index>(maps::Design::Slabs, s);
+    "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
+        |s| index::explorer(s);
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s);
     "undo-b-tree", "sections by undo: toggles of a B-tree, four to a section",
@@ -140,7 +147,7 @@ pub struct Control {
 /// states are looked at in each scenario.
 pub fn controls(states: u64, seed: u64, mut tell: impl FnMut(&Control)) -> Vec<Control> {
     let mut all = Vec::new();
-    for control in maps::controls(states, seed) {
+    for control in maps::controls(states, seed).chain(index::controls(states, seed)) {
         tell(&control);
         all.push(control);
     }

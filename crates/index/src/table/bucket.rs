@@ -2,23 +2,31 @@
 
 use super::line::*;
 use super::shard::Shard;
-use terrace_memory::{Memory, Native};
+use std::io;
+use terrace_memory::Memory;
 
 /// A bucket whose header bit is held; released on drop, panics included.
-pub(super) struct LockedBucket<'a> {
-    pub(super) shard: &'a Shard,
+pub(super) struct LockedBucket<'a, I: Memory> {
+    pub(super) shard: &'a Shard<I>,
     pub(super) at: u64,
 }
 
-pub(super) type Place<'a> = (&'a Native, u64, u64);
+/// A slot: the memory it is in, its offset there, its entry.
+pub(super) type Place<'a, I> = (&'a I, u64, u64);
 
-impl<'a> LockedBucket<'a> {
+/// Where an entry goes: an empty slot, or an overflow line of its own.
+pub(super) enum Room<'a, I> {
+    Slot(&'a I, u64),
+    Line(u64),
+}
+
+impl<'a, I: Memory> LockedBucket<'a, I> {
     pub(super) fn header(&self) -> u64 {
         // SAFETY: the header of a committed bucket.
         unsafe { self.shard.buckets.load(self.at) }
     }
 
-    pub(super) fn each(&self, mut f: impl FnMut(&'a Native, u64, u64)) {
+    pub(super) fn each(&self, mut f: impl FnMut(&'a I, u64, u64)) {
         self.walk(|memory, at, entry| {
             if entry != 0 {
                 f(memory, at, entry);
@@ -28,7 +36,7 @@ impl<'a> LockedBucket<'a> {
     }
 
     /// Visits every slot, empty ones included, until `f` returns something.
-    fn walk<R>(&self, mut f: impl FnMut(&'a Native, u64, u64) -> Option<R>) -> Option<R> {
+    fn walk<R>(&self, mut f: impl FnMut(&'a I, u64, u64) -> Option<R>) -> Option<R> {
         let mut memory = &self.shard.buckets;
         let mut line = self.at;
         let mut header = self.header();
@@ -53,7 +61,7 @@ impl<'a> LockedBucket<'a> {
 
     /// The slot of the entry with the tag of `hash` that is the key's.
     #[inline(always)]
-    pub(super) fn find(&self, hash: u64, is_key: impl Fn(u64) -> bool) -> Option<Place<'a>> {
+    pub(super) fn find(&self, hash: u64, is_key: impl Fn(u64) -> bool) -> Option<Place<'a, I>> {
         let tag = tag_of(hash);
         let mut memory = &self.shard.buckets;
         let mut line = self.at;
@@ -78,14 +86,23 @@ impl<'a> LockedBucket<'a> {
         }
     }
 
-    pub(super) fn insert(&self, entry: u64) {
-        let empty = self.walk(|memory, at, found| (found == 0).then_some((memory, at)));
-        if let Some((memory, at)) = empty {
-            // SAFETY: an empty slot of the locked bucket.
-            unsafe { memory.store(at, entry) };
-            return;
+    /// Where one entry more goes.
+    ///
+    /// # Errors
+    /// Those of the memory, if that takes an overflow line more.
+    pub(super) fn room(&self) -> io::Result<Room<'a, I>> {
+        match self.walk(|memory, at, entry| (entry == 0).then_some((memory, at))) {
+            Some((memory, at)) => Ok(Room::Slot(memory, at)),
+            None => Ok(Room::Line(self.shard.take_overflow_line()?)),
         }
-        let line = self.shard.take_overflow_line();
+    }
+
+    /// Adds an entry where [`LockedBucket::room`] said.
+    pub(super) fn insert(&self, entry: u64, room: Room<'a, I>) {
+        let line = match room {
+            Room::Slot(memory, at) => return self.shard.set(memory, at, entry),
+            Room::Line(line) => line,
+        };
         let chain = self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         // The new line goes to the head of the chain, complete before it is linked.
         // SAFETY: the line is committed and owned until the header below makes it reachable.
@@ -95,9 +112,10 @@ impl<'a> LockedBucket<'a> {
             }
             self.shard.overflow.store(line * LINE + 8, entry);
             self.shard.overflow.store(line * LINE, chain << OVERFLOW_SHIFT);
-            let header = self.header() & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-            self.shard.buckets.store(self.at, header | line << OVERFLOW_SHIFT);
         }
+        self.shard.keep(&self.shard.overflow, line * LINE, LINE);
+        let header = self.header() & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
+        self.shard.set(&self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
     }
 
     pub(super) fn raise_version(&self) {
@@ -108,9 +126,7 @@ impl<'a> LockedBucket<'a> {
     /// Moves what is left in overflow lines into the bucket's own line and frees them. Copies are
     /// made before the chain is unlinked, and the version is raised with the unlinking.
     pub(super) fn pull_in_overflow(&self) {
-        let header = self.header();
-        let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-        if next == 0 {
+        if self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK == 0 {
             return;
         }
         let mut kept = Vec::new();
@@ -128,9 +144,16 @@ impl<'a> LockedBucket<'a> {
             // SAFETY: an empty slot of the locked bucket's own line.
             unsafe { self.shard.buckets.store(*at, *entry) };
         }
+        self.shard.keep(&self.shard.buckets, self.at, LINE);
+        self.unlink_overflow();
+    }
+
+    /// Unlinks and frees the overflow lines.
+    pub(super) fn unlink_overflow(&self) {
+        let header = self.header();
+        let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-        // SAFETY: the header of the locked bucket.
-        unsafe { self.shard.buckets.store(self.at, cleared.wrapping_add(VERSION_UNIT)) };
+        self.shard.set(&self.shard.buckets, self.at, cleared.wrapping_add(VERSION_UNIT));
         let mut lines = self.shard.lines.lock();
         while next != 0 {
             lines.free.push(next);
@@ -141,7 +164,7 @@ impl<'a> LockedBucket<'a> {
     }
 }
 
-impl Drop for LockedBucket<'_> {
+impl<I: Memory> Drop for LockedBucket<'_, I> {
     fn drop(&mut self) {
         // SAFETY: the header of the locked bucket; only the holder writes it.
         unsafe { self.shard.buckets.store(self.at, self.header() & !LOCKED) };

@@ -3,7 +3,7 @@
 //! Header: bit 0 locked, bits 1-31 number of the first overflow line (0: none), bits 32-63
 //! version. An entry is a tag (16 bits of the hash) above a location (48 bits); 0 is empty.
 
-use terrace_memory::{Memory, Native};
+use terrace_memory::Memory;
 
 pub(super) const LINE: u64 = 64;
 pub(super) const SLOTS: u64 = 7;
@@ -15,6 +15,11 @@ pub(super) const FIRST_COMMIT_BYTES: u64 = 64 << 10;
 pub(super) const FIRST_BUCKETS: u64 = 16;
 pub(super) const LOCATION_BITS: u32 = 48;
 pub(super) const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
+
+/// Of a table that is kept: words of overflow line 0 that say how many buckets there are, and how many
+/// bytes of overflow lines were committed.
+pub(super) const COUNT_AT: u64 = 8;
+pub(super) const OVERFLOW_BYTES_AT: u64 = 16;
 
 pub(super) const LOCKED: u64 = 1;
 pub(super) const OVERFLOW_SHIFT: u32 = 1;
@@ -43,7 +48,7 @@ pub(super) fn entry(hash: u64, location: u64) -> u64 {
 /// The slots of the line at `at` whose entries have the tag of `hash`, as bits 1 to 7. Without
 /// branches: which slot it is cannot be predicted.
 #[inline(always)]
-pub(super) fn matching_slots(memory: &Native, at: u64, hash: u64) -> u32 {
+pub(super) fn matching_slots(memory: &impl Memory, at: u64, hash: u64) -> u32 {
     // SAFETY: a committed line.
     let words = unsafe { memory.load_line(at) };
     let tag = tag_of(hash) >> LOCATION_BITS;

@@ -1,26 +1,47 @@
 //! One table of the index: its buckets, how it is searched, and how it grows.
 
-use super::bucket::LockedBucket;
+use super::bucket::{LockedBucket, Place, Room};
 use super::line::*;
 use super::{Change, Items};
 use crossbeam_utils::Backoff;
 use parking_lot::Mutex;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Budget, Memory};
 
-pub(super) struct Shard {
-    pub(super) buckets: Native,
-    pub(super) overflow: Native,
+/// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
+pub struct Ground<I> {
+    /// All of it.
+    pub memory: I,
+    /// Makes so many bytes from an offset on usable.
+    pub commit: Commit,
+}
+
+/// As [`Ground::commit`]: offset and number of bytes.
+pub type Commit = Box<dyn Fn(u64, u64) -> io::Result<()> + Send + Sync>;
+
+impl<I> fmt::Debug for Ground<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ground").finish_non_exhaustive()
+    }
+}
+
+pub(super) struct Shard<I: Memory> {
+    pub(super) buckets: I,
+    pub(super) overflow: I,
+    /// Whether the table is to be found after a crash: every change is durable before the bucket is
+    /// let go.
+    pub(super) is_kept: bool,
     /// Buckets in the table; grows only.
     pub(super) count: AtomicU64,
     pub(super) entries: AtomicU64,
     pub(super) growth: Mutex<Growth>,
     pub(super) lines: Mutex<OverflowLines>,
     pub(super) budget: Arc<Budget>,
-    pub(super) bucket_region: Region,
-    pub(super) overflow_region: Region,
+    pub(super) commit_buckets: Commit,
+    pub(super) commit_overflow: Commit,
 }
 
 pub(super) struct Growth {
@@ -34,15 +55,14 @@ pub(super) struct OverflowLines {
 }
 
 /// A look at a key's bucket, to tell later whether a writer came.
-#[derive(Clone, Copy)]
-pub struct Watch<'a> {
-    shard: &'a Shard,
+pub struct Watch<'a, I: Memory> {
+    shard: &'a Shard<I>,
     hash: u64,
     bucket: u64,
     header: u64,
 }
 
-impl Watch<'_> {
+impl<I: Memory> Watch<'_, I> {
     /// Whether no item of the key was overwritten since the look. `false` also for other changes
     /// of the bucket, and if a writer held it at the time.
     #[inline(always)]
@@ -54,37 +74,64 @@ impl Watch<'_> {
     }
 }
 
-impl Drop for Shard {
+impl<I: Memory> Drop for Shard<I> {
     fn drop(&mut self) {
         self.budget.give(self.growth.get_mut().committed + self.lines.get_mut().committed);
     }
 }
 
-impl Shard {
-    pub(super) fn new(capacity: u64, budget: &Arc<Budget>) -> io::Result<Shard> {
-        let round = |bytes: u64| bytes.next_multiple_of(COMMIT_BYTES);
-        let bucket_region = Region::reserve(round(capacity * LINE / 2), Backing::HugePages)?;
-        // Few and rarely read: base pages and small steps waste less than they cost.
-        let overflow_region = Region::reserve(round(capacity * LINE / 2), Backing::Anonymous)?;
-        bucket_region.commit(0, FIRST_COMMIT_BYTES)?;
-        overflow_region.commit(0, FIRST_COMMIT_BYTES)?;
-        budget.take_anyway(2 * FIRST_COMMIT_BYTES);
-        Ok(Shard {
-            buckets: bucket_region.native(),
-            overflow: overflow_region.native(),
+impl<I: Memory> Shard<I> {
+    /// An empty table. Both grounds are zero.
+    pub(super) fn new(
+        buckets: Ground<I>,
+        overflow: Ground<I>,
+        is_kept: bool,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Shard<I>> {
+        let committed = FIRST_COMMIT_BYTES;
+        (buckets.commit)(0, committed)?;
+        (overflow.commit)(0, committed)?;
+        budget.take_anyway(2 * committed);
+        let shard = Shard {
+            buckets: buckets.memory,
+            overflow: overflow.memory,
+            is_kept,
             count: AtomicU64::new(FIRST_BUCKETS),
             entries: AtomicU64::new(0),
-            growth: Mutex::new(Growth { committed: FIRST_COMMIT_BYTES }),
+            growth: Mutex::new(Growth { committed }),
             // Line 0 is never used: overflow number 0 means none.
-            lines: Mutex::new(OverflowLines {
-                free: Vec::new(),
-                next: 1,
-                committed: FIRST_COMMIT_BYTES,
-            }),
+            lines: Mutex::new(OverflowLines { free: Vec::new(), next: 1, committed }),
             budget: Arc::clone(budget),
-            bucket_region,
-            overflow_region,
-        })
+            commit_buckets: buckets.commit,
+            commit_overflow: overflow.commit,
+        };
+        shard.note(COUNT_AT, FIRST_BUCKETS);
+        shard.note(OVERFLOW_BYTES_AT, committed);
+        Ok(shard)
+    }
+
+    /// Stores a word of a locked bucket; of a table that is kept, durably.
+    #[inline(always)]
+    pub(super) fn set(&self, memory: &I, at: u64, word: u64) {
+        // SAFETY: callers pass words of a bucket whose lock they hold, or that nobody else can see.
+        unsafe { memory.store(at, word) };
+        self.keep(memory, at, 8);
+    }
+
+    /// What was stored there is durable on return, if the table is kept.
+    #[inline(always)]
+    pub(super) fn keep(&self, memory: &I, at: u64, bytes: u64) {
+        if self.is_kept {
+            // SAFETY: callers pass committed lines.
+            unsafe { memory.persist(at, bytes) };
+        }
+    }
+
+    /// Stores a word of the table's own line, the overflow line that is never used.
+    pub(super) fn note(&self, at: u64, word: u64) {
+        if self.is_kept {
+            self.set(&self.overflow, at, word);
+        }
     }
 
     #[inline(always)]
@@ -106,10 +153,12 @@ impl Shard {
                         unsafe { memory.load(line + u64::from(slots.trailing_zeros()) * 8) };
                     let location = entry & LOCATION_MASK;
                     if location != 0 && entry & !LOCATION_MASK == tag && is_it(location) {
+                        self.settle(bucket, memory, line);
                         return Some(location);
                     }
                     slots &= slots - 1;
                 }
+                self.settle(bucket, memory, line);
                 let next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
                 if next == 0 {
                     break;
@@ -128,53 +177,92 @@ impl Shard {
         }
     }
 
+    /// Sees to it that what was just read of a line is durable before anyone is told, if the table
+    /// is kept. A writer makes its change durable before it lets go of the bucket; while it holds
+    /// it, the reader does that for it.
+    #[inline(always)]
+    fn settle(&self, bucket: u64, memory: &I, line: u64) {
+        // SAFETY: the header of a committed bucket.
+        if self.is_kept && unsafe { self.buckets.load(bucket * LINE) } & LOCKED != 0 {
+            self.keep(memory, line, LINE);
+        }
+    }
+
     /// See [`super::HashIndex::watch`].
     #[inline(always)]
-    pub(super) fn watch(&self, hash: u64) -> Watch<'_> {
+    pub(super) fn watch(&self, hash: u64) -> Watch<'_, I> {
         let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
         // SAFETY: the header of a bucket below the count, an aligned word.
         let header = unsafe { self.buckets.load(bucket * LINE) };
         Watch { shard: self, hash, bucket, header }
     }
 
-    pub(super) fn update(
+    pub(super) fn update<T>(
         &self,
         hash: u64,
         items: &impl Items,
         is_key: impl Fn(u64) -> bool,
-        f: impl FnOnce(Option<u64>) -> Change,
-    ) -> Option<u64> {
+        f: impl FnOnce(Option<u64>) -> (Change, T),
+        then: impl FnOnce(T),
+    ) -> io::Result<Option<u64>> {
         let bucket = self.lock_bucket_of(hash);
         let found = bucket.find(hash, is_key);
         let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
-        let change = f(before);
+        // Before anything is changed: what `f` does cannot be taken back.
+        let room = match found {
+            Some(_) => None,
+            None => Some(bucket.room()?),
+        };
+        let (change, rest) = f(before);
         let mut inserted = false;
-        match (change, found) {
-            (Change::Keep, _) | (Change::Remove, None) => {}
-            (Change::Set(location), Some((memory, at, _))) => {
-                // SAFETY: `find` returned the place of a slot of this locked bucket.
-                unsafe { memory.store(at, entry(hash, location)) };
-            }
-            (Change::Set(location), None) => {
-                bucket.insert(entry(hash, location));
+        match (change, found, room) {
+            (change, Some(place), _) => self.change(&bucket, place, hash, change),
+            (Change::Set(location), None, Some(room)) => {
+                bucket.insert(entry(hash, location), room);
                 self.entries.fetch_add(1, Ordering::Relaxed);
                 inserted = true;
             }
-            (Change::Overwritten, _) => bucket.raise_version(),
-            (Change::Remove, Some((memory, at, _))) => {
-                // SAFETY: as above.
-                unsafe { memory.store(at, 0) };
-                self.entries.fetch_sub(1, Ordering::Relaxed);
-            }
+            (_, None, Some(Room::Line(line))) => self.lines.lock().free.push(line),
+            (_, None, _) => {}
         }
+        then(rest);
         drop(bucket);
         if inserted {
             self.grow_if_full(items);
         }
-        before
+        Ok(before)
     }
 
-    pub(super) fn lock_bucket_of(&self, hash: u64) -> LockedBucket<'_> {
+    /// See [`super::HashIndex::update_at`]. An entry that is there takes no new line, so this cannot
+    /// fail.
+    pub(super) fn update_at(&self, hash: u64, location: u64, f: impl FnOnce() -> Change) -> bool {
+        let bucket = self.lock_bucket_of(hash);
+        let Some(place) = bucket.find(hash, |found| found == location) else { return false };
+        self.change(&bucket, place, hash, f());
+        true
+    }
+
+    /// Does to the entry in `place` of the locked bucket what `change` says.
+    #[inline(always)]
+    fn change(
+        &self,
+        bucket: &LockedBucket<'_, I>,
+        (memory, at, _): Place<'_, I>,
+        hash: u64,
+        change: Change,
+    ) {
+        match change {
+            Change::Keep => {}
+            Change::Set(location) => self.set(memory, at, entry(hash, location)),
+            Change::Overwritten => bucket.raise_version(),
+            Change::Remove => {
+                self.set(memory, at, 0);
+                self.entries.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn lock_bucket_of(&self, hash: u64) -> LockedBucket<'_, I> {
         loop {
             let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
             let locked = self.lock(bucket);
@@ -184,7 +272,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn lock(&self, bucket: u64) -> LockedBucket<'_> {
+    pub(super) fn lock(&self, bucket: u64) -> LockedBucket<'_, I> {
         let backoff = Backoff::new();
         let at = bucket * LINE;
         loop {
@@ -207,8 +295,7 @@ impl Shard {
             let locked = self.lock(bucket);
             let mut removed = 0;
             locked.each(|memory, at, _| {
-                // SAFETY: the place of a slot of the locked bucket.
-                unsafe { memory.store(at, 0) };
+                self.set(memory, at, 0);
                 removed += 1;
             });
             locked.pull_in_overflow();
@@ -237,7 +324,7 @@ impl Shard {
     }
 
     fn grow_if_full(&self, items: &impl Items) {
-        let full = |shard: &Shard| {
+        let full = |shard: &Shard<I>| {
             let count = shard.count.load(Ordering::Relaxed);
             shard.entries.load(Ordering::Relaxed) * 4 > count * LOAD_QUARTERS
         };
@@ -262,9 +349,7 @@ impl Shard {
             return true;
         }
         let step = growth.committed.min(COMMIT_BYTES);
-        if needed > self.bucket_region.len()
-            || self.bucket_region.commit(growth.committed, step).is_err()
-        {
+        if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
             return false;
         }
         self.budget.take_anyway(step);
@@ -287,41 +372,50 @@ impl Shard {
                 moving.push((memory, at, entry));
             }
         });
-        // The new bucket is filled before anyone can see it ...
+        // The new bucket is filled before anyone can see it, or a crash can make it count ...
         let target = LockedBucket { shard: self, at: count * LINE };
         // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
         unsafe { self.buckets.store(target.at, LOCKED) };
         for (_, _, entry) in &moving {
-            target.insert(*entry);
+            let Ok(room) = target.room() else {
+                // No memory for one line more: the table stays as it is.
+                target.unlink_overflow();
+                // SAFETY: as above.
+                (1..=SLOTS).for_each(|slot| unsafe { self.buckets.store(target.at + 8 * slot, 0) });
+                return;
+            };
+            target.insert(*entry, room);
         }
-        drop(target);
+        self.keep(&self.buckets, target.at, LINE);
+        self.note(COUNT_AT, count + 1);
         // ... then the count is published, then the version raised, then entries removed: the
         // order a missing reader relies on.
         self.count.store(count + 1, Ordering::Release);
         source.raise_version();
         for (memory, at, _) in &moving {
-            // SAFETY: the place of a slot of the locked bucket.
-            unsafe { memory.store(*at, 0) };
+            self.set(memory, *at, 0);
         }
         if staying <= SLOTS as usize {
             source.pull_in_overflow();
         }
+        // Only now may entries of the new bucket change: until then a crash leaves the same twice,
+        // which repair can tell.
+        drop(target);
     }
 
-    pub(super) fn take_overflow_line(&self) -> u64 {
+    pub(super) fn take_overflow_line(&self) -> io::Result<u64> {
         let mut lines = self.lines.lock();
         if let Some(line) = lines.free.pop() {
-            return line;
+            return Ok(line);
         }
         if (lines.next + 1) * LINE > lines.committed {
             let step = lines.committed.min(COMMIT_BYTES / 8);
-            self.overflow_region
-                .commit(lines.committed, step)
-                .expect("the system has memory for one more step of the index");
+            (self.commit_overflow)(lines.committed, step)?;
             self.budget.take_anyway(step);
             lines.committed += step;
+            self.note(OVERFLOW_BYTES_AT, lines.committed);
         }
         lines.next += 1;
-        lines.next - 1
+        Ok(lines.next - 1)
     }
 }

@@ -38,7 +38,7 @@ fn hash(n: u64) -> u64 {
 }
 
 fn insert(index: &HashIndex, n: u64) -> Option<u64> {
-    index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Set(n))
+    index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Set(n)).expect("memory")
 }
 
 #[test]
@@ -83,7 +83,10 @@ fn agrees_with_a_map_under_random_changes() {
             8..14 => (model.remove(&key), Change::Remove),
             _ => (model.get(&key).copied(), Change::Keep),
         };
-        assert_eq!(index.update(hash(key), &key.to_be_bytes(), &Versions, |_| change), before);
+        assert_eq!(
+            index.update(hash(key), &key.to_be_bytes(), &Versions, |_| change).expect("memory"),
+            before
+        );
     }
     assert_eq!(index.len(), model.len() as u64);
     let mut seen = HashMap::new();
@@ -103,8 +106,8 @@ fn agrees_with_a_map_under_random_changes() {
 fn a_redirect_happens_only_while_the_location_is_current() {
     let index = index(1);
     insert(&index, 5);
-    assert!(!index.update_at(hash(5), 6, &Numbers, || Change::Set(7)));
-    assert!(index.update_at(hash(5), 5, &Numbers, || Change::Remove));
+    assert!(!index.update_at(hash(5), 6, || Change::Set(7)));
+    assert!(index.update_at(hash(5), 5, || Change::Remove));
     assert_eq!(index.get(hash(5), &5u64.to_be_bytes(), &Numbers), None);
 }
 
@@ -113,7 +116,9 @@ fn readers_never_miss_a_present_key_while_others_insert_update_and_remove() {
     let index = index(1);
     let stable = 2_000u64;
     let put = |key: u64, version: u64| {
-        index.update(hash(key), &key.to_be_bytes(), &Versions, |_| Change::Set(key | version << 24))
+        index
+            .update(hash(key), &key.to_be_bytes(), &Versions, |_| Change::Set(key | version << 24))
+            .expect("memory")
     };
     (1..=stable).for_each(|key| {
         put(key, 0);
@@ -126,7 +131,9 @@ fn readers_never_miss_a_present_key_while_others_insert_update_and_remove() {
                 put(key, 1);
                 put(1 + key % stable, key & 0xffff);
                 if key % 3 == 0 {
-                    index.update(hash(key), &key.to_be_bytes(), &Versions, |_| Change::Remove);
+                    index
+                        .update(hash(key), &key.to_be_bytes(), &Versions, |_| Change::Remove)
+                        .expect("memory");
                 }
             }
             stop.store(true, Ordering::Relaxed);
@@ -149,9 +156,11 @@ fn two_writers_of_one_key_never_lose_an_increment() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..50_000 {
-                    index.update(hash(1), &1u64.to_be_bytes(), &Versions, |old| {
-                        Change::Set(1 | (old.map_or(0, |o| o >> 24) + 1) << 24)
-                    });
+                    index
+                        .update(hash(1), &1u64.to_be_bytes(), &Versions, |old| {
+                            Change::Set(1 | (old.map_or(0, |o| o >> 24) + 1) << 24)
+                        })
+                        .expect("memory");
                 }
             });
         }
@@ -217,15 +226,17 @@ fn a_copy_made_while_its_item_was_overwritten_is_not_believed() {
     let index = index(1);
     insert(&index, 5);
     let overwrite = |n: u64| {
-        index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Overwritten);
+        index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Overwritten).expect("memory");
     };
     let watch = index.watch(hash(5));
     assert!(watch.saw_no_overwrite(), "nothing happened");
-    index.update(hash(5), &5u64.to_be_bytes(), &Numbers, |_| {
-        assert!(!watch.saw_no_overwrite(), "a writer holds the bucket");
-        assert!(!index.watch(hash(5)).saw_no_overwrite(), "before and after alike");
-        Change::Keep
-    });
+    index
+        .update(hash(5), &5u64.to_be_bytes(), &Numbers, |_| {
+            assert!(!watch.saw_no_overwrite(), "a writer holds the bucket");
+            assert!(!index.watch(hash(5)).saw_no_overwrite(), "before and after alike");
+            Change::Keep
+        })
+        .expect("memory");
     assert!(watch.saw_no_overwrite(), "it changed nothing");
     overwrite(5);
     assert!(!watch.saw_no_overwrite(), "it was overwritten");

@@ -1,0 +1,145 @@
+//! Recovery of slabs from a kept index (paper 000, A8 procedure 3).
+//!
+//! What an entry names is verified and its slot marked; then every slot that nobody marked is free.
+//! Its checksum is cleared where it was not: a version whose entry was never made, or one that was
+//! about to be cleared at the crash. An entry that names no intact item, or a slot that another names
+//! too, means that the index does not fit, and all slots are read instead.
+
+use super::Slabs;
+use super::classes;
+use super::free::{Free, start_of, superblock_of};
+use super::header::{Found, HEADER_BYTES, Header};
+use super::recover::{Scan, Scanned};
+use crate::error::{Error, Result};
+use crate::item::{self, Record};
+use crate::logs::Recovered;
+use crate::values::Reach;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use terrace_memory::Memory;
+
+/// A superblock in use, and which of its slots an entry names.
+struct Marked {
+    number: u32,
+    header: Header,
+    slots: Vec<bool>,
+}
+
+impl Marked {
+    /// The slot at `location`, if one begins there.
+    fn slot_at(&self, location: u64) -> Option<usize> {
+        let offset = location.checked_sub(start_of(self.number) + u64::from(HEADER_BYTES))?;
+        let slot_bytes = u64::from(classes::slot_bytes(self.header.class));
+        let slot = (offset / slot_bytes) as usize;
+        (offset.is_multiple_of(slot_bytes) && slot < self.slots.len()).then_some(slot)
+    }
+}
+
+impl<M: Memory> Slabs<M> {
+    /// Recovers what the entries of a kept index name, instead of [`Slabs::recover`].
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] if the index does not fit these slabs; then nothing was changed, and `recover`
+    /// may follow. Those of the medium.
+    pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
+        let start = Instant::now();
+        let (count, whole_file) = self.superblocks_in_file(false)?;
+        if let Some(damage) = whole_file.first() {
+            return Err(Error::Unfit(damage.what.clone()));
+        }
+        let (mut in_use, free) = self.headers(count)?;
+        let mut found = self.mark(&mut in_use, count, &reach)?;
+        found.segments = in_use.len() as u64;
+        found.end("verify what the index names", start.elapsed());
+        let in_use = self.sweep(&in_use, threads);
+        found.end("free every other slot", start.elapsed());
+        self.settle(count, Scan { found: Recovered::default(), in_use, free }, &[], false)?;
+        found.end("write the cut", start.elapsed());
+        Ok(found)
+    }
+
+    /// The superblocks in use, by number, and those that are free.
+    fn headers(&self, count: u32) -> Result<(Vec<Marked>, Vec<u32>)> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let (mut in_use, mut free) = (Vec::new(), Vec::new());
+        for number in 1..count {
+            match self.header(number) {
+                Found::Intact(header) if header.generation == generation => {
+                    let slots = vec![false; classes::slots(header.class) as usize];
+                    in_use.push(Marked { number, header, slots });
+                }
+                Found::Intact(_) | Found::Free => free.push(number),
+                Found::Damaged => {
+                    return Err(Error::Unfit(format!("superblock {number} has no intact header")));
+                }
+            }
+        }
+        Ok((in_use, free))
+    }
+
+    fn mark(&self, in_use: &mut [Marked], count: u32, reach: &Reach<'_>) -> Result<Recovered> {
+        let mut places = vec![None; count as usize];
+        in_use.iter().enumerate().for_each(|(i, m)| places[m.number as usize] = Some(i));
+        let mut found = Recovered::default();
+        let mut unfit = None;
+        (reach.entries)(&mut |location| {
+            let place = places.get(superblock_of(location)).copied().flatten();
+            let Some((marked, slot)) = place.and_then(|i| {
+                let slot = in_use[i].slot_at(location)?;
+                Some((&mut in_use[i], slot))
+            }) else {
+                unfit = Some((location, "is no slot's"));
+                return;
+            };
+            let bytes = u64::from(classes::slot_bytes(marked.header.class));
+            // SAFETY: a slot of a superblock in the file; until recovery is over nobody writes to it.
+            let bytes = unsafe { self.medium.memory().bytes(location, bytes) };
+            match item::verify(bytes, marked.header.salt) {
+                Record::Item(item, bytes) if !marked.slots[slot] => {
+                    marked.slots[slot] = true;
+                    found.items += 1;
+                    found.bytes += bytes as u64;
+                    (reach.reached)(location, &item, bytes);
+                }
+                Record::Item(..) => unfit = Some((location, "is another's too")),
+                _ => unfit = Some((location, "holds no intact item")),
+            }
+        });
+        match unfit {
+            Some((at, what)) => Err(Error::Unfit(format!("an entry's slot, at {at}, {what}"))),
+            None => Ok(found),
+        }
+    }
+
+    /// Frees, durably, every slot that is not marked.
+    fn sweep(&self, in_use: &[Marked], threads: usize) -> Vec<Scanned> {
+        let next = AtomicUsize::new(0);
+        let swept = Mutex::new(Vec::new());
+        let worker = || {
+            while let Some(marked) = in_use.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let scanned = self.sweep_one(marked);
+                swept.lock().expect("no sweeper panicked").push(scanned);
+            }
+        };
+        std::thread::scope(|scope| {
+            (1..threads.max(1)).for_each(|_| drop(scope.spawn(worker)));
+            worker();
+        });
+        swept.into_inner().expect("no sweeper panicked")
+    }
+
+    fn sweep_one(&self, marked: &Marked) -> Scanned {
+        let (number, header) = (marked.number, marked.header);
+        let mut free = Free::none(header.class);
+        for slot in (0..marked.slots.len()).filter(|slot| !marked.slots[*slot]) {
+            let location = free.location(number, slot as u32);
+            // SAFETY: a slot's first word, in the file; nobody else is at it before recovery is over.
+            if unsafe { self.medium.memory().load(location) } as u32 != 0 {
+                self.clear_checksum(location);
+            }
+            free.put(slot as u32);
+        }
+        Scanned { number, header, free, torn: Vec::new() }
+    }
+}

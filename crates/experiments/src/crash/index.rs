@@ -1,0 +1,220 @@
+//! The hash index that is kept in persistent memory, alone: single words, overflow lines, splits.
+
+use super::{Control, Settings};
+use crate::structures::Random;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use terrace_index::{Change, Ground, HashIndex, Items, hash_key};
+use terrace_machine::{Crashable, Explorer, Noted, Without};
+use terrace_memory::{Budget, Part};
+
+type Media = Part<Without<Crashable>>;
+type Contents = BTreeMap<u64, u64>;
+
+const PART_BYTES: u64 = 64 << 10;
+const KEYS: u64 = 140;
+/// Enough that what follows splits buckets.
+const KEYS_BEFORE: u64 = 80;
+const OPERATIONS: u64 = 60;
+
+/// A location is a key and a number that tells its writes apart.
+fn location(key: u64, number: u64) -> u64 {
+    (number << 16) | (key + 1)
+}
+
+fn key_of(location: u64) -> u64 {
+    (location & 0xffff) - 1
+}
+
+/// Few different low bits, so that buckets overflow while others are empty.
+fn hash(key: u64) -> u64 {
+    hash_key(7, &key.to_be_bytes()) & !0b110
+}
+
+struct Numbered;
+
+impl Items for Numbered {
+    fn has_key(&self, location: u64, key: &[u8]) -> bool {
+        key_of(location).to_be_bytes()[..] == *key
+    }
+    fn hash(&self, location: u64) -> u64 {
+        hash(key_of(location))
+    }
+    fn prefetch(&self, _: u64) {}
+}
+
+fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
+    let memory = Arc::new(memory);
+    let ground = |part: u64| Ground {
+        memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
+        commit: Box::new(|_, _| Ok(())),
+    };
+    vec![[ground(0), ground(1)]]
+}
+
+fn budget() -> Arc<Budget> {
+    Arc::new(Budget::new(1 << 30))
+}
+
+fn put(index: &HashIndex<Media>, key: u64, number: u64) {
+    let change = |_| Change::Set(location(key, number));
+    index.update(hash(key), &key.to_be_bytes(), &Numbered, change).expect("room");
+}
+
+fn remove(index: &HashIndex<Media>, key: u64) {
+    let change = |_| Change::Remove;
+    index.update(hash(key), &key.to_be_bytes(), &Numbered, change).expect("room");
+}
+
+/// One key and its number, or that it is removed.
+fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
+    let mut random = Random(seed);
+    let mut operation = |number: u64| {
+        // Mostly new keys, so that the table grows.
+        let key = if random.below(2) == 0 { KEYS_BEFORE + number } else { random.below(KEYS) };
+        (key, (random.below(5) > 0).then_some(number))
+    };
+    (1..=OPERATIONS).map(&mut operation).collect()
+}
+
+fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
+    let mut found = Contents::new();
+    let mut twice = None;
+    let mut cursor = 0;
+    loop {
+        cursor = index.scan(cursor, 100, |at| {
+            if found.insert(key_of(at), at >> 16).is_some() {
+                twice = Some(key_of(at));
+            }
+        });
+        if cursor == 0 {
+            break;
+        }
+    }
+    if let Some(key) = twice {
+        return Err(format!("key {key} is there twice"));
+    }
+    let looked_up = |key: u64| index.get(hash(key), &key.to_be_bytes(), &Numbered);
+    match found.iter().find(|(key, number)| looked_up(**key) != Some(location(**key, **number))) {
+        Some((key, _)) => Err(format!("key {key} is there but not found")),
+        None if index.len() != found.len() as u64 => {
+            Err(format!("{} entries are counted, {} are there", index.len(), found.len()))
+        }
+        None => Ok(found),
+    }
+}
+
+pub(super) fn explorer(settings: &Settings) -> Explorer<usize> {
+    explorer_on(Without::nothing, settings)
+}
+
+fn explorer_on(
+    without: fn(Crashable) -> Without<Crashable>,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let operations = script(settings.seed);
+    let mut states: Vec<Contents> = vec![(0..KEYS_BEFORE).map(|key| (key, 0)).collect()];
+    for (key, number) in &operations {
+        let mut next = states.last().expect("a state").clone();
+        match number {
+            Some(number) => drop(next.insert(*key, *number)),
+            None => drop(next.remove(key)),
+        }
+        states.push(next);
+    }
+    let repaired = move |memory: &Crashable| {
+        HashIndex::repair(grounds(without(memory.clone())), &budget()).map_err(|e| e.to_string())
+    };
+    Explorer::new(settings.domain, 2 * PART_BYTES)
+        .setup(|memory| {
+            let memory = Without::nothing(memory.clone());
+            let index = HashIndex::kept(grounds(memory), &budget()).expect("an index");
+            (0..KEYS_BEFORE).for_each(|key| put(&index, key, 0));
+        })
+        .thread(move |memory, log| {
+            let index = repaired(memory).expect("the index");
+            for (done, (key, number)) in operations.iter().enumerate() {
+                match number {
+                    Some(number) => put(&index, *key, *number),
+                    None => remove(&index, *key),
+                }
+                log.note(done + 1);
+            }
+        })
+        .recover(move |memory| {
+            // Something is written after each recovery: what it did must stand all the same.
+            let index = repaired(memory).expect("a crash is no damage");
+            put(&index, KEYS + KEYS_BEFORE, memory.crashes() as u64);
+        })
+        .check(move |memory, notes: &[Noted<usize>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let mut found = contents(&repaired(memory)?)?;
+            found.remove(&(KEYS + KEYS_BEFORE));
+            let allowed = &states[done..states.len().min(done + 2)];
+            if allowed.contains(&found) {
+                return Ok(());
+            }
+            Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+        })
+        .crashes(2)
+}
+
+/// Offsets of buckets and of overflow lines.
+const fn is_bucket(at: u64) -> bool {
+    at < PART_BYTES
+}
+
+struct Step {
+    name: &'static str,
+    meaning: &'static str,
+    without: fn(Crashable) -> Without<Crashable>,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "EntryWriteBack",
+        meaning: "an entry, or a link, is written back before the bucket is let go",
+        without: |m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 8),
+    },
+    Step {
+        name: "BucketWriteBack",
+        meaning: "a bucket split off is written back before the count",
+        without: |m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 64),
+    },
+    Step {
+        name: "CountWriteBack",
+        meaning: "the count is written back before the new bucket is used",
+        without: |m| {
+            Without::nothing(m).write_backs(|at, _| (PART_BYTES..PART_BYTES + 64).contains(&at))
+        },
+    },
+    Step {
+        name: "LineWriteBack",
+        meaning: "an overflow line is written back before it is linked",
+        without: |m| Without::nothing(m).write_backs(|at, n| at >= PART_BYTES + 64 && n == 64),
+    },
+    Step {
+        name: "Fences",
+        meaning: "write-backs are done before anything is acknowledged",
+        without: |m| Without::nothing(m).fences(),
+    },
+];
+
+/// Every step left out in turn.
+pub(super) fn controls(states: u64, seed: u64) -> impl Iterator<Item = Control> {
+    STEPS.iter().map(move |step| {
+        let settings = Settings { states, seed, ..Settings::default() };
+        let report = explorer_on(step.without, &settings).sampled(states, seed);
+        let failure = report.failure;
+        Control {
+            step: step.name.into(),
+            meaning: step.meaning,
+            engine: "index".into(),
+            caught_by: failure.as_ref().map(|_| format!("kept-index, seed {seed}")),
+            states: report.states,
+            message: failure
+                .map(|f| f.message.lines().next().unwrap_or("").to_string())
+                .unwrap_or_default(),
+        }
+    })
+}

@@ -1,0 +1,90 @@
+//! Where a kept index lies: in a file beside the values, or in a memory that was given.
+
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+use terrace_durable::{Error as Below, IndexFile, Medium, MediumSpec};
+use terrace_index::Ground;
+use terrace_memory::{Divide, Native};
+
+/// A place for an index.
+pub(crate) trait IndexPlace<I: Divide> {
+    /// The index that is there.
+    fn existing(&self) -> std::result::Result<Option<IndexFile<I>>, Below>;
+    /// An empty place for one, whatever was there.
+    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile<I>>;
+    /// What it is called in errors.
+    fn path(&self) -> PathBuf;
+}
+
+/// In a file.
+pub(crate) struct IndexInDirectory(pub MediumSpec);
+
+impl IndexInDirectory {
+    /// Removes the file, if there is one: the values do not name it any more.
+    pub fn remove(&self) -> Result<()> {
+        let doing = "remove";
+        match std::fs::remove_file(&self.0.path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::Io { path: self.0.path.clone(), doing, source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl IndexPlace<Native> for IndexInDirectory {
+    fn existing(&self) -> std::result::Result<Option<IndexFile>, Below> {
+        if !Path::new(&self.0.path).exists() {
+            return Ok(None);
+        }
+        IndexFile::open(Medium::open(&self.0)?).map(Some)
+    }
+
+    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile> {
+        self.remove()?;
+        Ok(IndexFile::make(Medium::open(&self.0)?, tables, seed, mark)?)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path.clone()
+    }
+}
+
+/// In a memory.
+pub(crate) struct IndexInMemory<I> {
+    pub memory: I,
+    /// Whether nothing was ever written to it.
+    pub is_new: bool,
+}
+
+impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
+    fn existing(&self) -> std::result::Result<Option<IndexFile<I>>, Below> {
+        IndexFile::open(Medium::over(self.memory.clone(), false, 0)).map(Some)
+    }
+
+    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile<I>> {
+        let medium = Medium::over(self.memory.clone(), self.is_new, 0);
+        Ok(IndexFile::make(medium, tables, seed, mark)?)
+    }
+
+    fn path(&self) -> PathBuf {
+        "(memory)".into()
+    }
+}
+
+/// The grounds of the index's tables.
+pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
+    let ground = |area: terrace_durable::Area<I>| Ground {
+        memory: area.memory(),
+        commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(std::io::Error::other)),
+    };
+    file.areas().into_iter().map(|areas| areas.map(ground)).collect()
+}
+
+/// What an index says of its memory, as an error of the map.
+pub(crate) fn index_error<I: Divide>(
+    place: &impl IndexPlace<I>,
+) -> impl FnOnce(std::io::Error) -> Error {
+    let path = place.path();
+    move |source| Error::Io { path, doing: "make room in the index", source }
+}
