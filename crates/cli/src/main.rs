@@ -7,6 +7,7 @@
 mod bench;
 mod crash_test;
 mod data;
+mod open;
 mod output;
 mod resp;
 mod serve;
@@ -63,6 +64,11 @@ enum Command {
     /// Print what a directory holds
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
+    /// Recover a directory and say how
+    #[command(after_help = "Examples:\n  \
+                      terrace open ./data --explain\n  \
+                      terrace open /dev/shm/data --domain adr --persist index --explain --json")]
+    Open(open::Arguments),
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
@@ -88,6 +94,7 @@ fn main() -> ExitCode {
         Command::Export(a) => transfer::export(&a),
         Command::Import(a) => transfer::import(&a),
         Command::Stats(a) => stats::main(&a),
+        Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Bench(c) => bench::main(c),

@@ -151,24 +151,38 @@ fn acknowledged_writes_survive_kill_9_under_sync_with_logs() {
         .expect("sound");
 }
 
-#[test]
-fn acknowledged_writes_survive_kill_9_under_sync_with_slabs_on_a_declared_medium() {
+/// On a declared medium, which is byte-addressable memory to the server.
+fn kill_loop_in_memory(values: &str, persist: &str, seed: u64) {
     let shm = Path::new("/dev/shm");
     if !shm.is_dir() {
         eprintln!("left out: no tmpfs at /dev/shm");
         return;
     }
     let dir = tempfile::tempdir_in(shm).expect("temporary directory");
-    let arguments = ["--durability", "sync", "--values", "slab", "--domain", "adr"];
-    let probe = Served::start(dir.path(), &arguments);
-    let slabs = probe.banner.contains("values       slab");
-    probe.terminate();
-    if !slabs {
-        eprintln!("left out: this build keeps no slabs");
-        return;
-    }
-    let seed = number("TERRACE_SEED").unwrap_or(2);
+    let arguments =
+        ["--durability", "sync", "--values", values, "--persist", persist, "--domain", "adr"];
+    let seed = number("TERRACE_SEED").unwrap_or(seed);
     kill_loop(dir.path(), &arguments, (ACK, cycles(), seed)).expect("sound");
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_slabs() {
+    kill_loop_in_memory("slab", "values", 2);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_slabs_and_a_kept_index() {
+    kill_loop_in_memory("slab", "index", 5);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_logs_on_a_declared_medium() {
+    kill_loop_in_memory("log", "values", 6);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_index() {
+    kill_loop_in_memory("log", "index", 7);
 }
 
 /// With an interval too long to end within the test, only what was saved is promised.

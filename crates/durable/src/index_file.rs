@@ -6,7 +6,7 @@
 //! 12     4  tables                 4092 4  checksum of the bytes before
 //! 16     8  seed of the hashes     4096 .. two areas for each table: buckets, overflow lines
 //! ```
-//! The head is written once. Areas are as long as the medium can ever be and filled from their start:
+//! The head is written at every opening. Areas are as long as the medium can ever be and filled from their start:
 //! the file has holes. A head without its checksum is no index: the values do not name it yet.
 
 use crate::error::{Error, Result};
@@ -66,14 +66,6 @@ impl<I: Divide> IndexFile<I> {
         assert!(medium.is_byte_addressable(), "an index is kept on a byte-addressable medium");
         let share = (medium.capacity_bytes() - BLOCK_BYTES) / (2 * u64::from(tables));
         let area_bytes = share / BLOCK_BYTES * BLOCK_BYTES;
-        let mut head = vec![0; BLOCK_BYTES as usize];
-        head[..8].copy_from_slice(MAGIC);
-        put_u32(&mut head, 8, FORMAT);
-        put_u32(&mut head, 12, tables);
-        put_u64(&mut head, 16, seed);
-        put_u64(&mut head, 24, mark);
-        put_u64(&mut head, 32, area_bytes);
-        seal_block(&mut head);
         medium.grow(0, BLOCK_BYTES)?;
         if !medium.is_new() {
             let zeros = vec![0; (medium.capacity_bytes() - BLOCK_BYTES) as usize];
@@ -81,10 +73,33 @@ impl<I: Divide> IndexFile<I> {
             unsafe { medium.memory().write(BLOCK_BYTES, &zeros) };
             medium.write_out(BLOCK_BYTES, zeros.len() as u64, true)?;
         }
-        // SAFETY: grown just now, and nobody else has the medium yet.
-        unsafe { medium.memory().write(0, &head) };
-        medium.write_out(0, BLOCK_BYTES, true)?;
-        Ok(IndexFile { medium: Arc::new(medium), tables, seed, mark, area_bytes })
+        let file = IndexFile { medium: Arc::new(medium), tables, seed, mark, area_bytes };
+        file.write_head()?;
+        Ok(file)
+    }
+
+    /// Gives it another mark, durably: an index of before, put back in its place, is known for what it
+    /// is. A crash in between leaves values that name no index.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn set_mark(&mut self, mark: u64) -> Result<()> {
+        self.mark = mark;
+        self.write_head()
+    }
+
+    fn write_head(&self) -> Result<()> {
+        let mut head = vec![0; BLOCK_BYTES as usize];
+        head[..8].copy_from_slice(MAGIC);
+        put_u32(&mut head, 8, FORMAT);
+        put_u32(&mut head, 12, self.tables);
+        put_u64(&mut head, 16, self.seed);
+        put_u64(&mut head, 24, self.mark);
+        put_u64(&mut head, 32, self.area_bytes);
+        seal_block(&mut head);
+        // SAFETY: grown by `make`; nobody reads the head once it was opened.
+        unsafe { self.medium.memory().write(0, &head) };
+        self.medium.write_out(0, BLOCK_BYTES, true)
     }
 
     /// Reads the head of one that was made.

@@ -40,18 +40,24 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let capacity_bytes = reserved_bytes(&options);
     let spec =
         MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
-    let index = IndexInDirectory(MediumSpec { path: dir.join("index"), ..spec.clone() });
+    let index = IndexInDirectory(MediumSpec {
+        path: dir.join("index"),
+        // An item with its share of a log is longer than 48 bytes on the whole, its entry 14.
+        capacity_bytes: capacity_bytes / 2,
+        ..spec.clone()
+    });
     let opening = Opening { options, budget, has_threads: true, threads: processors() };
     let values = opening.values(Medium::open(&spec)?, design)?;
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
+        Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
         Persist::Values => {
             let opened = opening.read_values(values)?;
             opened.0.values.set_index_mark(0)?;
             index.remove()?;
             opened
         }
-        Persist::Index => opening.take_up_index(values, &index)?,
+        Persist::Auto | Persist::Index => opening.take_up_index(values, &index)?,
     };
     let map = start(engine, recovery, Some(lock))?;
     if !map.options().salvage {
@@ -206,7 +212,7 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
         );
         return Err(Error::Option { field: "values", why });
     }
-    if options.persist != Persist::Values && !options.domain.is_byte_addressable() {
+    if options.persist == Persist::Index && !options.domain.is_byte_addressable() {
         let why = format!(
             "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \
              persist = \"values\", or declare the domain if the directory is on persistent memory",

@@ -31,6 +31,8 @@ pub enum ValueDesign {
 /// A6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
+    /// What the map was opened with last; for a new one, values.
+    Auto,
     /// Keys and values: index and free space are found by reading them.
     Values,
     /// The index too: only free space is found, by what the index names. Needs a byte-addressable
@@ -75,7 +77,7 @@ impl Default for MapOptions {
         MapOptions {
             durability: Durability::Interval(Duration::from_secs(1)),
             values: ValueDesign::Auto,
-            persist: Persist::Values,
+            persist: Persist::Auto,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,

@@ -37,6 +37,18 @@ pub enum Procedure {
     WalkToLogs,
 }
 
+impl Procedure {
+    /// Its number in paper 000, A8.
+    pub fn number(self) -> u8 {
+        match self {
+            Procedure::ReadSlots => 1,
+            Procedure::ReadLogs => 2,
+            Procedure::WalkToSlots => 3,
+            Procedure::WalkToLogs => 4,
+        }
+    }
+}
+
 impl fmt::Display for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -109,9 +121,8 @@ impl Opening<'_> {
         };
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
-        let lifetime = u64::from(values.medium().lifetime());
-        let seed = hash_key(lifetime, b"seed");
-        let file = place.make(tables_of(self), seed, hash_key(lifetime, b"mark") | 1)?;
+        let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
+        let file = place.make(tables_of(self), seed, new_mark(&values))?;
         let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
         let engine = self.engine(values, index, file.seed, file.mark);
         let made = begin.elapsed();
@@ -137,7 +148,7 @@ impl Opening<'_> {
         if mark == 0 {
             return Ok(Walked::Unfit(values, "no index goes with the values".into()));
         }
-        let file = match place.existing() {
+        let mut file = match place.existing() {
             Ok(Some(file)) if file.mark == mark => file,
             Ok(Some(_)) => {
                 return Ok(Walked::Unfit(values, "the index goes with other values".into()));
@@ -155,10 +166,13 @@ impl Opening<'_> {
             }
             Err(error) => return Err(index_error(place)(error)),
         };
-        let engine = self.engine(values, index, file.seed, file.mark);
+        let next_mark = new_mark(&values);
+        let engine = self.engine(values, index, file.seed, next_mark);
         let taken_up = begin.elapsed();
         match self.reach(&engine) {
             Ok(found) => {
+                file.set_mark(next_mark)?;
+                engine.values.set_index_mark(next_mark)?;
                 let mut report = report(&engine, found, true);
                 report.steps.insert(0, ("take up the index", taken_up));
                 report.elapsed = begin.elapsed();
@@ -203,6 +217,11 @@ impl Opening<'_> {
         let found = engine.values.recover_reached(self.threads, reach)?;
         failed.into_inner().map_or(Ok(found), Err)
     }
+}
+
+/// Not zero, and another at each opening.
+fn new_mark<M: Memory>(values: &Stored<M>) -> u64 {
+    hash_key(u64::from(values.medium().lifetime()), b"mark") | 1
 }
 
 enum Walked<M: Memory, I: Memory> {

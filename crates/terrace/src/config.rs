@@ -24,7 +24,7 @@ pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{Durability, MapOptions, ValueDesign, WhenFull};
+use terrace_store::{Durability, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -55,6 +55,8 @@ pub struct MapConfig {
     pub interval_ms: Option<u64>,
     /// The value design.
     pub values: Option<ValueDesign>,
+    /// What is kept, and so not made anew by recovery.
+    pub persist: Option<Persist>,
     /// What a write gets when the budget is spent.
     pub when_full: Option<WhenFull>,
     /// Current logs; 0 means one per core.
@@ -110,6 +112,7 @@ impl Default for Config {
                 durability: Some(DurabilityMode::Interval),
                 interval_ms: Some(1000),
                 values: Some(ValueDesign::Auto),
+                persist: Some(Persist::Auto),
                 when_full: Some(WhenFull::Refuse),
                 writers: Some(0),
             },
@@ -281,6 +284,7 @@ impl MapConfig {
             durability: self.durability.or(all.durability),
             interval_ms: self.interval_ms.or(all.interval_ms),
             values: self.values.or(all.values),
+            persist: self.persist.or(all.persist),
             when_full: self.when_full.or(all.when_full),
             writers: self.writers.or(all.writers),
         }
@@ -296,6 +300,7 @@ impl MapConfig {
         MapOptions {
             durability: durability.unwrap_or(base.durability),
             values: self.values.unwrap_or(base.values),
+            persist: self.persist.unwrap_or(base.persist),
             when_full: self.when_full.unwrap_or(base.when_full),
             writers: self.writers.unwrap_or(base.writers),
             ..base

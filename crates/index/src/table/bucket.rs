@@ -9,6 +9,8 @@ use terrace_memory::Memory;
 pub(super) struct LockedBucket<'a, I: Memory> {
     pub(super) shard: &'a Shard<I>,
     pub(super) at: u64,
+    /// Whether nobody can find it yet, not even after a crash: it becomes durable as a whole.
+    pub(super) is_hidden: bool,
 }
 
 /// A slot: the memory it is in, its offset there, its entry.
@@ -100,7 +102,7 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     /// Adds an entry where [`LockedBucket::room`] said.
     pub(super) fn insert(&self, entry: u64, room: Room<'a, I>) {
         let line = match room {
-            Room::Slot(memory, at) => return self.shard.set(memory, at, entry),
+            Room::Slot(memory, at) => return self.set(memory, at, entry),
             Room::Line(line) => line,
         };
         let chain = self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK;
@@ -113,9 +115,37 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
             self.shard.overflow.store(line * LINE + 8, entry);
             self.shard.overflow.store(line * LINE, chain << OVERFLOW_SHIFT);
         }
-        self.shard.keep(&self.shard.overflow, line * LINE, LINE);
+        if !self.is_hidden {
+            self.shard.keep(&self.shard.overflow, line * LINE, LINE);
+        }
         let header = self.header() & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-        self.shard.set(&self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
+        self.set(&self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
+    }
+
+    /// Stores a word of the bucket.
+    fn set(&self, memory: &I, at: u64, word: u64) {
+        if self.is_hidden {
+            // SAFETY: a word of a committed line that nobody else can see.
+            unsafe { memory.store(at, word) };
+        } else {
+            self.shard.set(memory, at, word);
+        }
+    }
+
+    /// All lines of the bucket are durable on return, if the table is kept.
+    pub(super) fn keep_all(&self) {
+        if !self.shard.is_kept {
+            return;
+        }
+        let mut line = Some((&self.shard.buckets, self.at));
+        while let Some((memory, at)) = line {
+            // SAFETY: a committed line of the bucket, here and for its header.
+            unsafe { memory.write_back(at, LINE) };
+            // SAFETY: as above.
+            let next = unsafe { memory.load(at) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+            line = (next != 0).then_some((&self.shard.overflow, next * LINE));
+        }
+        self.shard.buckets.fence();
     }
 
     pub(super) fn raise_version(&self) {

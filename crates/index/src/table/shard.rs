@@ -282,7 +282,7 @@ impl<I: Memory> Shard<I> {
                 // SAFETY: as above.
                 let locked = unsafe { self.buckets.compare_exchange(at, header, header | LOCKED) };
                 if locked.is_ok() {
-                    return LockedBucket { shard: self, at };
+                    return LockedBucket { shard: self, at, is_hidden: false };
                 }
             }
             backoff.snooze();
@@ -373,7 +373,7 @@ impl<I: Memory> Shard<I> {
             }
         });
         // The new bucket is filled before anyone can see it, or a crash can make it count ...
-        let target = LockedBucket { shard: self, at: count * LINE };
+        let mut target = LockedBucket { shard: self, at: count * LINE, is_hidden: true };
         // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
         unsafe { self.buckets.store(target.at, LOCKED) };
         for (_, _, entry) in &moving {
@@ -386,15 +386,18 @@ impl<I: Memory> Shard<I> {
             };
             target.insert(*entry, room);
         }
-        self.keep(&self.buckets, target.at, LINE);
+        target.keep_all();
+        target.is_hidden = false;
         self.note(COUNT_AT, count + 1);
         // ... then the count is published, then the version raised, then entries removed: the
         // order a missing reader relies on.
         self.count.store(count + 1, Ordering::Release);
         source.raise_version();
         for (memory, at, _) in &moving {
-            self.set(memory, *at, 0);
+            // SAFETY: the place of a slot of the locked bucket.
+            unsafe { memory.store(*at, 0) };
         }
+        source.keep_all();
         if staying <= SLOTS as usize {
             source.pull_in_overflow();
         }

@@ -155,6 +155,9 @@ pub const KEYS: &[Key<Config>] = &[
     key!("values", "auto", "how values are kept: log, slab or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "values", v).map_err(strip)
     }),
+    key!("persist", "auto", "what is kept for recovery: values, index or auto", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip)
+    }),
     key!("memory_budget", "auto", "memory of all maps; auto: 8 GiB, at most half", |c, v| {
         c.memory_budget_bytes = match v {
             "auto" => values::default_memory_budget(),
@@ -260,6 +263,12 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "log, slab or auto",
         set: |m, v| choice(v, values::VALUE_DESIGNS).map(|d| m.values = Some(d)),
+    },
+    Key {
+        name: "persist",
+        default: "as above",
+        help: "values, index or auto",
+        set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
     },
     Key {
         name: "when_full",
