@@ -23,15 +23,21 @@ pub struct BucketLock;
 
 impl Keeps for BucketLock {}
 
+/// Calls its argument with the location of every entry of an index.
+pub type Entries<'a> = &'a dyn Fn(&mut dyn FnMut(u64));
+
+/// Is told of an item: location, item, bytes.
+pub type Told<'a> = &'a dyn Fn(u64, &Item<'_>, usize);
+
 /// A kept index, as a recovery that starts from it sees it.
 #[derive(Clone, Copy)]
 pub struct Reach<'a> {
-    /// Calls its argument with the location of every entry.
-    pub entries: &'a dyn Fn(&mut dyn FnMut(u64)),
-    /// Told every item that an entry names: location, item, bytes.
-    pub reached: &'a dyn Fn(u64, &Item<'_>, usize),
+    /// Its entries.
+    pub entries: Entries<'a>,
+    /// Told every item that an entry names.
+    pub reached: Told<'a>,
     /// Told items that may be newer than the index's entries, as by the recovery of all items.
-    pub offered: &'a dyn Fn(u64, &Item<'_>, usize),
+    pub offered: Told<'a>,
 }
 
 /// Where a map's items live.
