@@ -43,6 +43,10 @@ pub trait Items {
     fn hash(&self, location: u64) -> u64;
     /// Asks for the item to be brought near.
     fn prefetch(&self, location: u64);
+    /// Called between two tries to lock a bucket that another thread has: where the threads are
+    /// scheduled by the memory below, it is the other's turn.
+    #[inline(always)]
+    fn pause(&self) {}
 }
 
 /// What a writer does to a key's entry.

@@ -94,12 +94,17 @@ fn engine<M: Memory>(
 ) -> Result<Engine<M>> {
     let writers = writers.clamp(1, MAX_WRITERS - 1);
     let (path, capacity_bytes) = (medium.path().to_path_buf(), medium.capacity_bytes());
-    let seed = RandomState::new().hash_one(0);
+    // Without threads of its own a map does the same whenever it is asked the same: whoever tries it
+    // on a memory repeats what he saw.
+    let (shards, seed) = match has_threads {
+        true => (processors().next_power_of_two().min(64), RandomState::new().hash_one(0)),
+        false => (1, u64::from(medium.lifetime())),
+    };
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
         Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),
     };
-    let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io {
+    let index = new_index(shards, capacity_bytes, budget).map_err(|source| Error::Io {
         path,
         doing: "reserve memory for the index",
         source,
@@ -124,9 +129,13 @@ fn engine<M: Memory>(
     })
 }
 
-fn new_index(capacity_bytes: u64, budget: &Arc<Budget>) -> std::io::Result<HashIndex> {
+fn new_index(
+    shards: usize,
+    capacity_bytes: u64,
+    budget: &Arc<Budget>,
+) -> std::io::Result<HashIndex> {
     // An item takes 16 bytes at the least.
-    HashIndex::new(processors().next_power_of_two().min(64), capacity_bytes / 16, budget)
+    HashIndex::new(shards, capacity_bytes / 16, budget)
 }
 
 fn recover<M: Memory>(engine: &Engine<M>, threads: usize) -> Result<RecoveryReport> {

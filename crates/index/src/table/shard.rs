@@ -144,7 +144,7 @@ impl Shard {
         is_key: impl Fn(u64) -> bool,
         f: impl FnOnce(Option<u64>) -> Change,
     ) -> Option<u64> {
-        let bucket = self.lock_bucket_of(hash);
+        let bucket = self.lock_bucket_of(hash, items);
         let found = bucket.find(hash, is_key);
         let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
         let change = f(before);
@@ -174,10 +174,10 @@ impl Shard {
         before
     }
 
-    pub(super) fn lock_bucket_of(&self, hash: u64) -> LockedBucket<'_> {
+    pub(super) fn lock_bucket_of(&self, hash: u64, items: &impl Items) -> LockedBucket<'_> {
         loop {
             let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
-            let locked = self.lock(bucket);
+            let locked = self.lock_with(bucket, || items.pause());
             if bucket_of(hash, self.count.load(Ordering::Acquire)) == bucket {
                 return locked;
             }
@@ -185,6 +185,10 @@ impl Shard {
     }
 
     pub(super) fn lock(&self, bucket: u64) -> LockedBucket<'_> {
+        self.lock_with(bucket, || {})
+    }
+
+    fn lock_with(&self, bucket: u64, pause: impl Fn()) -> LockedBucket<'_> {
         let backoff = Backoff::new();
         let at = bucket * LINE;
         loop {
@@ -197,6 +201,7 @@ impl Shard {
                     return LockedBucket { shard: self, at };
                 }
             }
+            pause();
             backoff.snooze();
         }
     }
