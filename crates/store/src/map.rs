@@ -252,6 +252,12 @@ impl<M: Memory> Map<M> {
         self.inner.engine.values.medium()
     }
 
+    /// The values below, for tests that break them.
+    #[doc(hidden)]
+    pub fn values(&self) -> &terrace_durable::LogsOrSlabs<M> {
+        &self.inner.engine.values
+    }
+
     /// Sizes and counts.
     pub fn stats(&self) -> MapStats {
         crate::stats::of(self)

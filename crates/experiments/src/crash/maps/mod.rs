@@ -1,0 +1,93 @@
+//! Whole maps under the explorer: index, values and recovery as they are, on a memory that crashes.
+
+mod collector;
+mod controls;
+mod script;
+mod threads;
+
+pub(super) use collector::explorer as collector;
+pub(super) use controls::controls;
+pub(super) use script::explorer as script;
+pub(super) use threads::explorer as threads;
+
+use super::Settings;
+use std::collections::BTreeMap;
+use terrace_machine::{Crashable, Without};
+use terrace_memory::Memory;
+use terrace_store::{Durability, Map, MapOptions, ValueDesign};
+
+/// How values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Design {
+    Logs,
+    Slabs,
+}
+
+/// A memory, and what of it is left out.
+pub(super) type Leaves = fn(Crashable) -> Without<Crashable>;
+
+/// A map on a memory of which something may be left out.
+type Tried = Map<Without<Crashable>>;
+
+type Contents = BTreeMap<u64, Vec<u8>>;
+
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// How a scenario's maps are opened.
+#[derive(Clone, Copy)]
+struct Opening {
+    without: Leaves,
+    design: Design,
+    settings: Settings,
+    writers: usize,
+}
+
+impl Opening {
+    fn options(&self) -> MapOptions {
+        MapOptions {
+            durability: Durability::Sync,
+            domain: self.settings.domain,
+            values: match self.design {
+                Design::Logs => ValueDesign::Log,
+                Design::Slabs => ValueDesign::Slab,
+            },
+            memory_budget_bytes: 1 << 30,
+            writers: self.writers,
+            ..MapOptions::default()
+        }
+    }
+
+    /// Makes a map with every step: creation is not what is explored.
+    fn make(&self, memory: &Crashable) {
+        let memory = Without::nothing(memory.clone());
+        drop(Map::over(memory, true, 0, self.options()).expect("a map"));
+    }
+
+    /// Opens the map; each opening of one memory has another number, from 1 on.
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Result<Tried, String> {
+        let memory = (self.without)(memory.clone());
+        Map::over(memory, false, lifetime as u32, self.options()).map_err(|e| e.to_string())
+    }
+}
+
+fn contents<M: Memory>(map: &Map<M>) -> Result<Contents, String> {
+    let mut found = Contents::new();
+    let mut cursor = 0;
+    loop {
+        cursor = map
+            .scan(cursor, 100, |key, value| {
+                let key = u64::from_be_bytes(key.try_into().expect("keys are eight bytes"));
+                found.insert(key, value.bytes.to_vec());
+            })
+            .map_err(|e| e.to_string())?;
+        if cursor == 0 {
+            return Ok(found);
+        }
+    }
+}
+
+/// Something is written after each recovery: what recovery did must stand all the same.
+fn recover(opening: &Opening, memory: &Crashable, lifetime: usize, key: u64) {
+    let map = opening.open(memory, lifetime).expect("a crash is no damage");
+    map.put(&key.to_be_bytes(), &[memory.crashes() as u8]).expect("put");
+}
