@@ -77,7 +77,15 @@ impl<M: Memory> Map<M> {
     /// # Errors
     /// As [`Map::open`].
     pub fn over(memory: M, is_new: bool, lifetime: u32, options: MapOptions) -> Result<Map<M>> {
-        crate::open::over(Medium::over(memory, is_new, lifetime), options)
+        Map::on(Medium::over(memory, is_new, lifetime), options)
+    }
+
+    /// As [`Map::over`], on a medium that somebody else made.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn on(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
+        crate::open::over(medium, options)
     }
 
     /// One round of the collector, if anything is due; returns how many logs it freed.

@@ -61,6 +61,10 @@ impl<M: Memory> Logs<M> {
     /// Whether the item at `location` may be overwritten while it is read.
     #[inline(always)]
     pub fn may_change(&self, location: u64) -> bool {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::OverwriteFrozen) {
+            return true;
+        }
         let frozen = self.frozen[segment_of(location)].load(Ordering::Acquire);
         location % u64::from(SEGMENT_BYTES) >= u64::from(frozen)
     }

@@ -124,6 +124,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
     "map-collector", "the collector of logs: items and tombstones move, logs are freed",
         |s| maps::collector(Without::nothing, None, s), maps::controls;
+    "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",
+        |s| maps::disk(true, s), maps::controls;
+    "map-cuts", "the same without a promise: a prefix, with everything synced, comes back",
+        |s| maps::cuts(true, None, s), maps::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

@@ -9,7 +9,7 @@
 //! older. Then A dies and goes, and with it, in the round after, the tombstones.
 
 use super::super::Settings;
-use super::{Contents, Design, Leaves, Opening, SEGMENT_BYTES, Tried, contents, recover};
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, Tried, contents, recover};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Noted};
 
@@ -78,7 +78,7 @@ fn live(
     lifetime: usize,
     f: impl FnOnce(&Tried),
 ) {
-    let map = opening.open(memory, lifetime).expect("the map");
+    let map = opening.open(memory, lifetime);
     if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
         logs.commit_fault(fault);
     }
@@ -127,7 +127,7 @@ pub(in super::super) fn explorer(
         .recover(move |memory| recover(&opening, memory, 5 + memory.crashes(), RECOVERIES))
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&opening.open(memory, 6 + memory.crashes())?)?;
+            let mut found = contents(&opening.open(memory, 6 + memory.crashes()))?;
             found.remove(&RECOVERIES);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {

@@ -1,7 +1,7 @@
 //! What the maps' protocols need, left out step by step.
 
 use super::super::{Control, Settings};
-use super::{Design, Leaves, SEGMENT_BYTES, collector, script, threads};
+use super::{Design, Leaves, SEGMENT_BYTES, collector, cuts, disk, script, threads};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
@@ -118,6 +118,24 @@ const STEPS: &[Step] = &[
             let fault = Some(Fault::TombstonesEarly);
             collector(Without::nothing, fault, s).sampled(s.states, s.seed)
         },
+    },
+    Step {
+        test: "map-disk",
+        name: "Sync",
+        meaning: "what was written is synced before a cut, or a log's end, says that it is there",
+        run: |s| disk(false, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "Sync",
+        meaning: "what was written is synced before a cut counts it",
+        run: |s| cuts(false, None, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "Frozen",
+        meaning: "what a cut has taken is overwritten no more",
+        run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
     },
 ];
 

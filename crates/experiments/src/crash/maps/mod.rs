@@ -2,11 +2,15 @@
 
 mod collector;
 mod controls;
+mod cuts;
+mod disk;
 mod script;
 mod threads;
 
 pub(super) use collector::explorer as collector;
 pub(super) use controls::controls;
+pub(super) use cuts::explorer as cuts;
+pub(super) use disk::explorer as disk;
 pub(super) use script::explorer as script;
 pub(super) use threads::explorer as threads;
 
@@ -33,7 +37,22 @@ type Contents = BTreeMap<u64, Vec<u8>>;
 
 const SEGMENT_BYTES: u64 = 4 << 20;
 
-/// How a scenario's maps are opened.
+/// Where a scenario's maps lie, and how they are opened.
+trait Place: Clone + Send + Sync + 'static {
+    /// What their contents are used from.
+    type Memory: Memory + 'static;
+
+    /// Makes a map with every step: creation is not what is explored.
+    fn make(&self, memory: &Crashable);
+
+    /// Opens the map; each opening of one memory has another number, from 1 on.
+    ///
+    /// # Panics
+    /// If that fails: a crash is no damage.
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Self::Memory>;
+}
+
+/// A byte-addressable memory, of which something may be left out.
 #[derive(Clone, Copy)]
 struct Opening {
     without: Leaves,
@@ -56,17 +75,19 @@ impl Opening {
             ..MapOptions::default()
         }
     }
+}
 
-    /// Makes a map with every step: creation is not what is explored.
+impl Place for Opening {
+    type Memory = Without<Crashable>;
+
     fn make(&self, memory: &Crashable) {
         let memory = Without::nothing(memory.clone());
         drop(Map::over(memory, true, 0, self.options()).expect("a map"));
     }
 
-    /// Opens the map; each opening of one memory has another number, from 1 on.
-    fn open(&self, memory: &Crashable, lifetime: usize) -> Result<Tried, String> {
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Tried {
         let memory = (self.without)(memory.clone());
-        Map::over(memory, false, lifetime as u32, self.options()).map_err(|e| e.to_string())
+        Map::over(memory, false, lifetime as u32, self.options()).expect("a crash is no damage")
     }
 }
 
@@ -87,7 +108,7 @@ fn contents<M: Memory>(map: &Map<M>) -> Result<Contents, String> {
 }
 
 /// Something is written after each recovery: what recovery did must stand all the same.
-fn recover(opening: &Opening, memory: &Crashable, lifetime: usize, key: u64) {
-    let map = opening.open(memory, lifetime).expect("a crash is no damage");
+fn recover(place: &impl Place, memory: &Crashable, lifetime: usize, key: u64) {
+    let map = place.open(memory, lifetime);
     map.put(&key.to_be_bytes(), &[memory.crashes() as u8]).expect("put");
 }

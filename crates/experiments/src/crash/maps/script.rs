@@ -1,9 +1,11 @@
 //! One thread puts, deletes and writes batches, drawn from a seed.
 
 use super::super::Settings;
-use super::{Contents, Design, Leaves, Opening, SEGMENT_BYTES, Tried, contents, recover};
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
 use crate::structures::Random;
 use terrace_machine::{Explorer, Noted};
+use terrace_memory::Memory;
+use terrace_store::Map;
 
 /// Head, two logs or superblocks, and the two that a collector may need.
 const MEMORY_BYTES: u64 = 5 * SEGMENT_BYTES;
@@ -63,7 +65,7 @@ fn states(operations: &[Operation]) -> Vec<Contents> {
     states
 }
 
-fn perform(map: &Tried, operation: &Operation) {
+fn perform<M: Memory>(map: &Map<M>, operation: &Operation) {
     match operation {
         Operation::Put(key, value) => map.put(&key.to_be_bytes(), value).expect("put"),
         Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
@@ -82,21 +84,32 @@ pub(in super::super) fn explorer(
     settings: &Settings,
 ) -> Explorer<usize> {
     let opening = Opening { without, design, settings: *settings, writers: 1 };
+    explorer_on(opening, design, MEMORY_BYTES, settings)
+}
+
+/// The scenario in any place.
+pub(super) fn explorer_on(
+    place: impl Place,
+    design: Design,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let (to_write, to_recover, to_look) = (place.clone(), place.clone(), place.clone());
     let operations = script(design, settings.seed);
     let states = states(&operations);
-    Explorer::new(settings.domain, MEMORY_BYTES)
-        .setup(move |memory| opening.make(memory))
+    Explorer::new(settings.domain, memory_bytes)
+        .setup(move |memory| place.make(memory))
         .thread(move |memory, log| {
-            let map = opening.open(memory, 1).expect("the map");
+            let map = to_write.open(memory, 1);
             for (number, operation) in operations.iter().enumerate() {
                 perform(&map, operation);
                 log.note(number + 1);
             }
         })
-        .recover(move |memory| recover(&opening, memory, 1 + memory.crashes(), KEYS))
+        .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&opening.open(memory, 2 + memory.crashes())?)?;
+            let mut found = contents(&to_look.open(memory, 2 + memory.crashes()))?;
             found.remove(&KEYS);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {

@@ -3,7 +3,7 @@
 
 use super::super::Settings;
 use super::super::histories::history;
-use super::{Contents, Design, Leaves, Opening, SEGMENT_BYTES, Tried, contents, recover};
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, Tried, contents, recover};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
@@ -42,9 +42,9 @@ fn number(value: &[u8]) -> Result<i64, String> {
 /// other waits for outside of the memory.
 fn share(opening: &Opening, memory: &Crashable, sessions: &Sessions) {
     opening.make(memory);
-    let map: Tried = opening.open(memory, 1).expect("the map");
+    let map: Tried = opening.open(memory, 1);
     let mut all = Vec::new();
-    for thread in 0..THREADS {
+    for _ in 0..THREADS {
         let mut session = map.session();
         if opening.design == Design::Slabs {
             let key = (KEYS + 1).to_be_bytes();
@@ -54,7 +54,6 @@ fn share(opening: &Opening, memory: &Crashable, sessions: &Sessions) {
             }
         }
         all.push(Some(session));
-        debug_assert_eq!(all.len(), thread + 1);
     }
     *sessions.lock().unwrap_or_else(PoisonError::into_inner) = all;
 }
@@ -113,7 +112,7 @@ pub(in super::super) fn explorer(
         .setup(move |memory| share(&opening, memory, &shared))
         .recover(move |memory| recover(&opening, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
-            judge(notes, &contents(&opening.open(memory, 2 + memory.crashes())?)?)
+            judge(notes, &contents(&opening.open(memory, 2 + memory.crashes()))?)
         })
         .crashes(2);
     (0..THREADS).fold(explorer, |explorer, thread| {
