@@ -191,6 +191,10 @@ impl<M: Memory> Logs<M> {
     /// As [`Logs::commit`].
     pub fn flush_all(&self) -> Result<()> {
         self.check_writable()?;
+        #[cfg(any(test, feature = "faults"))]
+        if self.forgets_to_flush() {
+            return Ok(());
+        }
         self.stop_on_error(self.take_cut(None))
     }
 

@@ -13,6 +13,8 @@ pub enum Fault {
     TombstonesEarly,
     /// Items are overwritten although they were handed to the medium.
     OverwriteFrozen,
+    /// Nothing is flushed while a log is being collected: it is freed before what moved is safe.
+    FreeUnflushed,
 }
 
 /// The mistakes that are made.
@@ -26,6 +28,12 @@ impl Faults {
 }
 
 impl<M: Memory> Logs<M> {
+    /// Whether a flush is left out by mistake.
+    pub(super) fn forgets_to_flush(&self) -> bool {
+        let is_collected = |view: &super::SegmentView| view.state == super::State::Collecting;
+        self.faults.has(Fault::FreeUnflushed) && self.survey().iter().any(is_collected)
+    }
+
     /// From here on makes this mistake.
     pub fn commit_fault(&self, fault: Fault) {
         self.faults.0.fetch_or(1 << fault as u8, Ordering::Relaxed);

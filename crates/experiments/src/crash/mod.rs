@@ -126,7 +126,9 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::collector(Without::nothing, None, s), maps::controls;
     "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",
         |s| maps::disk(true, s), maps::controls;
-    "map-cuts", "the same without a promise: a prefix, with everything synced, comes back",
+    "map-collector-disk", "the collector of logs on such a disk",
+        |s| maps::collector_on_disk(None, s), maps::controls;
+    "map-cuts", "a map there without a promise: a prefix, with all that was synced, comes back",
         |s| maps::cuts(true, None, s), maps::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),

@@ -9,9 +9,12 @@
 //! older. Then A dies and goes, and with it, in the round after, the tombstones.
 
 use super::super::Settings;
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, Tried, contents, recover};
+use super::disk::{self, OnDisk};
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
 use terrace_durable::logs::Fault;
-use terrace_machine::{Crashable, Explorer, Noted};
+use terrace_machine::{Explorer, Noted};
+use terrace_memory::{Domain, Memory};
+use terrace_store::{Durability, Map};
 
 const MEMORY_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// Counts recoveries.
@@ -42,7 +45,7 @@ const THIRD: &[Step] = &[(1, Some(12)), (0, Some(13)), (4, None)];
 const FOURTH: &[Step] = &[(3, Some(14)), (5, Some(15))];
 const FIFTH: &[Step] = &[(0, Some(16))];
 
-fn perform(map: &Tried, (key, value): Step) {
+fn perform<M: Memory>(map: &Map<M>, (key, value): Step) {
     let name = key.to_be_bytes();
     match value {
         Some(value) => map.put(&name, &[value; 40]).expect("put"),
@@ -70,23 +73,8 @@ fn states() -> Vec<Contents> {
     states
 }
 
-/// Opens the map once more, and lets `f` use it.
-fn live(
-    opening: &Opening,
-    fault: Option<Fault>,
-    memory: &Crashable,
-    lifetime: usize,
-    f: impl FnOnce(&Tried),
-) {
-    let map = opening.open(memory, lifetime);
-    if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
-        logs.commit_fault(fault);
-    }
-    f(&map);
-}
-
 /// Rounds until nothing is due; there must be some.
-fn collect(map: &Tried) {
+fn collect<M: Memory>(map: &Map<M>) {
     let mut freed = 0;
     while let more @ 1.. = map.collect().expect("a round") {
         freed += more;
@@ -99,35 +87,49 @@ pub(in super::super) fn explorer(
     fault: Option<Fault>,
     settings: &Settings,
 ) -> Explorer<usize> {
-    let opening = Opening { without, design: Design::Logs, settings: *settings, writers: 1 };
-    let whole = Opening { without: terrace_machine::Without::nothing, ..opening };
+    let right = Opening::new(Design::Logs, settings);
+    let tried = Opening { without, fault, ..right };
+    explorer_on(right, tried, settings.domain, MEMORY_BYTES)
+}
+
+/// The same on a disk, where what moves is safe only after a flush.
+pub(in super::super) fn on_disk(fault: Option<Fault>, _: &Settings) -> Explorer<usize> {
+    let right = OnDisk::new(Durability::Sync, true, None);
+    let mut tried = right.clone();
+    tried.fault = fault;
+    explorer_on(right, tried, Domain::Adr, disk::MEMORY_BYTES)
+}
+
+/// Setup is done in a place where everything is right; then `tried` takes over.
+fn explorer_on<P: Place>(right: P, tried: P, domain: Domain, memory_bytes: u64) -> Explorer<usize> {
+    let (to_recover, to_look) = (tried.clone(), tried.clone());
     let states = states();
-    Explorer::new(settings.domain, MEMORY_BYTES)
+    Explorer::new(domain, memory_bytes)
         .setup(move |memory| {
-            whole.make(memory);
+            right.make(memory);
             for (lifetime, steps) in [FIRST, SECOND].into_iter().enumerate() {
-                live(&whole, None, memory, 1 + lifetime, |map| {
-                    steps.iter().for_each(|step| perform(map, *step));
-                });
+                let map = right.open(memory, 1 + lifetime);
+                steps.iter().for_each(|step| perform(&map, *step));
             }
         })
         .thread(move |memory, log| {
             let mut done = 0;
             for (lifetime, steps) in [THIRD, FOURTH, FIFTH].into_iter().enumerate() {
-                live(&opening, fault, memory, 3 + lifetime, |map| {
-                    collect(map);
-                    for step in steps {
-                        perform(map, *step);
-                        done += 1;
-                        log.note(done);
-                    }
-                });
+                let map = tried.open(memory, 3 + lifetime);
+                collect(&map);
+                for step in steps {
+                    perform(&map, *step);
+                    done += 1;
+                    log.note(done);
+                }
+                // As a map with a directory is closed.
+                map.sync().expect("a sync");
             }
         })
-        .recover(move |memory| recover(&opening, memory, 5 + memory.crashes(), RECOVERIES))
+        .recover(move |memory| recover(&to_recover, memory, 5 + memory.crashes(), RECOVERIES))
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&opening.open(memory, 6 + memory.crashes()))?;
+            let mut found = contents(&to_look.open(memory, 6 + memory.crashes()))?;
             found.remove(&RECOVERIES);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {

@@ -1,7 +1,9 @@
 //! What the maps' protocols need, left out step by step.
 
 use super::super::{Control, Settings};
-use super::{Design, Leaves, SEGMENT_BYTES, collector, cuts, disk, script, threads};
+use super::{
+    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, script, threads,
+};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
@@ -118,6 +120,18 @@ const STEPS: &[Step] = &[
             let fault = Some(Fault::TombstonesEarly);
             collector(Without::nothing, fault, s).sampled(s.states, s.seed)
         },
+    },
+    Step {
+        test: "map-collector-disk",
+        name: "FlushBeforeFree",
+        meaning: "moved items are flushed before the log they came from is freed",
+        run: |s| collector_on_disk(Some(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-collector-disk",
+        name: "TombstoneKept",
+        meaning: "a tombstone moves while an older log may hold what it shadows",
+        run: |s| collector_on_disk(Some(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
     },
     Step {
         test: "map-disk",

@@ -19,8 +19,8 @@ use terrace_store::{Durability, Map, MapOptions};
 
 const SECTOR_BYTES: u64 = 512;
 const LINE_BYTES: u64 = 64;
-/// Head, an open log and the one before, what recovery writes to, and the collector's.
-const DISK_BYTES: u64 = 6 * SEGMENT_BYTES;
+/// Head, and as many logs as the collector's scenario has.
+const DISK_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// The explorer's memory for that.
 pub(super) const MEMORY_BYTES: u64 = DISK_BYTES / SECTOR_BYTES * LINE_BYTES;
 
@@ -50,7 +50,7 @@ impl Sectors {
 struct Sectored {
     memory: Crashable,
     sectors: Arc<Mutex<Sectors>>,
-    /// Whether a sync does anything.
+    /// Whether a sync, or a durable write, does anything.
     syncs: bool,
 }
 
@@ -67,7 +67,7 @@ impl Disk for Sectored {
             drop(sectors);
             self.memory.store(line, number);
         }
-        if durable {
+        if durable && self.syncs {
             let bytes = blocks.len() as u64 / SECTOR_BYTES * LINE_BYTES;
             self.memory.persist(at / SECTOR_BYTES * LINE_BYTES, bytes);
         }
@@ -107,10 +107,10 @@ impl Disk for Sectored {
 #[derive(Clone)]
 pub(super) struct OnDisk {
     durability: Durability,
-    /// Whether a sync does anything.
+    /// Whether a sync, or a durable write, does anything.
     syncs: bool,
     /// A mistake that the logs make.
-    fault: Option<Fault>,
+    pub fault: Option<Fault>,
     sectors: Arc<Mutex<Sectors>>,
 }
 
@@ -141,11 +141,7 @@ impl Place for OnDisk {
     }
 
     fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Native> {
-        let map = self.map(memory, false, lifetime as u32);
-        if let (Some(fault), Some(logs)) = (self.fault, map.values().logs()) {
-            logs.commit_fault(fault);
-        }
-        map
+        super::faulty(self.map(memory, false, lifetime as u32), self.fault)
     }
 }
 

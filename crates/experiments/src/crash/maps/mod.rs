@@ -7,7 +7,7 @@ mod disk;
 mod script;
 mod threads;
 
-pub(super) use collector::explorer as collector;
+pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::controls;
 pub(super) use cuts::explorer as cuts;
 pub(super) use disk::explorer as disk;
@@ -16,6 +16,7 @@ pub(super) use threads::explorer as threads;
 
 use super::Settings;
 use std::collections::BTreeMap;
+use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Without};
 use terrace_memory::Memory;
 use terrace_store::{Durability, Map, MapOptions, ValueDesign};
@@ -56,12 +57,19 @@ trait Place: Clone + Send + Sync + 'static {
 #[derive(Clone, Copy)]
 struct Opening {
     without: Leaves,
+    fault: Option<Fault>,
     design: Design,
     settings: Settings,
     writers: usize,
 }
 
 impl Opening {
+    /// Everything as it should be, with one writer.
+    fn new(design: Design, settings: &Settings) -> Opening {
+        let settings = *settings;
+        Opening { without: Without::nothing, fault: None, design, settings, writers: 1 }
+    }
+
     fn options(&self) -> MapOptions {
         MapOptions {
             durability: Durability::Sync,
@@ -87,8 +95,17 @@ impl Place for Opening {
 
     fn open(&self, memory: &Crashable, lifetime: usize) -> Tried {
         let memory = (self.without)(memory.clone());
-        Map::over(memory, false, lifetime as u32, self.options()).expect("a crash is no damage")
+        let map = Map::over(memory, false, lifetime as u32, self.options());
+        faulty(map.expect("a crash is no damage"), self.fault)
     }
+}
+
+/// The map, whose logs make a mistake from here on.
+fn faulty<M: Memory>(map: Map<M>, fault: Option<Fault>) -> Map<M> {
+    if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
+        logs.commit_fault(fault);
+    }
+    map
 }
 
 fn contents<M: Memory>(map: &Map<M>) -> Result<Contents, String> {

@@ -83,7 +83,7 @@ pub(in super::super) fn explorer(
     design: Design,
     settings: &Settings,
 ) -> Explorer<usize> {
-    let opening = Opening { without, design, settings: *settings, writers: 1 };
+    let opening = Opening { without, ..Opening::new(design, settings) };
     explorer_on(opening, design, MEMORY_BYTES, settings)
 }
 

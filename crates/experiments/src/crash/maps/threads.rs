@@ -104,7 +104,7 @@ pub(in super::super) fn explorer(
     design: Design,
     settings: &Settings,
 ) -> Explorer<Note> {
-    let opening = Opening { without, design, settings: *settings, writers: THREADS };
+    let opening = Opening { without, writers: THREADS, ..Opening::new(design, settings) };
     let seed = settings.seed;
     let sessions = Sessions::default();
     let shared = Arc::clone(&sessions);
