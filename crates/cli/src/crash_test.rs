@@ -15,7 +15,7 @@ pub struct Arguments {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// List the tests
-    #[arg(long, conflicts_with_all = ["names", "controls", "replay"])]
+    #[arg(long, conflicts_with_all = ["names", "controls", "all", "replay"])]
     list: bool,
     /// Crash states each test looks at, and each scenario of a control at most
     #[arg(long, value_name = "N", default_value_t = 20_000)]
@@ -26,9 +26,12 @@ pub struct Arguments {
     /// When a store survives: adr or eadr
     #[arg(long, value_name = "NAME", default_value = "adr")]
     domain: String,
-    /// Leave out every ordering point in turn and see that a crash shows it
-    #[arg(long, conflicts_with_all = ["names", "replay"])]
+    /// Only leave out every ordering point in turn, and see that a crash shows it
+    #[arg(long, conflicts_with = "replay")]
     controls: bool,
+    /// Run the tests, and leave out every ordering point in turn
+    #[arg(long, conflicts_with_all = ["controls", "replay"])]
+    all: bool,
     /// Run one state of one test again, as a failure named it
     #[arg(long, value_name = "STATE")]
     replay: Option<String>,
@@ -63,9 +66,6 @@ fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 fn explore(arguments: &Arguments) -> Outcome {
-    if arguments.controls {
-        return controls(arguments);
-    }
     let tests = chosen(&arguments.names)?;
     let settings = Settings {
         states: arguments.states,
@@ -74,7 +74,20 @@ fn explore(arguments: &Arguments) -> Outcome {
     };
     match &arguments.replay {
         Some(state) => replay(&tests, &settings, state),
-        None => run(&tests, &settings, arguments.json),
+        None => run(&tests, &settings, What::asked(arguments), arguments.json),
+    }
+}
+
+/// What is run of each test.
+#[derive(Clone, Copy)]
+struct What {
+    test: bool,
+    controls: bool,
+}
+
+impl What {
+    fn asked(arguments: &Arguments) -> What {
+        What { test: !arguments.controls, controls: arguments.controls || arguments.all }
     }
 }
 
@@ -107,49 +120,93 @@ fn list(json: bool) -> Outcome {
     crash::ALL.iter().try_for_each(|test| print(format!("{:24}{}", test.name, test.about)))
 }
 
-fn run(tests: &[&CrashTest], settings: &Settings, json: bool) -> Outcome {
+fn run(tests: &[&CrashTest], settings: &Settings, what: What, json: bool) -> Outcome {
     let mut rows = Vec::new();
     let (mut states, mut elapsed, mut failed) = (0, Duration::ZERO, false);
+    let (mut left_out, mut missed) = (0, 0);
     let bar = output::progress(tests.len() as u64, "crash tests", false);
     for test in tests {
-        let report = test.run(settings);
-        bar.inc(1);
-        states += report.states;
-        elapsed += report.elapsed;
-        failed |= report.failure.is_some();
-        if json {
-            rows.push(row(test, &report));
-        } else {
-            bar.suspend(|| tell(test, &report))?;
+        let report = what.test.then(|| test.run(settings));
+        if let Some(report) = &report {
+            states += report.states;
+            elapsed += report.elapsed;
+            failed |= report.failure.is_some();
+            if !json {
+                bar.suspend(|| tell(test, report))?;
+            }
         }
+        let controls =
+            if what.controls { controls(test, settings, &bar, json)? } else { Vec::new() };
+        left_out += controls.len();
+        missed += controls.iter().filter(|control| control.caught_by.is_none()).count();
+        rows.push(row(test, report.as_ref(), &controls));
+        bar.inc(1);
     }
     bar.finish_and_clear();
     let rate = states as f64 / elapsed.as_secs_f64().max(1e-9);
     if json {
-        let all = json!({
+        print_json(&json!({
             "domain": format!("{:?}", settings.domain), "seed": settings.seed, "tests": rows,
-            "states": states, "states_per_second": rate.round(),
-        });
-        print_json(&all)?;
+            "states": states, "seconds": elapsed.as_secs_f64(), "states_per_second": rate.round(),
+            "missed": missed,
+        }))?;
     } else {
-        print(format!(
-            "{states} crash states in {:.1} s, {rate:.0} a second; {}",
-            elapsed.as_secs_f64(),
-            if failed { "FAILED" } else { "all recovered" }
-        ))?;
+        if what.test {
+            print(format!(
+                "{states} crash states in {:.1} s, {rate:.0} a second; {}",
+                elapsed.as_secs_f64(),
+                if failed { "FAILED" } else { "all recovered" }
+            ))?;
+        }
+        if what.controls {
+            print(format!("{left_out} steps left out, {missed} of them unnoticed"))?;
+        }
     }
-    if failed { Err(Failure::Quiet) } else { Ok(()) }
+    if failed || missed > 0 { Err(Failure::Quiet) } else { Ok(()) }
 }
 
-fn row(test: &CrashTest, report: &Report) -> serde_json::Value {
-    let failure = report
-        .failure
-        .as_ref()
-        .map(|f| json!({"message": f.message, "replay": f.replay, "trace": f.trace}));
-    json!({
-        "name": test.name, "states": report.states, "crash_points": report.crash_points,
-        "images": report.images, "seconds": report.elapsed.as_secs_f64(), "failure": failure,
-    })
+/// Leaves out the steps of one test, and tells of each.
+fn controls(
+    test: &CrashTest,
+    settings: &Settings,
+    bar: &indicatif::ProgressBar,
+    json: bool,
+) -> Result<Vec<Control>, Failure> {
+    let mut told = Ok(());
+    let all = test.controls(settings.states, settings.seed, &mut |control| {
+        if !json && told.is_ok() {
+            told = bar.suspend(|| print(control_line(control)));
+        }
+    });
+    told.map(|()| all)
+}
+
+fn row(test: &CrashTest, report: Option<&Report>, controls: &[Control]) -> serde_json::Value {
+    let controls: Vec<_> = controls
+        .iter()
+        .map(|control| {
+            json!({
+                "name": control.step, "caught": control.caught_by.is_some(),
+                "states": control.states, "engine": control.engine, "meaning": control.meaning,
+                "caught_by": control.caught_by, "message": control.message,
+            })
+        })
+        .collect();
+    let mut row = json!({ "name": test.name, "controls": controls });
+    if let (Some(report), Some(fields)) = (report, row.as_object_mut()) {
+        let failure = report
+            .failure
+            .as_ref()
+            .map(|f| json!({"message": f.message, "replay": f.replay, "trace": f.trace}));
+        let told = json!({
+            // Nothing is explored after the first.
+            "states": report.states, "violations": u8::from(failure.is_some()),
+            "crash_points": report.crash_points, "images": report.images,
+            "seconds": report.elapsed.as_secs_f64(), "failure": failure,
+        });
+        fields.extend(told.as_object().cloned().unwrap_or_default());
+    }
+    row
 }
 
 fn tell(test: &CrashTest, report: &Report) -> Outcome {
@@ -180,26 +237,6 @@ fn replay(tests: &[&CrashTest], settings: &Settings, state: &str) -> Outcome {
             Err(Failure::Quiet)
         }
     }
-}
-
-fn controls(arguments: &Arguments) -> Outcome {
-    let mut told = Ok(());
-    let bar = output::progress(0, "steps left out", false);
-    let all = crash::controls(arguments.states, arguments.seed, |control| {
-        bar.inc(1);
-        if !arguments.json && told.is_ok() {
-            told = bar.suspend(|| print(control_line(control)));
-        }
-    });
-    bar.finish_and_clear();
-    told?;
-    let missed = all.iter().filter(|control| control.caught_by.is_none()).count();
-    if arguments.json {
-        print_json(&json!({ "controls": all, "missed": missed }))?;
-    } else {
-        print(format!("{} steps left out, {missed} of them unnoticed", all.len()))?;
-    }
-    if missed > 0 { Err(Failure::Quiet) } else { Ok(()) }
 }
 
 fn control_line(control: &Control) -> String {

@@ -76,7 +76,7 @@ enum Command {
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
                       terrace crash-test map-logs --states 500000 --seed 7\n  \
-                      terrace crash-test --controls --states 5000")]
+                      terrace crash-test --all --states 5000 --json")]
     CrashTest(crash_test::Arguments),
     /// Measure: YCSB, other databases, other servers
     #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]

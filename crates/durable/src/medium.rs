@@ -14,18 +14,20 @@
 //! the device in any order; after a sync that returned without error they are there. Rewriting a
 //! block does not endanger the bytes in it that are rewritten unchanged.
 //!
-//! Without a file, a medium is a byte-addressable memory alone ([`Medium::over`]): any memory that
-//! structures can be tried on, the one that crashes first of all.
+//! Without a file, a medium is a byte-addressable memory alone ([`Medium::over`]), or mirrored to any
+//! [`Disk`] ([`Medium::mirrored`]): what structures can be tried on, the one that crashes first of all.
 
+mod disk;
 mod file;
 
+pub use disk::Disk;
 pub use file::Event;
 
-use crate::error::Result;
+use crate::error::{Result, io_error};
 use file::ValueFile;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Backing, Domain, Memory, Native, Region};
 
 /// Unit of transfer of a mirrored medium.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -50,6 +52,8 @@ pub struct Medium<M: Memory = Native> {
     capacity_bytes: u64,
     mirrored: bool,
     file: Option<ValueFile>,
+    /// What a medium without a file is mirrored to, and its memory.
+    disk: Option<(Region, Box<dyn Disk>)>,
     /// Whether it holds nothing yet.
     is_new: bool,
     lifetime: u32,
@@ -69,6 +73,26 @@ impl Medium {
             is_new: file.is_new,
             lifetime: RandomState::new().hash_one(0) as u32,
             file: Some(file),
+            disk: None,
+        })
+    }
+
+    /// Mirrors `disk`, which is all there from the start; `is_new` if it holds nothing yet.
+    /// `lifetime` differs from opening to opening of one disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) without address space for so many bytes.
+    pub fn mirrored(disk: Box<dyn Disk>, is_new: bool, lifetime: u32) -> Result<Medium> {
+        let region = Region::reserve(disk.capacity_bytes(), Backing::Anonymous)
+            .map_err(io_error(Path::new("(memory)"), "reserve"))?;
+        Ok(Medium {
+            memory: region.native(),
+            capacity_bytes: region.len(),
+            mirrored: true,
+            file: None,
+            disk: Some((region, disk)),
+            is_new,
+            lifetime,
         })
     }
 }
@@ -78,7 +102,7 @@ impl<M: Memory> Medium<M> {
     /// holds nothing yet. `lifetime` differs from opening to opening of one memory.
     pub fn over(memory: M, is_new: bool, lifetime: u32) -> Medium<M> {
         let capacity_bytes = memory.len();
-        Medium { capacity_bytes, memory, mirrored: false, file: None, is_new, lifetime }
+        Medium { capacity_bytes, memory, mirrored: false, file: None, disk: None, is_new, lifetime }
     }
 
     /// Tells this opening of the medium from others: drawn at random where nobody gave it.
@@ -168,7 +192,7 @@ impl<M: Memory> Medium<M> {
     /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is
     /// changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
-        self.file.as_ref().map_or(Ok(()), |file| file.grow(at, bytes))
+        self.file.as_ref().map_or_else(|| self.commit(at, bytes), |file| file.grow(at, bytes))
     }
 
     /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until
@@ -185,12 +209,16 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn commit(&self, at: u64, bytes: u64) -> Result<()> {
+        if let Some((region, _)) = &self.disk {
+            return region.commit(at, bytes).map_err(io_error(self.path(), "commit memory"));
+        }
         self.file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes))
     }
 
-    /// The file whose contents are mirrored in memory.
-    fn mirrored_file(&self) -> Option<&ValueFile> {
-        self.file.as_ref().filter(|_| self.mirrored)
+    /// What is mirrored in memory.
+    fn disk(&self) -> Option<&dyn Disk> {
+        let file = self.file.as_ref().filter(|_| self.mirrored).map(|file| file as &dyn Disk);
+        self.disk.as_ref().map(|(_, disk)| &**disk).or(file)
     }
 
     /// Overwrites `[at, at + bytes)` of the file, not the memory, with zeros, unsynced: blocks
@@ -199,7 +227,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
-        self.mirrored_file().map_or(Ok(()), |file| file.write_zeros(at, bytes))
+        self.disk().map_or(Ok(()), |disk| disk.write_zeros(at, bytes))
     }
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
@@ -211,7 +239,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn write_out(&self, at: u64, bytes: u64, durable: bool) -> Result<()> {
-        let Some(file) = self.mirrored_file() else {
+        let Some(disk) = self.disk() else {
             // SAFETY: callers write out what they committed before.
             unsafe { self.memory.persist(at, bytes) };
             return Ok(());
@@ -222,7 +250,7 @@ impl<M: Memory> Medium<M> {
         // block meanwhile; the kernel copies or transfers whatever it finds, and those bytes are
         // written again before anyone relies on them.
         let image = unsafe { self.memory.bytes(from, to - from) };
-        file.pwrite(from, image, durable)
+        disk.write(from, image, durable)
     }
 
     /// Everything written out before is safe on return.
@@ -230,7 +258,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn sync(&self) -> Result<()> {
-        self.mirrored_file().map_or(Ok(()), ValueFile::sync)
+        self.disk().map_or(Ok(()), Disk::sync)
     }
 
     /// Reads the blocks of `[at, at + bytes)` from the file into memory that was committed.
@@ -241,12 +269,12 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); a file that ends early reads as zero there.
     pub unsafe fn read_in(&self, at: u64, bytes: u64) -> Result<()> {
-        let Some(file) = self.mirrored_file() else { return Ok(()) };
+        let Some(disk) = self.disk() else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
         let image = unsafe {
             let start = self.memory.bytes(at, bytes).as_ptr().cast_mut();
             std::slice::from_raw_parts_mut(start, bytes as usize)
         };
-        file.read(at, image)
+        disk.read(at, image)
     }
 }

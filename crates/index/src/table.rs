@@ -44,6 +44,10 @@ pub trait Items {
     fn hash(&self, location: u64) -> u64;
     /// Asks for the item to be brought near.
     fn prefetch(&self, location: u64);
+    /// Called between two tries to lock a bucket that another thread has: where the threads are
+    /// scheduled by the memory below, it is the other's turn.
+    #[inline(always)]
+    fn pause(&self) {}
 }
 
 /// What a writer does to a key's entry.
@@ -268,15 +272,21 @@ impl<I: Memory> HashIndex<I> {
         items: &impl Items,
         f: impl FnOnce(u64) -> R,
     ) -> Option<R> {
-        let bucket = self.shard(hash).lock_bucket_of(hash);
+        let bucket = self.shard(hash).lock_bucket_of(hash, items);
         let (_, _, entry) = bucket.find(hash, |location| items.has_key(location, key))?;
         Some(f(entry & LOCATION_MASK))
     }
 
     /// As [`HashIndex::update`], for the key whose entry is exactly `location`; `f` runs only if
     /// it still is. Returns whether it was: the compare-and-swap redirect of a collector.
-    pub fn update_at(&self, hash: u64, location: u64, f: impl FnOnce() -> Change) -> bool {
-        self.shard(hash).update_at(hash, location, f)
+    pub fn update_at(
+        &self,
+        hash: u64,
+        location: u64,
+        items: &impl Items,
+        f: impl FnOnce() -> Change,
+    ) -> bool {
+        self.shard(hash).update_at(hash, location, items, f)
     }
 
     /// Whether some key's entry is exactly `location`. Lock-free.

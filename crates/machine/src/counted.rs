@@ -369,4 +369,8 @@ impl<M: Memory> Memory for Counted<M> {
     fn pause(&self) {
         self.memory.pause();
     }
+
+    fn zeros(&self, at: u64, bytes: u64) -> u64 {
+        self.memory.zeros(at, bytes)
+    }
 }

@@ -108,6 +108,10 @@ impl<M: Memory> Memory for Without<M> {
     fn pause(&self) {
         self.memory.pause();
     }
+
+    fn zeros(&self, at: u64, bytes: u64) -> u64 {
+        self.memory.zeros(at, bytes)
+    }
 }
 
 #[cfg(test)]

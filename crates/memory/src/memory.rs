@@ -67,6 +67,13 @@ pub trait Memory: Send + Sync + 'static {
         std::hint::spin_loop();
     }
 
+    /// How many bytes from `at` on, of `bytes`, are known to read as zero without a look at them: none
+    /// where nothing is known. Whoever searches a memory that is hardly used goes on behind them.
+    #[inline(always)]
+    fn zeros(&self, _at: u64, _bytes: u64) -> u64 {
+        0
+    }
+
     /// Makes `[at, at + bytes)` durable, as far as instructions can: write-back and fence under
     /// ADR, a fence under eADR. Nothing under the other domains, whose owner must sync.
     unsafe fn persist(&self, at: u64, bytes: u64) {

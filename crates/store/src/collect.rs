@@ -16,6 +16,7 @@
 use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
 use std::sync::atomic::Ordering;
+use terrace_durable::BucketLock;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
 use terrace_durable::superblock::Rule;
@@ -155,8 +156,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             claimed.iter().for_each(|segment| logs.unclaim(*segment));
             return Err(error);
         }
+        let located = self.located(&guard);
         for (hash, location) in &moving.dropped {
-            self.index.update_at(*hash, *location, || Entry::Remove);
+            self.index.update_at(*hash, *location, &located, || Entry::Remove);
         }
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
@@ -203,7 +205,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
-        engine.index.update_at(hash, location, || {
+        engine.index.update_at(hash, location, &engine.located(&BucketLock), || {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },

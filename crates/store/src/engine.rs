@@ -132,6 +132,11 @@ impl<M: Memory, K: Keeps> Items for Located<'_, M, K> {
     fn prefetch(&self, location: u64) {
         self.values.prefetch(location, 1);
     }
+
+    #[inline(always)]
+    fn pause(&self) {
+        self.values.medium().memory().pause();
+    }
 }
 
 pub(crate) fn now_ms() -> u64 {

@@ -72,7 +72,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             for location in found {
                 let item = slabs.item(location, &guard);
                 let hash = hash_key(self.seed, item.key);
-                let gone = self.index.update_at(hash, location, || {
+                let gone = self.index.update_at(hash, location, &self.located(&guard), || {
                     // As for a delete: gone from storage, then from the index.
                     slabs.retire(location);
                     self.keys[0].fetch_sub(1, Ordering::Relaxed);

@@ -77,7 +77,15 @@ impl<M: Memory> Map<M> {
     /// # Errors
     /// As [`Map::open`].
     pub fn over(memory: M, is_new: bool, lifetime: u32, options: MapOptions) -> Result<Map<M>> {
-        crate::open::over(Medium::over(memory, is_new, lifetime), options)
+        Map::on(Medium::over(memory, is_new, lifetime), options)
+    }
+
+    /// As [`Map::over`], on a medium that somebody else made.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn on(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
+        crate::open::over(medium, options)
     }
 }
 
@@ -270,6 +278,12 @@ impl<M: Memory, I: Memory> Map<M, I> {
     #[doc(hidden)]
     pub fn medium(&self) -> &Medium<M> {
         self.inner.engine.values.medium()
+    }
+
+    /// The values below, for tests that break them.
+    #[doc(hidden)]
+    pub fn values(&self) -> &terrace_durable::LogsOrSlabs<M> {
+        &self.inner.engine.values
     }
 
     /// Sizes and counts.

@@ -10,6 +10,7 @@ use crate::recover::RecoveryReport;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -150,21 +151,31 @@ impl<'a> Opening<'a> {
         }
     }
 
+    /// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck.
+    pub fn tables(&self) -> usize {
+        if self.has_threads { processors().next_power_of_two().min(64) } else { 1 }
+    }
+
+    /// Seed of the hashes of an index in DRAM: drawn anew each time, so that strangers cannot aim keys
+    /// at one bucket. Without threads of its own a map does the same whenever it is asked the same:
+    /// whoever tries it on a memory repeats what he saw.
+    pub fn seed<M: Memory>(&self, values: &Stored<M>) -> u64 {
+        match self.has_threads {
+            true => RandomState::new().hash_one(0),
+            false => u64::from(values.medium().lifetime()),
+        }
+    }
+
     /// An index in DRAM.
     pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<HashIndex> {
         // An item takes 16 bytes at the least.
         let capacity = values.medium().capacity_bytes() / 16;
-        HashIndex::new(tables(), capacity, self.budget).map_err(|source| Error::Io {
+        HashIndex::new(self.tables(), capacity, self.budget).map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),
             doing: "reserve memory for the index of",
             source,
         })
     }
-}
-
-/// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck.
-pub(crate) fn tables() -> usize {
-    processors().next_power_of_two().min(64)
 }
 
 fn start<M: Memory, I: Memory>(

@@ -177,7 +177,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if watch.saw_no_overwrite() {
                 return Some((location, copy.item()));
             }
-            std::hint::spin_loop();
+            self.values.medium().memory().pause();
         }
         // The key is overwritten all the time: as a writer that changes nothing.
         self.index.look(hash, key, &self.located(guard), |location| {

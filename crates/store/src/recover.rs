@@ -11,10 +11,9 @@
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
 use crate::kept::{IndexPlace, grounds, index_error};
-use crate::open::{Opening, tables};
+use crate::open::Opening;
 use parking_lot::Mutex;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use terrace_durable::item::Item;
@@ -96,8 +95,8 @@ impl Opening<'_> {
         values: Stored<M>,
     ) -> Result<Opened<M, terrace_memory::Native>> {
         let index = self.new_index(&values)?;
-        // Drawn anew each time: strangers cannot aim keys at one bucket.
-        let engine = self.engine(values, index, RandomState::new().hash_one(0), 0);
+        let seed = self.seed(&values);
+        let engine = self.engine(values, index, seed, 0);
         let found = self.read_into(&engine)?;
         let report = report(&engine, found, false);
         Ok((engine, report))
@@ -116,13 +115,13 @@ impl Opening<'_> {
         let begin = Instant::now();
         let is_new = values.medium().is_new();
         let (values, unfit) = match self.walk(values, place)? {
-            Walked::Whole(opened) => return Ok(opened),
+            Walked::Whole(opened) => return Ok(*opened),
             Walked::Unfit(values, why) => (values, why),
         };
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
-        let file = place.make(tables_of(self), seed, new_mark(&values))?;
+        let file = place.make(self.tables() as u32, seed, new_mark(&values))?;
         let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
         let engine = self.engine(values, index, file.seed, file.mark);
         let made = begin.elapsed();
@@ -176,7 +175,7 @@ impl Opening<'_> {
                 let mut report = report(&engine, found, true);
                 report.steps.insert(0, ("take up the index", taken_up));
                 report.elapsed = begin.elapsed();
-                Ok(Walked::Whole((engine, report)))
+                Ok(Walked::Whole(Box::new((engine, report))))
             }
             Err(Error::Medium(Below::Unfit(why))) => Ok(Walked::Unfit(engine.values, why)),
             Err(error) => Err(error),
@@ -225,13 +224,8 @@ fn new_mark<M: Memory>(values: &Stored<M>) -> u64 {
 }
 
 enum Walked<M: Memory, I: Memory> {
-    Whole(Opened<M, I>),
+    Whole(Box<Opened<M, I>>),
     Unfit(Stored<M>, String),
-}
-
-/// A memory that is given has one user at a time.
-fn tables_of(opening: &Opening<'_>) -> u32 {
-    if opening.has_threads { tables() as u32 } else { 1 }
 }
 
 fn report<M: Memory, I: Memory>(

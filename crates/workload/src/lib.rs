@@ -5,7 +5,8 @@
 //!
 //! - [`ycsb`] draws YCSB's workloads and times them against a [`ycsb::Target`].
 //! - [`history`] records what concurrent clients asked and were told, in one global order.
-//! - [`linearizability`] decides whether some sequential order explains such a history.
+//! - [`linearizability`] decides whether some sequential order explains such a history, and
+//!   [`linearizability::durable`] one with crashes, of any object.
 //! - [`crash`] remembers what was acknowledged before a kill and checks what recovery brought back.
 //! - [`system`] reads what the operating system says of this process: memory, I/O, processors.
 //! - [`random`] is the one source of randomness: seeded, so that every run can be repeated.

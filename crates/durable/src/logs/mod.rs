@@ -19,6 +19,8 @@
 
 mod appender;
 mod commit;
+#[cfg(any(test, feature = "faults"))]
+mod fault;
 mod overwrite;
 mod pool;
 mod reach;
@@ -27,6 +29,8 @@ mod segment;
 
 pub use appender::Appender;
 pub use commit::Ticket;
+#[cfg(any(test, feature = "faults"))]
+pub use fault::Fault;
 pub use overwrite::{ItemCopy, MOST_OVERWRITTEN_BYTES};
 pub use pool::Room;
 pub use recover::{Damage, Recovered, TornTail};
@@ -101,6 +105,9 @@ pub struct Logs<M: Memory = Native> {
     /// What was wrong with the head of the file, under salvage.
     head_damage: Option<String>,
     budget: Arc<Budget>,
+    /// What is done wrong on purpose.
+    #[cfg(any(test, feature = "faults"))]
+    faults: fault::Faults,
 }
 
 impl<M: Memory> Logs<M> {
@@ -139,6 +146,8 @@ impl<M: Memory> Logs<M> {
             lifetime: medium.lifetime(),
             head_damage,
             budget: Arc::clone(budget),
+            #[cfg(any(test, feature = "faults"))]
+            faults: fault::Faults::default(),
             medium,
         })
     }
@@ -243,6 +252,10 @@ impl<M: Memory> Logs<M> {
 
     /// Smallest sequence number of a log that may still hold items, `except` aside.
     pub fn oldest_sequence(&self, except: u32) -> u64 {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(Fault::TombstonesEarly) {
+            return u64::MAX;
+        }
         let fresh = self.pool.lock().fresh;
         (1..fresh)
             .filter(|s| *s != except && self.segments[*s as usize].state() != State::Free)

@@ -1,7 +1,7 @@
 //! The file below a medium: its length and blocks, what is written to it and synced, and for the tests
 //! of this workspace a record of that, or a failure.
 
-use super::{BLOCK_BYTES, MediumSpec};
+use super::{BLOCK_BYTES, Disk, MediumSpec};
 use crate::error::{Error, Result, io_error};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -157,20 +157,22 @@ impl ValueFile {
         Ok(())
     }
 
-    pub(super) fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
-        #[repr(align(4096))]
-        struct Zeros([u8; 1 << 18]);
-        static ZEROS: Zeros = Zeros([0; 1 << 18]);
-        let mut done = 0;
-        while done < bytes {
-            let step = (bytes - done).min(1 << 18) as usize;
-            self.pwrite(at + done, &ZEROS.0[..step], false)?;
-            done += step as u64;
+    fn fail_if_told(&self, doing: &'static str) -> Result<()> {
+        if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
+            self.fault_after.store(0, Relaxed);
+            let source = io::Error::other("injected fault");
+            return Err(Error::Io { path: self.path.clone(), doing, source });
         }
         Ok(())
     }
+}
 
-    pub(super) fn sync(&self) -> Result<()> {
+impl Disk for ValueFile {
+    fn capacity_bytes(&self) -> u64 {
+        self.region.len()
+    }
+
+    fn sync(&self) -> Result<()> {
         self.syncs.fetch_add(1, Relaxed);
         self.fail_if_told("sync")?;
         let covers = self.trace_length();
@@ -180,7 +182,7 @@ impl ValueFile {
     }
 
     /// Fills `image` from the file; what lies behind its end stays.
-    pub(super) fn read(&self, at: u64, image: &mut [u8]) -> Result<()> {
+    fn read(&self, at: u64, image: &mut [u8]) -> Result<()> {
         debug_assert!(
             at.is_multiple_of(BLOCK_BYTES) && (image.len() as u64).is_multiple_of(BLOCK_BYTES)
         );
@@ -197,16 +199,7 @@ impl ValueFile {
         Ok(())
     }
 
-    fn fail_if_told(&self, doing: &'static str) -> Result<()> {
-        if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
-            self.fault_after.store(0, Relaxed);
-            let source = io::Error::other("injected fault");
-            return Err(Error::Io { path: self.path.clone(), doing, source });
-        }
-        Ok(())
-    }
-
-    pub(super) fn pwrite(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {
+    fn write(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {
         if durable {
             self.syncs.fetch_add(1, Relaxed);
         }

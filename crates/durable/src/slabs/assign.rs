@@ -111,23 +111,42 @@ impl<M: Memory> Slabs<M> {
         let bytes = header.encode();
         let (first, rest) = bytes.split_at(8);
         let first = u64::from_le_bytes(first.try_into().expect("eight bytes"));
-        let slot_bytes = u64::from(classes::slot_bytes(header.class));
+        let mut written = u64::from(HEADER_BYTES);
         // SAFETY: the superblock was grown and belongs to the caller, under the pool's lock: no slot
         // of it is in use, and no reader holds a location in it. Words are 8-byte aligned.
         unsafe {
             if !is_new {
                 memory.store(start, 0);
                 memory.persist(start, 8);
-                for slot in 0..u64::from(classes::slots(header.class)) {
-                    memory.store(start + u64::from(HEADER_BYTES) + slot * slot_bytes, 0);
-                }
+                written = self.clear_slots(number, header.class);
             }
             memory.write(start + 8, rest);
-            let written = if is_new { u64::from(HEADER_BYTES) } else { u64::from(SEGMENT_BYTES) };
             memory.persist(start, written);
             memory.store(start, first);
             memory.persist(start, 8);
         }
+    }
+
+    /// Clears the checksum of every slot that was ever written; returns how far they reach, from the
+    /// superblock's start.
+    ///
+    /// # Safety
+    /// The superblock was grown and is the caller's alone.
+    unsafe fn clear_slots(&self, number: u32, class: usize) -> u64 {
+        let (memory, start) = (self.medium.memory(), start_of(number) + u64::from(HEADER_BYTES));
+        let slot_bytes = u64::from(classes::slot_bytes(class));
+        let bytes = slot_bytes * u64::from(classes::slots(class));
+        let (mut at, mut written) = (0, u64::from(HEADER_BYTES));
+        while at < bytes {
+            let zeros = memory.zeros(start + at, bytes - at) / slot_bytes * slot_bytes;
+            if zeros == 0 {
+                // SAFETY: inside, by contract; slots are 8-byte aligned.
+                unsafe { memory.store(start + at, 0) };
+                written = u64::from(HEADER_BYTES) + at + 8;
+            }
+            at += zeros.max(slot_bytes);
+        }
+        written
     }
 
     /// Gives a writer's free slots back, so that others find them and superblocks can become empty.

@@ -14,6 +14,7 @@ use super::SEGMENT_BYTES;
 use super::classes::{self, CLASSES};
 use super::header::HEADER_BYTES;
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Where a slot's location lies: superblocks are the segments of the file.
@@ -64,9 +65,7 @@ impl Free {
     /// A superblock of `class` all of whose slots are free.
     pub fn all(class: usize) -> Free {
         let mut free = Free::none(class);
-        for slot in 0..free.slots {
-            free.put(slot);
-        }
+        free.put_run(0..free.slots);
         free
     }
 
@@ -102,6 +101,21 @@ impl Free {
         self.words[word] |= bit;
         self.summary[word / 64] |= 1 << (word % 64);
         self.available += 1;
+    }
+
+    /// Makes every slot of `run` free.
+    pub fn put_run(&mut self, run: Range<u32>) {
+        let mut slot = run.start;
+        while slot < run.end {
+            let (word, first) = (slot as usize / 64, slot % 64);
+            let bits = (run.end - slot).min(64 - first);
+            let mask = u64::MAX >> (64 - bits) << first;
+            debug_assert!(self.words[word] & mask == 0, "slots from {slot} on are freed once");
+            self.words[word] |= mask;
+            self.summary[word / 64] |= 1 << (word % 64);
+            self.available += bits;
+            slot += bits;
+        }
     }
 
     /// Takes one free slot: the first.
@@ -326,6 +340,20 @@ mod tests {
             let mut listed = Vec::new();
             free.each(|slot| listed.push(slot));
             assert!(std::iter::from_fn(|| free.take()).eq(listed));
+        }
+    }
+
+    #[test]
+    fn a_run_of_slots_is_as_many_single_ones() {
+        for run in [0..1, 0..64, 3..67, 63..65, 64..4096, 100..9000, 5..5] {
+            let (mut at_once, mut one_by_one) = (Free::none(3), Free::none(3));
+            at_once.put_run(run.clone());
+            run.clone().for_each(|slot| one_by_one.put(slot));
+            assert_eq!(
+                (&at_once.words, &at_once.summary),
+                (&one_by_one.words, &one_by_one.summary)
+            );
+            assert_eq!(at_once.available, run.end - run.start);
         }
     }
 

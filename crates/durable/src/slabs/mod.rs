@@ -42,7 +42,7 @@ pub use check::Census;
 pub use write::Slots;
 
 use crate::error::{Error, Result};
-use crate::item::Item;
+use crate::item::{self, Item, MAX_HEADER_BYTES};
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
@@ -206,7 +206,7 @@ impl<M: Memory> Slabs<M> {
     /// For a number that is no location of these slabs.
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        Item::read(self.bytes_from(location, kept))
+        Item::read(self.bytes_of(location, kept))
             .expect("a location names an item that was written whole")
     }
 
@@ -218,18 +218,27 @@ impl<M: Memory> Slabs<M> {
         key: &[u8],
         kept: &'g impl Keeps,
     ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_from(location, kept), key)
+        Item::read_if_key(self.bytes_of(location, kept), key)
     }
 
+    /// The bytes of the item at `location`, and no others: its head says how many.
     #[inline(always)]
-    fn bytes_from<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
+    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
         assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
+        let memory = self.medium.memory();
         // SAFETY: inside the medium (asserted) and, being a location, in a superblock that was
         // grown. The item's bytes are not written again before every guard under which its location
         // could be learnt is gone, but for its checksum, which readers do not look at. What follows
-        // the item may be another slot, which no reader of this item looks at either.
-        unsafe { self.medium.memory().bytes(location, end - location) }
+        // a short item in its last bytes here may be another slot, which no reader of this item
+        // looks at either.
+        unsafe {
+            let head = memory.bytes(location, (end - location).min(MAX_HEADER_BYTES as u64));
+            let header = item::Header::decode(head);
+            let bytes = header.map_or(0, |header| header.item_bytes() as u64);
+            assert!((1..=end - location).contains(&bytes), "a location names a whole item");
+            memory.bytes(location, bytes)
+        }
     }
 
     /// Writer `id`'s slots.

@@ -132,13 +132,25 @@ impl<M: Memory> Slabs<M> {
     fn sweep_one(&self, marked: &Marked) -> Scanned {
         let (number, header) = (marked.number, marked.header);
         let mut free = Free::none(header.class);
-        for slot in (0..marked.slots.len()).filter(|slot| !marked.slots[*slot]) {
-            let location = free.location(number, slot as u32);
-            // SAFETY: a slot's first word, in the file; nobody else is at it before recovery is over.
-            if unsafe { self.medium.memory().load(location) } as u32 != 0 {
-                self.clear_checksum(location);
+        let memory = self.medium.memory();
+        let slot_bytes = u64::from(classes::slot_bytes(header.class));
+        let mut next = 0;
+        while next < free.slots {
+            let slot = next;
+            next += 1;
+            if marked.slots[slot as usize] {
+                continue;
             }
-            free.put(slot as u32);
+            let location = free.location(number, slot);
+            // SAFETY: a slot's first word, in the file; nobody else is at it before recovery is over.
+            if unsafe { memory.load(location) } as u32 != 0 {
+                self.clear_checksum(location);
+            } else {
+                // So are those behind it, as far as nothing was ever written there.
+                let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
+                next = slot + ((zeros / slot_bytes) as u32).max(1);
+            }
+            free.put_run(slot..next);
         }
         Scanned { number, header, free, torn: Vec::new() }
     }

@@ -169,16 +169,23 @@ impl<M: Memory> Slabs<M> {
         let mut torn = Vec::new();
         let mut items = 0;
         let memory = self.medium.memory();
-        for slot in 0..classes::slots(header.class) {
+        let slot_bytes = u64::from(classes::slot_bytes(header.class));
+        let mut next = 0;
+        while next < free.slots {
+            let slot = next;
+            next += 1;
             let location = free.location(number, slot);
             // SAFETY: the file holds the whole segment, and until recovery is over nobody writes to
             // it. Of a free slot no more is read than that it is free.
             let bytes = unsafe {
                 if memory.load(location) as u32 == 0 {
-                    free.put(slot);
+                    // So are those behind it, as far as nothing was ever written there.
+                    let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
+                    next = slot + ((zeros / slot_bytes) as u32).max(1);
+                    free.put_run(slot..next);
                     continue;
                 }
-                memory.bytes(location, classes::slot_bytes(header.class).into())
+                memory.bytes(location, slot_bytes)
             };
             match item::verify(bytes, header.salt) {
                 Record::Item(item, length) if !item.tombstone && !item.in_batch => {

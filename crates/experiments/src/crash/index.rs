@@ -201,20 +201,28 @@ const STEPS: &[Step] = &[
 ];
 
 /// Every step left out in turn.
-pub(super) fn controls(states: u64, seed: u64) -> impl Iterator<Item = Control> {
-    STEPS.iter().map(move |step| {
+pub(super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let run = |step: &Step| {
         let settings = Settings { states, seed, ..Settings::default() };
         let report = explorer_on(step.without, &settings).sampled(states, seed);
-        let failure = report.failure;
-        Control {
+        let failure = report.failure.filter(|_| report.states > 0);
+        let control = Control {
             step: step.name.into(),
             meaning: step.meaning,
-            engine: "index".into(),
-            caught_by: failure.as_ref().map(|_| format!("kept-index, seed {seed}")),
+            engine: test.into(),
+            caught_by: failure.as_ref().map(|_| format!("{test}, seed {seed}")),
             states: report.states,
             message: failure
                 .map(|f| f.message.lines().next().unwrap_or("").to_string())
                 .unwrap_or_default(),
-        }
-    })
+        };
+        tell(&control);
+        control
+    };
+    STEPS.iter().map(run).collect()
 }

@@ -5,6 +5,7 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod histories;
 mod index;
 mod maps;
 mod rewrites;
@@ -12,7 +13,7 @@ mod sections;
 
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
-use terrace_machine::Report;
+use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
 
 /// How a test is to run.
@@ -41,7 +42,12 @@ pub struct CrashTest {
     pub about: &'static str,
     run: fn(&Settings) -> Report,
     replay: fn(&Settings, &str) -> Result<Option<terrace_machine::Failure>, String>,
+    controls: Controls,
 }
+
+/// Leaves out the steps of the test of this name, with at most so many states and this seed; the
+/// function hears of each as it is done.
+type Controls = fn(&str, u64, u64, &mut dyn FnMut(&Control)) -> Vec<Control>;
 
 impl std::fmt::Debug for CrashTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -66,15 +72,43 @@ impl CrashTest {
     ) -> Result<Option<terrace_machine::Failure>, String> {
         (self.replay)(settings, state)
     }
+
+    /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as
+    /// it is done. At most `states` states are looked at in each scenario. The steps of an engine of
+    /// sections belong to its first test.
+    pub fn controls(&self, states: u64, seed: u64, tell: &mut dyn FnMut(&Control)) -> Vec<Control> {
+        (self.controls)(self.name, states, seed, tell)
+    }
+}
+
+fn no_controls(_: &str, _: u64, _: u64, _: &mut dyn FnMut(&Control)) -> Vec<Control> {
+    Vec::new()
+}
+
+fn engine_controls(
+    engine: EngineKind,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let name = engine.to_string();
+    let steps = Step::ALL.iter().filter(|step| step.engine().split(", ").any(|of| of == name));
+    let run = |step: &Step| {
+        let control = sections::control(*step, engine, states, seed);
+        tell(&control);
+        control
+    };
+    steps.map(run).collect()
 }
 
 macro_rules! tests {
-    ($($name:literal, $about:literal, $explorer:expr;)*) => {
+    ($($name:literal, $about:literal, $explorer:expr, $controls:expr;)*) => {
         &[$(CrashTest {
             name: $name,
             about: $about,
             run: |settings| $explorer(settings).sampled(settings.states, settings.seed),
             replay: |settings, state| $explorer(settings).replay(state),
+            controls: $controls,
         }),*]
     };
 }
@@ -82,43 +116,58 @@ macro_rules! tests {
 /// Every test.
 pub const ALL: &[CrashTest] = tests! {
     "map-logs", "a map with values in logs: puts, deletes, batches",
-        |s| maps::explorer::<maps::Values>(maps::Design::Logs, s);
+        |s| maps::script(Without::nothing, maps::Design::Logs, s), maps::controls;
     "map-slabs", "a map with values in slabs: puts, deletes",
-        |s| maps::explorer::<maps::Values>(maps::Design::Slabs, s);
+        |s| maps::script(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-logs-threads", "two threads on the same keys of a map with values in logs",
+        |s| maps::threads(Without::nothing, maps::Design::Logs, s), maps::controls;
+    "map-slabs-threads", "two threads on the same keys of a map with values in slabs",
+        |s| maps::threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-collector", "the collector of logs: items and tombstones move, logs are freed",
+        |s| maps::collector(Without::nothing, None, s), maps::controls;
+    "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",
+        |s| maps::disk(true, s), maps::controls;
+    "map-collector-disk", "the collector of logs on such a disk",
+        |s| maps::collector_on_disk(None, s), maps::controls;
+    "map-cuts", "a map there without a promise: a prefix, with all that was synced, comes back",
+        |s| maps::cuts(true, None, s), maps::controls;
     "map-logs-index", "a map with values in logs and a kept index: puts, deletes, batches",
-        |s| maps::explorer::<maps::Index>(maps::Design::Logs, s);
+        |s| maps::kept(maps::Design::Logs, s), no_controls;
     "map-slabs-index", "a map with values in slabs and a kept index: puts, deletes",
-        |s| maps::explorer::<maps::Index>(maps::Design::Slabs, s);
+        |s| maps::kept(maps::Design::Slabs, s), no_controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
-        |s| index::explorer(s);
+        |s| index::explorer(s), index::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
-        |s| sections::tree(EngineKind::Undo, s);
+        |s| sections::tree(EngineKind::Undo, s),
+        |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);
     "undo-b-tree", "sections by undo: toggles of a B-tree, four to a section",
-        |s| sections::b_tree(EngineKind::Undo, s);
+        |s| sections::b_tree(EngineKind::Undo, s), no_controls;
     "undo-hash-table", "sections by undo: toggles of a hash table",
-        |s| sections::hash_table(EngineKind::Undo, s);
+        |s| sections::hash_table(EngineKind::Undo, s), no_controls;
     "undo-swaps", "sections by undo: swaps in an array",
-        |s| sections::swaps(EngineKind::Undo, s);
+        |s| sections::swaps(EngineKind::Undo, s), no_controls;
     "redo-red-black-tree", "sections by redo: toggles of a red-black tree",
-        |s| sections::tree(EngineKind::Redo, s);
+        |s| sections::tree(EngineKind::Redo, s),
+        |_, states, seed, tell| engine_controls(EngineKind::Redo, states, seed, tell);
     "redo-b-tree", "sections by redo: toggles of a B-tree, four to a section",
-        |s| sections::b_tree(EngineKind::Redo, s);
+        |s| sections::b_tree(EngineKind::Redo, s), no_controls;
     "redo-hash-table", "sections by redo: toggles of a hash table",
-        |s| sections::hash_table(EngineKind::Redo, s);
+        |s| sections::hash_table(EngineKind::Redo, s), no_controls;
     "redo-swaps", "sections by redo: swaps in an array",
-        |s| sections::swaps(EngineKind::Redo, s);
+        |s| sections::swaps(EngineKind::Redo, s), no_controls;
     "shadow-red-black-tree", "sections by shadow sub-paging: toggles of a red-black tree",
-        |s| sections::tree(EngineKind::Shadow, s);
+        |s| sections::tree(EngineKind::Shadow, s),
+        |_, states, seed, tell| engine_controls(EngineKind::Shadow, states, seed, tell);
     "shadow-b-tree", "sections by shadow sub-paging: toggles of a B-tree, four to a section",
-        |s| sections::b_tree(EngineKind::Shadow, s);
+        |s| sections::b_tree(EngineKind::Shadow, s), no_controls;
     "shadow-hash-table", "sections by shadow sub-paging: toggles of a hash table",
-        |s| sections::hash_table(EngineKind::Shadow, s);
+        |s| sections::hash_table(EngineKind::Shadow, s), no_controls;
     "shadow-swaps", "sections by shadow sub-paging: swaps in an array",
-        |s| sections::swaps(EngineKind::Shadow, s);
+        |s| sections::swaps(EngineKind::Shadow, s), no_controls;
     "shadow-fall-back", "shadow sub-paging with one active page: every section falls back",
-        |s| sections::fall_back(EngineKind::Shadow, s);
+        |s| sections::fall_back(EngineKind::Shadow, s), no_controls;
     "shadow-merges", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
-        |s| sections::merges(EngineKind::Shadow, s);
+        |s| sections::merges(EngineKind::Shadow, s), no_controls;
 };
 
 /// The test of this name.
@@ -141,25 +190,4 @@ pub struct Control {
     pub states: u64,
     /// What the check said, its first line.
     pub message: String,
-}
-
-/// Every step of every engine left out in turn; `tell` hears of each as it is done. At most `states`
-/// states are looked at in each scenario.
-pub fn controls(states: u64, seed: u64, mut tell: impl FnMut(&Control)) -> Vec<Control> {
-    let mut all = Vec::new();
-    for control in maps::controls(states, seed).chain(index::controls(states, seed)) {
-        tell(&control);
-        all.push(control);
-    }
-    for &step in Step::ALL {
-        let engines = EngineKind::ALL
-            .into_iter()
-            .filter(|engine| step.engine().split(", ").any(|name| name == engine.to_string()));
-        for engine in engines {
-            let control = sections::control(step, engine, states, seed);
-            tell(&control);
-            all.push(control);
-        }
-    }
-    all
 }

@@ -205,7 +205,7 @@ impl<I: Memory> Shard<I> {
         f: impl FnOnce(Option<u64>) -> (Change, T),
         then: impl FnOnce(T),
     ) -> io::Result<Option<u64>> {
-        let bucket = self.lock_bucket_of(hash);
+        let bucket = self.lock_bucket_of(hash, items);
         let found = bucket.find(hash, is_key);
         let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
         // Before anything is changed: what `f` does cannot be taken back.
@@ -235,8 +235,14 @@ impl<I: Memory> Shard<I> {
 
     /// See [`super::HashIndex::update_at`]. An entry that is there takes no new line, so this cannot
     /// fail.
-    pub(super) fn update_at(&self, hash: u64, location: u64, f: impl FnOnce() -> Change) -> bool {
-        let bucket = self.lock_bucket_of(hash);
+    pub(super) fn update_at(
+        &self,
+        hash: u64,
+        location: u64,
+        items: &impl Items,
+        f: impl FnOnce() -> Change,
+    ) -> bool {
+        let bucket = self.lock_bucket_of(hash, items);
         let Some(place) = bucket.find(hash, |found| found == location) else { return false };
         self.change(&bucket, place, hash, f());
         true
@@ -262,10 +268,10 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    pub(super) fn lock_bucket_of(&self, hash: u64) -> LockedBucket<'_, I> {
+    pub(super) fn lock_bucket_of(&self, hash: u64, items: &impl Items) -> LockedBucket<'_, I> {
         loop {
             let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
-            let locked = self.lock(bucket);
+            let locked = self.lock_with(bucket, || items.pause());
             if bucket_of(hash, self.count.load(Ordering::Acquire)) == bucket {
                 return locked;
             }
@@ -273,6 +279,10 @@ impl<I: Memory> Shard<I> {
     }
 
     pub(super) fn lock(&self, bucket: u64) -> LockedBucket<'_, I> {
+        self.lock_with(bucket, || self.buckets.pause())
+    }
+
+    fn lock_with(&self, bucket: u64, pause: impl Fn()) -> LockedBucket<'_, I> {
         let backoff = Backoff::new();
         let at = bucket * LINE;
         loop {
@@ -285,6 +295,7 @@ impl<I: Memory> Shard<I> {
                     return LockedBucket { shard: self, at, is_hidden: false };
                 }
             }
+            pause();
             backoff.snooze();
         }
     }

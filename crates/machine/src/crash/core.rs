@@ -275,6 +275,12 @@ impl Core {
         self.images[level].get(word)
     }
 
+    /// How many bytes from `at` on, of `bytes`, nothing was ever stored to. No event: such words are
+    /// certain, and nobody changes them without one.
+    pub fn zeros(&self, at: u64, bytes: u64) -> u64 {
+        self.lock().layers.untouched(at, bytes)
+    }
+
     fn resolve(&self, state: &mut State, level: usize, word: u64) {
         state.layers.resolve(&self.images, level, word, &mut state.choices[level]);
     }

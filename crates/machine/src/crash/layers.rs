@@ -49,6 +49,9 @@ fn bit(word: u64) -> u8 {
     1 << (word % 8)
 }
 
+/// Unit in which it is known that nothing was stored.
+const PAGE_BYTES: u64 = 4096;
+
 #[derive(Clone, Copy, Debug)]
 enum Undo {
     Word { level: u8, word: u64, value: u64 },
@@ -104,6 +107,9 @@ pub(crate) struct Layers {
     /// Lines that any run stored to, to be zeroed before the next.
     touched: Vec<u32>,
     listed: Vec<bool>,
+    /// By page, whether an execution of any level stored anything but zeros to it in this run. If not,
+    /// it is zero, and certain, at every level.
+    pages: Vec<bool>,
     candidates: Vec<Candidate>,
     settled: Vec<(u64, u64)>,
     /// Decisions of the running execution, while someone wants to read of them.
@@ -130,6 +136,7 @@ pub(crate) fn layers(
         pending: vec![vec![Pending::default(); threads.max(1)]; depth + 1],
         touched: Vec::new(),
         listed: vec![false; lines],
+        pages: vec![false; (lines * 64).div_ceil(PAGE_BYTES as usize)],
         candidates: Vec::new(),
         settled: Vec::new(),
         decisions: None,
@@ -141,6 +148,7 @@ impl Layers {
     /// Zeroes every image, as before setup.
     pub fn reset(&mut self, images: &[Image]) {
         self.logs.iter_mut().for_each(StoreLog::clear);
+        self.pages.fill(false);
         for line in self.touched.drain(..) {
             let line = line as usize;
             self.listed[line] = false;
@@ -155,8 +163,24 @@ impl Layers {
     /// Stores outside of any crash: setup's stores are certain, except where nothing ever is.
     pub fn preset(&mut self, images: &[Image], word: u64, value: u64) {
         self.touch(word);
+        self.fill(word, value);
         let reached = if self.domain == Domain::None { 1 } else { images.len() };
         images[..reached].iter().for_each(|image| image.words[word as usize].store(value, Relaxed));
+    }
+
+    /// How many bytes from `at` on, of `bytes`, lie in pages that nothing was stored to.
+    pub fn untouched(&self, at: u64, bytes: u64) -> u64 {
+        let first = at / PAGE_BYTES;
+        let pages = first..(at + bytes).div_ceil(PAGE_BYTES);
+        let end = pages.take_while(|page| !self.pages[*page as usize]).last();
+        end.map_or(0, |last| ((last + 1) * PAGE_BYTES - at).min(bytes))
+    }
+
+    /// Notes that a word's page is no longer zero; a zero stored to a page of zeros changes nothing.
+    fn fill(&mut self, word: u64, value: u64) {
+        if value != 0 {
+            self.pages[(word * 8 / PAGE_BYTES) as usize] = true;
+        }
     }
 
     fn touch(&mut self, word: u64) {
@@ -202,6 +226,7 @@ impl Layers {
         if level == 0 {
             self.touch(word);
         }
+        self.fill(word, value);
         let was_uncertain = images[level].is_uncertain(word);
         let same = !was_uncertain && images[level].get(word) == value;
         self.set(images, level, level, word, value);

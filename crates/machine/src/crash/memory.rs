@@ -221,6 +221,11 @@ impl Memory for Crashable {
     fn pause(&self) {
         self.core.pause(self);
     }
+
+    fn zeros(&self, at: u64, bytes: u64) -> u64 {
+        self.range(at, bytes);
+        self.core.zeros(at, bytes)
+    }
 }
 
 /// The offsets of the words that a range touches.

@@ -1,8 +1,8 @@
 //! Sets of operations, written short, and the memory of those a search has come through.
 
-use crate::history::State;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::hash::Hash;
 
 /// Operations taken: of the completed ones a full beginning and a window, of the open ones all.
 pub(super) struct DoneSet {
@@ -52,15 +52,14 @@ impl DoneSet {
         self.words[word] & bit != 0
     }
 
-    /// The completed operations of this set and a state, as a key: equal for equal pairs and
-    /// different for different ones.
-    fn key_with(&self, state: State) -> Box<[u64]> {
+    /// The completed operations of this set, as a key: equal for equal sets and different for
+    /// different ones.
+    fn key(&self) -> Box<[u64]> {
         let first = self.full_below / 64;
         let window = &self.words[first.min(self.open_from)..self.open_from];
         let window_words = window.iter().rposition(|word| *word != 0).map_or(0, |i| i + 1);
-        let mut key = Vec::with_capacity(2 + window_words);
-        key.push((self.full_below as u64) << 1 | u64::from(state.is_some()));
-        key.push(state.unwrap_or(0) as u64);
+        let mut key = Vec::with_capacity(1 + window_words);
+        key.push(self.full_below as u64);
         key.extend_from_slice(&window[..window_words]);
         key.into_boxed_slice()
     }
@@ -74,10 +73,15 @@ impl DoneSet {
 ///
 /// To have come to the same place with more open operations spent is to be worse off, so it counts
 /// as having been there.
-#[derive(Default)]
-pub(super) struct Visited {
+pub(super) struct Visited<S> {
     /// By completed operations and state: the sets of open ones, none within another.
-    places: HashMap<Box<[u64]>, Spent>,
+    places: HashMap<(Box<[u64]>, S), Spent>,
+}
+
+impl<S> Default for Visited<S> {
+    fn default() -> Self {
+        Visited { places: HashMap::new() }
+    }
 }
 
 /// Sets of open operations; the first is kept apart as there is seldom a second.
@@ -86,11 +90,11 @@ struct Spent {
     others: Vec<Box<[u64]>>,
 }
 
-impl Visited {
+impl<S: Hash + Eq> Visited<S> {
     /// Notes a place; false if the search has been there or somewhere better.
-    pub(super) fn insert(&mut self, done: &DoneSet, state: State) -> bool {
+    pub(super) fn insert(&mut self, done: &DoneSet, state: S) -> bool {
         let open = done.open();
-        match self.places.entry(done.key_with(state)) {
+        match self.places.entry((done.key(), state)) {
             Entry::Vacant(place) => {
                 place.insert(Spent { first: open.into(), others: Vec::new() });
                 true
@@ -139,7 +143,7 @@ mod tests {
             if rng.one_in(500) {
                 (set, model) = (DoneSet::new(150, 170), BTreeSet::new());
             }
-            let key = [&set.key_with(None)[..], &[u64::MAX], set.open()].concat();
+            let key = [&set.key()[..], &[u64::MAX], set.open()].concat();
             assert_eq!(keys.entry(key).or_insert_with(|| model.clone()), &model);
         }
         assert!(keys.len() > 1000);

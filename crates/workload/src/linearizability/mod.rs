@@ -23,6 +23,8 @@
 //! ```
 
 mod done;
+pub mod durable;
+mod list;
 mod open;
 mod search;
 pub mod simulate;

@@ -16,6 +16,7 @@
 //! however long the history is.
 
 use super::done::{DoneSet, Visited};
+use super::list::{END, HEAD, List};
 use super::open::OpenOperations;
 use crate::history::{Operation, State};
 use std::collections::HashSet;
@@ -36,20 +37,6 @@ pub(super) fn explain(mut operations: Vec<Operation>, start: State, budget: u64)
     Search::new(&operations, completed, start, budget).run()
 }
 
-/// "No entry": the end of the list.
-const END: usize = usize::MAX;
-
-/// A call or a return in the list.
-#[derive(Clone, Copy)]
-struct Entry {
-    operation: usize,
-    is_return: bool,
-    /// In the global order.
-    place: u64,
-    before: usize,
-    after: usize,
-}
-
 /// An operation taken, with the open ones fetched for it.
 struct Step {
     /// Its call's entry.
@@ -63,14 +50,12 @@ struct Step {
 struct Search<'a> {
     operations: &'a [Operation],
     open: OpenOperations<'a>,
-    /// Entry 0 is the list's head and stands for no operation.
-    entries: Vec<Entry>,
-    /// The entry of each completed operation's return.
-    return_of: Vec<usize>,
+    /// The completed operations not taken.
+    list: List,
     taken: Vec<Step>,
     state: State,
     done: DoneSet,
-    visited: Visited,
+    visited: Visited<State>,
     /// The longest order found so far: open operations fetched, and the one they were for.
     longest: Vec<(Vec<usize>, usize)>,
     /// So many of its first are the first of `taken`.
@@ -81,28 +66,11 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(operations: &'a [Operation], completed: usize, start: State, budget: u64) -> Self {
-        let mut places: Vec<(u64, usize, bool)> = Vec::with_capacity(completed * 2);
-        for (number, operation) in operations[..completed].iter().enumerate() {
-            places.push((operation.called_at, number, false));
-            places.extend(operation.returned.map(|(at, _)| (at, number, true)));
-        }
-        places.sort_unstable();
-        let head = Entry { operation: END, is_return: false, place: 0, before: END, after: END };
-        let mut entries = vec![head];
-        let mut return_of = vec![END; completed];
-        for (place, operation, is_return) in places {
-            let at = entries.len();
-            if is_return {
-                return_of[operation] = at;
-            }
-            entries[at - 1].after = at;
-            entries.push(Entry { operation, is_return, place, before: at - 1, after: END });
-        }
+        let places = |o: &Operation| (o.called_at, o.returned.map(|(at, _)| at));
         Self {
             operations,
             open: OpenOperations::new(operations, completed),
-            entries,
-            return_of,
+            list: List::new(operations[..completed].iter().map(places)),
             taken: Vec::new(),
             state: start,
             done: DoneSet::new(completed, operations.len()),
@@ -115,13 +83,13 @@ impl<'a> Search<'a> {
     }
 
     fn run(mut self) -> Outcome {
-        let mut at = self.entries[0].after;
+        let mut at = self.list.after(HEAD);
         while at != END {
             if self.budget == 0 {
                 return Outcome::OutOfBudget;
             }
             self.budget -= 1;
-            let entry = self.entries[at];
+            let entry = self.list.entry(at);
             let taken = if entry.is_return {
                 let Some(step) = self.put_back() else {
                     return self.unexplained();
@@ -131,14 +99,14 @@ impl<'a> Search<'a> {
             } else {
                 self.take(at)
             };
-            at = self.entries[if taken { 0 } else { at }].after;
+            at = self.list.after(if taken { HEAD } else { at });
         }
         Outcome::Explained
     }
 
     /// Does the operation called at entry `call`, if it can happen now and leads somewhere new.
     fn take(&mut self, call: usize) -> bool {
-        let operation = &self.operations[self.entries[call].operation];
+        let operation = &self.operations[self.list.entry(call).operation];
         let (_, tells) = operation.call.apply(self.state);
         if operation.returned.is_some_and(|(_, told)| told == tells) {
             return self.take_with_one_of(call, vec![Vec::new()]);
@@ -149,10 +117,10 @@ impl<'a> Search<'a> {
         // Open operations called after this one's place in the order are of no use to it; all
         // that is known of the place is that it is before the first return.
         let mut at = call;
-        while !self.entries[at].is_return {
-            at = self.entries[at].after;
+        while !self.list.entry(at).is_return {
+            at = self.list.after(at);
         }
-        let before = self.entries[at].place;
+        let before = self.list.entry(at).place;
         let runs = self.open.runs_for(operation, self.state, before, &self.done, &mut self.budget);
         self.take_with_one_of(call, runs)
     }
@@ -170,14 +138,14 @@ impl<'a> Search<'a> {
 
     /// The state after a run and then the operation called at entry `call`.
     fn state_after(&self, call: usize, run: &[usize]) -> State {
-        let numbers = run.iter().chain(std::iter::once(&self.entries[call].operation));
-        numbers.fold(self.state, |state, number| self.operations[*number].call.apply(state).0)
+        let numbers = run.iter().copied().chain(std::iter::once(self.list.entry(call).operation));
+        numbers.fold(self.state, |state, number| self.operations[number].call.apply(state).0)
     }
 
     /// Marks what doing a run and then an operation comes to as visited; false if it was.
     fn is_new(&mut self, call: usize, run: &[usize]) -> bool {
         let next = self.state_after(call, run);
-        let number = self.entries[call].operation;
+        let number = self.list.entry(call).operation;
         run.iter().for_each(|open| self.done.insert(*open));
         self.done.insert(number);
         let is_new = self.visited.insert(&self.done, next);
@@ -189,13 +157,12 @@ impl<'a> Search<'a> {
     /// Does `run`, then the operation called at entry `call`.
     fn take_after(&mut self, call: usize, run: Vec<usize>, other_runs: Vec<Vec<usize>>) {
         let next = self.state_after(call, &run);
-        let number = self.entries[call].operation;
+        let number = self.list.entry(call).operation;
         run.iter().for_each(|open| self.done.insert(*open));
         self.done.insert(number);
         self.taken.push(Step { call, state_before: self.state, run, other_runs });
         self.state = next;
-        self.lift(call);
-        self.lift(self.return_of[number]);
+        self.list.lift(call);
         if self.taken.len() > self.longest.len() {
             self.note_longest();
         }
@@ -205,37 +172,19 @@ impl<'a> Search<'a> {
     fn put_back(&mut self) -> Option<Step> {
         let step = self.taken.pop()?;
         self.alike = self.alike.min(self.taken.len());
-        let number = self.entries[step.call].operation;
+        let number = self.list.entry(step.call).operation;
         self.state = step.state_before;
         self.done.remove(number);
         step.run.iter().for_each(|open| self.done.remove(*open));
-        self.unlift(self.return_of[number]);
-        self.unlift(step.call);
+        self.list.unlift(step.call);
         Some(step)
-    }
-
-    fn lift(&mut self, at: usize) {
-        let Entry { before, after, .. } = self.entries[at];
-        self.entries[before].after = after;
-        if after != END {
-            self.entries[after].before = before;
-        }
-    }
-
-    /// Undoes the last [`Search::lift`] not yet undone.
-    fn unlift(&mut self, at: usize) {
-        let Entry { before, after, .. } = self.entries[at];
-        self.entries[before].after = at;
-        if after != END {
-            self.entries[after].before = at;
-        }
     }
 
     /// Copies `taken` to `longest`, from where they differ on.
     fn note_longest(&mut self) {
         self.longest.truncate(self.alike);
         for step in &self.taken[self.alike..] {
-            self.longest.push((step.run.clone(), self.entries[step.call].operation));
+            self.longest.push((step.run.clone(), self.list.entry(step.call).operation));
         }
         self.alike = self.taken.len();
     }
@@ -243,9 +192,9 @@ impl<'a> Search<'a> {
     fn unexplained(self) -> Outcome {
         let explained: HashSet<usize> = self.longest.iter().map(|(_, number)| *number).collect();
         // Of the completed operations left out, the first that had to be over.
-        let unexplained = (0..self.return_of.len())
+        let unexplained = (0..self.list.operations())
             .filter(|number| !explained.contains(number))
-            .min_by_key(|number| self.return_of[*number])
+            .min_by_key(|number| self.list.return_of(*number))
             .expect("invariant: a search fails at a return, whose operation is not in any order");
         let mut state = self.start;
         let mut order = Vec::new();

@@ -1,0 +1,41 @@
+//! Mistakes made on purpose, for negative controls: a crash test that passes with one of them tests
+//! nothing. Compiled for tests, and with the feature `faults`.
+
+use super::Logs;
+use std::sync::atomic::{AtomicU8, Ordering};
+use terrace_memory::Memory;
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The collector is told that no other log is older: it drops tombstones whose keys have older
+    /// versions elsewhere.
+    TombstonesEarly,
+    /// Items are overwritten although they were handed to the medium.
+    OverwriteFrozen,
+    /// Nothing is flushed while a log is being collected: it is freed before what moved is safe.
+    FreeUnflushed,
+}
+
+/// The mistakes that are made.
+#[derive(Debug, Default)]
+pub(super) struct Faults(AtomicU8);
+
+impl Faults {
+    pub(super) fn has(&self, fault: Fault) -> bool {
+        self.0.load(Ordering::Relaxed) >> fault as u8 & 1 == 1
+    }
+}
+
+impl<M: Memory> Logs<M> {
+    /// Whether a flush is left out by mistake.
+    pub(super) fn forgets_to_flush(&self) -> bool {
+        let is_collected = |view: &super::SegmentView| view.state == super::State::Collecting;
+        self.faults.has(Fault::FreeUnflushed) && self.survey().iter().any(is_collected)
+    }
+
+    /// From here on makes this mistake.
+    pub fn commit_fault(&self, fault: Fault) {
+        self.faults.0.fetch_or(1 << fault as u8, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,183 @@
+//! What the maps' protocols need, left out step by step.
+
+use super::super::{Control, Settings};
+use super::{
+    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, script, threads,
+};
+use terrace_durable::logs::Fault;
+use terrace_machine::{Report, Without};
+use terrace_memory::Domain;
+
+const HEADER: u64 = 64;
+/// The log that the collector of its scenario moves to first: segments are taken from the last one on,
+/// and setup has taken two.
+const MOVED_TO: u64 = 6 * SEGMENT_BYTES;
+
+struct Step {
+    /// The test it belongs to.
+    test: &'static str,
+    name: &'static str,
+    meaning: &'static str,
+    run: fn(&Settings) -> Report,
+}
+
+fn items(memory: terrace_machine::Crashable) -> Without<terrace_machine::Crashable> {
+    Without::nothing(memory)
+        .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES >= HEADER)
+}
+
+/// A step of the scenarios that both designs and both numbers of threads share.
+fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
+    script(without, design, settings).sampled(settings.states, settings.seed)
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        test: "map-logs",
+        name: "ItemWriteBack",
+        meaning: "items of a log are written back before they are acknowledged",
+        run: |s| sampled(items, Design::Logs, s),
+    },
+    Step {
+        test: "map-logs",
+        name: "LogHeaderWriteBack",
+        meaning: "a log's header is written back before items are acknowledged in it",
+        run: |s| {
+            let headers: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES < HEADER)
+            };
+            sampled(headers, Design::Logs, s)
+        },
+    },
+    Step {
+        test: "map-logs",
+        name: "Fences",
+        meaning: "write-backs are done before anything is acknowledged",
+        run: |s| sampled(|m| Without::nothing(m).fences(), Design::Logs, s),
+    },
+    Step {
+        test: "map-slabs",
+        name: "SlotWriteBack",
+        meaning: "a slot's item is written back before it is acknowledged",
+        run: |s| {
+            let slots: Leaves =
+                |m| Without::nothing(m).write_backs(|at, n| at >= SEGMENT_BYTES && n != 8);
+            sampled(slots, Design::Slabs, s)
+        },
+    },
+    Step {
+        test: "map-slabs",
+        name: "ClearWriteBack",
+        meaning: "a slot's cleared checksum is written back before the deletion is acknowledged",
+        run: |s| {
+            let clears: Leaves = |m| {
+                Without::nothing(m).write_backs(|at, n| {
+                    at >= SEGMENT_BYTES && at % SEGMENT_BYTES >= HEADER && n == 8
+                })
+            };
+            sampled(clears, Design::Slabs, s)
+        },
+    },
+    Step {
+        test: "map-slabs",
+        name: "Fences",
+        meaning: "write-backs are done before anything is acknowledged",
+        run: |s| sampled(|m| Without::nothing(m).fences(), Design::Slabs, s),
+    },
+    Step {
+        test: "map-logs-threads",
+        name: "ItemWriteBack",
+        meaning: "an item is written back before another thread may read it",
+        run: |s| threads(items, Design::Logs, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-slabs-threads",
+        name: "ItemWriteBack",
+        meaning: "an item is written back before another thread may read it",
+        run: |s| threads(items, Design::Slabs, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-collector",
+        name: "MovedItemWriteBack",
+        meaning: "moved items are written back before the log they came from is freed",
+        run: |s| {
+            // By the append, and again by the flush before the log is freed.
+            let moved: Leaves = |m| {
+                Without::nothing(m).write_backs(|at, n| {
+                    (MOVED_TO..MOVED_TO + SEGMENT_BYTES).contains(&at)
+                        && at % SEGMENT_BYTES + n > HEADER
+                })
+            };
+            collector(moved, None, s).sampled(s.states, s.seed)
+        },
+    },
+    Step {
+        test: "map-collector",
+        name: "TombstoneKept",
+        meaning: "a tombstone moves while an older log may hold what it shadows",
+        run: |s| {
+            let fault = Some(Fault::TombstonesEarly);
+            collector(Without::nothing, fault, s).sampled(s.states, s.seed)
+        },
+    },
+    Step {
+        test: "map-collector-disk",
+        name: "FlushBeforeFree",
+        meaning: "moved items are flushed before the log they came from is freed",
+        run: |s| collector_on_disk(Some(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-collector-disk",
+        name: "TombstoneKept",
+        meaning: "a tombstone moves while an older log may hold what it shadows",
+        run: |s| collector_on_disk(Some(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-disk",
+        name: "Sync",
+        meaning: "what was written is synced before a cut, or a log's end, says that it is there",
+        run: |s| disk(false, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "Sync",
+        meaning: "what was written is synced before a cut counts it",
+        run: |s| cuts(false, None, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "Frozen",
+        meaning: "what a cut has taken is overwritten no more",
+        run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
+    },
+];
+
+/// Every step of the test of this name, left out in turn.
+pub(in super::super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let steps = STEPS.iter().filter(|step| step.test == test);
+    let run = |step: &Step| {
+        let settings = Settings { states, seed, domain: Domain::Adr };
+        let report = (step.run)(&settings);
+        // A scenario that fails without a crash is no control.
+        let failure = report.failure.filter(|_| report.states > 0);
+        let control = Control {
+            step: step.name.into(),
+            meaning: step.meaning,
+            engine: step.test.into(),
+            caught_by: failure.as_ref().map(|_| format!("{}, seed {seed}", step.test)),
+            states: report.states,
+            message: failure
+                .map(|f| f.message.lines().next().unwrap_or("").to_string())
+                .unwrap_or_default(),
+        };
+        tell(&control);
+        control
+    };
+    steps.map(run).collect()
+}

@@ -1,0 +1,59 @@
+//! The script on a map whose index is kept: recovery walks it and does not read closed logs, so that
+//! the script begins near the end of a long one.
+
+use super::super::Settings;
+use super::script::explorer_on;
+use super::{Design, Opening, Place, SEGMENT_BYTES};
+use terrace_machine::{Crashable, Explorer, Without};
+use terrace_memory::Part;
+use terrace_store::Map;
+
+const VALUES_BYTES: u64 = 5 * SEGMENT_BYTES;
+/// A head and one table.
+const INDEX_BYTES: u64 = (4 << 10) + 2 * (64 << 10);
+
+type Media = Part<Without<Crashable>>;
+
+/// Values, and the index behind them.
+#[derive(Clone, Copy)]
+struct WithIndex(Opening);
+
+impl WithIndex {
+    fn open(&self, memory: Without<Crashable>, is_new: bool, lifetime: u32) -> Map<Media, Media> {
+        let index = Part::new(memory.clone(), VALUES_BYTES, INDEX_BYTES);
+        let values = Part::new(memory, 0, VALUES_BYTES);
+        let map = Map::over_with_index(values, index, is_new, lifetime, self.0.options());
+        map.expect("a crash is no damage")
+    }
+}
+
+impl Place for WithIndex {
+    type Memory = Media;
+    type Index = Media;
+
+    fn make(&self, memory: &Crashable) {
+        let map = WithIndex::open(self, Without::nothing(memory.clone()), true, 0);
+        if self.0.design == Design::Logs {
+            fill(&map);
+        }
+    }
+
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Media, Media> {
+        WithIndex::open(self, (self.0.without)(memory.clone()), false, lifetime as u32)
+    }
+}
+
+/// Leaves little room in the current log, so that the script goes on in the next.
+fn fill(map: &Map<Media, Media>) {
+    const ROOM: usize = 3000;
+    let key = u64::MAX.to_be_bytes();
+    let fourth = vec![1; 1 << 20];
+    (0..3).for_each(|_| map.put(&key, &fourth).expect("put"));
+    map.put(&key, &fourth[ROOM..]).expect("put");
+    map.delete(&key).expect("delete");
+}
+
+pub(in super::super) fn explorer(design: Design, settings: &Settings) -> Explorer<usize> {
+    let place = WithIndex(Opening::new(design, settings));
+    explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}

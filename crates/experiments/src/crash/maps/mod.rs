@@ -1,0 +1,136 @@
+//! Whole maps under the explorer: index, values and recovery as they are, on a memory that crashes.
+
+mod collector;
+mod controls;
+mod cuts;
+mod disk;
+mod kept;
+mod script;
+mod threads;
+
+pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
+pub(super) use controls::controls;
+pub(super) use cuts::explorer as cuts;
+pub(super) use disk::explorer as disk;
+pub(super) use kept::explorer as kept;
+pub(super) use script::explorer as script;
+pub(super) use threads::explorer as threads;
+
+use super::Settings;
+use std::collections::BTreeMap;
+use terrace_durable::logs::Fault;
+use terrace_machine::{Crashable, Without};
+use terrace_memory::{Memory, Native};
+use terrace_store::{Durability, Map, MapOptions, ValueDesign};
+
+/// How values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Design {
+    Logs,
+    Slabs,
+}
+
+/// A memory, and what of it is left out.
+pub(super) type Leaves = fn(Crashable) -> Without<Crashable>;
+
+/// A map on a memory of which something may be left out.
+type Tried = Map<Without<Crashable>>;
+
+type Contents = BTreeMap<u64, Vec<u8>>;
+
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// Where a scenario's maps lie, and how they are opened.
+trait Place: Clone + Send + Sync + 'static {
+    /// What their contents are used from.
+    type Memory: Memory + 'static;
+    /// What their index is in.
+    type Index: Memory + 'static;
+
+    /// Makes a map with every step: creation is not what is explored.
+    fn make(&self, memory: &Crashable);
+
+    /// Opens the map; each opening of one memory has another number, from 1 on.
+    ///
+    /// # Panics
+    /// If that fails: a crash is no damage.
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Self::Memory, Self::Index>;
+}
+
+/// A byte-addressable memory, of which something may be left out.
+#[derive(Clone, Copy)]
+struct Opening {
+    without: Leaves,
+    fault: Option<Fault>,
+    design: Design,
+    settings: Settings,
+    writers: usize,
+}
+
+impl Opening {
+    /// Everything as it should be, with one writer.
+    fn new(design: Design, settings: &Settings) -> Opening {
+        let settings = *settings;
+        Opening { without: Without::nothing, fault: None, design, settings, writers: 1 }
+    }
+
+    fn options(&self) -> MapOptions {
+        MapOptions {
+            durability: Durability::Sync,
+            domain: self.settings.domain,
+            values: match self.design {
+                Design::Logs => ValueDesign::Log,
+                Design::Slabs => ValueDesign::Slab,
+            },
+            memory_budget_bytes: 1 << 30,
+            writers: self.writers,
+            ..MapOptions::default()
+        }
+    }
+}
+
+impl Place for Opening {
+    type Memory = Without<Crashable>;
+    type Index = Native;
+
+    fn make(&self, memory: &Crashable) {
+        let memory = Without::nothing(memory.clone());
+        drop(Map::over(memory, true, 0, self.options()).expect("a map"));
+    }
+
+    fn open(&self, memory: &Crashable, lifetime: usize) -> Tried {
+        let memory = (self.without)(memory.clone());
+        let map = Map::over(memory, false, lifetime as u32, self.options());
+        faulty(map.expect("a crash is no damage"), self.fault)
+    }
+}
+
+/// The map, whose logs make a mistake from here on.
+fn faulty<M: Memory>(map: Map<M>, fault: Option<Fault>) -> Map<M> {
+    if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
+        logs.commit_fault(fault);
+    }
+    map
+}
+
+fn contents<M: Memory, I: Memory>(map: &Map<M, I>) -> Result<Contents, String> {
+    let mut found = Contents::new();
+    let mut cursor = 0;
+    loop {
+        cursor = map
+            .scan(cursor, 100, |key, value| {
+                let key = u64::from_be_bytes(key.try_into().expect("keys are eight bytes"));
+                found.insert(key, value.bytes.to_vec());
+            })
+            .map_err(|e| e.to_string())?;
+        if cursor == 0 {
+            return Ok(found);
+        }
+    }
+}
+
+/// Something is written after each recovery: what recovery did must stand all the same.
+fn recover(place: &impl Place, memory: &Crashable, lifetime: usize, key: u64) {
+    let map = place.open(memory, lifetime);
+    map.put(&key.to_be_bytes(), &[memory.crashes() as u8]).expect("put");
+}

@@ -1,0 +1,121 @@
+//! One thread puts, deletes and writes batches, drawn from a seed.
+
+use super::super::Settings;
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
+use crate::structures::Random;
+use terrace_machine::{Explorer, Noted};
+use terrace_memory::Memory;
+use terrace_store::Map;
+
+/// Head, two logs or superblocks, and the two that a collector may need.
+const MEMORY_BYTES: u64 = 5 * SEGMENT_BYTES;
+/// Keys of the script; the next one counts recoveries.
+const KEYS: u64 = 6;
+const OPERATIONS: usize = 60;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Put(u64, Vec<u8>),
+    Delete(u64),
+    /// All or nothing.
+    Batch(Vec<(u64, Vec<u8>)>),
+}
+
+/// Of every length up to a few lines, so that items end anywhere in one; in slabs of two, since each
+/// size of slots takes a superblock.
+fn value(design: Design, number: usize, random: &mut Random) -> Vec<u8> {
+    let bytes = match design {
+        Design::Logs => 1 + random.below(150),
+        Design::Slabs => 20 + 80 * random.below(2),
+    };
+    vec![number as u8; bytes as usize]
+}
+
+fn script(design: Design, seed: u64) -> Vec<Operation> {
+    let mut random = Random(seed);
+    (0..OPERATIONS)
+        .map(|number| match random.below(8) {
+            0 | 1 => Operation::Delete(random.below(KEYS)),
+            2 if design == Design::Logs => {
+                let pair =
+                    |random: &mut Random| (random.below(KEYS), value(design, number, random));
+                Operation::Batch((0..3).map(|_| pair(&mut random)).collect())
+            }
+            _ => Operation::Put(random.below(KEYS), value(design, number, &mut random)),
+        })
+        .collect()
+}
+
+fn apply(contents: &mut Contents, operation: &Operation) {
+    match operation {
+        Operation::Put(key, value) => drop(contents.insert(*key, value.clone())),
+        Operation::Delete(key) => drop(contents.remove(key)),
+        Operation::Batch(pairs) => contents.extend(pairs.iter().cloned()),
+    }
+}
+
+/// Contents after nothing and after each operation.
+fn states(operations: &[Operation]) -> Vec<Contents> {
+    let mut states = vec![Contents::new()];
+    for operation in operations {
+        let mut next = states.last().expect("a state").clone();
+        apply(&mut next, operation);
+        states.push(next);
+    }
+    states
+}
+
+fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
+    match operation {
+        Operation::Put(key, value) => map.put(&key.to_be_bytes(), value).expect("put"),
+        Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
+        Operation::Batch(pairs) => {
+            let keys: Vec<[u8; 8]> = pairs.iter().map(|(key, _)| key.to_be_bytes()).collect();
+            let pairs: Vec<(&[u8], &[u8])> =
+                keys.iter().zip(pairs).map(|(key, (_, value))| (&key[..], &value[..])).collect();
+            map.multi_put(&pairs).expect("multi_put");
+        }
+    }
+}
+
+pub(in super::super) fn explorer(
+    without: Leaves,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let opening = Opening { without, ..Opening::new(design, settings) };
+    explorer_on(opening, design, MEMORY_BYTES, settings)
+}
+
+/// The scenario in any place.
+pub(super) fn explorer_on(
+    place: impl Place,
+    design: Design,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let (to_write, to_recover, to_look) = (place.clone(), place.clone(), place.clone());
+    let operations = script(design, settings.seed);
+    let states = states(&operations);
+    Explorer::new(settings.domain, memory_bytes)
+        .setup(move |memory| place.make(memory))
+        .thread(move |memory, log| {
+            let map = to_write.open(memory, 1);
+            for (number, operation) in operations.iter().enumerate() {
+                perform(&map, operation);
+                log.note(number + 1);
+            }
+        })
+        .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
+        .check(move |memory, notes: &[Noted<usize>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let mut found = contents(&to_look.open(memory, 2 + memory.crashes()))?;
+            found.remove(&KEYS);
+            let allowed = &states[done..states.len().min(done + 2)];
+            if allowed.contains(&found) {
+                return Ok(());
+            }
+            Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+        })
+        .crashes(2)
+}

@@ -1,0 +1,128 @@
+//! Two threads, each with a writer of its own, put, delete and read the same few keys. What they were
+//! told, and what recovery found, must have an order: durable linearizability.
+
+use super::super::Settings;
+use super::super::histories::history;
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, Tried, contents, recover};
+use crate::structures::Random;
+use std::sync::{Arc, Mutex, PoisonError};
+use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
+use terrace_store::Session;
+use terrace_workload::history::{Call, Told};
+use terrace_workload::linearizability::durable::{KeyValue, Moment, Verdict, check};
+
+/// Head, a log of each writer and what recovery writes to; or three sizes of slots.
+const MEMORY_BYTES: u64 = 6 * SEGMENT_BYTES;
+const THREADS: usize = 2;
+/// Keys that they share; the next one counts recoveries.
+const KEYS: u64 = 3;
+const OPERATIONS: u64 = 8;
+/// Steps for the order of one key's dozen operations.
+const BUDGET: u64 = 1_000_000;
+/// Who reads what recovery found.
+const READER: usize = THREADS;
+
+type Note = Moment<(u64, Call), Told>;
+type Sessions = Arc<Mutex<Vec<Option<Session<Without<Crashable>>>>>>;
+
+/// A value that tells which put it is of, in one of two lengths.
+fn value(number: i64) -> Vec<u8> {
+    let mut bytes = vec![number as u8; if number % 2 == 0 { 20 } else { 100 }];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+fn number(value: &[u8]) -> Result<i64, String> {
+    let whole = value.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
+    let known = whole.filter(|number| value == self::value(*number));
+    known.ok_or_else(|| format!("{value:?} is no value that was put"))
+}
+
+/// Opens a map with a slot of each size in use, so that no thread makes room under a lock that the
+/// other waits for outside of the memory.
+fn share(opening: &Opening, memory: &Crashable, sessions: &Sessions) {
+    opening.make(memory);
+    let map: Tried = opening.open(memory, 1);
+    let mut all = Vec::new();
+    for _ in 0..THREADS {
+        let mut session = map.session();
+        if opening.design == Design::Slabs {
+            let key = (KEYS + 1).to_be_bytes();
+            for number in 0..2 {
+                session.put(&key, &value(number), None).expect("put");
+                session.delete(&key).expect("delete");
+            }
+        }
+        all.push(Some(session));
+    }
+    *sessions.lock().unwrap_or_else(PoisonError::into_inner) = all;
+}
+
+/// Asks for one thing, drawn, and notes the call and the return.
+fn ask(session: &mut Session<Without<Crashable>>, log: &Log<Note>, random: &mut Random, step: u64) {
+    let key = random.below(KEYS);
+    let call = match random.below(8) {
+        0..2 => Call::Get,
+        2..4 => Call::Delete,
+        _ => Call::Put((1 + step + OPERATIONS * log.thread() as u64) as i64),
+    };
+    log.note(Moment::Called((key, call)));
+    let name = key.to_be_bytes();
+    let told = match call {
+        Call::Get => {
+            let found = session.get(&name, |value| number(value.bytes)).expect("get");
+            Told::Value(found.map(|number| number.expect("a whole value")))
+        }
+        Call::Put(number) => {
+            session.put(&name, &value(number), None).expect("put");
+            Told::Done
+        }
+        _ => Told::Flag(session.delete(&name).expect("delete")),
+    };
+    session.commit().expect("commit");
+    log.note(Moment::Returned(told));
+}
+
+/// Whether what was noted before the crash and what is there after it have an order.
+fn judge(notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
+    let mut history = history(notes);
+    history.crash();
+    for key in 0..KEYS {
+        let value = found.get(&key).map(|value| number(value)).transpose()?;
+        history.call(READER, (key, Call::Get));
+        history.returned(READER, Told::Value(value));
+    }
+    match check(&KeyValue, &history, BUDGET) {
+        Verdict::Linearizable => Ok(()),
+        Verdict::Violation(witness) => Err(witness.to_string()),
+        Verdict::Undecided { part } => Err(format!("key {part}: not decided in {BUDGET} steps")),
+    }
+}
+
+pub(in super::super) fn explorer(
+    without: Leaves,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<Note> {
+    let opening = Opening { without, writers: THREADS, ..Opening::new(design, settings) };
+    let seed = settings.seed;
+    let sessions = Sessions::default();
+    let shared = Arc::clone(&sessions);
+    let explorer = Explorer::new(settings.domain, MEMORY_BYTES)
+        .setup(move |memory| share(&opening, memory, &shared))
+        .recover(move |memory| recover(&opening, memory, 1 + memory.crashes(), KEYS))
+        .check(move |memory, notes: &[Noted<Note>]| {
+            judge(notes, &contents(&opening.open(memory, 2 + memory.crashes()))?)
+        })
+        .crashes(2);
+    (0..THREADS).fold(explorer, |explorer, thread| {
+        let sessions = Arc::clone(&sessions);
+        explorer.thread(move |_, log| {
+            let mut all = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut session = all[thread].take().expect("a session made by setup");
+            drop(all);
+            let mut random = Random(seed ^ (thread as u64 + 1) << 32);
+            (0..OPERATIONS).for_each(|step| ask(&mut session, log, &mut random, step));
+        })
+    })
+}
