@@ -1,12 +1,13 @@
 //! What Terrace and its papers claim, tried and judged.
 //!
 //! [`crash`] lets the power fail under every persistent structure, wherever that can make a
-//! difference, and looks at what recovery makes of it.
+//! difference, and looks at what recovery makes of it. [`structures`] are the persistent structures
+//! over failure-atomic sections that it breaks and others measure.
 
 #![forbid(unsafe_code)]
 
 pub mod crash;
-mod structures;
+pub mod structures;
 
 pub use terrace_machine::{Failure, Report};
 pub use terrace_memory::Domain;

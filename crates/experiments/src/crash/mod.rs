@@ -5,6 +5,7 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod creation;
 mod maps;
 mod rewrites;
 mod sections;
@@ -108,10 +109,30 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::hash_table(EngineKind::Shadow, s);
     "shadow-swaps", "sections by shadow sub-paging: swaps in an array",
         |s| sections::swaps(EngineKind::Shadow, s);
-    "shadow-fall-back", "shadow sub-paging with one active page: every section falls back",
-        |s| sections::fall_back(EngineKind::Shadow, s);
-    "shadow-merges", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
-        |s| sections::merges(EngineKind::Shadow, s);
+    "undo-rewrites", "sections by undo: pages rewritten whole",
+        |s| sections::rewrites(EngineKind::Undo, s);
+    "redo-rewrites", "sections by redo: pages rewritten whole",
+        |s| sections::rewrites(EngineKind::Redo, s);
+    "shadow-rewrites", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
+        |s| sections::rewrites(EngineKind::Shadow, s);
+    "shadow-merges", "shadow sub-paging: pages rewritten whole with one active page",
+        |s| sections::merges(s);
+    "shadow-fall-back-red-black-tree", "one active page: every section on a tree falls back",
+        |s| sections::beyond_tree(s);
+    "shadow-fall-back-b-tree", "one active page: every section on a B-tree falls back",
+        |s| sections::beyond_b_tree(s);
+    "shadow-fall-back-hash-table", "one active page: every section on a hash table falls back",
+        |s| sections::beyond_hash_table(s);
+    "shadow-fall-back-swaps", "one active page: every section on an array falls back",
+        |s| sections::beyond_swaps(s);
+    "shadow-fall-back-rewrites", "one active page: four lines of two pages rewritten at a time",
+        |s| sections::beyond_rewrites(s);
+    "undo-creation", "a pool by undo made over an old one",
+        |s| creation::explorer(EngineKind::Undo, s);
+    "redo-creation", "a pool by redo made over an old one",
+        |s| creation::explorer(EngineKind::Redo, s);
+    "shadow-creation", "a pool by shadow sub-paging made over an old one",
+        |s| creation::explorer(EngineKind::Shadow, s);
 };
 
 /// The test of this name.

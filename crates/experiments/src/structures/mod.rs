@@ -1,7 +1,32 @@
-//! Persistent structures written against sections alone: the workloads of 004 table 3.2, shared by
-//! tests and measurements. They know no engine, no memory, and nothing of crashes.
-
-#![allow(dead_code, unused_imports, reason = "each user takes what it needs")]
+//! Persistent structures written against failure-atomic sections alone.
+//!
+//! They are what the paper's workloads change (004 table 3.2), what crash tests break, and examples of
+//! how to write one: typed offsets for links, a root to find it again, `create` and `destroy` for its
+//! nodes, and nothing else. They know no engine, no memory, and nothing of crashes; whatever a section
+//! does to one is there after a crash as a whole or not at all.
+//!
+//! ```
+//! use terrace_durable::sections::{EngineKind, Error, Options, Pool};
+//! use terrace_experiments::structures::{HashTable, Structure};
+//! use terrace_memory::{Domain, Region};
+//!
+//! type Table = HashTable<1024>;
+//!
+//! let file = tempfile::tempfile()?;
+//! file.set_len(1 << 20)?;
+//! // Declared to be persistent memory, which a file through the page cache is not.
+//! let region = Region::map_file(&file, 1 << 20, false, Domain::Adr)?;
+//! let pool = Pool::create(region.native(), &Options::new(EngineKind::Undo))?;
+//! pool.section(|tx| Table::create(tx))?;
+//! pool.section(|tx| {
+//!     Table::insert(tx, 1, 10)?;
+//!     Table::insert(tx, 2, 20)?;
+//!     Table::remove(tx, 1)
+//! })?;
+//! assert_eq!(pool.section(|tx| Table::get(tx, 2))?, Some(20));
+//! assert_eq!(pool.section(|tx| Table::get(tx, 1))?, None);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod b_tree;
 mod hash_table;
@@ -19,16 +44,23 @@ use std::collections::BTreeMap;
 use terrace_durable::sections::{Result, Tx};
 use terrace_memory::Memory;
 
-/// A structure under a root, with the operation of the paper: look the key up, delete it if found,
-/// insert it if absent; one section each.
+/// A structure under a root of its own, with the operation of the paper: look the key up, delete it if
+/// found, insert it if absent. The caller gives the section, so several operations can be one.
+///
+/// # Errors
+/// Every method passes on those of the section's reads, writes and allocations.
 pub trait Structure {
+    /// What it is called.
     const NAME: &'static str;
 
     /// Makes an empty one.
     fn create<M: Memory>(tx: &mut Tx<'_, M>) -> Result<()>;
     /// The operation.
     fn toggle<M: Memory>(tx: &mut Tx<'_, M>, key: u64, value: u64) -> Result<()>;
-    /// Its contents. Panics if its own invariants do not hold.
+    /// Its contents; nothing if it was not made.
+    ///
+    /// # Panics
+    /// If its own invariants do not hold.
     fn contents<M: Memory>(tx: &Tx<'_, M>) -> Result<BTreeMap<u64, u64>>;
     /// Every object it is made of.
     fn objects<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<u64>>;

@@ -26,6 +26,8 @@ plain! {
 const ROOT: Root<Tree> = Root::new(0);
 const NULL: Offset<Node> = Offset::NULL;
 
+/// A tree from words to words, under root 0 of its pool.
+#[derive(Debug)]
 pub struct RedBlackTree;
 
 type At = Offset<Node>;
