@@ -117,15 +117,15 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::rewrites(EngineKind::Shadow, s);
     "shadow-merges", "shadow sub-paging: pages rewritten whole with one active page",
         |s| sections::merges(s);
-    "shadow-fall-back-red-black-tree", "one active page: every section on a tree falls back",
+    "shadow-fall-back", "one active page: every section on a tree falls back",
         |s| sections::beyond_tree(s);
     "shadow-fall-back-b-tree", "one active page: every section on a B-tree falls back",
         |s| sections::beyond_b_tree(s);
-    "shadow-fall-back-hash-table", "one active page: every section on a hash table falls back",
+    "shadow-fall-back-hash", "one active page: every section on a hash table falls back",
         |s| sections::beyond_hash_table(s);
     "shadow-fall-back-swaps", "one active page: every section on an array falls back",
         |s| sections::beyond_swaps(s);
-    "shadow-fall-back-rewrites", "one active page: four lines of two pages rewritten at a time",
+    "shadow-fall-back-pages", "one active page: four lines of two pages rewritten at a time",
         |s| sections::beyond_rewrites(s);
     "undo-creation", "a pool by undo made over an old one",
         |s| creation::explorer(EngineKind::Undo, s);
