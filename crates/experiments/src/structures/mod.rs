@@ -28,13 +28,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod agency;
 mod b_tree;
+mod cache;
 mod hash_table;
 mod keys;
 mod red_black;
 mod swaps;
 
+pub use agency::TravelAgency;
 pub use b_tree::BTree;
+pub use cache::Cache;
 pub use hash_table::HashTable;
 pub use keys::{Keys, Random};
 pub use red_black::RedBlackTree;
