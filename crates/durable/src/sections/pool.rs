@@ -20,18 +20,17 @@ use terrace_memory::Memory;
 
 /// Longest log and journal: an entry's words fit their 24 bits.
 const LOG_BYTES_MAX: u64 = 64 << 20;
-/// Active pages where nothing is said: what the paper's cache of active pages holds (004 section
-/// 3.2.2), and what a processor's second-level TLB does. Its 64 are those of a first-level TLB, a
-/// limit that software does not have; each page more costs a page of space and no time.
-const ACTIVE_PAGES: u64 = 1024;
+/// Slots of shadow: as many as a journal record can name.
+const SLOTS_MAX: u32 = 4096;
 /// Shadow's journal where nothing is said: a checkpoint, which rewrites the slots of all active pages,
 /// then comes seldom enough to cost a few bytes a section, and recovery reads no more than that.
-const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=1 << 20;
+const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
 /// The journal's share of a pool where nothing is said.
 const PER_JOURNAL: u64 = 64;
 /// Of so many pages one is spare, for consolidation in batches.
 const PER_SPARE: u32 = 32;
-/// No more than one page of so many is an extra one, where nothing is said.
+/// Where nothing is said one page of so many is an extra one. The paper has 64 active pages, or some
+/// thousand, for its processor's tables hold no more; here each costs a page of space and nothing else.
 const PER_EXTRA: u64 = 8;
 
 /// How a pool is made, and what it must be to be opened.
@@ -80,7 +79,7 @@ impl Options {
     }
 
     /// Length of shadow's journal: bounds recovery, and spaces checkpoints. If not set, one byte of 64
-    /// of the pool, from 64 KiB to 1 MiB. Fixed when the pool is made.
+    /// of the pool, from 64 KiB to 4 MiB. Fixed when the pool is made.
     #[must_use]
     pub fn journal_bytes(self, journal_bytes: u64) -> Options {
         Options { journal_bytes: Some(journal_bytes), ..self }
@@ -88,8 +87,8 @@ impl Options {
 
     /// Shadow: pages that stay active, the paper's TLB entries, and how many more there are so that
     /// consolidation can be done in batches. Their sum, at most 4096, is the number of extra pages,
-    /// and of pages a section can write without the fall-back. If not set, an eighth of the pool, at
-    /// most 1024 and 32. Fixed when the pool is made, but for how the sum is divided.
+    /// and of pages a section can write without the fall-back. If not set, an eighth of the pool, as
+    /// far as that goes. Fixed when the pool is made, but for how the sum is divided.
     ///
     /// This decides what shadow writes: pages are merged when more than these are in use, and a
     /// working set that they do not cover costs up to half of its lines again.
@@ -115,8 +114,9 @@ impl Options {
     fn pages_of(&self, pool_bytes: u64) -> [u32; 2] {
         self.pages.unwrap_or_else(|| {
             let left = pool_bytes.saturating_sub(self.log_bytes + self.journal_of(pool_bytes));
-            let active = (left / PAGE / PER_EXTRA).clamp(1, ACTIVE_PAGES) as u32;
-            [active, active.div_ceil(PER_SPARE)]
+            let slots = (left / PAGE / PER_EXTRA).clamp(2, SLOTS_MAX.into()) as u32;
+            let spare = slots.div_ceil(PER_SPARE);
+            [slots - spare, spare]
         })
     }
 
@@ -127,7 +127,7 @@ impl Options {
 
     /// Spare pages of a pool with so many slots.
     fn spare_of(&self, slots: u32) -> u32 {
-        let spare = self.pages.map_or(slots.div_ceil(PER_SPARE + 1), |[_, spare]| spare);
+        let spare = self.pages.map_or(slots.div_ceil(PER_SPARE), |[_, spare]| spare);
         spare.min(slots - 1)
     }
 
@@ -136,7 +136,7 @@ impl Options {
         let slots = active.saturating_add(spare);
         let bad =
             |option, found: u64, wanted: String| Err(Error::BadOption { option, found, wanted });
-        if active == 0 || spare == 0 || slots > 4096 {
+        if active == 0 || spare == 0 || slots > SLOTS_MAX {
             let wanted = "at least one active and one spare, together at most 4096".into();
             return bad("the number of pages", slots.into(), wanted);
         }

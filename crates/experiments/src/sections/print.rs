@@ -75,7 +75,7 @@ fn cost(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
     let written = &row.written;
     writeln!(
         f,
-        "  {:17}{:>9.0} |{:>8.1} ={:>7.1} +{:>7.1} +{:>6.1} +{:>6.1} |{:>6.2} |{:>6.2} |{:>7}",
+        "  {:19}{:>9.0} |{:>8.1} ={:>7.1} +{:>7.1} +{:>6.1} +{:>6.1} |{:>6.2} |{:>6.2} |{:>7}",
         row.contender,
         row.sections_per_second,
         row.bytes_each(),
