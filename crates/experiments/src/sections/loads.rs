@@ -1,6 +1,6 @@
 //! The nine workloads of 004 table 3.2: how each is made, filled, and changed by one section.
 
-use super::Settings;
+use super::{PLACES, Settings};
 use crate::structures::{
     BTree, Cache, HashTable, Keys, Random, RedBlackTree, Structure, Swaps, TravelAgency,
 };
@@ -8,8 +8,6 @@ use std::marker::PhantomData;
 use terrace_durable::sections::{Pool, Result, Tx};
 use terrace_memory::Memory;
 
-/// Elements of the array and buckets of the table.
-const PLACES: u64 = 100_000;
 /// Of a hundred requests to the cache, those that set a value.
 const SETS: u64 = 90;
 
@@ -26,6 +24,12 @@ pub(super) trait Load {
     fn objects<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<u64>>;
 }
 
+/// The keys that are there at first: distinct, in no order, since the factor is a prime larger than any
+/// number of keys.
+pub(super) fn filled(number: u64, keys: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b1) % keys
+}
+
 /// Toggles of keys, half of which are there at first.
 pub(super) struct Toggles<S>(PhantomData<S>);
 
@@ -33,8 +37,7 @@ impl<S: Structure> Load for Toggles<S> {
     fn prepare<M: Memory>(pool: &Pool<M>, settings: &Settings) -> Result<()> {
         pool.section(|tx| S::create(tx))?;
         (0..settings.keys / 2).try_for_each(|number| {
-            // Distinct, in no order: the factor is a prime larger than any number of keys.
-            let key = number.wrapping_mul(0x9e37_79b1) % settings.keys;
+            let key = filled(number, settings.keys);
             pool.section(|tx| S::toggle(tx, key, number))
         })
     }

@@ -37,10 +37,12 @@
 //! measured: several threads, and reads alone.
 
 mod loads;
+mod pmdk;
 mod print;
 mod run;
 
 pub use loads::Draw;
+pub use pmdk::Libpmemobj;
 
 use loads::{BTreeToggles, HashToggles, RedBlackToggles, Requests, Swapped, Travel};
 use run::run;
@@ -87,6 +89,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// Elements of the array and buckets of the table.
+const PLACES: u64 = 100_000;
 
 /// An engine with its settings.
 #[derive(Clone, Copy)]
@@ -210,6 +215,8 @@ pub struct Measured {
     pub settings: Settings,
     /// One for each workload, in the order of table 3.2.
     pub measurements: Vec<Measurement>,
+    /// The same operations by PMDK's library, where it is installed.
+    pub libpmemobj: Libpmemobj,
 }
 
 impl Measured {
@@ -223,11 +230,12 @@ impl Measured {
     }
 }
 
-/// Runs every workload on every contender; `begin` hears each workload's name before it is run.
+/// Runs every workload on every contender, and those that the program for libpmemobj knows on it; `begin`
+/// hears each workload's name before it is run.
 ///
 /// # Errors
 /// The file system's; those of sections, as when a pool is too small for the settings; and what is
-/// wrong with a structure or with the books of a pool after its run.
+/// wrong with a structure or with the books of a pool after its run. That libpmemobj is missing is none.
 pub fn measure(settings: &Settings, mut begin: impl FnMut(&str)) -> io::Result<Measured> {
     let mut measurements = Vec::new();
     for workload in WORKLOADS {
@@ -236,7 +244,8 @@ pub fn measure(settings: &Settings, mut begin: impl FnMut(&str)) -> io::Result<M
         let (workload, paper_lines) = (workload.name, workload.paper_lines);
         measurements.push(Measurement { workload, paper_lines, rows });
     }
-    Ok(Measured { settings: settings.clone(), measurements })
+    let libpmemobj = pmdk::measure(settings, |name| begin(&format!("{name} by libpmemobj")))?;
+    Ok(Measured { settings: settings.clone(), measurements, libpmemobj })
 }
 
 #[cfg(test)]
@@ -268,6 +277,10 @@ mod tests {
                 let is_shadow = row.contender.starts_with(SHADOW);
                 assert!(is_shadow || row.written.consolidation_bytes == 0, "{name:?}");
             }
+        }
+        match &measured.libpmemobj {
+            Libpmemobj::Measured(all) => assert_eq!(all.len(), 5),
+            Libpmemobj::Missing(why) => assert!(why.contains("not measured"), "{why}"),
         }
         assert!(measured.to_string().contains("Vacation"), "{measured}");
     }

@@ -1,6 +1,6 @@
 //! The tables: costs of every contender, and shadow against each.
 
-use super::{CONTENDERS, Measured, Measurement, Row, SHADOW};
+use super::{CONTENDERS, Libpmemobj, Measured, Measurement, Row, SHADOW};
 use std::fmt;
 use terrace_memory::instructions;
 
@@ -31,6 +31,7 @@ impl fmt::Display for Measured {
         ] {
             ratios(f, &self.measurements, what, ratio)?;
         }
+        beside_libpmemobj(f, self)?;
         writeln!(f)?;
         for rival in rivals() {
             let (fewer, not) = self.fewer_than(rival);
@@ -101,6 +102,23 @@ fn ratios(
         write!(f, "\n  {:34}", measurement.workload)?;
         for rival in rivals() {
             write!(f, "{:>15.3}", ratio(measurement, rival).unwrap_or(f64::NAN))?;
+        }
+    }
+    writeln!(f)
+}
+
+fn beside_libpmemobj(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
+    let speeds = match &measured.libpmemobj {
+        Libpmemobj::Missing(why) => return writeln!(f, "\n{why}"),
+        Libpmemobj::Measured(speeds) => speeds,
+    };
+    write!(f, "\n{:36}{:>15}", "sections a second of .. / libpmemobj's", "libpmemobj")?;
+    CONTENDERS.iter().try_for_each(|contender| write!(f, "{:>20}", contender.name))?;
+    for (workload, speed) in speeds {
+        write!(f, "\n  {workload:34}{speed:>15.0}")?;
+        let rows = measured.measurements.iter().filter(|m| m.workload == *workload);
+        for row in rows.flat_map(|measurement| &measurement.rows) {
+            write!(f, "{:>20.2}", row.sections_per_second / speed)?;
         }
     }
     writeln!(f)
