@@ -1,8 +1,10 @@
 //! What Terrace and its papers claim, tried and judged.
 //!
-//! [`crash`] lets the power fail under every persistent structure, wherever that can make a
-//! difference, and looks at what recovery makes of it. [`structures`] are the persistent structures
-//! over failure-atomic sections that it breaks. [`sections`] measures what they cost by undo, redo and shadow sub-paging.
+//! * [`crash`] lets the power fail under every persistent structure, wherever that can make a
+//!   difference, and looks at what recovery makes of it.
+//! * [`sections`] measures what failure-atomic sections write and take, by undo, redo and shadow
+//!   sub-paging.
+//! * [`structures`] are the persistent structures over sections that both of these use.
 
 #![forbid(unsafe_code)]
 

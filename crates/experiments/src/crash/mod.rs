@@ -116,17 +116,17 @@ pub const ALL: &[CrashTest] = tests! {
     "shadow-rewrites", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
         |s| sections::rewrites(EngineKind::Shadow, s);
     "shadow-merges", "shadow sub-paging: pages rewritten whole with one active page",
-        |s| sections::merges(s);
+        sections::merges;
     "shadow-fall-back", "one active page: every section on a tree falls back",
-        |s| sections::beyond_tree(s);
+        sections::beyond_tree;
     "shadow-fall-back-b-tree", "one active page: every section on a B-tree falls back",
-        |s| sections::beyond_b_tree(s);
+        sections::beyond_b_tree;
     "shadow-fall-back-hash", "one active page: every section on a hash table falls back",
-        |s| sections::beyond_hash_table(s);
+        sections::beyond_hash_table;
     "shadow-fall-back-swaps", "one active page: every section on an array falls back",
-        |s| sections::beyond_swaps(s);
+        sections::beyond_swaps;
     "shadow-fall-back-pages", "one active page: four lines of two pages rewritten at a time",
-        |s| sections::beyond_rewrites(s);
+        sections::beyond_rewrites;
     "undo-creation", "a pool by undo made over an old one",
         |s| creation::explorer(EngineKind::Undo, s);
     "redo-creation", "a pool by redo made over an old one",
