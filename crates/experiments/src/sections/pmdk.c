@@ -4,7 +4,8 @@
  *
  *   pmdk WORKLOAD DRAW FILE POOL_BYTES SECTIONS ROUNDS KEYS PLACES SEED
  *
- * Prints "round SECTIONS_PER_SECOND" for each round, and "digest NUMBER" of the contents at the end.
+ * Says "ready" when it is warm; runs a round for each line it reads and prints its sections a second;
+ * after the last one prints a digest of the contents.
  * Links are offsets from the pool's base. What a transaction changes is added to it first, a node as a
  * whole, as the library's manual has it; new objects need no snapshot.
  */
@@ -358,9 +359,14 @@ int main(int count, char **arguments)
 	run(workload, zipf, &state, &words, sections);
 	state = seed + 1;
 	words = ~(seed + 1);
-	for (word round = 0; round < rounds; round++)
-		printf("round %.1f\n", run(workload, zipf, &state, &words, sections));
-	printf("digest %llu\n", (unsigned long long)digest(workload));
+	puts("ready");
+	for (word round = 0; round < rounds; round++) {
+		fflush(stdout);
+		if (getchar() == EOF)
+			return 1;
+		printf("%.1f\n", run(workload, zipf, &state, &words, sections));
+	}
+	printf("%llu\n", (unsigned long long)digest(workload));
 	pmemobj_close(pool);
 	return 0;
 }

@@ -1,6 +1,6 @@
 //! The tables: costs of every contender, and shadow against each.
 
-use super::{CONTENDERS, Libpmemobj, Measured, Measurement, Row, SHADOW};
+use super::{CONTENDERS, Measured, Measurement, Row, SHADOW};
 use std::fmt;
 use terrace_memory::instructions;
 
@@ -12,15 +12,14 @@ impl fmt::Display for Measured {
         }
         writeln!(
             f,
-            "{} rounds of {} sections, {} counted; {} keys, {} tuples, pools of {} MiB in {}; \
-             seed {}; {:?}, files declared ADR (model)\n",
+            "{} rounds of {} sections, {} counted; {} keys, {} tuples, pools of {} MiB in files; \
+             seed {}; {:?}, declared ADR (model)\n",
             s.rounds,
             s.sections,
             s.counted_sections,
             s.keys,
             s.tuples,
             s.pool_bytes >> 20,
-            s.dir.display(),
             s.seed,
             instructions::write_back_method(),
         )?;
@@ -73,6 +72,7 @@ fn costs(f: &mut fmt::Formatter<'_>, measurements: &[Measurement]) -> fmt::Resul
 
 fn cost(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
     let each = |count: u64| count as f64 / row.sections as f64;
+    let counted = |count: u64| count as f64 / row.counted_sections as f64;
     let written = &row.written;
     writeln!(
         f,
@@ -84,8 +84,8 @@ fn cost(f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
         each(written.log_bytes),
         each(written.consolidation_bytes),
         each(written.checkpoint_bytes),
-        each(row.counts.write_backs),
-        each(row.counts.fences),
+        counted(row.counts.write_backs),
+        counted(row.counts.fences),
         row.counts.lines_written_back,
     )
 }
@@ -108,16 +108,15 @@ fn ratios(
 }
 
 fn beside_libpmemobj(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
-    let speeds = match &measured.libpmemobj {
-        Libpmemobj::Missing(why) => return writeln!(f, "\n{why}"),
-        Libpmemobj::Measured(speeds) => speeds,
-    };
+    if let Some(missing) = &measured.libpmemobj_missing {
+        return writeln!(f, "\nlibpmemobj not measured: {missing}");
+    }
     write!(f, "\n{:36}{:>15}", "sections a second of .. / libpmemobj's", "libpmemobj")?;
     CONTENDERS.iter().try_for_each(|contender| write!(f, "{:>20}", contender.name))?;
-    for (workload, speed) in speeds {
-        write!(f, "\n  {workload:34}{speed:>15.0}")?;
-        let rows = measured.measurements.iter().filter(|m| m.workload == *workload);
-        for row in rows.flat_map(|measurement| &measurement.rows) {
+    for measurement in &measured.measurements {
+        let Some(speed) = measurement.libpmemobj else { continue };
+        write!(f, "\n  {:34}{speed:>15.0}", measurement.workload)?;
+        for row in &measurement.rows {
             write!(f, "{:>20.2}", row.sections_per_second / speed)?;
         }
     }

@@ -1,10 +1,11 @@
 //! One workload on every contender, in turns: speed on this machine's memory, then exact counts.
 
-use super::loads::{Draw, Load, Operation, operations};
-use super::{Contender, Row, Settings};
+use super::loads::{Load, Operation, operations};
+use super::pmdk::Program;
+use super::{CONTENDERS, Contender, Measurement, Row, Settings, Workload};
 use std::io;
 use std::time::Instant;
-use terrace_durable::sections::{Options, Pool};
+use terrace_durable::sections::{Options, Pool, Written};
 use terrace_machine::Counted;
 use terrace_memory::{Domain, Memory, Native, Region};
 
@@ -18,6 +19,14 @@ struct Lane {
     /// What the pool lies in. Dropped after it.
     region: Region,
     sections_per_second: Vec<f64>,
+    /// What the timed rounds wrote.
+    written: Written,
+}
+
+/// The middle one; 0 of none.
+pub(super) fn median(mut speeds: Vec<f64>) -> f64 {
+    speeds.sort_unstable_by(f64::total_cmp);
+    speeds.get(speeds.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -32,7 +41,8 @@ fn lane<L: Load>(settings: &Settings, contender: &Contender) -> io::Result<Lane>
     let pool = Pool::create(region.native(), &options).map_err(other)?;
     L::prepare(&pool, settings).map_err(other)?;
     pool.maintain().map_err(other)?;
-    Ok(Lane { options, pool, region, sections_per_second: Vec::new() })
+    let (sections_per_second, written) = (Vec::new(), Written::default());
+    Ok(Lane { options, pool, region, sections_per_second, written })
 }
 
 fn perform<L: Load, M: Memory>(pool: &Pool<M>, operations: &[Operation]) -> io::Result<()> {
@@ -52,46 +62,64 @@ fn time<L: Load>(lane: &mut Lane, operations: &[Operation]) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts what the sections cost, then looks whether everything is there.
-fn count<L: Load>(lane: Lane, name: &'static str, operations: &[Operation]) -> io::Result<Row> {
-    let Lane { options, pool, region, mut sections_per_second } = lane;
+/// Counts what sections cost, and looks whether everything is there.
+fn count<L: Load>(lane: Lane, contender: &Contender, operations: &[Operation]) -> io::Result<Row> {
+    let Lane { options, pool, region, sections_per_second, written } = lane;
     let pool = Pool::open(Counted::new(pool.close()), &options).map_err(other)?;
     let before = pool.written();
     let (done, counts) = pool.memory().measured(|| perform::<L, _>(&pool, operations));
     done?;
-    let written = pool.written().since(&before);
+    let bytes = pool.written().since(&before).bytes();
+    if bytes != 64 * counts.write_backs {
+        return Err(other(format!("the engine says it wrote {bytes} bytes back, not {counts}")));
+    }
     let objects = pool.section(|tx| L::objects(tx)).map_err(other)?;
     pool.check_reachable(objects).map_err(other)?;
     drop((pool, region));
-    sections_per_second.sort_unstable_by(f64::total_cmp);
     Ok(Row {
-        contender: name,
-        sections: operations.len() as u64,
-        sections_per_second: sections_per_second[sections_per_second.len() / 2],
+        contender: contender.name,
+        sections_per_second: median(sections_per_second),
+        sections: 0,
         written,
+        counted_sections: operations.len() as u64,
         counts,
     })
 }
 
-/// The rows of one workload, in the order of the contenders.
+/// Runs one workload on every contender, and on libpmemobj if that knows it.
 pub(super) fn run<L: Load>(
     settings: &Settings,
-    draw: Draw,
-    contenders: &[Contender],
-) -> io::Result<Vec<Row>> {
+    workload: &Workload,
+    libpmemobj: Option<&Program>,
+) -> io::Result<Measurement> {
     let rounds = settings.rounds.max(1);
-    let drawn = |seed, count| operations(draw, settings.keys, settings.seed + seed, count);
+    let drawn = |seed, count| operations(workload.draw, settings.keys, settings.seed + seed, count);
     let warm_up = drawn(0, settings.sections);
     let timed = drawn(1, settings.sections * rounds);
     let counted = drawn(2, settings.counted_sections);
-    let lanes = contenders.iter().map(|contender| lane::<L>(settings, contender));
+    let lanes = CONTENDERS.iter().map(|contender| lane::<L>(settings, contender));
     let mut lanes = lanes.collect::<io::Result<Vec<Lane>>>()?;
+    let start = |program: &Program| program.start(settings, workload.name, workload.draw);
+    let mut peer = libpmemobj.map(start).transpose()?.flatten();
     for lane in &mut lanes {
         perform::<L, _>(&lane.pool, &warm_up)?;
+        lane.written = lane.pool.written();
     }
     for round in timed.chunks(settings.sections.max(1) as usize) {
         lanes.iter_mut().try_for_each(|lane| time::<L>(lane, round))?;
+        peer.iter_mut().try_for_each(|peer| peer.round())?;
     }
-    let rows = lanes.into_iter().zip(contenders);
-    rows.map(|(lane, contender)| count::<L>(lane, contender.name, &counted)).collect()
+    for lane in &mut lanes {
+        lane.written = lane.pool.written().since(&lane.written);
+    }
+    let rows = lanes.into_iter().zip(CONTENDERS).map(|(lane, contender)| {
+        let row = count::<L>(lane, contender, &counted)?;
+        Ok(Row { sections: timed.len() as u64, ..row })
+    });
+    Ok(Measurement {
+        workload: workload.name,
+        paper_lines: workload.paper_lines,
+        rows: rows.collect::<io::Result<_>>()?,
+        libpmemobj: peer.map(|peer| peer.finish()).transpose()?,
+    })
 }
