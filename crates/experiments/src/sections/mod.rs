@@ -97,26 +97,29 @@ const PLACES: u64 = 100_000;
 #[derive(Clone, Copy)]
 struct Contender {
     name: &'static str,
-    options: fn() -> Options,
+    options: fn(&Settings) -> Options,
 }
 
-/// The log holds an array's worth of words, which is what making it takes.
-const LOG_BYTES: u64 = 2 << 20;
-
-fn pool(engine: EngineKind) -> Options {
-    Options::new(engine).log_bytes(LOG_BYTES)
+/// The log holds an array of as many words as there are keys, which is what making one takes: half as
+/// much again where every line has an entry of its own.
+fn pool(settings: &Settings, engine: EngineKind) -> Options {
+    let log_bytes = 12 * settings.keys.max(PLACES) + (256 << 10);
+    Options::new(engine).log_bytes(log_bytes.next_multiple_of(64))
 }
 
 const SHADOW: &str = "shadow";
 
 const CONTENDERS: &[Contender] = &[
-    Contender { name: "undo", options: || pool(EngineKind::Undo) },
-    Contender { name: "undo by lines", options: || pool(EngineKind::Undo).grain(Grain::Line) },
-    Contender { name: "redo", options: || pool(EngineKind::Redo) },
-    Contender { name: "redo by lines", options: || pool(EngineKind::Redo).grain(Grain::Line) },
-    Contender { name: SHADOW, options: || pool(EngineKind::Shadow) },
-    Contender { name: "shadow, 1024 pages", options: || pool(EngineKind::Shadow).pages(1024, 32) },
-    Contender { name: "shadow, 64 pages", options: || pool(EngineKind::Shadow).pages(64, 8) },
+    Contender { name: "undo", options: |s| pool(s, EngineKind::Undo) },
+    Contender { name: "undo by lines", options: |s| pool(s, EngineKind::Undo).grain(Grain::Line) },
+    Contender { name: "redo", options: |s| pool(s, EngineKind::Redo) },
+    Contender { name: "redo by lines", options: |s| pool(s, EngineKind::Redo).grain(Grain::Line) },
+    Contender { name: SHADOW, options: |s| pool(s, EngineKind::Shadow) },
+    Contender {
+        name: "shadow, 1024 pages",
+        options: |s| pool(s, EngineKind::Shadow).pages(1024, 32),
+    },
+    Contender { name: "shadow, 64 pages", options: |s| pool(s, EngineKind::Shadow).pages(64, 8) },
 ];
 
 /// A workload of table 3.2.

@@ -37,7 +37,7 @@ fn lane<L: Load>(settings: &Settings, contender: &Contender) -> io::Result<Lane>
     let file = tempfile::tempfile_in(&settings.dir)?;
     file.set_len(settings.pool_bytes)?;
     let region = Region::map_file(&file, settings.pool_bytes, false, Domain::Adr)?;
-    let options = (contender.options)();
+    let options = (contender.options)(settings);
     let pool = Pool::create(region.native(), &options).map_err(other)?;
     L::prepare(&pool, settings).map_err(other)?;
     pool.maintain().map_err(other)?;
