@@ -114,7 +114,7 @@ pub(super) type HashToggles = Toggles<HashTable<PLACES>>;
 
 /// How keys are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
+pub(super) enum Draw {
     /// All alike.
     Uniform,
     /// 80% of the updates to 15% of the keys.

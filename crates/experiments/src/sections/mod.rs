@@ -14,9 +14,12 @@
 //! Bytes are lines written back times 64: what reaches the medium if nothing is merged on the way. They
 //! are told apart by what they are for, the background work included, over all timed rounds: several
 //! cycles of checkpoints, after as many sections as one round has. Further sections run on [`Counted`],
-//! which must find as many write-backs as the engine says. Speeds are those of one thread on pools in files, all in one run and in turns; the
-//! files are *declared* persistent memory, so their speeds are those of the page cache and no claim
-//! about persistent memory.
+//! which must find as many write-backs as the engine says.
+//!
+//! Speeds are those of one thread on pools in files, all in one run and in turns; the files are
+//! *declared* persistent memory, so their speeds are those of the page cache and no claim about
+//! persistent memory. Where PMDK's libpmemobj is installed, its transactions take turns with ours on
+//! five of the workloads, on a file of their own, and its contents must be those that ours would have.
 //!
 //! # What the rivals log
 //!
@@ -27,7 +30,8 @@
 //!
 //! Pages beyond the active ones are merged, which writes lines again. By default one page of eight can be
 //! active; the paper's processor has 64 in its first-level TLB and 1024 in its second. All three are
-//! measured. A working set that the active pages do not cover costs shadow more than logging words.
+//! measured. A working set that the active pages do not cover can cost shadow more than logging words
+//! costs redo.
 //!
 //! # What the workloads are
 //!
@@ -41,9 +45,7 @@ mod pmdk;
 mod print;
 mod run;
 
-pub use loads::Draw;
-
-use loads::{BTreeToggles, HashToggles, RedBlackToggles, Requests, Swapped, Travel};
+use loads::{BTreeToggles, Draw, HashToggles, RedBlackToggles, Requests, Swapped, Travel};
 use pmdk::Program;
 use run::run;
 use std::io;

@@ -80,3 +80,72 @@ pub trait Structure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_durable::sections::{EngineKind, Error, Options, Pool};
+    use terrace_memory::{Domain, Native, Region};
+
+    /// The region must outlive the pool.
+    fn pool(engine: EngineKind) -> (Pool<Native>, Region) {
+        const BYTES: u64 = 4 << 20;
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(BYTES).expect("its length");
+        let region = Region::map_file(&file, BYTES, false, Domain::Adr).expect("memory");
+        (Pool::create(region.native(), &Options::new(engine)).expect("a pool"), region)
+    }
+
+    #[test]
+    fn the_table_keeps_what_was_set_last() {
+        let (pool, _region) = pool(EngineKind::Redo);
+        type Table = HashTable<4>;
+        let done: Result<()> = pool.section(|tx| {
+            Table::create(tx)?;
+            (0..20).try_for_each(|key| Table::insert(tx, key, key).map(drop))?;
+            assert_eq!(Table::insert(tx, 7, 70)?, Some(7));
+            assert_eq!(Table::remove(tx, 8)?, Some(8));
+            assert_eq!(Table::remove(tx, 8)?, None);
+            assert_eq!((Table::get(tx, 7)?, Table::get(tx, 8)?), (Some(70), None));
+            assert_eq!(Table::contents(tx)?.len(), 19);
+            Ok(())
+        });
+        done.expect("a section");
+    }
+
+    #[test]
+    fn the_oldest_item_goes_when_the_cache_is_full() {
+        let (pool, _region) = pool(EngineKind::Undo);
+        let objects: Result<Vec<u64>> = pool.section(|tx| {
+            Cache::create(tx, 3)?;
+            (1..=3).try_for_each(|key| Cache::set(tx, key, 10 * key))?;
+            // A new value does not make an item newer.
+            Cache::set(tx, 1, 11)?;
+            assert_eq!(Cache::get(tx, 1)?, Some(11));
+            (4..=5).try_for_each(|key| Cache::set(tx, key, 10 * key))?;
+            let found: Vec<_> = (1..=5).map(|key| Cache::get(tx, key)).collect::<Result<_>>()?;
+            assert_eq!(found, [None, None, Some(30), Some(40), Some(50)]);
+            Cache::objects(tx)
+        });
+        let census = pool.check_reachable(objects.expect("a section")).expect("books");
+        assert_eq!(census.objects, 5);
+    }
+
+    #[test]
+    fn the_agency_sells_no_seat_twice_and_forgets_none() {
+        for engine in EngineKind::ALL {
+            let (pool, _region) = pool(engine);
+            pool.section(|tx| TravelAgency::create(tx, 40)).expect("made");
+            (0..40).for_each(|row| pool.section(|tx| TravelAgency::fill(tx, row)).expect("filled"));
+            for seed in 0..2000 {
+                let outcome: Result<()> = pool.section(|tx| {
+                    TravelAgency::serve(tx, seed)?;
+                    if seed % 7 == 0 { Err(Error::ReadOnly) } else { Ok(()) }
+                });
+                assert_eq!(outcome.is_err(), seed % 7 == 0, "seed {seed}: {outcome:?}");
+            }
+            let objects = pool.section(|tx| TravelAgency::objects(tx)).expect("objects");
+            pool.check_reachable(objects).expect("books");
+        }
+    }
+}
