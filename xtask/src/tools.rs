@@ -67,6 +67,14 @@ pub const TOOLS: &[Tool] = &[
         probe: &[],
         optional: true,
     },
+    Tool {
+        program: "cc",
+        package: "libpmemobj-dev",
+        needed_for: "comparing sections with PMDK's libpmemobj",
+        // The compiler may be there without the library.
+        probe: &["-shared", "-o", "/dev/null", "-x", "c", "/dev/null", "-lpmemobj"],
+        optional: true,
+    },
 ];
 
 impl Tool {

@@ -1,12 +1,16 @@
 //! What Terrace and its papers claim, tried and judged.
 //!
-//! [`crash`] lets the power fail under every persistent structure, wherever that can make a
-//! difference, and looks at what recovery makes of it.
+//! * [`crash`] lets the power fail under every persistent structure, wherever that can make a
+//!   difference, and looks at what recovery makes of it.
+//! * [`sections`] measures what failure-atomic sections write and take, by undo, redo and shadow
+//!   sub-paging.
+//! * [`structures`] are the persistent structures over sections that both of these use.
 
 #![forbid(unsafe_code)]
 
 pub mod crash;
-mod structures;
+pub mod sections;
+pub mod structures;
 
 pub use terrace_machine::{Failure, Report};
 pub use terrace_memory::Domain;

@@ -105,6 +105,38 @@ pub struct Maintenance {
     pub journal_lines_freed: u64,
 }
 
+/// Bytes of the lines that a pool's engine wrote back since it was opened, by what they were for.
+/// Nothing under eADR, where nothing is written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// What sections wrote, to its place; old values put back.
+    pub data_bytes: u64,
+    /// Logs, the journal of sections, and their commit marks.
+    pub log_bytes: u64,
+    /// Shadow: lines copied so that two pages become one, and the journal of that.
+    pub consolidation_bytes: u64,
+    /// Shadow: page table and slots.
+    pub checkpoint_bytes: u64,
+}
+
+impl Written {
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.data_bytes + self.log_bytes + self.consolidation_bytes + self.checkpoint_bytes
+    }
+
+    /// What was written since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Written) -> Written {
+        Written {
+            data_bytes: self.data_bytes - before.data_bytes,
+            log_bytes: self.log_bytes - before.log_bytes,
+            consolidation_bytes: self.consolidation_bytes - before.consolidation_bytes,
+            checkpoint_bytes: self.checkpoint_bytes - before.checkpoint_bytes,
+        }
+    }
+}
+
 /// What makes sections atomic and durable. Offsets are those of the heap.
 ///
 /// The pool calls `write` any number of times and then `commit` or `abort`, under its lock. What a

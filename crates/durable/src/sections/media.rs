@@ -4,10 +4,12 @@
 //! given the memory's domain: under eADR a visible store is durable, so a write-back would only
 //! cost (000 A5), and fences alone order.
 
+use super::engine::Written;
 use super::error::{Error, Result};
-use super::step::{Step, Steps};
+use super::step::{Purpose, Step, Steps};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_memory::{Domain, Memory};
 
 /// Bytes of a cache line: what is written back, and what shadow sub-paging remaps.
@@ -27,6 +29,8 @@ pub(super) struct Media<M> {
     memory: M,
     steps: Steps,
     write_backs: bool,
+    /// Lines written back for each [`Purpose`].
+    written: [AtomicU64; 4],
     overlay: Option<Overlay>,
 }
 
@@ -39,7 +43,8 @@ impl<M: Memory> Media<M> {
             return Err(Error::NotByteAddressable { found: domain.to_string() });
         }
         let overlay = read_only.then(Overlay::default);
-        Ok(Media { memory, steps, write_backs: domain == Domain::Adr, overlay })
+        let write_backs = domain == Domain::Adr;
+        Ok(Media { memory, steps, write_backs, written: Default::default(), overlay })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -126,8 +131,23 @@ impl<M: Memory> Media<M> {
     pub(super) fn write_back(&self, step: Step, at: u64, bytes: u64) {
         if self.write_backs && bytes > 0 && self.steps.has(step) && self.overlay.is_none() {
             self.check(at, bytes);
+            let lines = (at + bytes).div_ceil(LINE) - at / LINE;
+            let written = &self.written[step.purpose() as usize];
+            // One writer at a time, by the invariant of `Media`.
+            written.store(written.load(Relaxed) + lines, Relaxed);
             // SAFETY: in bounds (asserted).
             unsafe { self.memory.write_back(at, bytes) };
+        }
+    }
+
+    /// What engines wrote back.
+    pub(super) fn written(&self) -> Written {
+        let bytes = |purpose: Purpose| LINE * self.written[purpose as usize].load(Relaxed);
+        Written {
+            data_bytes: bytes(Purpose::Data),
+            log_bytes: bytes(Purpose::Log),
+            consolidation_bytes: bytes(Purpose::Consolidation),
+            checkpoint_bytes: bytes(Purpose::Checkpoint),
         }
     }
 

@@ -74,7 +74,7 @@ mod undo;
 mod undo_log;
 mod words;
 
-pub use engine::{EngineKind, Grain, Maintenance, Recovery};
+pub use engine::{EngineKind, Grain, Maintenance, Recovery, Written};
 pub use error::{Error, Result};
 pub use header::VERSION;
 pub use heap::{HeapCensus, ROOTS};

@@ -1,6 +1,6 @@
 //! A pool: a memory, its engine, and the door to sections.
 
-use super::engine::{Engine, EngineKind, Grain, Maintenance, Recovery};
+use super::engine::{Engine, EngineKind, Grain, Maintenance, Recovery, Written};
 use super::error::{Error, Result};
 use super::header::{Geometry, Identity, State};
 use super::heap::{Heap, HeapCensus, meta_pages};
@@ -20,6 +20,18 @@ use terrace_memory::Memory;
 
 /// Longest log and journal: an entry's words fit their 24 bits.
 const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Slots of shadow: as many as a journal record can name.
+const SLOTS_MAX: u32 = 4096;
+/// Shadow's journal where nothing is said: a checkpoint, which rewrites the slots of all active pages,
+/// then comes seldom enough to cost a few bytes a section, and recovery reads no more than that.
+const JOURNAL_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// The journal's share of a pool where nothing is said.
+const PER_JOURNAL: u64 = 64;
+/// Of so many pages one is spare, for consolidation in batches.
+const PER_SPARE: u32 = 32;
+/// Where nothing is said one page of so many is an extra one. The paper has 64 active pages, or some
+/// thousand, for its processor's tables hold no more; here each costs a page of space and nothing else.
+const PER_EXTRA: u64 = 8;
 
 /// How a pool is made, and what it must be to be opened.
 #[derive(Clone, Debug)]
@@ -27,9 +39,9 @@ pub struct Options {
     pub(super) engine: Option<EngineKind>,
     pub(super) layout: u64,
     log_bytes: u64,
-    journal_bytes: u64,
-    active_pages: u32,
-    spare_pages: u32,
+    journal_bytes: Option<u64>,
+    /// Active and spare.
+    pages: Option<[u32; 2]>,
     grain: Grain,
     steps: Steps,
 }
@@ -46,9 +58,8 @@ impl Options {
             engine: None,
             layout: 0,
             log_bytes: 256 << 10,
-            journal_bytes: 64 << 10,
-            active_pages: 64,
-            spare_pages: 8,
+            journal_bytes: None,
+            pages: None,
             grain: Grain::Word,
             steps: Steps::ALL,
         }
@@ -67,20 +78,23 @@ impl Options {
         Options { log_bytes, ..self }
     }
 
-    /// Length of shadow's journal: bounds recovery, and spaces checkpoints. 64 KiB if not set. Fixed
-    /// when the pool is made.
+    /// Length of shadow's journal: bounds recovery, and spaces checkpoints. If not set, one byte of 64
+    /// of the pool, from 64 KiB to 4 MiB. Fixed when the pool is made.
     #[must_use]
     pub fn journal_bytes(self, journal_bytes: u64) -> Options {
-        Options { journal_bytes, ..self }
+        Options { journal_bytes: Some(journal_bytes), ..self }
     }
 
-    /// Shadow: pages that stay active, the paper's TLB entries (64 if not set), and how many more
-    /// there are so that consolidation can be done in batches (8 if not set). Their sum is the number
-    /// of extra pages, and of pages a section can write without the fall-back. Fixed when the pool is
-    /// made, but for how the sum is divided.
+    /// Shadow: pages that stay active, the paper's TLB entries, and how many more there are so that
+    /// consolidation can be done in batches. Their sum, at most 4096, is the number of extra pages,
+    /// and of pages a section can write without the fall-back. If not set, an eighth of the pool, as
+    /// far as that goes. Fixed when the pool is made, but for how the sum is divided.
+    ///
+    /// This decides what shadow writes: pages are merged when more than these are in use, and a
+    /// working set that they do not cover costs up to half of its lines again.
     #[must_use]
     pub fn pages(self, active_pages: u32, spare_pages: u32) -> Options {
-        Options { active_pages, spare_pages, ..self }
+        Options { pages: Some([active_pages, spare_pages]), ..self }
     }
 
     /// The unit in which undo and redo log: words if not set. May change at each opening.
@@ -96,11 +110,33 @@ impl Options {
         Options { steps: self.steps.without(step), ..self }
     }
 
+    /// Active and spare pages of a new pool.
+    fn pages_of(&self, pool_bytes: u64) -> [u32; 2] {
+        self.pages.unwrap_or_else(|| {
+            let left = pool_bytes.saturating_sub(self.log_bytes + self.journal_of(pool_bytes));
+            let slots = (left / PAGE / PER_EXTRA).clamp(2, SLOTS_MAX.into()) as u32;
+            let spare = slots.div_ceil(PER_SPARE);
+            [slots - spare, spare]
+        })
+    }
+
+    fn journal_of(&self, pool_bytes: u64) -> u64 {
+        let share = pool_bytes / PER_JOURNAL / LINE * LINE;
+        self.journal_bytes.unwrap_or(share.clamp(*JOURNAL_BYTES.start(), *JOURNAL_BYTES.end()))
+    }
+
+    /// Spare pages of a pool with so many slots.
+    fn spare_of(&self, slots: u32) -> u32 {
+        let spare = self.pages.map_or(slots.div_ceil(PER_SPARE), |[_, spare]| spare);
+        spare.min(slots - 1)
+    }
+
     fn identity<M: Memory>(&self, media: &Media<M>) -> Result<Identity> {
-        let slots = self.active_pages.saturating_add(self.spare_pages);
+        let [active, spare] = self.pages_of(media.len());
+        let slots = active.saturating_add(spare);
         let bad =
             |option, found: u64, wanted: String| Err(Error::BadOption { option, found, wanted });
-        if self.active_pages == 0 || self.spare_pages == 0 || slots > 4096 {
+        if active == 0 || spare == 0 || slots > SLOTS_MAX {
             let wanted = "at least one active and one spare, together at most 4096".into();
             return bad("the number of pages", slots.into(), wanted);
         }
@@ -112,9 +148,10 @@ impl Options {
             return bad("log_bytes", self.log_bytes, wanted);
         }
         let least = 2 * LINE * (shadow::lines_of(slots as usize) + 1);
-        if !lines(self.journal_bytes, least) {
+        let journal_bytes = self.journal_of(media.len());
+        if !lines(journal_bytes, least) {
             let wanted = format!("a multiple of 64 from {least} to 64 MiB for {slots} pages");
-            return bad("journal_bytes", self.journal_bytes, wanted);
+            return bad("journal_bytes", journal_bytes, wanted);
         }
         Ok(Identity {
             engine: self.engine.unwrap_or(EngineKind::Shadow),
@@ -122,7 +159,7 @@ impl Options {
             bytes: media.len(),
             layout: self.layout,
             log_bytes: self.log_bytes,
-            journal_bytes: self.journal_bytes,
+            journal_bytes,
             slots,
         })
     }
@@ -228,7 +265,7 @@ impl<M: Memory> Pool<M> {
         let mut report = Recovery::new(identity.engine);
         let state = State::read(&media, &mut report)?;
         report.was_clean = state.clean;
-        let spare = options.spare_pages.min(identity.slots - 1);
+        let spare = options.spare_of(identity.slots.max(1));
         let pages = [identity.slots - spare, spare];
         let (grain, report_to) = (options.grain, &mut report);
         let engine: Box<dyn Engine<M>> = match identity.engine {
@@ -289,6 +326,11 @@ impl<M: Memory> Pool<M> {
     /// Whether sections can only read.
     pub fn is_read_only(&self) -> bool {
         self.media.is_read_only()
+    }
+
+    /// What the engine wrote back since the pool was opened, recovery included.
+    pub fn written(&self) -> Written {
+        self.media.written()
     }
 
     /// The memory below, for its counters. Touching the pool's bytes through it breaks the pool.

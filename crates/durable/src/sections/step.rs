@@ -65,6 +65,30 @@ steps! {
     ShadowVoidMark, "shadow", "an aborted fall-back takes a number, so that its old values are void";
 }
 
+/// What a write-back is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Data,
+    Log,
+    Consolidation,
+    Checkpoint,
+}
+
+impl Step {
+    /// What the write-back of this step is for.
+    #[inline(always)]
+    pub(super) fn purpose(self) -> Purpose {
+        use Step as S;
+        match self {
+            S::UndoLogWriteBack | S::UndoMarkWriteBack | S::RedoLogWriteBack => Purpose::Log,
+            S::ShadowJournalWriteBack => Purpose::Log,
+            S::ShadowMergeWriteBack | S::ShadowMergeMarkWriteBack => Purpose::Consolidation,
+            S::ShadowTableWriteBack | S::ShadowSlotsWriteBack => Purpose::Checkpoint,
+            _ => Purpose::Data,
+        }
+    }
+}
+
 /// The steps a pool leaves out.
 #[cfg(any(test, feature = "faults"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

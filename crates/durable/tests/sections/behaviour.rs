@@ -1,10 +1,11 @@
 //! What sections promise without any crash.
 
-use crate::memory::Traced;
-use crate::structures::{HashTable, Structure};
+use crate::list;
+use crate::memory::Words;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use terrace_durable::sections::{EngineKind, Error, Offset, Options, Pool, Result, Root};
-use terrace_memory::Domain;
+use terrace_machine::Counted;
+use terrace_memory::{Domain, Memory};
 
 const COUNT: Root<u64> = Root::new(5);
 const BYTES: usize = 160 << 10;
@@ -13,8 +14,12 @@ fn options(engine: EngineKind) -> Options {
     Options::new(engine).pages(4, 2).log_bytes(8 << 10).journal_bytes(1 << 10)
 }
 
-fn pool(engine: EngineKind) -> Pool<Traced> {
-    let pool = Pool::create(Traced::new(BYTES, Domain::Adr), &options(engine)).expect("a pool");
+fn pool(engine: EngineKind) -> Pool<Words> {
+    pool_on(Words::new(BYTES, Domain::Adr), engine)
+}
+
+fn pool_on<M: Memory>(memory: M, engine: EngineKind) -> Pool<M> {
+    let pool = Pool::create(memory, &options(engine)).expect("a pool");
     pool.section(|tx| {
         let count = tx.create(&1u64)?;
         tx.set_root(COUNT, count)
@@ -23,11 +28,11 @@ fn pool(engine: EngineKind) -> Pool<Traced> {
     pool
 }
 
-fn count(pool: &Pool<Traced>) -> u64 {
+fn count<M: Memory>(pool: &Pool<M>) -> u64 {
     pool.section(|tx| tx.get(tx.root(COUNT)?)).expect("the count")
 }
 
-fn set(pool: &Pool<Traced>, value: u64) -> Result<()> {
+fn set(pool: &Pool<Words>, value: u64) -> Result<()> {
     pool.section(|tx| {
         let at = tx.root(COUNT)?;
         tx.set(at, value)
@@ -206,16 +211,15 @@ fn the_heap_ends_where_it_ends() {
 fn a_pool_opens_at_another_address() {
     for engine in EngineKind::ALL {
         let pool = pool(engine);
-        pool.section(HashTable::<8>::create).expect("a table");
-        for key in 0..50 {
-            pool.section(|tx| HashTable::<8>::toggle(tx, key % 30, key)).expect("toggled");
+        for value in 0..50 {
+            pool.section(|tx| list::push(tx, value)).expect("pushed");
         }
-        let contents = pool.section(|tx| HashTable::<8>::contents(tx)).expect("contents");
         let words = pool.memory().words();
-        let elsewhere = Traced::from(words, Domain::Adr);
+        let elsewhere = Words::from(words, Domain::Adr);
         let pool = Pool::open(elsewhere, &options(engine)).expect("opens");
         assert!(!pool.recovery().was_clean);
-        assert_eq!(pool.section(|tx| HashTable::<8>::contents(tx)).expect("contents"), contents);
+        let values = pool.section(|tx| list::values(tx)).expect("values");
+        assert!(values.into_iter().eq((0..50).rev()), "{engine}");
         pool.check().expect("books");
     }
 }
@@ -226,7 +230,7 @@ fn closing_is_noted_and_dropping_is_not() {
         let pool = pool(engine);
         let pool = Pool::open(pool.close(), &options(engine)).expect("open");
         assert!(pool.recovery().was_clean, "{engine}");
-        let memory = Traced::from(pool.memory().words(), Domain::Adr);
+        let memory = Words::from(pool.memory().words(), Domain::Adr);
         drop(pool);
         let pool = Pool::open(memory, &options(engine)).expect("open");
         assert!(!pool.recovery().was_clean, "{engine}");
@@ -237,10 +241,10 @@ fn closing_is_noted_and_dropping_is_not() {
 #[test]
 fn a_section_that_wrote_nothing_costs_nothing() {
     for engine in EngineKind::ALL {
-        let pool = pool(engine);
-        pool.memory().record();
-        count(&pool);
-        assert!(pool.memory().events().is_empty(), "{engine}");
+        let pool = pool_on(Counted::new(Words::new(BYTES, Domain::Adr)), engine);
+        let counts = pool.memory().measure(|| count(&pool));
+        let changes = (counts.stores, counts.writes, counts.write_backs, counts.fences);
+        assert_eq!(changes, (0, 0, 0, 0), "{engine}: {counts}");
     }
 }
 
@@ -248,17 +252,17 @@ fn a_section_that_wrote_nothing_costs_nothing() {
 fn the_fences_of_a_section_are_those_of_its_protocol() {
     for (engine, fences) in [(EngineKind::Undo, 4), (EngineKind::Redo, 2), (EngineKind::Shadow, 2)]
     {
-        let pool = pool(engine);
-        pool.memory().record();
-        pool.section(|tx| {
-            let at = tx.root(COUNT)?;
-            tx.set(at, 2)?;
-            let other = tx.allocate(8)?;
-            tx.free(other)
-        })
-        .expect("a section");
-        let events = pool.memory().events();
-        let found = events.iter().filter(|e| matches!(e, crate::memory::Event::Fence)).count();
+        let pool = pool_on(Counted::new(Words::new(BYTES, Domain::Adr)), engine);
+        let section = || {
+            pool.section(|tx| {
+                let at = tx.root(COUNT)?;
+                tx.set(at, 2)?;
+                let other = tx.allocate(8)?;
+                tx.free(other)
+            })
+            .expect("a section");
+        };
+        let found = pool.memory().measure(section).fences;
         assert!(
             found >= fences && (engine == EngineKind::Undo || found == fences),
             "{engine} {found}"

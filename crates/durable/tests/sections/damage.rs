@@ -1,29 +1,26 @@
 //! Pools that are not what was asked for, and pools that no crash explains.
 
-use crate::memory::Traced;
-use crate::structures::{HashTable, Structure};
+use crate::list;
+use crate::memory::Words;
 use terrace_durable::checksum::Crc;
 use terrace_durable::sections::{EngineKind, Error, Options, Pool};
 use terrace_memory::Domain;
-
-type Table = HashTable<8>;
 
 fn options(engine: EngineKind) -> Options {
     Options::new(engine).pages(4, 2).log_bytes(4 << 10).journal_bytes(1 << 10).layout(7)
 }
 
 fn words(engine: EngineKind) -> Vec<u64> {
-    let memory = Traced::new(128 << 10, Domain::Adr);
+    let memory = Words::new(128 << 10, Domain::Adr);
     let pool = Pool::create(memory, &options(engine)).expect("a pool");
-    pool.section(Table::create).expect("a table");
-    for key in 0..20 {
-        pool.section(|tx| Table::toggle(tx, key, key)).expect("toggled");
+    for value in 0..20 {
+        pool.section(|tx| list::push(tx, value)).expect("pushed");
     }
     pool.close().words()
 }
 
-fn open(words: Vec<u64>, domain: Domain, options: &Options) -> Result<Pool<Traced>, Error> {
-    Pool::open(Traced::from(words, domain), options)
+fn open(words: Vec<u64>, domain: Domain, options: &Options) -> Result<Pool<Words>, Error> {
+    Pool::open(Words::from(words, domain), options)
 }
 
 #[test]
@@ -64,18 +61,18 @@ fn what_is_no_pool_is_refused() {
     let error = open(vec![0; 8], Domain::Adr, &options).expect_err("tiny");
     assert!(matches!(error, Error::MemoryTooSmall { .. }), "{error}");
     for domain in [Domain::PageCache, Domain::None] {
-        let error = Pool::create(Traced::new(4096, domain), &options).expect_err("domain");
+        let error = Pool::create(Words::new(4096, domain), &options).expect_err("domain");
         assert!(matches!(error, Error::NotByteAddressable { .. }), "{error}");
     }
     for bytes in [0, 4096, 64 << 10] {
-        let error = Pool::create(Traced::new(bytes, Domain::Adr), &options).expect_err("small");
+        let error = Pool::create(Words::new(bytes, Domain::Adr), &options).expect_err("small");
         let Error::MemoryTooSmall { needs_bytes, .. } = error else { panic!("{error}") };
-        Pool::create(Traced::new(needs_bytes as usize, Domain::Adr), &options).expect("enough");
+        Pool::create(Words::new(needs_bytes as usize, Domain::Adr), &options).expect("enough");
     }
     for bad in
         [options.clone().pages(0, 1), options.clone().log_bytes(100), options.journal_bytes(64)]
     {
-        let error = Pool::create(Traced::new(1 << 20, Domain::Adr), &bad).expect_err("option");
+        let error = Pool::create(Words::new(1 << 20, Domain::Adr), &bad).expect_err("option");
         assert!(matches!(error, Error::BadOption { .. }), "{error}");
     }
 }
@@ -100,12 +97,12 @@ fn a_damaged_head_is_named_and_its_copy_serves_read_only() {
             words[word] ^= 1 << 17;
             let error = open(words.clone(), Domain::Adr, &options(engine)).expect_err("damaged");
             assert!(matches!(error, Error::Damaged { at: 0, .. }), "{error}");
-            let memory = Traced::from(words, Domain::Adr);
+            let memory = Words::from(words, Domain::Adr);
             let pool = Pool::open_read_only(memory, &options(engine)).expect("read-only");
             assert_eq!(pool.recovery().damage.len(), 1);
-            let contents = pool.section(|tx| Table::contents(tx)).expect("contents");
-            assert_eq!(contents.len(), 20);
-            let refused = pool.section(|tx| Table::toggle(tx, 1, 1));
+            let values = pool.section(|tx| list::values(tx)).expect("values");
+            assert_eq!(values.len(), 20);
+            let refused = pool.section(|tx| list::push(tx, 1));
             assert_eq!(refused, Err(Error::ReadOnly));
         }
     }
@@ -116,7 +113,7 @@ fn a_damaged_head_is_named_and_its_copy_serves_read_only() {
 fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
     for engine in EngineKind::ALL {
         let words = words(engine);
-        let expected: Vec<u64> = (0..20).collect();
+        let expected: Vec<u64> = (0..20).rev().collect();
         let (mut named, mut harmless) = (0, 0);
         // Everything between the head and the heap.
         for word in 512..512 + 1500 {
@@ -126,7 +123,7 @@ fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
                 Err(Error::Damaged { at, .. }) => {
                     assert!(at >= 4096, "{at}");
                     named += 1;
-                    let memory = Traced::from(flipped.clone(), Domain::Adr);
+                    let memory = Words::from(flipped.clone(), Domain::Adr);
                     let pool = Pool::open_read_only(memory, &options(engine)).expect("the rest");
                     assert!(!pool.recovery().damage.is_empty());
                     assert_eq!(pool.memory().words(), flipped, "read-only changes nothing");
@@ -135,13 +132,13 @@ fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
                 Ok(pool) => {
                     harmless += 1;
                     // The books of the heap, where they begin among these words, are not journalled.
-                    if let Ok(contents) =
+                    if let Ok(values) =
                         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                            pool.section(|tx| Table::contents(tx)).expect("contents")
+                            pool.section(|tx| list::values(tx)).expect("values")
                         }))
                         && pool.check().is_ok()
                     {
-                        assert!(contents.keys().copied().eq(expected.iter().copied()), "{word}");
+                        assert_eq!(values, expected, "{word}");
                     }
                 }
             }
@@ -154,24 +151,24 @@ fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
 #[test]
 fn a_section_cut_off_is_seen_but_not_changed_read_only() {
     for engine in EngineKind::ALL {
-        let memory = Traced::new(128 << 10, Domain::Eadr);
+        let memory = Words::new(128 << 10, Domain::Eadr);
         let pool = Pool::create(memory, &options(engine)).expect("a pool");
-        pool.section(Table::create).expect("a table");
-        let contents = pool.section(|tx| Table::contents(tx)).expect("contents");
+        pool.section(|tx| list::push(tx, 1)).expect("pushed");
+        let values = pool.section(|tx| list::values(tx)).expect("values");
         let mut cut_off = Vec::new();
         pool.section(|tx| {
-            Table::toggle(tx, 1, 1)?;
+            list::push(tx, 2)?;
             cut_off = pool.memory().words();
             Ok::<_, Error>(())
         })
         .expect("a section");
-        let memory = Traced::from(cut_off.clone(), Domain::Eadr);
+        let memory = Words::from(cut_off.clone(), Domain::Eadr);
         let seen = Pool::open_read_only(memory, &options(engine)).expect("opens");
-        assert_eq!(seen.section(|tx| Table::contents(tx)).expect("contents"), contents);
+        assert_eq!(seen.section(|tx| list::values(tx)).expect("values"), values);
         assert_eq!(seen.memory().words(), cut_off, "{engine}");
         assert_eq!(seen.recovery().rolled_back, u64::from(engine == EngineKind::Undo));
         assert_eq!(seen.maintain(), Err(Error::ReadOnly));
         let pool = Pool::open(seen.close(), &options(engine)).expect("opens for writing");
-        assert_eq!(pool.section(|tx| Table::contents(tx)).expect("contents"), contents);
+        assert_eq!(pool.section(|tx| list::values(tx)).expect("values"), values);
     }
 }

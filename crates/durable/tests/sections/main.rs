@@ -1,14 +1,8 @@
-//! Failure-atomic sections: what they promise, and that every ordering point is needed for it.
-
-#[path = "../../../experiments/src/structures/mod.rs"]
-mod structures;
+//! Failure-atomic sections: what they promise without a crash, what they refuse, and what damage they
+//! find. Crashes are explored in the room `experiments`.
 
 mod behaviour;
-mod crashes;
 mod damage;
-mod faults;
-mod images;
+mod list;
 mod memory;
-mod model;
-mod scenario;
 mod threads;

@@ -1,75 +1,31 @@
-//! A memory that remembers what was done to it, so that every image a crash may leave can be built.
+//! A memory of words that can be copied, flipped and opened again.
 
 use std::cell::UnsafeCell;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::{Domain, Memory};
 
-#[derive(Clone, Debug)]
-pub enum Event {
-    Store {
-        at: u64,
-        bytes: Vec<u8>,
-    },
-    WriteBack {
-        line: u64,
-    },
-    Fence,
-    /// Not of the memory: so many sections have been acknowledged.
-    Acknowledged(usize),
-}
-
 /// Words that are stored atomically, or written by whoever owns them.
-pub struct Traced {
+pub struct Words {
     words: UnsafeCell<Vec<u64>>,
     domain: Domain,
-    is_recording: AtomicBool,
-    events: Mutex<Vec<Event>>,
-    pub written_back: AtomicU64,
 }
 
 // SAFETY: access follows the contract of `Memory`, which says who may touch what when.
-unsafe impl Sync for Traced {}
+unsafe impl Sync for Words {}
 
-impl Traced {
-    pub fn new(bytes: usize, domain: Domain) -> Traced {
-        Traced::from(vec![0; bytes / 8], domain)
+impl Words {
+    pub fn new(bytes: usize, domain: Domain) -> Words {
+        Words::from(vec![0; bytes / 8], domain)
     }
 
-    pub fn from(words: Vec<u64>, domain: Domain) -> Traced {
-        Traced {
-            words: UnsafeCell::new(words),
-            domain,
-            is_recording: AtomicBool::new(false),
-            events: Mutex::default(),
-            written_back: AtomicU64::new(0),
-        }
-    }
-
-    /// From here on events are kept; what was stored until now counts as durable.
-    pub fn record(&self) -> Vec<u64> {
-        self.is_recording.store(true, Ordering::Relaxed);
-        self.words()
-    }
-
-    pub fn note(&self, acknowledged: usize) {
-        self.push(Event::Acknowledged(acknowledged));
-    }
-
-    pub fn events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.events.lock().expect("lock"))
+    pub fn from(words: Vec<u64>, domain: Domain) -> Words {
+        Words { words: UnsafeCell::new(words), domain }
     }
 
     /// What the memory holds, while nobody writes.
     pub fn words(&self) -> Vec<u64> {
-        // SAFETY: the tests call this between sections.
+        // SAFETY: the tests call this between sections, or from the thread of the only one.
         unsafe { (*self.words.get()).clone() }
-    }
-
-    fn push(&self, event: Event) {
-        if self.is_recording.load(Ordering::Relaxed) {
-            self.events.lock().expect("lock").push(event);
-        }
     }
 
     fn at(&self, at: u64, bytes: u64) -> *mut u8 {
@@ -85,7 +41,7 @@ impl Traced {
     }
 }
 
-impl Memory for Traced {
+impl Memory for Words {
     fn len(&self) -> u64 {
         // SAFETY: the length never changes.
         8 * unsafe { (*self.words.get()).len() } as u64
@@ -101,23 +57,10 @@ impl Memory for Traced {
 
     unsafe fn store(&self, at: u64, value: u64) {
         self.word(at).store(value, Ordering::Release);
-        self.push(Event::Store { at, bytes: value.to_le_bytes().into() });
     }
 
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        let found =
-            self.word(at).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)?;
-        self.push(Event::Store { at, bytes: new.to_le_bytes().into() });
-        Ok(found)
-    }
-
-    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
-        let mut copy = vec![0; bytes];
-        // SAFETY: passed on; `target` has room for `bytes`.
-        unsafe {
-            self.read(at, &mut copy);
-            target.copy_from_nonoverlapping(copy.as_ptr(), bytes);
-        }
+        self.word(at).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
@@ -126,29 +69,20 @@ impl Memory for Traced {
         unsafe { std::ptr::copy_nonoverlapping(from, target.as_mut_ptr(), target.len()) };
     }
 
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        // SAFETY: in bounds (asserted in `at`); `target` has room for `bytes`, by contract.
+        unsafe { std::ptr::copy_nonoverlapping(self.at(at, bytes as u64), target, bytes) };
+    }
+
     unsafe fn write(&self, at: u64, source: &[u8]) {
         let to = self.at(at, source.len() as u64);
         // SAFETY: in bounds (asserted in `at`); the caller's alone, by contract.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
-        if self.domain != Domain::Eadr {
-            return self.push(Event::Store { at, bytes: source.into() });
-        }
-        // Each word is durable at once, so a crash may come between any two.
-        let mut done = 0;
-        while done < source.len() {
-            let here = at + done as u64;
-            let length = (8 - here as usize % 8).min(source.len() - done);
-            self.push(Event::Store { at: here, bytes: source[done..done + length].into() });
-            done += length;
-        }
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
         // SAFETY: the caller's promise is passed on.
-        unsafe {
-            self.write(at, source);
-            self.write_back(at, source.len() as u64);
-        }
+        unsafe { self.write(at, source) };
     }
 
     unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
@@ -157,15 +91,10 @@ impl Memory for Traced {
     }
 
     unsafe fn write_back(&self, at: u64, bytes: u64) {
-        for line in at / 64..(at + bytes).div_ceil(64) {
-            self.push(Event::WriteBack { line });
-            self.written_back.fetch_add(64, Ordering::Relaxed);
-        }
+        assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
     }
 
-    fn fence(&self) {
-        self.push(Event::Fence);
-    }
+    fn fence(&self) {}
 
     fn prefetch(&self, _at: u64) {}
 

@@ -1,6 +1,6 @@
 //! Sections of several threads: one at a time, none lost.
 
-use crate::structures::{HashTable, RedBlackTree, Structure};
+use crate::list;
 use std::ptr::NonNull;
 use terrace_durable::sections::{EngineKind, Error, Options, Pool, Root};
 use terrace_memory::{Domain, Native};
@@ -16,12 +16,10 @@ fn sections_of_several_threads_are_isolated_and_none_is_lost() {
         let memory = unsafe { Native::new(base, 8 * words.len() as u64, Domain::Adr) };
         let pool = Pool::create(memory, &Options::new(engine)).expect("a pool");
         pool.section(|tx| {
-            RedBlackTree::create(tx)?;
-            HashTable::<16>::create(tx)?;
             let sum = tx.create(&0u64)?;
             tx.set_root(SUM, sum)
         })
-        .expect("structures");
+        .expect("a sum");
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let pool = &pool;
@@ -31,8 +29,7 @@ fn sections_of_several_threads_are_isolated_and_none_is_lost() {
                             let sum = tx.root(SUM)?;
                             let old = tx.get(sum)?;
                             tx.set(sum, old + 1)?;
-                            RedBlackTree::toggle(tx, 1000 * thread + i, i)?;
-                            HashTable::<16>::toggle(tx, 1000 * thread + i, i)?;
+                            list::push(tx, 1000 * thread + i)?;
                             if i % 10 == 9 { Err(Error::ReadOnly) } else { Ok(()) }
                         });
                         assert_eq!(result.is_err(), i % 10 == 9);
@@ -46,11 +43,14 @@ fn sections_of_several_threads_are_isolated_and_none_is_lost() {
         let pool = Pool::open(pool.close(), &Options::new(engine)).expect("opens");
         pool.section(|tx| {
             assert_eq!(tx.get(tx.root(SUM)?)?, 4 * 225, "{engine}");
-            assert_eq!(RedBlackTree::contents(tx)?.len(), 4 * 225);
-            assert_eq!(RedBlackTree::contents(tx)?, HashTable::<16>::contents(tx)?);
-            Ok::<_, Error>(())
+            let (values, mut objects) = list::walk(tx)?;
+            assert_eq!(values.len(), 4 * 225);
+            let distinct: std::collections::BTreeSet<u64> = values.into_iter().collect();
+            assert_eq!(distinct.len(), 4 * 225);
+            objects.push(tx.root(SUM)?.at());
+            Ok::<_, Error>(objects)
         })
+        .map(|objects| pool.check_reachable(objects).expect("books"))
         .expect("contents");
-        pool.check().expect("books");
     }
 }

@@ -5,6 +5,7 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod creation;
 mod histories;
 mod index;
 mod maps;
@@ -164,10 +165,30 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::hash_table(EngineKind::Shadow, s), no_controls;
     "shadow-swaps", "sections by shadow sub-paging: swaps in an array",
         |s| sections::swaps(EngineKind::Shadow, s), no_controls;
-    "shadow-fall-back", "shadow sub-paging with one active page: every section falls back",
-        |s| sections::fall_back(EngineKind::Shadow, s), no_controls;
-    "shadow-merges", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
-        |s| sections::merges(EngineKind::Shadow, s), no_controls;
+    "undo-rewrites", "sections by undo: pages rewritten whole",
+        |s| sections::rewrites(EngineKind::Undo, s), no_controls;
+    "redo-rewrites", "sections by redo: pages rewritten whole",
+        |s| sections::rewrites(EngineKind::Redo, s), no_controls;
+    "shadow-rewrites", "shadow sub-paging: pages rewritten whole, merged and checkpointed",
+        |s| sections::rewrites(EngineKind::Shadow, s), no_controls;
+    "shadow-merges", "shadow sub-paging: pages rewritten whole with one active page",
+        sections::merges, no_controls;
+    "shadow-fall-back", "one active page: every section on a tree falls back",
+        sections::beyond_tree, no_controls;
+    "shadow-fall-back-b-tree", "one active page: every section on a B-tree falls back",
+        sections::beyond_b_tree, no_controls;
+    "shadow-fall-back-hash", "one active page: every section on a hash table falls back",
+        sections::beyond_hash_table, no_controls;
+    "shadow-fall-back-swaps", "one active page: every section on an array falls back",
+        sections::beyond_swaps, no_controls;
+    "shadow-fall-back-pages", "one active page: four lines of two pages rewritten at a time",
+        sections::beyond_rewrites, no_controls;
+    "undo-creation", "a pool by undo made over an old one",
+        |s| creation::explorer(EngineKind::Undo, s), no_controls;
+    "redo-creation", "a pool by redo made over an old one",
+        |s| creation::explorer(EngineKind::Redo, s), no_controls;
+    "shadow-creation", "a pool by shadow sub-paging made over an old one",
+        |s| creation::explorer(EngineKind::Shadow, s), no_controls;
 };
 
 /// The test of this name.

@@ -52,6 +52,32 @@ impl Plan {
         }
     }
 
+    /// Shadow with one active page: sections merge pages themselves, and fall back.
+    fn beyond(settings: &Settings) -> Plan {
+        Plan { pages: [1, 1], ..Plan::new(EngineKind::Shadow, settings) }
+    }
+
+    fn for_b_tree(self) -> Plan {
+        Plan { keys: 40, sections: 8, together: 4, ..self }
+    }
+
+    fn for_swaps(self) -> Plan {
+        Plan { keys: 700, log_bytes: 16 << 10, ..self }
+    }
+
+    /// Memory and log for objects of a page each.
+    fn for_rewrites(self) -> Plan {
+        Plan { keys: 5, log_bytes: 16 << 10, sections: 16, memory_bytes: 96 << 10, ..self }
+    }
+
+    fn for_rewrites_together(self) -> Plan {
+        Plan { together: 4, sections: 10, ..self.for_rewrites() }
+    }
+
+    fn for_merges(self) -> Plan {
+        Plan { journal_bytes: 256, ..self.for_rewrites() }
+    }
+
     fn options(&self, without: Option<Step>) -> Options {
         let options = Options::new(self.engine)
             .pages(self.pages[0], self.pages[1])
@@ -71,7 +97,8 @@ impl Plan {
     fn script(&self) -> Vec<(Vec<(u64, u64)>, bool)> {
         let mut keys = Keys::uniform(self.keys, self.seed);
         let section = |number: usize| {
-            let toggles = (0..self.together).map(|_| (keys.next(), 1000 + keys.next())).collect();
+            let toggles =
+                (0..self.together).map(|_| (keys.next_key(), 1000 + keys.next_key())).collect();
             (toggles, number % 4 == 3)
         };
         (0..self.sections).map(section).collect()
@@ -179,7 +206,7 @@ pub(super) fn tree(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
 }
 
 pub(super) fn b_tree(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
-    explorer::<BTree>(Plan { keys: 40, sections: 8, together: 4, ..Plan::new(engine, settings) })
+    explorer::<BTree>(Plan::new(engine, settings).for_b_tree())
 }
 
 pub(super) fn hash_table(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
@@ -187,40 +214,53 @@ pub(super) fn hash_table(engine: EngineKind, settings: &Settings) -> Explorer<us
 }
 
 pub(super) fn swaps(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
-    explorer::<Swaps<700>>(Plan { keys: 700, log_bytes: 16 << 10, ..Plan::new(engine, settings) })
+    explorer::<Swaps<700>>(Plan::new(engine, settings).for_swaps())
 }
 
-pub(super) fn fall_back(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
-    explorer::<RedBlackTree>(Plan { pages: [1, 1], ..Plan::new(engine, settings) })
+pub(super) fn rewrites(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
+    explorer::<Rewrites<40>>(Plan::new(engine, settings).for_rewrites())
 }
 
-pub(super) fn merges(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
-    explorer::<Rewrites<40>>(pages(Plan::new(engine, settings)))
+pub(super) fn merges(settings: &Settings) -> Explorer<usize> {
+    explorer::<Rewrites<40>>(Plan::beyond(settings).for_merges())
 }
 
-/// Memory and log for objects of a page each.
-fn pages(plan: Plan) -> Plan {
-    Plan { keys: 5, log_bytes: 16 << 10, sections: 16, memory_bytes: 96 << 10, ..plan }
+pub(super) fn beyond_tree(settings: &Settings) -> Explorer<usize> {
+    explorer::<RedBlackTree>(Plan::beyond(settings))
 }
 
-/// Scenarios for controls, in the order in which they are tried.
+pub(super) fn beyond_b_tree(settings: &Settings) -> Explorer<usize> {
+    explorer::<BTree>(Plan::beyond(settings).for_b_tree())
+}
+
+pub(super) fn beyond_hash_table(settings: &Settings) -> Explorer<usize> {
+    explorer::<HashTable<8>>(Plan::beyond(settings))
+}
+
+pub(super) fn beyond_swaps(settings: &Settings) -> Explorer<usize> {
+    explorer::<Swaps<700>>(Plan::beyond(settings).for_swaps())
+}
+
+pub(super) fn beyond_rewrites(settings: &Settings) -> Explorer<usize> {
+    explorer::<Rewrites<2>>(Plan::beyond(settings).for_rewrites_together())
+}
+
+/// Scenarios for controls, in the order in which they are tried. Each is a crash test as well, with
+/// nothing left out.
 fn scenarios(engine: EngineKind, settings: &Settings) -> Vec<Scenario> {
     let plan = Plan::new(engine, settings);
-    let whole = pages(plan);
     let mut all: Vec<Scenario> = vec![
         ("red-black tree", explorer::<RedBlackTree>, plan),
         ("hash table", explorer::<HashTable<8>>, plan),
-        ("B-tree", explorer::<BTree>, Plan { keys: 40, together: 4, ..plan }),
-        ("rewritten pages", explorer::<Rewrites<40>>, whole),
+        ("B-tree", explorer::<BTree>, plan.for_b_tree()),
+        ("rewritten pages", explorer::<Rewrites<40>>, plan.for_rewrites()),
     ];
     if engine == EngineKind::Shadow {
-        let beyond = [1, 1];
-        let fall_back = Plan { together: 4, sections: 10, pages: beyond, ..whole };
-        all.push(("rewritten pages, fall-back", explorer::<Rewrites<2>>, fall_back));
-        let merges = Plan { pages: beyond, journal_bytes: 256, ..whole };
-        all.push(("rewritten pages, merges", explorer::<Rewrites<40>>, merges));
-        let tree = Plan { pages: beyond, ..plan };
-        all.push(("red-black tree, merges", explorer::<RedBlackTree>, tree));
+        let beyond = Plan::beyond(settings);
+        let together = beyond.for_rewrites_together();
+        all.push(("rewritten pages, fall-back", explorer::<Rewrites<2>>, together));
+        all.push(("rewritten pages, merges", explorer::<Rewrites<40>>, beyond.for_merges()));
+        all.push(("red-black tree, merges", explorer::<RedBlackTree>, beyond));
     }
     all
 }

@@ -27,6 +27,8 @@ plain! {
 
 const ROOT: Root<Tree> = Root::new(1);
 
+/// A tree from words to words, under root 1 of its pool.
+#[derive(Debug)]
 pub struct BTree;
 
 fn child_of(node: &Node, key: u64) -> usize {

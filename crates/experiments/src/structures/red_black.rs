@@ -7,7 +7,7 @@ use terrace_durable::sections::{Offset, Result, Root, Tx};
 use terrace_memory::Memory;
 
 plain! {
-    struct Node {
+    pub(super) struct Node {
         key: u64,
         value: u64,
         left: Offset<Node>,
@@ -18,7 +18,8 @@ plain! {
 }
 
 plain! {
-    struct Tree {
+    /// A tree that lies where its owner says.
+    pub(super) struct Tree {
         top: Offset<Node>,
     }
 }
@@ -26,6 +27,8 @@ plain! {
 const ROOT: Root<Tree> = Root::new(0);
 const NULL: Offset<Node> = Offset::NULL;
 
+/// A tree from words to words, under root 0 of its pool.
+#[derive(Debug)]
 pub struct RedBlackTree;
 
 type At = Offset<Node>;
@@ -236,11 +239,63 @@ impl<M: Memory> Open<'_, '_, M> {
     }
 }
 
+/// Trees that another structure owns.
+impl Tree {
+    /// An empty one.
+    pub(super) fn make<M: Memory>(tx: &mut Tx<'_, M>) -> Result<Offset<Tree>> {
+        tx.create(&Tree { top: NULL })
+    }
+
+    /// The value of `key`.
+    pub(super) fn find<M: Memory>(
+        tx: &mut Tx<'_, M>,
+        tree: Offset<Tree>,
+        key: u64,
+    ) -> Result<Option<u64>> {
+        let (at, _) = Open { tx, tree }.find(key)?;
+        if at.is_null() { Ok(None) } else { Ok(Some(tx.get(Node::value(at))?)) }
+    }
+
+    /// Adds `key`, which is not there.
+    pub(super) fn add<M: Memory>(
+        tx: &mut Tx<'_, M>,
+        tree: Offset<Tree>,
+        key: u64,
+        value: u64,
+    ) -> Result<()> {
+        let mut open = Open { tx, tree };
+        let (_, parent) = open.find(key)?;
+        open.insert(key, value, parent)
+    }
+
+    /// Removes `key`, if it is there.
+    pub(super) fn remove<M: Memory>(
+        tx: &mut Tx<'_, M>,
+        tree: Offset<Tree>,
+        key: u64,
+    ) -> Result<()> {
+        let mut open = Open { tx, tree };
+        let (at, _) = open.find(key)?;
+        if at.is_null() { Ok(()) } else { open.delete(at) }
+    }
+
+    /// Visits every key with its value and where they lie; panics where the tree is none.
+    pub(super) fn each<M: Memory>(
+        tx: &Tx<'_, M>,
+        tree: Offset<Tree>,
+        mut f: impl FnMut(u64, u64, u64),
+    ) -> Result<()> {
+        let top = tx.get(Tree::top(tree))?;
+        walk(tx, top, NULL, (0, u64::MAX), &mut |at, node| f(node.key, node.value, at.at()))?;
+        Ok(())
+    }
+}
+
 impl Structure for RedBlackTree {
     const NAME: &'static str = "red-black tree";
 
     fn create<M: Memory>(tx: &mut Tx<'_, M>) -> Result<()> {
-        let tree = tx.create(&Tree { top: NULL })?;
+        let tree = Tree::make(tx)?;
         tx.set_root(ROOT, tree)
     }
 
@@ -255,9 +310,8 @@ impl Structure for RedBlackTree {
         let mut found = BTreeMap::new();
         let tree = tx.root(ROOT)?;
         if !tree.is_null() {
-            let top = tx.get(Tree::top(tree))?;
-            walk(tx, top, NULL, (0, u64::MAX), &mut |_, node| {
-                found.insert(node.key, node.value);
+            Tree::each(tx, tree, |key, value, _| {
+                found.insert(key, value);
             })?;
         }
         Ok(found)
@@ -268,8 +322,7 @@ impl Structure for RedBlackTree {
         let tree = tx.root(ROOT)?;
         if !tree.is_null() {
             objects.push(tree.at());
-            let top = tx.get(Tree::top(tree))?;
-            walk(tx, top, NULL, (0, u64::MAX), &mut |at, _| objects.push(at.at()))?;
+            Tree::each(tx, tree, |_, _, at| objects.push(at))?;
         }
         Ok(objects)
     }

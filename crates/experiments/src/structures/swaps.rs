@@ -15,7 +15,8 @@ plain! {
 
 const ROOT: Root<Array> = Root::new(3);
 
-/// `N` elements.
+/// `N` elements, under root 3 of their pool.
+#[derive(Debug)]
 pub struct Swaps<const N: u64>;
 
 impl<const N: u64> Structure for Swaps<N> {

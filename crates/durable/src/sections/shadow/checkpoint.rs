@@ -82,6 +82,7 @@ fn decode(image: &[u8], slots: u32) -> Saved {
             committed: word(image, at + 2),
             current: 0,
             updated: 0,
+            due: 0,
             touched: 0,
         }
     });

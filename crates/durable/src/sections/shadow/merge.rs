@@ -9,6 +9,7 @@ use super::Shadow;
 use super::journal::{Kind, Record};
 use crate::sections::media::{LINE, Media};
 use crate::sections::step::Step;
+use crate::sections::words;
 use terrace_memory::Memory;
 
 impl Shadow {
@@ -27,10 +28,9 @@ impl Shadow {
                 self.slots.deactivate(*index, slot.pages[0]);
                 continue;
             }
-            let in_second = slot.committed.count_ones();
-            let stays = usize::from(in_second > 32);
-            let moving = if stays == 0 { slot.committed } else { !slot.committed };
-            self.copy(media, moving, slot.pages[1 - stays], slot.pages[stays]);
+            let (goes, moving) = slot.smaller_side();
+            let stays = 1 - goes;
+            self.copy(media, moving, slot.pages[goes], slot.pages[stays]);
             copied += u64::from(moving.count_ones());
             records.push(Record {
                 kind: Kind::Merge,
@@ -57,7 +57,7 @@ impl Shadow {
     }
 
     fn copy<M: Memory>(&self, media: &Media<M>, lines: u64, from: u32, to: u32) {
-        for line in (0..64).filter(|line| lines >> line & 1 == 1) {
+        for line in words::bits(lines) {
             let mut bytes = [0; LINE as usize];
             media.read(self.line_at(from, line), &mut bytes);
             let at = self.line_at(to, line);

@@ -17,9 +17,8 @@
 //! * No cache line can be retagged, so the first write of a line copies it within the cache (2.10).
 //!   It is still one line written back.
 //! * Reads look the mapping up; there is no TLB. A page becomes active when it is written and stays
-//!   so by a clock of sections instead of TLB residency: [`Shadow::maintain`] keeps the
-//!   `active_pages` most recently written. When no slot is free, a section merges the
-//!   `spare_pages` longest idle itself.
+//!   so by a clock instead of TLB residency, see [`slots`]: [`Shadow::maintain`] keeps
+//!   `active_pages`. When no slot is free, a section merges `spare_pages` itself.
 //! * One section runs at a time, so one updated bitmap per page serves, and there are no messages.
 //! * A section that writes more pages than there are slots is not aborted into a handler: the pages
 //!   beyond are written in place under an undo log whose entries carry the section's number, and the
@@ -57,8 +56,6 @@ pub(super) struct Shadow {
     write_set: Vec<u32>,
     /// Pages beyond the slots.
     in_place: InPlace,
-    /// The activity clock: sections committed since opening.
-    clock: u64,
     active_pages: usize,
     spare_pages: usize,
 }
@@ -133,8 +130,7 @@ impl Shadow {
             for (side, lines) in
                 [slot.updated & !slot.current, slot.updated & slot.current].into_iter().enumerate()
             {
-                let lines = (0..64u64).filter(|line| lines >> line & 1 == 1);
-                for (first, count) in words::runs(lines) {
+                for (first, count) in words::runs(words::bits(lines).map(u64::from)) {
                     let at = self.line_at(slot.pages[side], first as u32);
                     media.write_back(Step::ShadowDataWriteBack, at, count * LINE);
                 }
@@ -194,11 +190,8 @@ impl<M: Memory> Engine<M> for Shadow {
             .collect();
         let steps = [Step::ShadowJournalWriteBack, Step::ShadowJournalFence];
         self.journal.append(media, &records, steps);
-        self.clock += 1;
         for index in std::mem::take(&mut self.write_set) {
-            let slot = &mut self.slots.slots[index as usize];
-            slot.committed ^= std::mem::take(&mut slot.updated);
-            slot.touched = self.clock;
+            self.slots.commit(index);
         }
         self.in_place.settle();
         Ok(())

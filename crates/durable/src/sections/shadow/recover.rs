@@ -65,7 +65,6 @@ impl Shadow {
             moved,
             write_set: Vec::new(),
             in_place,
-            clock: 0,
             active_pages: active_pages as usize,
             spare_pages: spare_pages.max(1) as usize,
         };

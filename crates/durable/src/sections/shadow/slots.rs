@@ -6,6 +6,15 @@
 //! read and written now, *updated* which lines the open section has written. Only home, second page
 //! and committed are durable, through journal and checkpoint; the rest is this process's.
 //!
+//! # Who stays active
+//!
+//! Merging a page costs the smaller of its two sets of lines, so a page that was written much is dear to
+//! give up, and one written once is cheap. Each page has a time when it is *due*: the clock when a
+//! section last committed to it, plus that cost. Pages are merged in the order in which they are due, and
+//! the clock is set to that time. So a page stays the longer the dearer it is, and every page goes in the
+//! end if nobody writes it: the algorithm Greedy-Dual of web caches. Where all pages cost the same it
+//! takes the least recently written.
+//!
 //! Every slot owns one extra page for ever, or the one it got for it in a consolidation. So
 //! the homes of all pages and the second pages of all slots are each physical page exactly once:
 //! [`Slots::check`].
@@ -25,7 +34,9 @@ pub(super) struct Slot {
     pub(super) committed: u64,
     pub(super) current: u64,
     pub(super) updated: u64,
-    /// The activity clock when a section last committed to the page.
+    /// The activity clock at which the page is to be merged.
+    pub(super) due: u64,
+    /// Number of the last commit to the page, which decides between pages that are due together.
     pub(super) touched: u64,
 }
 
@@ -37,6 +48,22 @@ pub(super) struct Slots {
     /// Home of each virtual page.
     pub(super) table: Vec<u32>,
     free: Vec<u32>,
+    /// The activity clock.
+    clock: u64,
+    /// Commits to pages since opening.
+    commits: u64,
+}
+
+impl Slot {
+    /// Which of the two pages holds fewer of the committed lines, and which lines those are.
+    pub(super) fn smaller_side(&self) -> (usize, u64) {
+        if self.committed.count_ones() > 32 { (0, !self.committed) } else { (1, self.committed) }
+    }
+
+    /// Lines that merging copies.
+    fn cost(&self) -> u64 {
+        u64::from(self.smaller_side().1.count_ones())
+    }
 }
 
 impl Slots {
@@ -46,7 +73,8 @@ impl Slots {
         let mut free = Vec::new();
         // The last free slot is taken first.
         for (number, slot) in slots.iter_mut().enumerate().rev() {
-            (slot.current, slot.updated, slot.touched) = (slot.committed, 0, 0);
+            (slot.current, slot.updated) = (slot.committed, 0);
+            (slot.due, slot.touched) = (slot.cost(), 0);
             if slot.committed == 0 {
                 slot.page = NONE;
                 free.push(number as u32);
@@ -54,7 +82,7 @@ impl Slots {
                 *of = number as u32;
             }
         }
-        Slots { slots, slot_of, table, free }
+        Slots { slots, slot_of, table, free, clock: 0, commits: 0 }
     }
 
     /// Slots and homes of a new pool.
@@ -66,6 +94,7 @@ impl Slots {
             committed: 0,
             current: 0,
             updated: 0,
+            due: 0,
             touched: 0,
         });
         (slots.collect(), (0..pages).collect())
@@ -97,8 +126,17 @@ impl Slots {
         slot.page = page;
         slot.pages[0] = self.table[page as usize];
         slot.current = 0;
+        (slot.due, slot.touched) = (self.clock, self.commits);
         self.slot_of[page as usize] = number;
         Some(number)
+    }
+
+    /// Makes the open section's updates of a slot's page the committed ones.
+    pub(super) fn commit(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        slot.committed ^= std::mem::take(&mut slot.updated);
+        self.commits += 1;
+        (slot.due, slot.touched) = (self.clock + slot.cost(), self.commits);
     }
 
     /// Makes the page of a slot inactive; its lines are all in `home`, one of the slot's two pages.
@@ -110,24 +148,25 @@ impl Slots {
         debug_assert_eq!(slot.pages[0], home);
         self.table[slot.page as usize] = home;
         self.slot_of[slot.page as usize] = NONE;
+        self.clock = self.clock.max(slot.due);
         (slot.page, slot.committed, slot.current) = (NONE, 0, 0);
         self.free.push(number);
     }
 
-    /// Up to `most` active slots without updates of the open section, those longest idle first.
+    /// Up to `most` active slots without updates of the open section, those first that are due first.
     /// O(slots).
     pub(super) fn idle(&self, most: usize) -> Vec<u32> {
-        let mut idle: Vec<(u64, u32)> = (0..)
+        let mut idle: Vec<(u64, u64, u32)> = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.page != NONE && slot.updated == 0)
-            .map(|(number, slot)| (slot.touched, number))
+            .map(|(number, slot)| (slot.due, slot.touched, number))
             .collect();
         if most < idle.len() {
             idle.select_nth_unstable(most);
             idle.truncate(most);
         }
         idle.sort_unstable();
-        idle.into_iter().map(|(_, number)| number).collect()
+        idle.into_iter().map(|(.., number)| number).collect()
     }
 
     /// Active slots.

@@ -1,11 +1,12 @@
 //! Random histories against a model: sections that commit, fail and panic, background work, reopening.
 
-use crate::memory::Traced;
-use crate::structures::{BTree, HashTable, RedBlackTree, Structure, Swaps};
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use terrace_durable::sections::{EngineKind, Error, Grain, Options, Pool};
-use terrace_memory::Domain;
+use terrace_experiments::structures::{BTree, HashTable, RedBlackTree, Structure, Swaps};
+use terrace_memory::{Domain, Native, Region};
+
+const BYTES: u64 = 256 << 10;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -34,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Swallows the planned panics.
-fn section<S: Structure>(pool: &Pool<Traced>, toggles: &[(u64, u64)], end: End) {
+fn section<S: Structure>(pool: &Pool<Native>, toggles: &[(u64, u64)], end: End) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         pool.section(|tx| {
             toggles.iter().try_for_each(|(key, value)| S::toggle(tx, *key, *value))?;
@@ -54,8 +55,10 @@ fn section<S: Structure>(pool: &Pool<Traced>, toggles: &[(u64, u64)], end: End) 
 fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[Step]) {
     let options =
         Options::new(engine).pages(2, 2).log_bytes(32 << 10).journal_bytes(512).grain(grain);
-    let memory = Traced::new(256 << 10, Domain::Adr);
-    let mut pool = Pool::create(memory, &options).expect("a pool");
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(BYTES).expect("its length");
+    let region = Region::map_file(&file, BYTES, false, Domain::Adr).expect("memory");
+    let mut pool = Pool::create(region.native(), &options).expect("a pool");
     pool.section(|tx| S::create(tx)).expect("created");
     let mut model = S::model_created();
     for step in steps {
@@ -72,8 +75,9 @@ fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[St
                 assert!(pool.recovery().was_clean);
             }
             Step::Crash => {
-                let memory = Traced::from(pool.memory().words(), Domain::Adr);
-                pool = Pool::open(memory, &options).expect("open");
+                drop(pool);
+                pool = Pool::open(region.native(), &options).expect("open");
+                assert!(!pool.recovery().was_clean);
             }
         }
         let (contents, objects) = pool
