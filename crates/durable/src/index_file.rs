@@ -1,22 +1,31 @@
 //! Where an index lies that is kept beside its values: a memory of its own, head and tables.
 //!
 //! ```text
-//! 0      8  magic "TERRACEi"       24  8  mark: the values name the index that goes with them by it
-//! 8      4  format                 32  8  bytes of an area
-//! 12     4  tables                 4092 4  checksum of the bytes before
-//! 16     8  seed of the hashes     4096 .. two areas for each table: buckets, overflow lines
+//! 0   8  magic "TERRACEi"        60  4  checksum of the 60 bytes before
+//! 8   4  format                  64  8  mark: the values name the index that goes with them by it
+//! 12  4  tables                  72  8  the next mark
+//! 16  8  seed of the hashes      4096 .. two areas for each table: buckets, overflow lines
+//! 24  8  bytes of an area
 //! ```
-//! The head is written at every opening. Areas are as long as the medium can ever be and filled from their start:
-//! the file has holes. A head without its checksum is no index: the values do not name it yet.
+//! Areas are as long as the medium can ever be and filled from their start: the file has holes. A head
+//! that does not match its checksum is no index: the values do not name it yet.
+//!
+//! At each opening the index gets another mark, so that an index of before, put back in its place, is
+//! known for what it is: the next mark is written, then the values name it, then it is the mark. A
+//! crash leaves values that name one of the two.
 
+use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
-use crate::superblock::{block_is_intact, get_u32, get_u64, put_u32, put_u64, seal_block};
+use crate::superblock::{get_u32, get_u64, put_u32, put_u64};
 use std::sync::Arc;
 use terrace_memory::{Divide, Native};
 
 const MAGIC: &[u8; 8] = b"TERRACEi";
 const FORMAT: u32 = 1;
+const HEAD_BYTES: usize = 64;
+const MARK_AT: u64 = 64;
+const NEXT_MARK_AT: u64 = 72;
 
 /// The place of a kept index.
 #[derive(Debug)]
@@ -26,8 +35,8 @@ pub struct IndexFile<I: Divide = Native> {
     pub tables: u32,
     /// Seed of its hashes.
     pub seed: u64,
-    /// The values name it by this.
-    pub mark: u64,
+    /// The values name it by one of these.
+    pub marks: [u64; 2],
     area_bytes: u64,
 }
 
@@ -73,33 +82,45 @@ impl<I: Divide> IndexFile<I> {
             unsafe { medium.memory().write(BLOCK_BYTES, &zeros) };
             medium.write_out(BLOCK_BYTES, zeros.len() as u64, true)?;
         }
-        let file = IndexFile { medium: Arc::new(medium), tables, seed, mark, area_bytes };
-        file.write_head()?;
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(MAGIC);
+        put_u32(&mut head, 8, FORMAT);
+        put_u32(&mut head, 12, tables);
+        put_u64(&mut head, 16, seed);
+        put_u64(&mut head, 24, area_bytes);
+        let checksum = Crc::new(FORMAT).update(&head[..60]).finish();
+        put_u32(&mut head, 60, checksum);
+        // SAFETY: grown just now, and nobody else has the medium yet.
+        unsafe {
+            medium.memory().write(0, &head);
+            medium.memory().persist(0, HEAD_BYTES as u64);
+        }
+        let file =
+            IndexFile { medium: Arc::new(medium), tables, seed, marks: [mark; 2], area_bytes };
+        file.store(MARK_AT, mark);
+        file.store(NEXT_MARK_AT, mark);
         Ok(file)
     }
 
-    /// Gives it another mark, durably: an index of before, put back in its place, is known for what it
-    /// is. A crash in between leaves values that name no index.
-    ///
-    /// # Errors
-    /// Those of the medium.
-    pub fn set_mark(&mut self, mark: u64) -> Result<()> {
-        self.mark = mark;
-        self.write_head()
+    /// Adds a mark that the values are about to name, durably.
+    pub fn add_mark(&mut self, mark: u64) {
+        self.marks[1] = mark;
+        self.store(NEXT_MARK_AT, mark);
     }
 
-    fn write_head(&self) -> Result<()> {
-        let mut head = vec![0; BLOCK_BYTES as usize];
-        head[..8].copy_from_slice(MAGIC);
-        put_u32(&mut head, 8, FORMAT);
-        put_u32(&mut head, 12, self.tables);
-        put_u64(&mut head, 16, self.seed);
-        put_u64(&mut head, 24, self.mark);
-        put_u64(&mut head, 32, self.area_bytes);
-        seal_block(&mut head);
-        // SAFETY: grown by `make`; nobody reads the head once it was opened.
-        unsafe { self.medium.memory().write(0, &head) };
-        self.medium.write_out(0, BLOCK_BYTES, true)
+    /// The values name the mark that was added: the one before counts no more.
+    pub fn forget_mark(&mut self) {
+        self.marks[0] = self.marks[1];
+        self.store(MARK_AT, self.marks[0]);
+    }
+
+    fn store(&self, at: u64, mark: u64) {
+        // SAFETY: an aligned word of the first block, which `make` grew or `open` found; nobody else
+        // uses it.
+        unsafe {
+            self.medium.memory().store(at, mark);
+            self.medium.memory().persist(at, 8);
+        }
     }
 
     /// Reads the head of one that was made.
@@ -113,12 +134,14 @@ impl<I: Divide> IndexFile<I> {
             return Err(damaged("the file of the index ends inside its head"));
         }
         // SAFETY: the file holds the block, and nobody writes to it meanwhile.
-        let head = unsafe { medium.memory().bytes(0, BLOCK_BYTES) };
-        if &head[..8] != MAGIC || !block_is_intact(head) {
+        let head = unsafe { medium.memory().bytes(0, 128) };
+        if &head[..8] != MAGIC || Crc::new(FORMAT).update(&head[..60]).finish() != get_u32(head, 60)
+        {
             return Err(damaged("the head of the index does not match its checksum"));
         }
         let (format, tables) = (get_u32(head, 8), get_u32(head, 12));
-        let (seed, mark, area_bytes) = (get_u64(head, 16), get_u64(head, 24), get_u64(head, 32));
+        let (seed, area_bytes) = (get_u64(head, 16), get_u64(head, 24));
+        let marks = [MARK_AT, NEXT_MARK_AT].map(|at| get_u64(head, at as usize));
         if format != FORMAT {
             let (found, wanted) = (format.to_string(), FORMAT.to_string());
             return Err(Error::Mismatch { path: path(), field: "index format", found, wanted });
@@ -127,7 +150,7 @@ impl<I: Divide> IndexFile<I> {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
         }
-        Ok(IndexFile { medium: Arc::new(medium), tables, seed, mark, area_bytes })
+        Ok(IndexFile { medium: Arc::new(medium), tables, seed, marks, area_bytes })
     }
 
     /// Gives a new file its name, as [`Medium::publish`].

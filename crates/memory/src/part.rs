@@ -113,4 +113,7 @@ impl<M: Memory> Memory for Part<M> {
     fn pause(&self) {
         self.memory.pause();
     }
+    fn zeros(&self, at: u64, bytes: u64) -> u64 {
+        self.memory.zeros(self.start + at, bytes)
+    }
 }

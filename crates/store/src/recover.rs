@@ -116,19 +116,19 @@ impl Opening<'_> {
         let is_new = values.medium().is_new();
         let (values, unfit) = match self.walk(values, place)? {
             Walked::Whole(opened) => return Ok(*opened),
-            Walked::Unfit(values, why) => (values, why),
+            Walked::Unfit(values, why) => (*values, why),
         };
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
         let file = place.make(self.tables() as u32, seed, new_mark(&values))?;
         let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
-        let engine = self.engine(values, index, file.seed, file.mark);
+        let engine = self.engine(values, index, file.seed, file.marks[0]);
         let made = begin.elapsed();
         let found = self.read_into(&engine)?;
         let read = begin.elapsed();
         file.publish()?;
-        engine.values.set_index_mark(file.mark)?;
+        engine.values.set_index_mark(file.marks[0])?;
         let mut report = report(&engine, found, false);
         report.unfit = (!is_new).then_some(unfit);
         report.steps.insert(0, ("make an empty index", made));
@@ -145,23 +145,26 @@ impl Opening<'_> {
         let begin = Instant::now();
         let mark = values.index_mark();
         if mark == 0 {
-            return Ok(Walked::Unfit(values, "no index goes with the values".into()));
+            return Ok(Walked::Unfit(Box::new(values), "no index goes with the values".into()));
         }
         let mut file = match place.existing() {
-            Ok(Some(file)) if file.mark == mark => file,
+            Ok(Some(file)) if file.marks.contains(&mark) => file,
             Ok(Some(_)) => {
-                return Ok(Walked::Unfit(values, "the index goes with other values".into()));
+                return Ok(Walked::Unfit(
+                    Box::new(values),
+                    "the index goes with other values".into(),
+                ));
             }
-            Ok(None) => return Ok(Walked::Unfit(values, "the index is missing".into())),
+            Ok(None) => return Ok(Walked::Unfit(Box::new(values), "the index is missing".into())),
             Err(error @ (Below::Damaged { .. } | Below::Mismatch { .. })) => {
-                return Ok(Walked::Unfit(values, error.to_string()));
+                return Ok(Walked::Unfit(Box::new(values), error.to_string()));
             }
             Err(error) => return Err(error.into()),
         };
         let index = match HashIndex::repair(grounds(&file), self.budget) {
             Ok(index) => index,
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                return Ok(Walked::Unfit(values, error.to_string()));
+                return Ok(Walked::Unfit(Box::new(values), error.to_string()));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
@@ -170,14 +173,17 @@ impl Opening<'_> {
         let taken_up = begin.elapsed();
         match self.reach(&engine) {
             Ok(found) => {
-                file.set_mark(next_mark)?;
+                file.add_mark(next_mark);
                 engine.values.set_index_mark(next_mark)?;
+                file.forget_mark();
                 let mut report = report(&engine, found, true);
                 report.steps.insert(0, ("take up the index", taken_up));
                 report.elapsed = begin.elapsed();
                 Ok(Walked::Whole(Box::new((engine, report))))
             }
-            Err(Error::Medium(Below::Unfit(why))) => Ok(Walked::Unfit(engine.values, why)),
+            Err(Error::Medium(Below::Unfit(why))) => {
+                Ok(Walked::Unfit(Box::new(engine.values), why))
+            }
             Err(error) => Err(error),
         }
     }
@@ -225,7 +231,7 @@ fn new_mark<M: Memory>(values: &Stored<M>) -> u64 {
 
 enum Walked<M: Memory, I: Memory> {
     Whole(Box<Opened<M, I>>),
-    Unfit(Stored<M>, String),
+    Unfit(Box<Stored<M>>, String),
 }
 
 fn report<M: Memory, I: Memory>(
