@@ -120,9 +120,11 @@ fn crashes(root: &Path, options: &Options) -> Result<(), String> {
         let terrace = ["run", "--release", "--quiet", "-p", "terrace-cli", "--", "crash-test"];
         run(cargo(root).args(terrace).args(arguments))
     };
-    crash_test(&["map-logs", "--states", if options.long { "20000000" } else { "1000000" }])?;
-    crash_test(&["--states", if options.long { "500000" } else { "5000" }])?;
-    crash_test(&["--controls", "--states", "10000"])
+    let states = if options.long { "2500000" } else { "130000" };
+    let maps = ["map-logs", "map-slabs", "map-logs-threads", "map-slabs-threads"];
+    let more = ["map-collector", "map-collector-disk", "map-disk", "map-cuts"];
+    crash_test(&[&maps[..], &more[..], &["--states", states]].concat())?;
+    crash_test(&["--all", "--states", if options.long { "500000" } else { "10000" }])
 }
 
 /// `cargo xtask bench-server`: the optimised binary measures itself and the others.

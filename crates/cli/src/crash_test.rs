@@ -23,7 +23,7 @@ pub struct Arguments {
     /// What the choices follow from
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// When a store survives: adr or eadr
+    /// When a store survives: adr or eadr; the tests on a disk have sectors instead
     #[arg(long, value_name = "NAME", default_value = "adr")]
     domain: String,
     /// Only leave out every ordering point in turn, and see that a crash shows it

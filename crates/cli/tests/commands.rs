@@ -178,3 +178,24 @@ fn the_topology_names_a_node() {
         serde_json::from_str(&fine(&["topology", "--json"])).expect("JSON");
     assert!(!report["nodes"].as_array().expect("nodes").is_empty());
 }
+
+#[test]
+fn crash_tests_tell_their_states_and_controls_as_json() {
+    let asked = ["crash-test", "map-cuts", "shadow-swaps", "--all", "--states", "3000", "--json"];
+    let told: serde_json::Value = serde_json::from_str(&fine(&asked)).expect("JSON");
+    let tests = told["tests"].as_array().expect("tests");
+    assert_eq!(tests.len(), 2);
+    assert_eq!(
+        (&tests[0]["name"], &tests[1]["name"]),
+        (&"map-cuts".into(), &"shadow-swaps".into())
+    );
+    for test in tests {
+        assert!(test["states"].as_u64() >= Some(3000) && test["violations"] == 0, "{test}");
+    }
+    let controls = tests[0]["controls"].as_array().expect("controls");
+    assert_eq!(controls.len(), 2);
+    for control in controls {
+        assert!(control["name"].is_string() && control["states"].is_u64(), "{control}");
+        assert_eq!(control["caught"], true, "{control}");
+    }
+}

@@ -78,3 +78,30 @@ fn a_careful_rollback_survives_three_crashes() {
     }
     bank(3, true).sampled(20_000, 2).assert_sound();
 }
+
+/// What was never written is known to be zero, at every level, and nothing else is.
+#[test]
+fn memory_that_nothing_was_stored_to_is_known_to_be_zero() {
+    const PAGE: u64 = 4096;
+    let report = Explorer::<()>::new(Domain::Adr, 4 * PAGE)
+        .thread(|m, _| {
+            m.store(2 * PAGE + 64, 0);
+            assert_eq!(m.zeros(8, 4 * PAGE - 8), 4 * PAGE - 8, "zeros change nothing");
+            m.store(2 * PAGE + 64, 7);
+            m.persist(2 * PAGE + 64, 8);
+        })
+        .recover(|m| m.store(PAGE, 1))
+        .check(|m, _| {
+            let found = [m.zeros(0, 4 * PAGE), m.zeros(PAGE, PAGE), m.zeros(3 * PAGE, 100)];
+            if found != [PAGE, 0, 100] {
+                return Err(format!("known to be zero: {found:?}"));
+            }
+            let stored = m.load(2 * PAGE + 64);
+            let known = m.zeros(2 * PAGE, PAGE) > 0;
+            if stored != 0 && known { Err("a stored word passed for zero".into()) } else { Ok(()) }
+        })
+        .crashes(2)
+        .exhaustive(1000)
+        .assert_sound();
+    assert!(report.exhausted && report.states > 2, "{report}");
+}

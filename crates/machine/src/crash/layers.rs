@@ -229,19 +229,23 @@ impl Layers {
         self.fill(word, value);
         let was_uncertain = images[level].is_uncertain(word);
         let same = !was_uncertain && images[level].get(word) == value;
-        self.set(images, level, level, word, value);
-        self.mark(images, level, level, word, false);
-        if !logged || self.domain == Domain::None {
-            return false;
-        }
+        let logged = logged && self.domain != Domain::None;
         let streamed = kind == StoreKind::Streamed && self.domain != Domain::PageCache;
-        let log = &mut self.logs[level];
         // An equal value makes no new image. It must be kept where it may become certain in another
         // way than the store before it.
-        if same && (if streamed { !log.has(word) } else { !log.has_streamed(word) }) {
+        if same {
+            let kept =
+                |log: &StoreLog| if streamed { log.has(word) } else { log.has_streamed(word) };
+            if !logged || !kept(&self.logs[level]) {
+                return false;
+            }
+        }
+        self.set(images, level, level, word, value);
+        self.mark(images, level, level, word, false);
+        if !logged {
             return false;
         }
-        log.push(word, value, event, streamed);
+        self.logs[level].push(word, value, event, streamed);
         if streamed {
             let streams = &mut self.pending[level][thread].streams;
             let line = (word / 8) as u32;

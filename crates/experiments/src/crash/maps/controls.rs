@@ -5,7 +5,7 @@ use super::{
     Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, script, threads,
 };
 use terrace_durable::logs::Fault;
-use terrace_machine::{Report, Without};
+use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
 
 const HEADER: u64 = 64;
@@ -18,15 +18,19 @@ struct Step {
     test: &'static str,
     name: &'static str,
     meaning: &'static str,
-    run: fn(&Settings) -> Report,
+    run: Run,
 }
 
-fn items(memory: terrace_machine::Crashable) -> Without<terrace_machine::Crashable> {
+/// Looks for a crash that shows the lack.
+type Run = fn(&Settings) -> Report;
+
+/// A memory that does not write back items of logs, or slots.
+fn items(memory: Crashable) -> Without<Crashable> {
     Without::nothing(memory)
         .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES >= HEADER)
 }
 
-/// A step of the scenarios that both designs and both numbers of threads share.
+/// The scripted map of one thread, with something left out.
 fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
     script(without, design, settings).sampled(settings.states, settings.seed)
 }
