@@ -8,6 +8,7 @@ mod bench;
 mod crash_test;
 mod data;
 mod output;
+mod reproduce;
 mod resp;
 mod serve;
 mod settings;
@@ -72,6 +73,15 @@ enum Command {
                       terrace crash-test map-logs --states 500000 --seed 7\n  \
                       terrace crash-test --controls --states 5000")]
     CrashTest(crash_test::Arguments),
+    /// Try what the papers claim, and judge it by what is measured
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+                      terrace reproduce list\n  \
+                      terrace reproduce run kv-sustained\n  \
+                      terrace reproduce report"
+    )]
+    Reproduce(reproduce::Command),
     /// Measure: YCSB, other databases, other servers
     #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]
     Bench(bench::Command),
@@ -90,6 +100,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => stats::main(&a),
         Command::Topology(a) => topology::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
+        Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),
     };
     match done {

@@ -156,13 +156,19 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
-/// Ends the old item; returns the location to release once the index has forgotten it.
+/// Ends the old item of a deleted key; returns the location to release once the index has forgotten it.
 #[inline(always)]
 fn retire(held: &mut impl Writing, old: Option<(u64, Item<'_>)>) -> Option<u64> {
     old.map(|(location, item)| {
         held.retire(location, bytes_of(&item));
         location
     })
+}
+
+/// The same for the old item of a key whose new one was written.
+#[inline(always)]
+fn supersede(held: &mut impl Writing, old: Option<(u64, Item<'_>)>) -> Option<u64> {
+    old.and_then(|(location, item)| held.supersede(location, bytes_of(&item)))
 }
 
 impl<M: Memory> Engine<M> {
@@ -308,7 +314,7 @@ impl<M: Memory> Engine<M> {
                 return Entry::Keep;
             }
             let location = held.write(&new);
-            retired = retire(held, old);
+            retired = supersede(held, old);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
             grown =
                 i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));

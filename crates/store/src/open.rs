@@ -97,7 +97,10 @@ fn engine<M: Memory>(
     let seed = RandomState::new().hash_one(0);
     let values = match design {
         Design::Logs => Stored::Logs(Logs::open(medium, writers, options.salvage, budget)?),
-        Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, options.salvage, budget)?),
+        Design::Slabs => Stored::Slabs(
+            Slabs::open(medium, writers, options.salvage, budget)?
+                .deferring_frees(options.deferred_frees),
+        ),
     };
     let index = new_index(capacity_bytes, budget).map_err(|source| Error::Io {
         path,

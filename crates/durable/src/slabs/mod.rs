@@ -10,8 +10,9 @@
 //! * An item is durable when [`Slots::write`] returns, before anyone knows its location: header,
 //!   key and value are stored, written back and fenced. Until then its checksum does not match,
 //!   whichever of its words are safe, and recovery clears the slot.
-//! * A retired item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
-//!   and fenced, leaves its checksum 0. The slot itself waits until no reader can hold its
+//! * A deleted item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
+//!   and fenced, leaves its checksum 0. So is one that was superseded, unless frees are deferred
+//!   (`deferred.rs`). The slot itself waits until no reader can hold its
 //!   location, and is used again after that.
 //! * A superblock's header is safe before any of its slots is handed out.
 //!
@@ -19,7 +20,7 @@
 //! The writers of a key take turns under the lock of its bucket in the index. Each writes the new
 //! version, durably, then retires the one before, durably, then lets go. So of the versions of one
 //! key storage holds the newest, or for the length of a retire the newest two, and recovery keeps
-//! the newer. Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
+//! the newer. (With deferred frees it may hold older ones too, until the key is deleted.) Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
 //! has been cleared for good, and no crash can show it again. The paper frees the old version
 //! first; a crash between the two would then lose the key.
 //!
@@ -32,6 +33,7 @@
 mod assign;
 mod check;
 pub(crate) mod classes;
+mod deferred;
 mod free;
 mod header;
 mod recover;
@@ -49,6 +51,7 @@ use crate::values::Keeps;
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
+use deferred::Deferred;
 use free::{Shared, superblock_of};
 use parking_lot::{Mutex, ReentrantMutex};
 use std::cell::RefCell;
@@ -73,6 +76,7 @@ pub struct Slabs<M: Memory = Native> {
     medium: Medium<M>,
     shared: Arc<Shared>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
+    deferred: Deferred,
     cut: Mutex<Cut>,
     generation: AtomicU64,
     next_sequence: AtomicU64,
@@ -147,6 +151,7 @@ impl<M: Memory> Slabs<M> {
             writers: (0..=writers)
                 .map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new()))))
                 .collect(),
+            deferred: Deferred::none(writers),
             generation: AtomicU64::new(cut.generation),
             next_sequence: AtomicU64::new(cut.next_sequence),
             cut: Mutex::new(cut),
@@ -244,6 +249,9 @@ impl<M: Memory> Slabs<M> {
     pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.check_writable()?;
         let lock = self.writers[id].lock();
+        if self.has_deferred_enough(id) {
+            self.let_go(id);
+        }
         if lock.borrow().refused == bytes && bytes > 0 {
             let mut writer = lock.borrow_mut();
             self.make_room(&mut writer, bytes, room)?;
@@ -260,10 +268,12 @@ impl<M: Memory> Slabs<M> {
         }
     }
 
-    /// Marks the slot of the item at `location` free, durably on return. Called under the key's
-    /// lock, after what supersedes the item was written; [`Slabs::release`] must follow.
+    /// Marks the slot of the item at `location` free, durably on return, and with it every older version
+    /// of its key. Called under the key's lock, for a deletion or after what supersedes the item was
+    /// written; [`Slabs::release`] must follow.
     #[inline]
     pub fn retire(&self, location: u64) {
+        self.clear_deferred();
         self.clear_checksum(location);
     }
 
@@ -315,6 +325,7 @@ impl<M: Memory> Slabs<M> {
         for writer in &locks {
             *writer.borrow_mut() = Writer::new();
         }
+        self.forget_deferred();
         f();
         let superblocks = self.shared.take_all();
         let shared = Arc::clone(&self.shared);
@@ -382,6 +393,7 @@ impl<M: Memory> Drop for Slabs<M> {
     fn drop(&mut self) {
         // Nobody is writing any more: every item in the file is whole.
         if self.marked.load(Ordering::Relaxed) {
+            self.clear_deferred();
             self.set_in_use(false);
         }
         self.budget.give(self.taken.load(Ordering::Relaxed));

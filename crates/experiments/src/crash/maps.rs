@@ -12,6 +12,19 @@ use terrace_store::{Durability, Map, MapOptions, ValueDesign};
 pub(super) enum Design {
     Logs,
     Slabs,
+    /// Slabs whose two writers free superseded slots later.
+    DeferredSlabs,
+}
+
+impl Design {
+    /// The test of this design.
+    fn test(self) -> &'static str {
+        match self {
+            Design::Logs => "map-logs",
+            Design::Slabs => "map-slabs",
+            Design::DeferredSlabs => "map-slabs-deferred",
+        }
+    }
 }
 
 /// Head, two logs or superblocks, and the two that a collector may need.
@@ -35,7 +48,7 @@ enum Operation {
 fn value(design: Design, number: usize, random: &mut Random) -> Vec<u8> {
     let bytes = match design {
         Design::Logs => 1 + random.below(150),
-        Design::Slabs => 20 + 80 * random.below(2),
+        Design::Slabs | Design::DeferredSlabs => 20 + 80 * random.below(2),
     };
     vec![number as u8; bytes as usize]
 }
@@ -80,15 +93,18 @@ fn options(design: Design, settings: &Settings) -> MapOptions {
         domain: settings.domain,
         values: if design == Design::Logs { ValueDesign::Log } else { ValueDesign::Slab },
         memory_budget_bytes: 1 << 30,
-        writers: 1,
+        writers: if design == Design::DeferredSlabs { 2 } else { 1 },
+        deferred_frees: if design == Design::DeferredSlabs { 3 } else { 0 },
         ..MapOptions::default()
     }
 }
 
 fn perform(map: &Map<Without<Crashable>>, operation: &Operation) {
+    // Sessions take the map's writers in turn.
+    let mut session = map.session();
     match operation {
-        Operation::Put(key, value) => map.put(&key.to_be_bytes(), value).expect("put"),
-        Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
+        Operation::Put(key, value) => session.put(&key.to_be_bytes(), value, None).expect("put"),
+        Operation::Delete(key) => drop(session.delete(&key.to_be_bytes()).expect("delete")),
         Operation::Batch(pairs) => {
             let keys: Vec<[u8; 8]> = pairs.iter().map(|(key, _)| key.to_be_bytes()).collect();
             let pairs: Vec<(&[u8], &[u8])> =
@@ -96,6 +112,7 @@ fn perform(map: &Map<Without<Crashable>>, operation: &Operation) {
             map.multi_put(&pairs).expect("multi_put");
         }
     }
+    session.commit().expect("commit");
 }
 
 fn contents(map: &Map<Without<Crashable>>) -> Result<Contents, String> {
@@ -218,6 +235,13 @@ const STEPS: &[Step] = &[
         design: Design::Slabs,
         without: |m| Without::nothing(m).fences(),
     },
+    Step {
+        name: "DeferredClearWriteBack",
+        meaning: "superseded versions are cleared durably before a deletion is acknowledged",
+        design: Design::DeferredSlabs,
+        // Deferred clears alone write back the four bytes of a checksum.
+        without: |m| Without::nothing(m).write_backs(|_, n| n == 4),
+    },
 ];
 
 /// Every step of both designs left out in turn.
@@ -226,7 +250,7 @@ pub(super) fn controls(states: u64, seed: u64) -> impl Iterator<Item = Control> 
         let settings = Settings { states, seed, domain: Domain::Adr };
         let report = explorer_on(step.without, step.design, &settings).sampled(states, seed);
         let failure = report.failure;
-        let map = if step.design == Design::Logs { "map-logs" } else { "map-slabs" };
+        let map = step.design.test();
         Control {
             step: step.name.into(),
             meaning: step.meaning,

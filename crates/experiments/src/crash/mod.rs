@@ -84,6 +84,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::explorer(maps::Design::Logs, s);
     "map-slabs", "a map with values in slabs: puts, deletes",
         |s| maps::explorer(maps::Design::Slabs, s);
+    "map-slabs-deferred", "a map with values in slabs, superseded slots freed later: puts, deletes",
+        |s| maps::explorer(maps::Design::DeferredSlabs, s);
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s);
     "undo-b-tree", "sections by undo: toggles of a B-tree, four to a section",
@@ -119,6 +121,12 @@ pub fn named(name: &str) -> Option<&'static CrashTest> {
     ALL.iter().find(|test| test.name == name)
 }
 
+/// The tests of failure-atomic sections, of every engine.
+pub fn sections() -> impl Iterator<Item = &'static CrashTest> {
+    let engines = EngineKind::ALL.map(|engine| format!("{engine}-"));
+    ALL.iter().filter(move |test| engines.iter().any(|engine| test.name.starts_with(engine)))
+}
+
 /// A negative control: a step of a protocol that was left out, and what came of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Control {
@@ -144,6 +152,13 @@ pub fn controls(states: u64, seed: u64, mut tell: impl FnMut(&Control)) -> Vec<C
         tell(&control);
         all.push(control);
     }
+    all.extend(section_controls(states, seed, tell));
+    all
+}
+
+/// The controls of failure-atomic sections alone; otherwise as [`controls`].
+pub fn section_controls(states: u64, seed: u64, mut tell: impl FnMut(&Control)) -> Vec<Control> {
+    let mut all = Vec::new();
     for &step in Step::ALL {
         let engines = EngineKind::ALL
             .into_iter()
