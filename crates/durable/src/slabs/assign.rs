@@ -153,7 +153,7 @@ impl<M: Memory> Slabs<M> {
                 && let Ok(mut writer) = lock.try_borrow_mut()
             {
                 self.give_back(&mut writer);
-                self.let_go(id);
+                self.let_go(&mut writer, id);
             }
         }
     }

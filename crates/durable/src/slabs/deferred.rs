@@ -30,7 +30,7 @@
 //!
 //! A queue's lock is the innermost of all.
 
-use super::{CHECKSUM_MASK, Slabs, superblock_of};
+use super::{CHECKSUM_MASK, Slabs, Writer, superblock_of};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -79,21 +79,16 @@ impl<M: Memory> Slabs<M> {
     /// Leaves the item at `location`, which writer `id` has superseded, to be cleared later. Called
     /// under the key's lock.
     #[inline]
-    pub(super) fn defer(&self, id: usize, location: u64) {
+    pub(super) fn defer(&self, writer: &mut Writer, id: usize, location: u64) {
+        writer.deferred += 1;
         self.deferred.queues[id].lock().uncleared.push(location);
     }
 
-    /// Whether writer `id` has as many uncleared slots as it may.
-    #[inline]
-    pub(super) fn has_deferred_enough(&self, id: usize) -> bool {
-        let most = self.deferred.most;
-        most > 0 && self.deferred.queues[id].lock().uncleared.len() >= most
-    }
-
-    /// Clears writer `id`'s slots and lets go of them. The caller holds the writer, between two of its
-    /// operations: the index names none of the locations any more.
+    /// Clears the slots that writer `id` has deferred and lets go of them. The caller holds the writer,
+    /// between two of its operations: the index names none of the locations any more.
     #[cold]
-    pub(super) fn let_go(&self, id: usize) {
+    pub(super) fn let_go(&self, writer: &mut Writer, id: usize) {
+        writer.deferred = 0;
         let slots = {
             let mut queue = self.deferred.queues[id].lock();
             self.clear_queue(&mut queue);

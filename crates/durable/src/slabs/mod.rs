@@ -100,11 +100,13 @@ struct Writer {
     /// Bytes of the last item that found no free slot; 0: none. Asked again for exactly so many,
     /// room is made.
     refused: usize,
+    /// Slots deferred since it last let go of any: at least as many as are in its queue.
+    deferred: usize,
 }
 
 impl Writer {
     fn new() -> Writer {
-        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0 }
+        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0, deferred: 0 }
     }
 }
 
@@ -249,8 +251,8 @@ impl<M: Memory> Slabs<M> {
     pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.check_writable()?;
         let lock = self.writers[id].lock();
-        if self.has_deferred_enough(id) {
-            self.let_go(id);
+        if lock.borrow().deferred >= self.deferred.most.max(1) {
+            self.let_go(&mut lock.borrow_mut(), id);
         }
         if lock.borrow().refused == bytes && bytes > 0 {
             let mut writer = lock.borrow_mut();

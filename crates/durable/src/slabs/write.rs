@@ -98,7 +98,7 @@ impl<'a, M: Memory> Slots<'a, M> {
             self.slabs.retire(location);
             return Some(location);
         }
-        self.slabs.defer(self.id, location);
+        self.slabs.defer(&mut self.lock.borrow_mut(), self.id, location);
         None
     }
 

@@ -147,13 +147,14 @@ pub struct Control {
 /// Every step of every engine left out in turn; `tell` hears of each as it is done. At most `states`
 /// states are looked at in each scenario.
 pub fn controls(states: u64, seed: u64, mut tell: impl FnMut(&Control)) -> Vec<Control> {
-    let mut all = Vec::new();
-    for control in maps::controls(states, seed) {
-        tell(&control);
-        all.push(control);
-    }
+    let mut all = map_controls(states, seed, &mut tell);
     all.extend(section_controls(states, seed, tell));
     all
+}
+
+/// The controls of maps alone; otherwise as [`controls`].
+pub fn map_controls(states: u64, seed: u64, tell: impl FnMut(&Control)) -> Vec<Control> {
+    maps::controls(states, seed).inspect(tell).collect()
 }
 
 /// The controls of failure-atomic sections alone; otherwise as [`controls`].
