@@ -256,7 +256,7 @@ fn versions_whose_freeing_was_deferred_neither_win_nor_come_back() {
             let mut session = map.session();
             if number % 5 == 4 {
                 session.delete(&key).expect("delete");
-                expected.remove(&key.to_vec());
+                expected.remove(key.as_slice());
             } else {
                 let value = vec![number as u8; 20 + (number % 3) as usize * 100];
                 session.put(&key, &value, None).expect("put");

@@ -20,9 +20,10 @@
 //! The writers of a key take turns under the lock of its bucket in the index. Each writes the new
 //! version, durably, then retires the one before, durably, then lets go. So of the versions of one
 //! key storage holds the newest, or for the length of a retire the newest two, and recovery keeps
-//! the newer. (With deferred frees it may hold older ones too, until the key is deleted.) Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
+//! the newer. Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
 //! has been cleared for good, and no crash can show it again. The paper frees the old version
-//! first; a crash between the two would then lose the key.
+//! first; a crash between the two would then lose the key. With deferred frees storage may hold
+//! older versions too, until the key is deleted (`deferred.rs`).
 //!
 //! Batches are not atomic in slabs: each item is durable by itself.
 //!

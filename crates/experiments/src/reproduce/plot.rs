@@ -171,7 +171,7 @@ fn lines(svg: &mut String, figure: &Figure, scale: &Scale) {
             .values
             .iter()
             .enumerate()
-            .map(|point| at(point))
+            .map(&at)
             .map(|(x, y)| format!("{x:.1} {y:.1}"))
             .collect();
         let _ = writeln!(svg, "<path class=\"s{colour}\" d=\"M{}\"/>", path.join("L"));

@@ -90,8 +90,8 @@ fn judge(keys: u64, sizes: &[usize], costs: &[Costs], widest: f64) -> Outcome {
     outcome.note = format!(
         "{LABEL}. Logs are ahead of slabs by {} at values of {sizes:?} B (paper up to 25 %). Frees of {BATCH} \
          slots behind one fence, paid within the burst, close {} of that. What is left between deferring slabs \
-         and logs is not freeing: logs write one item behind the other and ask for the lines ahead. Medians of {REPEATS} maps each \
-         (widest spread {}).",
+         and logs is not freeing: logs write one item behind the other and ask for the lines ahead. \
+         Medians of {REPEATS} maps each (widest spread {}).",
         lead.join(", "),
         batched.join(", "),
         percent(widest)
