@@ -69,7 +69,7 @@ impl<M: Memory> Slabs<M> {
     /// this call, frees each at once. To be called before the first write.
     ///
     /// # Durability
-    /// As without: what was written stays, what was deleted is gone. See [the reasons](self).
+    /// As without: what was written stays, what was deleted is gone.
     #[must_use]
     pub fn deferring_frees(mut self, most: usize) -> Slabs<M> {
         self.deferred.most = most;

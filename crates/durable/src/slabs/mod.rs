@@ -29,7 +29,7 @@
 //!
 //! Locks, in the order they may be taken: a writer, the pool, a class, a superblock; the cut is taken
 //! last and alone. The index's bucket lock is taken by callers inside a writer; inside it only a
-//! class and a superblock are.
+//! class, a superblock and, innermost, a queue of deferred frees are.
 
 mod assign;
 mod check;

@@ -51,6 +51,9 @@ struct Loaded {
     _stand_in: StandIn,
     benches: Vec<(Option<Distribution>, Bench)>,
     samples: [Samples; CELLS.len()],
+    /// Bytes that clients wrote since the load, and bytes that the collector moved.
+    written_bytes: u64,
+    moved_bytes: u64,
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
@@ -78,7 +81,12 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     let rates = |design: usize| designs[design].samples.each_ref().map(Samples::median);
     let spread = designs.iter().flat_map(|loaded| &loaded.samples).map(Samples::spread);
-    Ok(judge(&settings, rates(0), rates(1), spread.fold(0.0, f64::max)))
+    let mut outcome = judge(&settings, rates(0), rates(1), spread.fold(0.0, f64::max));
+    let Loaded { moved_bytes, written_bytes, .. } = designs[1];
+    let moved = moved_bytes as f64 / written_bytes.max(1) as f64;
+    outcome.note += &format!(" Over all runs the collector of logs moved {moved:.2} B for each written. Far less than an item an \
+         update, as in kv-sustained, would be; why is not settled, and the lead of logs on A rests on it.");
+    Ok(outcome)
 }
 
 fn load(design: ValueDesign, settings: &Settings) -> Result<Loaded> {
@@ -96,7 +104,7 @@ fn load(design: ValueDesign, settings: &Settings) -> Result<Loaded> {
         benches.push((distribution, bench));
     }
     let mut loaded =
-        Loaded { target, _stand_in: stand_in, benches, samples: Default::default() };
+        Loaded { target, _stand_in: stand_in, benches, samples: Default::default(), written_bytes: 0, moved_bytes: 0 };
     // Until the collector has as much to do as it will have.
     for _ in 0..3 {
         loaded.measure(Workload::U, Some(Distribution::Uniform))?;
@@ -114,6 +122,8 @@ impl Loaded {
             let what = format!("{workload}: {} reads missed, {} wrong", phase.misses, phase.bad);
             return Err(Error::Workload(what.into()));
         }
+        self.written_bytes += phase.user_bytes_written;
+        self.moved_bytes = self.target.map().stats().moved_bytes;
         Ok(per_processor_second(&phase))
     }
 }
@@ -144,9 +154,7 @@ fn judge(settings: &Settings, slabs: Rates, logs: Rates, spread: f64) -> Outcome
     outcome.note = format!(
         "{LABEL}; one worker, which collects when the queue is full. D inserts and reads the latest, as \
          YCSB has it. Rates are per second of processor time, medians of {REPEATS} (widest spread \
-         {:.0} %). Where logs lead on A, the free of \
-         every superseded slot (a write-back and a fence) costs more than the collector does: on DRAM, \
-         under an index of one cache miss, the collector's look-ups and moves are cheap. E needs ordered \
+         {:.0} %). E needs ordered \
          maps; the levels that persist the index are not measured yet.",
         100.0 * spread
     );
