@@ -49,7 +49,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
 
 /// A recovery that panics is a finding, told with its state: not a message each on the way. A panic
 /// of the command itself goes on as one.
-fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
+pub fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
     let last = Arc::new(Mutex::new(None));
     let hook = panic::take_hook();
     let note = Arc::clone(&last);

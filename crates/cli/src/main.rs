@@ -9,6 +9,7 @@ mod crash_test;
 mod data;
 mod open;
 mod output;
+mod reproduce;
 mod resp;
 mod serve;
 mod settings;
@@ -78,6 +79,15 @@ enum Command {
                       terrace crash-test map-logs --states 500000 --seed 7\n  \
                       terrace crash-test --all --states 5000 --json")]
     CrashTest(crash_test::Arguments),
+    /// Try what the papers claim, and judge it by what is measured
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  \
+                      terrace reproduce list\n  \
+                      terrace reproduce run kv-sustained\n  \
+                      terrace reproduce report"
+    )]
+    Reproduce(reproduce::Command),
     /// Measure: YCSB, other databases, other servers
     #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]
     Bench(bench::Command),
@@ -97,6 +107,7 @@ fn main() -> ExitCode {
         Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
+        Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),
     };
     match done {

@@ -82,6 +82,19 @@ pub fn progress(total: u64, unit: &str, bytes: bool) -> ProgressBar {
     }
 }
 
+/// A spinner beside a name and what is being done; nothing where nobody watches standard error.
+pub fn spinner(name: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let spinner = ProgressBar::new_spinner().with_prefix(name.to_string());
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    match ProgressStyle::with_template("{spinner} {prefix} {elapsed}: {msg}") {
+        Ok(style) => spinner.with_style(style),
+        Err(_) => spinner,
+    }
+}
+
 /// A table with columns as wide as their widest cell; the first column is text, the rest numbers.
 pub fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 //!
 //! * [`crash`] lets the power fail under every persistent structure, wherever that can make a
 //!   difference, and looks at what recovery makes of it.
+//! * [`reproduce`] runs the papers' experiments and judges them by what it measures.
 //! * [`sections`] measures what failure-atomic sections write and take, by undo, redo and shadow
 //!   sub-paging.
 //! * [`structures`] are the persistent structures over sections that both of these use.
@@ -9,8 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod reproduce;
 pub mod sections;
 pub mod structures;
+mod target;
 
+pub use target::{MapHandle, MapTarget};
 pub use terrace_machine::{Failure, Report};
 pub use terrace_memory::Domain;

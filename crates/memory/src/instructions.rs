@@ -8,8 +8,13 @@
 //! Write-backs that must happen for durability go through [`write_back`] as well: switching them
 //! off is a measurement, never a way to run a store that should survive a power cut.
 
+mod counters;
+
+pub use counters::{Counters, counters};
+
+use counters::{Counter, add};
 use std::arch::asm;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// Bytes of a cache line on every processor Terrace runs on.
 pub const LINE_BYTES: u64 = 64;
@@ -28,55 +33,6 @@ pub enum WriteBack {
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 static METHOD: AtomicU8 = AtomicU8::new(0);
-
-/// Issued instructions since the process started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Lines written back.
-    pub lines_written_back: u64,
-    /// Store fences.
-    pub fences: u64,
-    /// Bytes stored past the caches.
-    pub bytes_streamed: u64,
-    /// Lines demoted.
-    pub lines_demoted: u64,
-}
-
-#[repr(align(128))]
-struct Stripe {
-    lines: AtomicU64,
-    fences: AtomicU64,
-    streamed: AtomicU64,
-    demoted: AtomicU64,
-}
-
-const STRIPES: usize = 32;
-static COUNTERS: [Stripe; STRIPES] = [const {
-    Stripe {
-        lines: AtomicU64::new(0),
-        fences: AtomicU64::new(0),
-        streamed: AtomicU64::new(0),
-        demoted: AtomicU64::new(0),
-    }
-}; STRIPES];
-
-fn stripe() -> &'static Stripe {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Relaxed) as usize % STRIPES;
-    }
-    &COUNTERS[MINE.with(|mine| *mine)]
-}
-
-/// Sums the counters of all threads.
-pub fn counters() -> Counters {
-    COUNTERS.iter().fold(Counters::default(), |sum, s| Counters {
-        lines_written_back: sum.lines_written_back + s.lines.load(Relaxed),
-        fences: sum.fences + s.fences.load(Relaxed),
-        bytes_streamed: sum.bytes_streamed + s.streamed.load(Relaxed),
-        lines_demoted: sum.lines_demoted + s.demoted.load(Relaxed),
-    })
-}
 
 /// Switches write-backs and demotions on (the default) or off.
 pub fn set_enabled(enabled: bool) {
@@ -147,14 +103,22 @@ pub unsafe fn write_back(start: *const u8, bytes: usize) {
             }
         }
     }
-    stripe().lines.fetch_add(count, Relaxed);
+    add(Counter::LinesWrittenBack, count);
+}
+
+/// Starts the write-back of every line of `bytes`, which stays cached where the processor can keep it
+/// (the pre-store *clean* of paper 000, B1). Changes no data; not ordered until [`fence`].
+#[inline]
+pub fn clean(bytes: &[u8]) {
+    // SAFETY: a slice is mapped.
+    unsafe { write_back(bytes.as_ptr(), bytes.len()) };
 }
 
 /// Orders every write-back and streaming store issued before it by this thread.
 pub fn fence() {
     // SAFETY: sfence is available on every x86-64 processor and touches no memory of its own.
     unsafe { std::arch::x86_64::_mm_sfence() };
-    stripe().fences.fetch_add(1, Relaxed);
+    add(Counter::Fences, 1);
 }
 
 /// Copies `source` to `target` past the caches; at the ends, where alignment does not allow it, by
@@ -187,7 +151,7 @@ pub unsafe fn stream(target: *mut u8, source: &[u8]) {
             write_back(target.add(done), source.len() - done);
         }
     }
-    stripe().streamed.fetch_add(16 * vectors as u64, Relaxed);
+    add(Counter::BytesStreamed, 16 * vectors as u64);
 }
 
 /// Copies bytes that another thread may be storing to. Loads are done in order, as all loads are,
@@ -284,5 +248,5 @@ pub unsafe fn demote(start: *const u8, bytes: usize) {
         };
         count += 1;
     }
-    stripe().demoted.fetch_add(count, Relaxed);
+    add(Counter::LinesDemoted, count);
 }

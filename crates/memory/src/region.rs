@@ -114,6 +114,43 @@ impl Region {
         Ok(())
     }
 
+    /// The same region, declared to be of `domain`: a stand-in for memory that this machine lacks. What
+    /// is written for such memory runs on it; nothing survives.
+    #[must_use]
+    pub fn declared(mut self, domain: Domain) -> Region {
+        self.domain = domain;
+        self
+    }
+
+    /// Commits `[at, at + bytes)` and brings its pages in, so that no later access waits for the
+    /// kernel.
+    ///
+    /// # Errors
+    /// The kernel's, when there is not so much memory.
+    pub fn populate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.commit(at, bytes)?;
+        // SAFETY: the range lies inside this region's own mapping (`commit` asserts it); what it holds
+        // is not changed.
+        unsafe {
+            let start = self.base.as_ptr().add(at as usize).cast();
+            rustix::mm::madvise(start, bytes as usize, Advice::LinuxPopulateWrite)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of `[at, at + bytes)`, committed. Nobody may use a [`Native`] of this region meanwhile.
+    ///
+    /// # Errors
+    /// As [`Region::commit`].
+    pub fn bytes_mut(&mut self, at: u64, bytes: u64) -> io::Result<&mut [u8]> {
+        self.commit(at, bytes)?;
+        // SAFETY: inside this region's own mapping (`commit` asserts it), readable and writable since it
+        // is committed, and borrowed from the region's only owner.
+        Ok(unsafe {
+            std::slice::from_raw_parts_mut(self.base.as_ptr().add(at as usize), bytes as usize)
+        })
+    }
+
     /// Maps `bytes` of `file` shared. With `dax`, the mapping is `MAP_SYNC`: once a line is
     /// written back, no file-system metadata is needed to find it again.
     ///

@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use terrace_memory::instructions::{
-    Counters, LINE_BYTES, counters, demote, fence, set_enabled, stream, write_back,
+    Counters, LINE_BYTES, clean, counters, demote, fence, set_enabled, stream, write_back,
 };
 
 /// Larger than any copy, with room for every alignment on both sides.
@@ -134,6 +134,7 @@ fn lines_are_counted_exactly_and_the_switch_stops_them() {
     // SAFETY: inside the buffer.
     let work = counted(|| unsafe { write_back(buffer.0.as_ptr(), 640) });
     assert_eq!(work.lines_written_back, 10);
+    assert_eq!(counted(|| clean(&buffer.0[..65])).lines_written_back, 2);
 }
 
 #[test]

@@ -272,7 +272,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Result<Outcome> {
         let mut outcome = Ok(Outcome::Done(None));
         let mut grown = 0;
-        let mut retired = None;
+        let mut released = None;
         // No guard: only current items of the locked bucket are looked at.
         let change = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
@@ -290,7 +290,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
                     let Some(next) = self.values.tombstone_stamp() else {
                         grown = -1;
-                        return (Entry::Remove, old.map(|old| (held, old)));
+                        return (Entry::Remove, old.map(|old| (held, old, Ends::Deleted)));
                     };
                     stamp = next.to_le_bytes();
                     NewItem { key, value: &stamp, version, expires_at_ms: None, tombstone: true }
@@ -319,19 +319,23 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if !new.tombstone {
                 self.note(&new, bytes);
             }
-            (Entry::Set(location), old.map(|old| (held, old)))
+            (Entry::Set(location), old.map(|old| (held, old, Ends::Superseded)))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
-        let retire = |superseded: Option<(&mut Held<'_, M>, (u64, Item<'_>))>| {
-            if let Some((held, (location, item))) = superseded {
-                held.retire(location, bytes_of(&item));
-                retired = Some(location);
-            }
+        let end = |ended: Option<(&mut Held<'_, M>, (u64, Item<'_>), Ends)>| {
+            let Some((held, (location, item), how)) = ended else { return };
+            released = match how {
+                Ends::Superseded => held.supersede(location, bytes_of(&item)),
+                Ends::Deleted => {
+                    held.retire(location, bytes_of(&item));
+                    Some(location)
+                }
+            };
         };
         self.index
-            .update_then(hash, key, &self.located(&BucketLock), change, retire)
+            .update_then(hash, key, &self.located(&BucketLock), change, end)
             .map_err(|source| self.index_refused(source))?;
-        if let Some(location) = retired {
+        if let Some(location) = released {
             self.values.release(location);
         }
         if grown != 0 {
@@ -425,6 +429,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn evicts(&self) -> bool {
         self.when_full.load(Ordering::Relaxed) == WhenFull::Evict as u8
     }
+}
+
+/// How the current item of a key ends.
+enum Ends {
+    Superseded,
+    Deleted,
 }
 
 pub(crate) enum Outcome {

@@ -118,7 +118,10 @@ impl<'a> Opening<'a> {
         let salvage = self.options.salvage;
         Ok(match design {
             Design::Logs => Stored::Logs(Logs::open(medium, writers, salvage, self.budget)?),
-            Design::Slabs => Stored::Slabs(Slabs::open(medium, writers, salvage, self.budget)?),
+            Design::Slabs => Stored::Slabs(
+                Slabs::open(medium, writers, salvage, self.budget)?
+                    .deferring_frees(self.options.deferred_frees),
+            ),
         })
     }
 

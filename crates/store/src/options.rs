@@ -64,6 +64,10 @@ pub struct MapOptions {
     pub when_full: WhenFull,
     /// Current logs: writers that do not wait for one another. 0: one per processor.
     pub writers: usize,
+    /// In slabs, how many superseded slots each writer may leave to be freed later, many behind one
+    /// fence: bursts of updates become cheaper, and slots come back later. 0 frees each at once.
+    /// What survives a crash is the same.
+    pub deferred_frees: usize,
     /// Read what is intact of a damaged file, read-only.
     pub salvage: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
@@ -81,6 +85,7 @@ impl Default for MapOptions {
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,
+            deferred_frees: 0,
             salvage: false,
             domain: Domain::PageCache,
             dax: false,

@@ -233,3 +233,63 @@ fn updates_reuse_slots_so_the_file_stays_small() {
     assert!(stats.live_bytes >= 20_000 * 112 && stats.live_bytes < 4 << 20, "{stats:?}");
     assert_eq!(closed_census(map, dir.path()).live, 20_000);
 }
+
+/// What a crash leaves of the map that `map` is, if every store so far survives: a copy of its file,
+/// recovered.
+fn after_a_crash(dir: &Path) -> (tempfile::TempDir, Map) {
+    let copy = directory();
+    std::fs::copy(dir.join("values.slab"), copy.path().join("values.slab")).expect("copy");
+    let map = Map::open(copy.path(), options(ROOMY)).expect("a crash is no damage");
+    (copy, map)
+}
+
+#[test]
+fn versions_whose_freeing_was_deferred_neither_win_nor_come_back() {
+    // Two writers take turns, so that versions of one key are in both queues when it is deleted.
+    for deferred_frees in [0, 5, usize::MAX] {
+        let dir = directory();
+        let options = MapOptions { deferred_frees, writers: 2, ..options(ROOMY) };
+        let map = Map::open(dir.path(), options).expect("open");
+        let mut expected = std::collections::BTreeMap::new();
+        for number in 0..400u64 {
+            let key = (number * 7 % 13).to_be_bytes();
+            let mut session = map.session();
+            if number % 5 == 4 {
+                session.delete(&key).expect("delete");
+                expected.remove(key.as_slice());
+            } else {
+                let value = vec![number as u8; 20 + (number % 3) as usize * 100];
+                session.put(&key, &value, None).expect("put");
+                expected.insert(key.to_vec(), value);
+            }
+            session.commit().expect("commit");
+            if number % 20 < 3 {
+                let (_copy, found) = after_a_crash(dir.path());
+                let held = |key: &Vec<u8>| found.get(key).expect("get").expect("a key");
+                assert!(keys(&found).iter().eq(expected.keys()), "{deferred_frees}, {number}");
+                assert!(expected.iter().all(|(key, value)| held(key) == *value), "{number}");
+            }
+        }
+        let census = closed_census(map, dir.path());
+        assert_eq!(census.live, expected.len() as u64, "an orderly end frees what was deferred");
+    }
+}
+
+#[test]
+fn deferred_slots_serve_again_and_a_full_map_takes_them_back() {
+    let dir = directory();
+    // One superblock of each of a few sizes; updates would need hundreds without coming back.
+    let small = MapOptions { deferred_frees: usize::MAX, writers: 1, ..options(24 << 20) };
+    let map = Map::open(dir.path(), small).expect("open");
+    for number in 0..60_000u64 {
+        map.put(&(number % 100).to_be_bytes(), &[number as u8; 1000]).expect("put");
+    }
+    assert_eq!(map.len(), 100);
+    assert!(map.stats().disk_bytes <= 24 << 20, "{:?}", map.stats());
+    map.clear().expect("clear");
+    map.put(b"after", b"all").expect("put");
+    let (_copy, found) = after_a_crash(dir.path());
+    assert_eq!(keys(&found), BTreeSet::from([b"after".to_vec()]));
+    drop(found);
+    assert_eq!(closed_census(map, dir.path()).live, 1);
+}

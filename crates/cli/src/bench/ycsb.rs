@@ -6,12 +6,12 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use terrace::Durability;
 use terrace::config::format_size;
-use terrace::{Durability, Map, Session};
-use terrace_workload::Failure as BoxedError;
+use terrace_experiments::MapTarget;
 use terrace_workload::system::Machine;
 use terrace_workload::ycsb::{
-    Bench, Distribution, Handle, LoadBy, LoadReport, PhaseReport, Settings, Target, Workload,
+    Bench, Distribution, LoadBy, LoadReport, PhaseReport, Settings, Workload,
 };
 
 #[derive(Args)]
@@ -94,7 +94,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         return Err(Failure::Failed(text));
     }
     let durability = map.options().durability;
-    let target = MapTarget { map: map.clone(), reads_wait: durability == Durability::Sync };
+    let target = MapTarget::new(map.clone());
     let report = measure(arguments, dir, &target, durability)?;
     drop((target, map));
     db.close().map_err(Failure::new)?;
@@ -117,7 +117,7 @@ fn measure(
     let mut bench = Bench::new(settings.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
     let bar = output::progress(arguments.keys, "records loaded", false);
     // Single durable puts would load for hours; the load is then no measurement.
-    let by = if target.reads_wait { LoadBy::Batches } else { LoadBy::Puts };
+    let by = if target.reads_wait() { LoadBy::Batches } else { LoadBy::Puts };
     let load = bench.load(target, by, &|n| bar.set_position(n)).map_err(Failure::new)?;
     bar.finish_and_clear();
     let mut workloads = Vec::new();
@@ -126,7 +126,7 @@ fn measure(
         workloads.push(bench.run(target, *workload).map_err(Failure::new)?);
         bar.finish_and_clear();
     }
-    let stats = target.map.stats();
+    let stats = target.map().stats();
     let beyond = stats.memory_used_bytes as f64 - bench.live_bytes() as f64;
     Ok(Report {
         terrace: env!("CARGO_PKG_VERSION"),
@@ -209,82 +209,4 @@ fn show(report: &Report) -> String {
         text.push_str("\nnoisy: other processes used the machine meanwhile");
     }
     text
-}
-
-/// An embedded map under the workloads.
-struct MapTarget {
-    map: Map,
-    /// Under `sync` a read waits until what it saw is durable, as an honest server's must.
-    reads_wait: bool,
-}
-
-struct MapHandle {
-    session: Session,
-    reads_wait: bool,
-}
-
-impl Target for MapTarget {
-    const ORDERED: bool = false;
-    type Handle<'a> = MapHandle;
-
-    fn handle(&self) -> Result<MapHandle, BoxedError> {
-        Ok(MapHandle { session: self.map.session(), reads_wait: self.reads_wait })
-    }
-
-    fn flush(&self) -> Result<(), BoxedError> {
-        Ok(self.map.sync()?)
-    }
-}
-
-impl MapHandle {
-    fn told(&mut self) -> Result<(), BoxedError> {
-        if self.reads_wait {
-            self.session.commit()?;
-        }
-        Ok(())
-    }
-}
-
-impl Handle for MapHandle {
-    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, BoxedError> {
-        value.clear();
-        let found = self.session.get(key, |v| value.extend_from_slice(v.bytes))?;
-        self.told()?;
-        Ok(found.is_some())
-    }
-
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), BoxedError> {
-        self.session.put(key, value, None)?;
-        Ok(self.session.commit()?)
-    }
-
-    fn delete(&mut self, key: &[u8]) -> Result<(), BoxedError> {
-        self.session.delete(key)?;
-        Ok(self.session.commit()?)
-    }
-
-    fn multi_get(
-        &mut self,
-        keys: &[&[u8]],
-        mut each: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<(), BoxedError> {
-        self.session.multi_get(keys, |i, v| each(i, v.map(|v| v.bytes)))?;
-        self.told()
-    }
-
-    fn scan(
-        &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<usize, BoxedError> {
-        Err("maps are unordered".into())
-    }
-
-    fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), BoxedError> {
-        for (key, value) in pairs {
-            self.session.put(key, value, None)?;
-        }
-        Ok(self.session.commit()?)
-    }
 }

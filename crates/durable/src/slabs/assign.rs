@@ -165,13 +165,14 @@ impl<M: Memory> Slabs<M> {
         any
     }
 
-    /// Gives the free slots of all writers that are not at work back.
+    /// Gives the free slots of all writers that are not at work back, and frees what they deferred.
     pub fn give_back_cached(&self) {
-        for writer in &self.writers {
+        for (id, writer) in self.writers.iter().enumerate() {
             if let Some(lock) = writer.try_lock()
                 && let Ok(mut writer) = lock.try_borrow_mut()
             {
                 self.give_back(&mut writer);
+                self.let_go(&mut writer, id);
             }
         }
     }

@@ -10,8 +10,9 @@
 //! * An item is durable when [`Slots::write`] returns, before anyone knows its location: header,
 //!   key and value are stored, written back and fenced. Until then its checksum does not match,
 //!   whichever of its words are safe, and recovery clears the slot.
-//! * A retired item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
-//!   and fenced, leaves its checksum 0. The slot itself waits until no reader can hold its
+//! * A deleted item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
+//!   and fenced, leaves its checksum 0. So is one that was superseded, unless frees are deferred
+//!   (`deferred.rs`). The slot itself waits until no reader can hold its
 //!   location, and is used again after that.
 //! * A superblock's header is safe before any of its slots is handed out.
 //!
@@ -21,17 +22,19 @@
 //! key storage holds the newest, or for the length of a retire the newest two, and recovery keeps
 //! the newer. Whatever a third writer does comes after both: when it retires version `n`, `n - 1`
 //! has been cleared for good, and no crash can show it again. The paper frees the old version
-//! first; a crash between the two would then lose the key.
+//! first; a crash between the two would then lose the key. With deferred frees storage may hold
+//! older versions too, until the key is deleted (`deferred.rs`).
 //!
 //! Batches are not atomic in slabs: each item is durable by itself.
 //!
 //! Locks, in the order they may be taken: a writer, the pool, a class, a superblock; the cut is taken
 //! last and alone. The index's bucket lock is taken by callers inside a writer; inside it only a
-//! class and a superblock are.
+//! class, a superblock and, innermost, a queue of deferred frees are.
 
 mod assign;
 mod check;
 pub(crate) mod classes;
+mod deferred;
 mod free;
 mod header;
 mod reach;
@@ -50,6 +53,7 @@ use crate::values::Keeps;
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
+use deferred::Deferred;
 use free::{Shared, superblock_of};
 use parking_lot::{Mutex, ReentrantMutex};
 use std::cell::RefCell;
@@ -74,6 +78,7 @@ pub struct Slabs<M: Memory = Native> {
     medium: Medium<M>,
     shared: Arc<Shared>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
+    deferred: Deferred,
     cut: Mutex<Cut>,
     generation: AtomicU64,
     next_sequence: AtomicU64,
@@ -97,11 +102,13 @@ struct Writer {
     /// Bytes of the last item that found no free slot; 0: none. Asked again for exactly so many,
     /// room is made.
     refused: usize,
+    /// Slots deferred since it last let go of any: at least as many as are in its queue.
+    deferred: usize,
 }
 
 impl Writer {
     fn new() -> Writer {
-        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0 }
+        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0, deferred: 0 }
     }
 }
 
@@ -148,6 +155,7 @@ impl<M: Memory> Slabs<M> {
             writers: (0..=writers)
                 .map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new()))))
                 .collect(),
+            deferred: Deferred::none(writers),
             generation: AtomicU64::new(cut.generation),
             next_sequence: AtomicU64::new(cut.next_sequence),
             cut: Mutex::new(cut),
@@ -254,6 +262,9 @@ impl<M: Memory> Slabs<M> {
     pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.check_writable()?;
         let lock = self.writers[id].lock();
+        if lock.borrow().deferred >= self.deferred.most.max(1) {
+            self.let_go(&mut lock.borrow_mut(), id);
+        }
         if lock.borrow().refused == bytes && bytes > 0 {
             let mut writer = lock.borrow_mut();
             self.make_room(&mut writer, bytes, room)?;
@@ -270,10 +281,12 @@ impl<M: Memory> Slabs<M> {
         }
     }
 
-    /// Marks the slot of the item at `location` free, durably on return. Called under the key's
-    /// lock, after what supersedes the item was written; [`Slabs::release`] must follow.
+    /// Marks the slot of the item at `location` free, durably on return, and with it every older version
+    /// of its key. Called under the key's lock, for a deletion or after what supersedes the item was
+    /// written; [`Slabs::release`] must follow.
     #[inline]
     pub fn retire(&self, location: u64) {
+        self.clear_deferred();
         self.clear_checksum(location);
     }
 
@@ -326,6 +339,7 @@ impl<M: Memory> Slabs<M> {
         for writer in &locks {
             *writer.borrow_mut() = Writer::new();
         }
+        self.forget_deferred();
         f();
         let superblocks = self.shared.take_all();
         let shared = Arc::clone(&self.shared);
@@ -413,6 +427,7 @@ impl<M: Memory> Drop for Slabs<M> {
     fn drop(&mut self) {
         // Nobody is writing any more: every item in the file is whole.
         if self.marked.load(Ordering::Relaxed) {
+            self.clear_deferred();
             self.set_in_use(false);
         }
         self.budget.give(self.taken.load(Ordering::Relaxed));

@@ -89,6 +89,19 @@ impl<'a, M: Memory> Slots<'a, M> {
         self.slabs.retire(location);
     }
 
+    /// What supersedes the item at `location` was written. Returns the location if it must be
+    /// [released](Slabs::release) once the index has forgotten it; none if this writer does so itself,
+    /// later. Called under the key's lock.
+    #[inline]
+    pub fn supersede(&mut self, location: u64) -> Option<u64> {
+        if self.slabs.deferred.most == 0 {
+            self.slabs.retire(location);
+            return Some(location);
+        }
+        self.slabs.defer(&mut self.lock.borrow_mut(), self.id, location);
+        None
+    }
+
     /// What to commit for everything written so far: nothing, it is durable.
     #[inline(always)]
     pub fn ticket(&self) -> Ticket {

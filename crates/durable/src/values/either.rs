@@ -245,6 +245,11 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     }
 
     #[inline(always)]
+    fn supersede(&mut self, location: u64, bytes: usize) -> Option<u64> {
+        either!(self, room => Writing::supersede(room, location, bytes))
+    }
+
+    #[inline(always)]
     fn ticket(&self) -> Ticket {
         either!(self, room => room.ticket())
     }

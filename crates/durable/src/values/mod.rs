@@ -127,9 +127,17 @@ pub trait Writing {
     /// Writes `new` over `old`, the current item of its key at `location`, where the design and
     /// what was promised allow it; whether it did. Called under the key's lock.
     fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
-    /// The item of `bytes` at `location` ends: the key is deleted, or what supersedes the item was
-    /// written. Called under the key's lock. In slabs the slot is durably free on return.
+    /// The item of `bytes` at `location` ends. Called under the key's lock. In slabs the slot is
+    /// durably free on return, and those of older versions are.
     fn retire(&mut self, location: u64, bytes: usize);
+    /// The item of `bytes` at `location` ends because what supersedes it was written. Called under the
+    /// key's lock. Returns the location if it is to be [released](Values::release); none if the design
+    /// sees to that later.
+    #[inline(always)]
+    fn supersede(&mut self, location: u64, bytes: usize) -> Option<u64> {
+        self.retire(location, bytes);
+        Some(location)
+    }
     /// What to commit for everything written so far.
     fn ticket(&self) -> Ticket;
     /// Items from here to [`Writing::end_batch`] survive a crash together or not at all, where
@@ -333,6 +341,11 @@ impl<M: Memory> Writing for Slots<'_, M> {
     #[inline(always)]
     fn retire(&mut self, location: u64, _bytes: usize) {
         Slots::retire(self, location);
+    }
+
+    #[inline(always)]
+    fn supersede(&mut self, location: u64, _bytes: usize) -> Option<u64> {
+        Slots::supersede(self, location)
     }
 
     #[inline(always)]

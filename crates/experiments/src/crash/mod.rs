@@ -120,6 +120,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::script(Without::nothing, maps::Design::Logs, s), maps::controls;
     "map-slabs", "a map with values in slabs: puts, deletes",
         |s| maps::script(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-slabs-deferred", "a map with values in slabs, superseded slots freed later: puts, deletes",
+        |s| maps::script(Without::nothing, maps::Design::DeferredSlabs, s), maps::controls;
     "map-logs-threads", "two threads on the same keys of a map with values in logs",
         |s| maps::threads(Without::nothing, maps::Design::Logs, s), maps::controls;
     "map-slabs-threads", "two threads on the same keys of a map with values in slabs",
@@ -194,6 +196,12 @@ pub const ALL: &[CrashTest] = tests! {
 /// The test of this name.
 pub fn named(name: &str) -> Option<&'static CrashTest> {
     ALL.iter().find(|test| test.name == name)
+}
+
+/// The tests of failure-atomic sections, of every engine.
+pub fn sections() -> impl Iterator<Item = &'static CrashTest> {
+    let engines = EngineKind::ALL.map(|engine| format!("{engine}-"));
+    ALL.iter().filter(move |test| engines.iter().any(|engine| test.name.starts_with(engine)))
 }
 
 /// A negative control: a step of a protocol that was left out, and what came of it.

@@ -1,8 +1,8 @@
 //! Which record an operation touches.
 //!
 //! A *rank* is a record's place in the order of popularity. Ranks are drawn from the distribution
-//! before the timing starts, and turned into records: scrambled over them (uniform, Zipfian), also
-//! before the timing, or counted back from the newest (latest).
+//! before the timing starts, and turned into records: as they are (uniform), scrambled over them
+//! (Zipfian), also before the timing, or counted back from the newest (latest).
 //!
 //! One difference from YCSB: its scrambled generator draws ranks over 10^10 items and hashes them
 //! onto the records; here ranks are drawn over the records themselves, so the skew is that of the
@@ -51,7 +51,10 @@ impl Distribution {
         if self == Self::Latest {
             return Choices::Latest(ranks);
         }
-        ranks.iter_mut().for_each(|rank| *rank = scrambled(*rank, records) as u32);
+        // Scrambling sends some ranks to one record and none to others: records alike stay as drawn.
+        if self != Self::Uniform {
+            ranks.iter_mut().for_each(|rank| *rank = scrambled(*rank, records) as u32);
+        }
         Choices::Records(ranks)
     }
 }
@@ -198,6 +201,16 @@ mod tests {
             let n = ranks.iter().filter(|r| **r == rank).count();
             assert!((9_400..10_600).contains(&n));
         }
+    }
+
+    #[test]
+    fn a_uniform_choice_reaches_every_record() {
+        let Choices::Records(chosen) = Distribution::Uniform.choices(1000, 50_000, 1) else {
+            panic!("records, not ranks");
+        };
+        let mut times = vec![0; 1000];
+        chosen.iter().for_each(|record| times[*record as usize] += 1);
+        assert!(times.iter().all(|times| (15..120).contains(times)), "{times:?}");
     }
 
     #[test]

@@ -90,6 +90,16 @@ const STEPS: &[Step] = &[
         run: |s| sampled(|m| Without::nothing(m).fences(), Design::Slabs, s),
     },
     Step {
+        test: "map-slabs-deferred",
+        name: "DeferredClearWriteBack",
+        meaning: "superseded versions are cleared durably before a deletion is acknowledged",
+        // Deferred clears alone write back the four bytes of a checksum.
+        run: |s| {
+            let clears: Leaves = |m| Without::nothing(m).write_backs(|_, n| n == 4);
+            sampled(clears, Design::DeferredSlabs, s)
+        },
+    },
+    Step {
         test: "map-logs-threads",
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",

@@ -28,6 +28,8 @@ use terrace_store::{Durability, Map, MapOptions, ValueDesign};
 pub(super) enum Design {
     Logs,
     Slabs,
+    /// Slabs whose two writers free superseded slots later.
+    DeferredSlabs,
 }
 
 /// A memory, and what of it is left out.
@@ -68,10 +70,11 @@ struct Opening {
 }
 
 impl Opening {
-    /// Everything as it should be, with one writer.
+    /// Everything as it should be.
     fn new(design: Design, settings: &Settings) -> Opening {
         let settings = *settings;
-        Opening { without: Without::nothing, fault: None, design, settings, writers: 1 }
+        let writers = if design == Design::DeferredSlabs { 2 } else { 1 };
+        Opening { without: Without::nothing, fault: None, design, settings, writers }
     }
 
     fn options(&self) -> MapOptions {
@@ -80,8 +83,9 @@ impl Opening {
             domain: self.settings.domain,
             values: match self.design {
                 Design::Logs => ValueDesign::Log,
-                Design::Slabs => ValueDesign::Slab,
+                Design::Slabs | Design::DeferredSlabs => ValueDesign::Slab,
             },
+            deferred_frees: if self.design == Design::DeferredSlabs { 3 } else { 0 },
             memory_budget_bytes: 1 << 30,
             writers: self.writers,
             ..MapOptions::default()

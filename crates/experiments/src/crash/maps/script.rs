@@ -26,7 +26,7 @@ enum Operation {
 fn value(design: Design, number: usize, random: &mut Random) -> Vec<u8> {
     let bytes = match design {
         Design::Logs => 1 + random.below(150),
-        Design::Slabs => 20 + 80 * random.below(2),
+        Design::Slabs | Design::DeferredSlabs => 20 + 80 * random.below(2),
     };
     vec![number as u8; bytes as usize]
 }
@@ -66,9 +66,11 @@ fn states(operations: &[Operation]) -> Vec<Contents> {
 }
 
 fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
+    // Sessions take the map's writers in turn.
+    let mut session = map.session();
     match operation {
-        Operation::Put(key, value) => map.put(&key.to_be_bytes(), value).expect("put"),
-        Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
+        Operation::Put(key, value) => session.put(&key.to_be_bytes(), value, None).expect("put"),
+        Operation::Delete(key) => drop(session.delete(&key.to_be_bytes()).expect("delete")),
         Operation::Batch(pairs) => {
             let keys: Vec<[u8; 8]> = pairs.iter().map(|(key, _)| key.to_be_bytes()).collect();
             let pairs: Vec<(&[u8], &[u8])> =
@@ -76,6 +78,7 @@ fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
             map.multi_put(&pairs).expect("multi_put");
         }
     }
+    session.commit().expect("commit");
 }
 
 pub(in super::super) fn explorer(

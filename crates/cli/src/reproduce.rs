@@ -1,0 +1,216 @@
+//! `terrace reproduce`: the papers' experiments, run, listed and reported.
+
+use crate::crash_test::quietly;
+use crate::output::{self, Failure, Outcome, print, print_json, table};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use terrace_experiments::reproduce::{self, ALL, Check, Record, Results, Row, Run, Verdict};
+
+/// Where the repository keeps the records, from its root.
+const RECORDS: &str = "docs/results/reproduction.json";
+/// What tells the root of the repository from other directories.
+const ROOT_HAS: &str = "crates/experiments/Cargo.toml";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Print every row with its source and its last verdict
+    #[command(after_help = "Example: terrace reproduce list --json")]
+    List(ListArguments),
+    /// Run rows; a missed check is a result and no error
+    #[command(after_help = "Examples:\n  \
+                      terrace reproduce run kv-sustained kv-gc-stall\n  \
+                      terrace reproduce run --full --json > results.json\n\n\
+                      In the root of the repository an optimised build keeps the records in \
+                      docs/results/reproduction.json; elsewhere only with --results.")]
+    Run(RunArguments),
+    /// Write reproduction.md and reproduction.html from the records
+    #[command(after_help = "Examples:\n  \
+                      terrace reproduce report\n  \
+                      terrace reproduce report --results mine.json --dir /tmp")]
+    Report(ReportArguments),
+}
+
+#[derive(Args)]
+pub struct ListArguments {
+    /// The file of records
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct RunArguments {
+    /// Rows to run, as `list` names them; all of them where absent
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    /// The paper's sizes instead of small ones: minutes instead of seconds
+    #[arg(long)]
+    full: bool,
+    /// Keep the records in this file
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub struct ReportArguments {
+    /// The file of records
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Where to write; docs in the repository
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Runs one of them.
+pub fn main(command: Command) -> Outcome {
+    match command {
+        Command::List(a) => list(&a),
+        Command::Run(a) => quietly(|| run(&a)),
+        Command::Report(a) => report(&a),
+    }
+}
+
+fn in_repository() -> bool {
+    Path::new(ROOT_HAS).is_file()
+}
+
+/// The file of records: the one named, or the repository's.
+fn records(named: Option<&PathBuf>) -> Option<PathBuf> {
+    named.cloned().or_else(|| in_repository().then(|| RECORDS.into()))
+}
+
+fn read(path: Option<&PathBuf>) -> Result<Results, Failure> {
+    path.map_or(Ok(Results::default()), |path| Results::read(path).map_err(Failure::new))
+}
+
+fn list(arguments: &ListArguments) -> Outcome {
+    let results = read(records(arguments.results.as_ref()).as_ref())?;
+    let verdict = |row: &Row| results.of(row.id).map(|record| record.experiment.verdict);
+    if arguments.json {
+        let rows: Vec<_> = ALL
+            .iter()
+            .map(|row| {
+                json!({
+                    "id": row.id, "source": row.source, "runs_on": row.runs_on,
+                    "must_show": row.must_show, "verdict": verdict(row),
+                })
+            })
+            .collect();
+        return print_json(&json!({ "rows": rows }));
+    }
+    for row in ALL {
+        let verdict = verdict(row).map_or("not run".into(), |verdict| verdict.to_string());
+        print(format!("{:18}{:9}{:24}{}", row.id, verdict, row.source, row.must_show))?;
+    }
+    Ok(())
+}
+
+fn chosen(ids: &[String]) -> Result<Vec<&'static Row>, Failure> {
+    if ids.is_empty() {
+        return Ok(ALL.iter().collect());
+    }
+    let named = |id: &String| {
+        reproduce::named(id).ok_or_else(|| {
+            let all: Vec<_> = ALL.iter().map(|row| row.id).collect();
+            Failure::Usage(format!("no experiment is called `{id}`; there are {}", all.join(", ")))
+        })
+    };
+    ids.iter().map(named).collect()
+}
+
+fn run(arguments: &RunArguments) -> Outcome {
+    let rows = chosen(&arguments.ids)?;
+    output::warn_if_unoptimised();
+    // What an unoptimised build measures is kept only where that was asked for.
+    let kept = match &arguments.results {
+        None if cfg!(debug_assertions) => None,
+        named => records(named.as_ref()),
+    };
+    let mut results = read(kept.as_ref())?;
+    let mut done = Vec::new();
+    for row in rows {
+        let record = run_row(row, arguments.full)?;
+        if !arguments.json {
+            print(show(&record))?;
+        }
+        if let Some(path) = &kept {
+            results.take(record.clone());
+            results.write(path).map_err(Failure::new)?;
+        }
+        done.push(record.experiment);
+    }
+    if arguments.json {
+        return print_json(&json!({ "experiments": done }));
+    }
+    let of = |verdict| done.iter().filter(|experiment| experiment.verdict == verdict).count();
+    let [pass, miss, skipped] = [Verdict::Pass, Verdict::Miss, Verdict::Skipped].map(of);
+    print(format!("{pass} pass, {miss} miss, {skipped} skipped"))?;
+    kept.map_or(Ok(()), |path| print(format!("recorded in {}", path.display())))
+}
+
+fn run_row(row: &Row, full: bool) -> Result<Record, Failure> {
+    let spinner = output::spinner(row.id);
+    let record = row.run(&Run { full, tell: &|step| spinner.set_message(step.to_string()) });
+    spinner.finish_and_clear();
+    record.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
+}
+
+fn show(record: &Record) -> String {
+    let experiment = &record.experiment;
+    let mut rows = vec![["check", "paper", "measured", "passes", ""].map(String::from).to_vec()];
+    rows.extend(experiment.checks.iter().map(|check| {
+        let measured = check.measured.map_or("none".into(), |value| value.to_string());
+        let verdict = if check.pass { "pass" } else { "MISS" };
+        vec![check.what.clone(), check.paper.clone(), measured, bounds(check), verdict.into()]
+    }));
+    format!(
+        "{}: {} in {} s on {}\n{}\n{}\n",
+        experiment.id,
+        experiment.verdict,
+        experiment.seconds,
+        experiment.runs_on,
+        table(&rows),
+        experiment.note
+    )
+}
+
+fn bounds(check: &Check) -> String {
+    match (check.low, check.high) {
+        (Some(low), Some(high)) => format!("{low}..{high}"),
+        (Some(low), None) => format!(">= {low}"),
+        (None, Some(high)) => format!("<= {high}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn report(arguments: &ReportArguments) -> Outcome {
+    let outside = || {
+        Failure::Usage("this is not the root of the repository: name --results and --dir".into())
+    };
+    let path = records(arguments.results.as_ref()).ok_or_else(outside)?;
+    let dir = match &arguments.dir {
+        Some(dir) => dir.clone(),
+        None if in_repository() => "docs".into(),
+        None => return Err(outside()),
+    };
+    if !path.is_file() {
+        let text = format!("{}: no records; `terrace reproduce run` makes them", path.display());
+        return Err(Failure::Failed(text));
+    }
+    let results = Results::read(&path).map_err(Failure::new)?;
+    for (name, text) in [
+        ("reproduction.md", reproduce::markdown(&results)),
+        ("reproduction.html", reproduce::html(&results)),
+    ] {
+        let to = dir.join(name);
+        std::fs::write(&to, text).map_err(|e| Failure::new(format!("{}: {e}", to.display())))?;
+        print(format!("written: {}", to.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `terrace reproduce` as a user meets it: what it prints, keeps, refuses and reports.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Runs `terrace reproduce` in `dir`: exit code, standard output, standard error.
+fn reproduce(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_terrace"))
+        .current_dir(dir)
+        .arg("reproduce")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    let code = output.status.code().expect("no signal");
+    (code, text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_row_runs_is_recorded_listed_and_reported() {
+    let dir = tempfile::tempdir().expect("directory");
+    let run = ["run", "prestore-hotline", "--json", "--results", "mine.json"];
+    let (code, printed, errors) = reproduce(dir.path(), &run);
+    assert_eq!(code, 0, "{errors}");
+    let printed: Value = serde_json::from_str(&printed).expect("JSON");
+    let rows = printed["experiments"].as_array().expect("rows");
+    let [row] = &rows[..] else { panic!("one row: {printed}") };
+    let names = |value: &Value| -> Vec<String> {
+        let mut names: Vec<_> = value.as_object().expect("an object").keys().cloned().collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(row), ["checks", "id", "note", "runs_on", "seconds", "verdict"]);
+    assert_eq!(row["id"], "prestore-hotline");
+    let check = &row["checks"][0];
+    assert_eq!(names(check), ["high", "low", "measured", "paper", "pass", "what"]);
+    let (measured, low) = (check["measured"].as_f64(), check["low"].as_f64());
+    let pass = measured.expect("a number") >= low.expect("a number");
+    assert_eq!(check["pass"], pass);
+    assert_eq!(row["verdict"], if pass { "pass" } else { "miss" });
+
+    let list = ["list", "--json", "--results", "mine.json"];
+    let (_, listed, _) = reproduce(dir.path(), &list);
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let all = listed["rows"].as_array().expect("rows");
+    let verdict = |id: &str| all.iter().find(|row| row["id"] == id).map(|row| &row["verdict"]);
+    assert_eq!(verdict("prestore-hotline"), Some(&row["verdict"]));
+    assert_eq!(verdict("kv-sustained"), Some(&Value::Null));
+
+    let report = ["report", "--results", "mine.json", "--dir", "."];
+    let (code, _, errors) = reproduce(dir.path(), &report);
+    assert_eq!(code, 0, "{errors}");
+    let read = |name| std::fs::read_to_string(dir.path().join(name)).expect("written");
+    assert!(read("reproduction.md").contains("## prestore-hotline"));
+    assert!(read("reproduction.html").contains("<svg"));
+}
+
+#[test]
+fn what_is_not_there_is_refused_and_nothing_is_kept_unasked() {
+    let dir = tempfile::tempdir().expect("directory");
+    let (code, _, errors) = reproduce(dir.path(), &["run", "no-such-row"]);
+    assert!(
+        code == 2 && errors.contains("no-such-row") && errors.contains("kv-sustained"),
+        "{errors}"
+    );
+    let (code, _, errors) = reproduce(dir.path(), &["report"]);
+    assert!(code == 2 && errors.contains("--results"), "{errors}");
+    let absent = ["report", "--results", "none.json", "--dir", "."];
+    let (code, _, errors) = reproduce(dir.path(), &absent);
+    assert!(code == 1 && errors.contains("reproduce run"), "{errors}");
+    let (code, listed, _) = reproduce(dir.path(), &["list"]);
+    assert!(code == 0 && listed.contains("not run"), "{listed}");
+    assert_eq!(std::fs::read_dir(dir.path()).expect("directory").count(), 0);
+    std::fs::write(dir.path().join("bad.json"), "{\"experiments\": 1}").expect("written");
+    let (code, _, errors) = reproduce(dir.path(), &["list", "--results", "bad.json"]);
+    assert!(code == 1 && errors.contains("bad.json"), "{errors}");
+}

@@ -1,0 +1,139 @@
+//! The papers' experiments on what Terrace has built of them, each with a verdict.
+//!
+//! A *row* is one experiment: a file of `rows/` that says what it must show and measures it. Adding one
+//! is that file and a line in [`ALL`]. A row prints what it found and never tunes itself to what it
+//! should find; a miss is a result, with its reason in the note.
+//!
+//! # What the figures are of
+//! Rows say on what they ran. *native* is this machine's own processor and memory. Where a paper used
+//! persistent memory and this machine has none, a *stand-in* serves: DRAM declared to be in the ADR
+//! domain, so that every write-back and fence of the real path is executed. Its write-backs end in DRAM,
+//! which is faster than what it stands for, so orderings and shapes mean something there and absolute
+//! times do not. The half of a row that needs the slower device runs on modelled machines and is not
+//! here yet.
+//!
+//! Time is the processor time of the thread (or process) measured, unless a row says otherwise: on a
+//! machine shared with others a wall clock measures them too.
+
+mod error;
+mod figure;
+mod measure;
+mod plot;
+mod record;
+mod report;
+mod results;
+mod rows;
+mod stand_in;
+
+pub use error::{Error, Result};
+pub use figure::{Figure, Form, Series};
+pub use record::{Check, Experiment, Record, Verdict};
+pub use report::{html, markdown};
+pub use results::Results;
+pub use rows::ALL;
+
+use std::time::Instant;
+use terrace_workload::system::Machine;
+
+/// One experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// What it is called.
+    pub id: &'static str,
+    /// Where its claim stands: paper, section, figure or table.
+    pub source: &'static str,
+    /// What it runs on here, and what is to follow.
+    pub runs_on: &'static str,
+    /// What must show, in one line.
+    pub must_show: &'static str,
+    run: fn(&Run<'_>) -> Result<Outcome>,
+}
+
+/// How a row is to run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// At the paper's sizes; otherwise so small that it ends within a minute.
+    pub full: bool,
+    /// Hears what is being done.
+    pub tell: &'a dyn Fn(&str),
+}
+
+impl std::fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("full", &self.full).finish_non_exhaustive()
+    }
+}
+
+impl Run<'_> {
+    /// The paper's size, or the small one.
+    fn size<T>(&self, full: T, small: T) -> T {
+        if self.full { full } else { small }
+    }
+}
+
+/// What a row found.
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    checks: Vec<Check>,
+    note: String,
+    sizes: Vec<(String, String)>,
+    figures: Vec<Figure>,
+}
+
+impl Outcome {
+    /// Notes a size or a setting.
+    fn size(&mut self, name: &str, value: impl ToString) {
+        self.sizes.push((name.into(), value.to_string()));
+    }
+}
+
+impl Row {
+    /// Runs it and judges what it found.
+    ///
+    /// # Errors
+    /// [`Error`] if it came to no verdict.
+    pub fn run(&self, run: &Run<'_>) -> Result<Record> {
+        let start = Instant::now();
+        let Outcome { checks, note, sizes, figures } = (self.run)(run)?;
+        let experiment = Experiment {
+            id: self.id.into(),
+            runs_on: self.runs_on.into(),
+            verdict: Verdict::of(&checks),
+            seconds: (start.elapsed().as_secs_f64() * 10.0).round() / 10.0,
+            checks,
+            note,
+        };
+        Ok(Record { experiment, full: run.full, machine: Machine::here(), sizes, figures })
+    }
+}
+
+/// The row of this id.
+pub fn named(id: &str) -> Option<&'static Row> {
+    ALL.iter().find(|row| row.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_known_by_their_ids() {
+        assert!(ALL.iter().all(|row| named(row.id).is_some_and(|found| found.id == row.id)));
+        assert!(named("no-such-row").is_none());
+    }
+
+    #[test]
+    fn a_row_outside_its_bounds_is_a_miss() {
+        fn found(measured: f64) -> Result<Outcome> {
+            let checks = vec![Check::at_most("gap, us", "26000", measured, 5.0)];
+            Ok(Outcome { checks, ..Outcome::default() })
+        }
+        let verdict = |run: fn(&Run<'_>) -> Result<Outcome>| {
+            let row = Row { run, ..ALL[0] };
+            row.run(&Run { full: false, tell: &|_| {} }).expect("a record").experiment.verdict
+        };
+        assert_eq!(verdict(|_| found(7.0)), Verdict::Miss);
+        assert_eq!(verdict(|_| found(5.0)), Verdict::Pass);
+        assert_eq!(verdict(|_| Ok(Outcome::default())), Verdict::Skipped);
+    }
+}

@@ -1,0 +1,265 @@
+//! The records as a document: Markdown for the repository, one HTML page with the drawings.
+
+use super::plot::{self, COLOURS, escaped};
+use super::record::{Check, Record};
+use super::results::Results;
+use super::rows::ALL;
+use super::{Row, Verdict};
+use std::fmt::Write;
+
+/// Colours of series, on light and on dark: told apart by those who do not see red and green too.
+const LIGHT: [&str; COLOURS] = ["#0b62a4", "#c8590a", "#1a7f5a", "#8f3fa0", "#8a6d00", "#5b6770"];
+const DARK: [&str; COLOURS] = ["#6cb6ff", "#ff9e57", "#5ad1a4", "#d69ae6", "#e0c04c", "#a8b3bc"];
+
+const HEAD: &str = "What the papers claim of the systems that Terrace has built, tried by \
+`terrace reproduce` and judged by what was measured. A check that was missed is printed as missed, \
+with the reason. A stand-in for persistent memory is DRAM declared to be: orderings on it mean \
+something, absolute times do not. Figures are medians.";
+
+/// Rows with their records, in the order of the registry.
+fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &Record)> {
+    ALL.iter().filter_map(|row| Some((row, results.of(row.id)?)))
+}
+
+fn tally(results: &Results) -> String {
+    let of = |verdict| {
+        recorded(results).filter(|(_, record)| record.experiment.verdict == verdict).count()
+    };
+    let [pass, miss, skipped] = [Verdict::Pass, Verdict::Miss, Verdict::Skipped].map(of);
+    let missing = ALL.len() - pass - miss - skipped;
+    format!("{pass} pass, {miss} miss, {skipped} skipped, {missing} not run")
+}
+
+/// `1.5 to 3`, `at least 1.5`, `at most 3`.
+fn bounds(check: &Check) -> String {
+    match (check.low, check.high) {
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (Some(low), None) => format!("at least {low}"),
+        (None, Some(high)) => format!("at most {high}"),
+        (None, None) => "any".into(),
+    }
+}
+
+fn measured(check: &Check) -> String {
+    check.measured.map_or("none".into(), |value| value.to_string())
+}
+
+fn verdict_of(check: &Check) -> &'static str {
+    if check.pass { "pass" } else { "**miss**" }
+}
+
+fn circumstances(record: &Record) -> String {
+    let machine = &record.machine;
+    let mut text = format!(
+        "{}, {} processors, {:.0} GiB, {}; {} s; {}",
+        machine.processor,
+        machine.processors,
+        machine.memory_bytes as f64 / (1u64 << 30) as f64,
+        machine.kernel,
+        record.experiment.seconds,
+        if record.full { "the paper's sizes" } else { "small sizes" }
+    );
+    for (name, value) in &record.sizes {
+        let _ = write!(text, "; {name} {value}");
+    }
+    text
+}
+
+/// The report as Markdown, wide tables and all, without drawings.
+pub fn markdown(results: &Results) -> String {
+    let mut text = format!(
+        "# Reproduction\n\n{HEAD}\n\nWritten by `terrace reproduce report` from \
+         [the records](results/reproduction.json); the same with drawings: `reproduction.html`.\n\n\
+         {}.\n\n| row | source | runs on | verdict |\n|---|---|---|---|\n",
+        tally(results)
+    );
+    for row in ALL {
+        let verdict =
+            results.of(row.id).map_or("not run".into(), |r| r.experiment.verdict.to_string());
+        let _ = writeln!(
+            text,
+            "| [{0}](#{0}) | {1} | {2} | {verdict} |",
+            row.id, row.source, row.runs_on
+        );
+    }
+    for (row, record) in recorded(results) {
+        let experiment = &record.experiment;
+        let _ = write!(
+            text,
+            "\n## {}\n\nMust show: {}.\n\n| check | paper | measured | passes | verdict |\n|---|---|---|---|---|\n",
+            row.id, row.must_show
+        );
+        for check in &experiment.checks {
+            let cells = [&check.what, &check.paper, &measured(check), &bounds(check)]
+                .map(|cell| cell.replace('|', "\\|"));
+            let _ = writeln!(text, "| {} | {} |", cells.join(" | "), verdict_of(check));
+        }
+        let _ = write!(text, "\n{}\n\nRan on: {}.\n", experiment.note, circumstances(record));
+    }
+    text
+}
+
+/// The report as one HTML page that needs nothing beside it.
+pub fn html(results: &Results) -> String {
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>Terrace: reproduction</title>\n<style>\n{}</style></head><body><main>\n\
+         <h1>Reproduction</h1>\n<p>{}</p>\n<p>{}.</p>\n<table><tr><th>row</th><th>source</th>\
+         <th>runs on</th><th>verdict</th></tr>\n",
+        style(),
+        escaped(HEAD),
+        tally(results)
+    );
+    for row in ALL {
+        let verdict =
+            results.of(row.id).map_or("not run".into(), |r| r.experiment.verdict.to_string());
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"#{0}\">{0}</a></td><td>{1}</td><td>{2}</td><td class=\"{verdict}\">{verdict}</td></tr>",
+            row.id,
+            escaped(row.source),
+            escaped(row.runs_on)
+        );
+    }
+    page.push_str("</table>\n");
+    for (row, record) in recorded(results) {
+        section(&mut page, row, record);
+    }
+    page.push_str("</main></body></html>\n");
+    page
+}
+
+fn section(page: &mut String, row: &Row, record: &Record) {
+    let experiment = &record.experiment;
+    let _ = write!(
+        page,
+        "<section id=\"{0}\"><h2>{0} <span class=\"{1}\">{1}</span></h2>\n<p>Must show: {2}.</p>\n\
+         <table><tr><th>check</th><th>paper</th><th>measured</th><th>passes</th><th>verdict</th></tr>\n",
+        row.id,
+        experiment.verdict,
+        escaped(row.must_show)
+    );
+    for check in &experiment.checks {
+        let verdict = if check.pass { "pass" } else { "miss" };
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{verdict}\">{verdict}</td></tr>",
+            escaped(&check.what),
+            escaped(&check.paper),
+            measured(check),
+            bounds(check)
+        );
+    }
+    let _ = writeln!(page, "</table>\n<p>{}</p>", escaped(&experiment.note));
+    for figure in &record.figures {
+        let _ = write!(
+            page,
+            "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
+            escaped(&figure.title),
+            plot::svg(figure)
+        );
+    }
+    let _ = writeln!(
+        page,
+        "<p class=\"where\">Ran on: {}.</p></section>",
+        escaped(&circumstances(record))
+    );
+}
+
+fn style() -> String {
+    let colours = |colours: &[&str; COLOURS]| -> String {
+        let rule = |(n, colour)| format!(".f{n}{{fill:{colour}}}.s{n}{{stroke:{colour}}}\n");
+        colours.iter().enumerate().map(rule).collect()
+    };
+    format!(
+        ":root{{color-scheme:light dark;--ink:#1b1f24;--page:#fdfdfc;--quiet:#5b6570;--line:#d5d9de}}\n\
+         body{{background:var(--page);color:var(--ink);font:16px/1.5 system-ui,sans-serif;margin:0}}\n\
+         main{{max-width:60rem;margin:auto;padding:1.5rem}}\n\
+         table{{border-collapse:collapse;width:100%;font-size:.9rem}}\n\
+         th,td{{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}}\n\
+         figure{{margin:1rem 0;max-width:42rem}}figcaption{{font-weight:600}}svg{{width:100%;height:auto}}\n\
+         svg text{{fill:var(--ink);font:12px system-ui,sans-serif}}.grid{{stroke:var(--line)}}\n\
+         .axis{{stroke:var(--quiet);fill:none}}path[class^=s]{{fill:none;stroke-width:2}}\n\
+         .where{{color:var(--quiet);font-size:.85rem}}\n\
+         .pass{{color:#1a7f3c}}.miss{{color:#b3261e;font-weight:600}}.skipped{{color:var(--quiet)}}\n{}\
+         @media(prefers-color-scheme:dark){{\n\
+         :root{{--ink:#e6e9ec;--page:#14171a;--quiet:#9aa4ae;--line:#323940}}\n\
+         a{{color:#8ec5ff}}.pass{{color:#5ad17e}}.miss{{color:#ff8a80}}\n{}}}\n",
+        colours(&LIGHT),
+        colours(&DARK)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figure::{Figure, Form};
+    use super::super::record::Experiment;
+    use super::*;
+    use terrace_workload::system::Machine;
+
+    fn results() -> Results {
+        let row = ALL[0];
+        let checks = vec![
+            Check::at_least("ratio | of <two>", "75", 80.0, 10.0),
+            Check::within("other", "1", 3.0, 0.5, 2.0),
+        ];
+        let experiment = Experiment {
+            id: row.id.into(),
+            runs_on: row.runs_on.into(),
+            verdict: Verdict::of(&checks),
+            seconds: 1.5,
+            checks,
+            note: "Why it <missed>.".into(),
+        };
+        let figure =
+            Figure::new("A figure", "across", "up", Form::Bars).over(["x"]).with("s", [1.0]);
+        let record = Record {
+            experiment,
+            full: false,
+            machine: Machine { processor: "A processor".into(), ..Machine::here() },
+            sizes: vec![("keys".into(), "1000".into())],
+            figures: vec![figure],
+        };
+        Results { experiments: vec![record] }
+    }
+
+    #[test]
+    fn markdown_has_every_row_check_and_circumstance() {
+        let text = markdown(&results());
+        for words in [
+            "| ratio \\| of <two> | 75 | 80 | at least 10 | pass |",
+            "| other | 1 | 3 | 0.5 to 2 | **miss** |",
+            "Why it <missed>.",
+            "A processor",
+            "small sizes; keys 1000",
+            "0 pass, 1 miss, 0 skipped",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        assert!(ALL.iter().all(|row| text.contains(row.id)));
+        assert!(text.ends_with(".\n") && text.is_ascii());
+    }
+
+    #[test]
+    fn the_page_is_whole_and_shows_the_drawings_in_light_and_dark() {
+        let page = html(&results());
+        for words in ["ratio | of &lt;two&gt;", "Why it &lt;missed&gt;.", "<svg", "A figure"] {
+            assert!(page.contains(words), "{words}: {page}");
+        }
+        assert!(page.contains("prefers-color-scheme:dark") && page.ends_with("</html>\n"));
+        assert!(!page.contains("http"), "it needs nothing beside it");
+        for element in ["table", "section", "figure", "svg", "tr", "p"] {
+            let ends = page.matches(&format!("</{element}>")).count();
+            let open = |end| page.matches(&format!("<{element}{end}")).count();
+            assert_eq!(open(">") + open(" "), ends, "{element}");
+        }
+    }
+
+    #[test]
+    fn rows_that_were_not_run_say_so() {
+        let text = markdown(&Results::default());
+        assert!(text.contains(&format!("{} not run", ALL.len())));
+        assert!(!html(&Results::default()).contains("<section"));
+    }
+}

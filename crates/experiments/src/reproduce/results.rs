@@ -1,0 +1,121 @@
+//! The file of records: the last one of each row.
+
+use super::error::{Error, Result};
+use super::record::Record;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
+
+/// Records, one for each row that was run, by id.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// The records.
+    pub experiments: Vec<Record>,
+}
+
+impl Results {
+    /// Reads the file; no file is no records.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Results`] for what is no such file, or holds a verdict that does not
+    /// follow from its figures.
+    pub fn read(path: &Path) -> Result<Results> {
+        let text = match fs::read_to_string(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Results::default()),
+            other => other.map_err(Error::io("read", path))?,
+        };
+        let bad = |what: String| Error::Results { path: path.into(), what };
+        let results: Results = serde_json::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let edited = results.experiments.iter().find(|record| !record.experiment.is_consistent());
+        match edited {
+            None => Ok(results),
+            Some(record) => Err(bad(format!(
+                "the verdict of `{}` does not follow from its figures; run it again",
+                record.experiment.id
+            ))),
+        }
+    }
+
+    /// The record of a row.
+    pub fn of(&self, id: &str) -> Option<&Record> {
+        self.experiments.iter().find(|record| record.experiment.id == id)
+    }
+
+    /// Takes a record in place of the last one of its row.
+    pub fn take(&mut self, record: Record) {
+        self.experiments.retain(|other| other.experiment.id != record.experiment.id);
+        self.experiments.push(record);
+        self.experiments.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
+    }
+
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).map_err(|e| {
+            let path = path.to_path_buf();
+            Error::Results { path, what: e.to_string() }
+        })?;
+        let beside = path.with_extension("json.new");
+        fs::write(&beside, text + "\n").map_err(Error::io("write", &beside))?;
+        fs::rename(&beside, path).map_err(Error::io("write", path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::{Check, Experiment, Verdict};
+    use super::*;
+    use terrace_workload::system::Machine;
+
+    fn record(id: &str, measured: f64) -> Record {
+        let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5)];
+        let experiment = Experiment {
+            id: id.into(),
+            runs_on: "native".into(),
+            verdict: Verdict::of(&checks),
+            seconds: 0.5,
+            checks,
+            note: String::new(),
+        };
+        let sizes = vec![("keys".into(), "10".into())];
+        Record { experiment, full: false, machine: Machine::here(), sizes, figures: Vec::new() }
+    }
+
+    #[test]
+    fn the_last_record_of_a_row_is_kept_and_read_back() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("results.json");
+        let mut results = Results::read(&path).expect("no file is no records");
+        assert_eq!(results, Results::default());
+        results.take(record("b", 1.0));
+        results.take(record("a", 1.0));
+        results.take(record("b", 2.0));
+        results.write(&path).expect("written");
+        let read = Results::read(&path).expect("read");
+        assert_eq!(read, results);
+        let ids: Vec<_> = read.experiments.iter().map(|r| r.experiment.id.as_str()).collect();
+        assert_eq!(ids, ["a", "b"]);
+        let verdict = |id| read.of(id).map(|record| record.experiment.verdict);
+        assert_eq!([verdict("a"), verdict("b")], [Some(Verdict::Miss), Some(Verdict::Pass)]);
+        assert_eq!(verdict("c"), None);
+    }
+
+    #[test]
+    fn an_edited_file_is_refused_with_the_row_and_what_to_do() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("results.json");
+        let mut results = Results::default();
+        results.take(record("a", 1.0));
+        results.write(&path).expect("written");
+        let text = fs::read_to_string(&path).expect("text");
+        let edited = text.replace("\"miss\"", "\"pass\"");
+        assert_ne!(edited, text);
+        fs::write(&path, edited).expect("written");
+        let error = Results::read(&path).expect_err("refused").to_string();
+        assert!(error.contains("`a`") && error.contains("run it again"), "{error}");
+        fs::write(&path, "{").expect("written");
+        assert!(Results::read(&path).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! `kv-async-free`: what logs gain in bursts by not freeing (paper 000, finding 1).
+//!
+//! A burst is half as many updates as there are keys: no log is half dead at its end, so the collector
+//! never runs. Logs have then freed nothing. Slabs free every superseded slot, by a write-back and a
+//! fence of its own; with deferred frees they too leave that for later (`MapOptions::deferred_frees`),
+//! and if the paper is right the lead of logs goes with it. Beside the question: slabs that defer 64
+//! frees at a time and pay for them within the burst.
+
+use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use crate::reproduce::measure::{Samples, ns_per_operation};
+use crate::reproduce::stand_in::{LABEL, StandIn};
+use terrace_store::{MapOptions, ValueDesign};
+
+pub(super) const ROW: Row = Row {
+    id: "kv-async-free",
+    source: "000 finding 1",
+    runs_on: "native (stand-in); model optane to follow",
+    must_show: "slabs with deferred frees close >= 60 % of the burst gap to logs",
+    run,
+};
+
+const CLOSED: f64 = 0.6;
+const REPEATS: usize = 5;
+const BATCH: usize = 64;
+
+/// A design, how many frees a writer defers, and what figures call it.
+const VARIANTS: [(ValueDesign, usize, &str); 4] = [
+    (ValueDesign::Slab, 0, "slabs"),
+    (ValueDesign::Slab, BATCH, "slabs, 64 frees at a time"),
+    (ValueDesign::Slab, usize::MAX, "slabs, frees after the burst"),
+    (ValueDesign::Log, 0, "logs"),
+];
+
+/// Nanoseconds an update, of each variant.
+type Costs = [f64; 4];
+
+fn run(run: &Run<'_>) -> Result<Outcome> {
+    let keys = run.size(10_000_000, 250_000);
+    let sizes: &[usize] = if run.full { &[64, 128, 256, 512] } else { &[64, 128, 256] };
+    let mut costs = Vec::new();
+    let mut widest: f64 = 0.0;
+    for &value_bytes in sizes {
+        let mut samples: [Samples; 4] = Default::default();
+        for repeat in 1..=REPEATS {
+            (run.tell)(&format!("values of {value_bytes} B, run {repeat} of {REPEATS}"));
+            for (samples, (design, deferred_frees, _)) in samples.iter_mut().zip(VARIANTS) {
+                samples.push(burst(design, deferred_frees, keys, value_bytes)?);
+            }
+        }
+        widest = samples.iter().map(Samples::spread).fold(widest, f64::max);
+        costs.push(samples.each_ref().map(Samples::median));
+    }
+    Ok(judge(keys, sizes, &costs, widest))
+}
+
+fn burst(
+    design: ValueDesign,
+    deferred_frees: usize,
+    keys: u64,
+    value_bytes: usize,
+) -> Result<f64> {
+    let options = MapOptions { deferred_frees, ..StandIn::options(design) };
+    let mut map = StandIn::new(keys * 8 / 5, value_bytes, options)?;
+    map.fill(keys)?;
+    ns_per_operation(keys / 2, || map.update(keys / 2))
+}
+
+/// The part of the way in throughput from slabs to logs that a variant goes; none if there is no way.
+fn closed(costs: &Costs, variant: usize) -> f64 {
+    let [slabs, logs] = [1.0 / costs[0], 1.0 / costs[3]];
+    if logs > slabs { (1.0 / costs[variant] - slabs) / (logs - slabs) } else { f64::NAN }
+}
+
+fn judge(keys: u64, sizes: &[usize], costs: &[Costs], widest: f64) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (value_bytes, costs) in sizes.iter().zip(costs) {
+        outcome.checks.push(Check::at_least(
+            format!("part of the burst gap to logs that deferred frees close, {value_bytes} B"),
+            "most of it",
+            closed(costs, 2),
+            CLOSED,
+        ));
+    }
+    outcome.size("keys", keys);
+    outcome.size("burst", format!("{} updates", keys / 2));
+    outcome.size("repeats", REPEATS);
+    let percent = |number: f64| format!("{:.0} %", 100.0 * number);
+    let lead: Vec<_> = costs.iter().map(|costs| percent(costs[0] / costs[3] - 1.0)).collect();
+    let batched: Vec<_> = costs.iter().map(|costs| percent(closed(costs, 1))).collect();
+    outcome.note = format!(
+        "{LABEL}. Logs are ahead of slabs by {} at values of {sizes:?} B (paper up to 25 %). Frees of {BATCH} \
+         slots behind one fence, paid within the burst, close {} of that. What is left between deferring slabs \
+         and logs is not freeing: logs write one item behind the other and ask for the lines ahead. \
+         Medians of {REPEATS} maps each (widest spread {}).",
+        lead.join(", "),
+        batched.join(", "),
+        percent(widest)
+    );
+    let mut figure =
+        Figure::new("Updates in a burst", "value, B", "million a second", Form::Bars).over(sizes);
+    for (variant, (.., name)) in VARIANTS.iter().enumerate() {
+        figure = figure.with(name, costs.iter().map(|costs| 1e3 / costs[variant]));
+    }
+    outcome.figures.push(figure);
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gap_is_closed_as_far_as_the_variant_goes_and_none_is_no_number() {
+        let costs = [200.0, 150.0, 100.0, 100.0];
+        assert_eq!([closed(&costs, 0), closed(&costs, 2)], [0.0, 1.0]);
+        assert!((closed(&costs, 1) - 1.0 / 3.0).abs() < 1e-9);
+        assert!(closed(&[100.0, 90.0, 80.0, 100.0], 2).is_nan());
+        let missed = judge(10, &[64], &[[100.0, 90.0, 80.0, 100.0]], 0.0);
+        assert!(!missed.checks[0].pass && missed.checks[0].measured.is_none());
+    }
+}

@@ -1,0 +1,116 @@
+//! A map as the YCSB harness sees it.
+
+use terrace_memory::{Memory, Native};
+use terrace_store::{Durability, Map, Session};
+use terrace_workload::Failure;
+use terrace_workload::ycsb::{Handle, Target};
+
+/// An embedded map under the workloads of [`terrace_workload::ycsb`].
+pub struct MapTarget<M: Memory = Native> {
+    map: Map<M>,
+    collects: bool,
+}
+
+impl<M: Memory> MapTarget<M> {
+    /// A map with threads of its own, or one that may grow.
+    pub fn new(map: Map<M>) -> MapTarget<M> {
+        MapTarget { map, collects: false }
+    }
+
+    /// A map without threads: whoever writes calls the collector before the next operation.
+    pub fn that_collects(map: Map<M>) -> MapTarget<M> {
+        MapTarget { map, collects: true }
+    }
+
+    /// The map.
+    pub fn map(&self) -> &Map<M> {
+        &self.map
+    }
+
+    /// Under `sync` a read waits until what it saw is durable, as an honest server's must.
+    pub fn reads_wait(&self) -> bool {
+        self.map.options().durability == Durability::Sync
+    }
+}
+
+/// A worker's session on a [`MapTarget`].
+pub struct MapHandle<M: Memory = Native> {
+    session: Session<M>,
+    reads_wait: bool,
+    collects: bool,
+}
+
+impl<M: Memory> Target for MapTarget<M> {
+    const ORDERED: bool = false;
+    type Handle<'a> = MapHandle<M>;
+
+    fn handle(&self) -> Result<MapHandle<M>, Failure> {
+        let (reads_wait, collects) = (self.reads_wait(), self.collects);
+        Ok(MapHandle { session: self.map.session(), reads_wait, collects })
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(self.map.sync()?)
+    }
+}
+
+impl<M: Memory> MapHandle<M> {
+    fn told(&mut self) -> Result<(), Failure> {
+        if self.reads_wait {
+            self.session.commit()?;
+        }
+        Ok(())
+    }
+
+    fn wrote(&mut self) -> Result<(), Failure> {
+        self.session.commit()?;
+        if self.collects {
+            self.session.map().collect()?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: Memory> Handle for MapHandle<M> {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Failure> {
+        value.clear();
+        let found = self.session.get(key, |v| value.extend_from_slice(v.bytes))?;
+        self.told()?;
+        Ok(found.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
+        self.session.put(key, value, None)?;
+        self.wrote()
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.session.delete(key)?;
+        self.wrote()
+    }
+
+    fn multi_get(
+        &mut self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), Failure> {
+        self.session.multi_get(keys, |i, v| each(i, v.map(|v| v.bytes)))?;
+        self.told()
+    }
+
+    fn scan(
+        &mut self,
+        _start: &[u8],
+        _limit: usize,
+        _each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Failure> {
+        Err("maps are unordered".into())
+    }
+
+    fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {
+        for (key, value) in pairs {
+            self.session.put(key, value, None)?;
+        }
+        self.wrote()
+    }
+}
