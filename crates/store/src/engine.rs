@@ -164,6 +164,18 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
+/// Ends a key's item; returns its location if it is to be released once the index has forgotten it.
+#[inline(always)]
+fn end(held: &mut impl Writing, (location, item): (u64, Item<'_>), how: Ends) -> Option<u64> {
+    match how {
+        Ends::Superseded => held.supersede(location, bytes_of(&item)),
+        Ends::Deleted => {
+            held.retire(location, bytes_of(&item));
+            Some(location)
+        }
+    }
+}
+
 impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
     pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
@@ -276,28 +288,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // No guard: only current items of the locked bucket are looked at.
         let change = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
-            let live = old.filter(|(_, item)| is_live(item));
-            let version = old.map_or(1, |(_, item)| item.version + 1);
-            let stamp;
-            let new = match f(live.map(|(location, item)| value_of(&item, location))) {
-                Change::Put { value, expires_at_ms } => {
-                    if let Err(error) = self.check_sizes(key, value.len()) {
-                        outcome = Err(error);
-                        return (Entry::Keep, None);
-                    }
-                    NewItem { key, value, version, expires_at_ms, tombstone: false }
+            let mut stamp = [0; 8];
+            let new = match self.wanted(key, old, f, &mut stamp) {
+                Wanted::Written(new) => new,
+                Wanted::Removed => {
+                    grown = -1;
+                    return (Entry::Remove, old.map(|old| (held, old, Ends::Deleted)));
                 }
-                Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
-                    let Some(next) = self.values.tombstone_stamp() else {
-                        grown = -1;
-                        return (Entry::Remove, old.map(|old| (held, old, Ends::Deleted)));
-                    };
-                    stamp = next.to_le_bytes();
-                    NewItem { key, value: &stamp, version, expires_at_ms: None, tombstone: true }
-                }
-                Change::Keep | Change::Delete => {
+                Wanted::Kept => {
                     outcome =
                         Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
+                    return (Entry::Keep, None);
+                }
+                Wanted::Refused(error) => {
+                    outcome = Err(error);
                     return (Entry::Keep, None);
                 }
             };
@@ -322,18 +326,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             (Entry::Set(location), old.map(|old| (held, old, Ends::Superseded)))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
-        let end = |ended: Option<(&mut Held<'_, M>, (u64, Item<'_>), Ends)>| {
-            let Some((held, (location, item), how)) = ended else { return };
-            released = match how {
-                Ends::Superseded => held.supersede(location, bytes_of(&item)),
-                Ends::Deleted => {
-                    held.retire(location, bytes_of(&item));
-                    Some(location)
-                }
-            };
+        let then = |ended: Option<(&mut Held<'_, M>, (u64, Item<'_>), Ends)>| {
+            released = ended.and_then(|(held, old, how)| end(held, old, how));
         };
         self.index
-            .update_then(hash, key, &self.located(&BucketLock), change, end)
+            .update_then(hash, key, &self.located(&BucketLock), change, then)
             .map_err(|source| self.index_refused(source))?;
         if let Some(location) = released {
             self.values.release(location);
@@ -342,6 +339,44 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.keys[writer].fetch_add(grown, Ordering::Relaxed);
         }
         outcome
+    }
+
+    /// What is to become of a key whose current item is `old`, as `f` says.
+    #[inline(always)]
+    fn wanted<'k, 'c: 'k>(
+        &self,
+        key: &'k [u8],
+        old: Option<(u64, Item<'_>)>,
+        f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
+        stamp: &'k mut [u8; 8],
+    ) -> Wanted<'k> {
+        let live = old.filter(|(_, item)| is_live(item));
+        let version = old.map_or(1, |(_, item)| item.version + 1);
+        match f(live.map(|(location, item)| value_of(&item, location))) {
+            Change::Put { value, expires_at_ms } => match self.check_sizes(key, value.len()) {
+                Ok(()) => Wanted::Written(NewItem {
+                    key,
+                    value,
+                    version,
+                    expires_at_ms,
+                    tombstone: false,
+                }),
+                Err(error) => Wanted::Refused(error),
+            },
+            Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
+                let Some(next) = self.values.tombstone_stamp() else { return Wanted::Removed };
+                *stamp = next.to_le_bytes();
+                let value = &*stamp;
+                Wanted::Written(NewItem {
+                    key,
+                    value,
+                    version,
+                    expires_at_ms: None,
+                    tombstone: true,
+                })
+            }
+            Change::Keep | Change::Delete => Wanted::Kept,
+        }
     }
 
     #[inline(always)]
@@ -429,6 +464,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn evicts(&self) -> bool {
         self.when_full.load(Ordering::Relaxed) == WhenFull::Evict as u8
     }
+}
+
+/// What is to become of a key.
+enum Wanted<'a> {
+    Written(NewItem<'a>),
+    Removed,
+    Kept,
+    Refused(Error),
 }
 
 /// How the current item of a key ends.

@@ -139,7 +139,7 @@ pub const ALL: &[CrashTest] = tests! {
     "map-slabs-index", "a map with values in slabs and a kept index: puts, deletes",
         |s| maps::kept(maps::Design::Slabs, s), no_controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
-        |s| index::explorer(s), index::controls;
+        index::explorer, index::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);
