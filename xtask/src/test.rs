@@ -120,10 +120,11 @@ fn crashes(root: &Path, options: &Options) -> Result<(), String> {
         let terrace = ["run", "--release", "--quiet", "-p", "terrace-cli", "--", "crash-test"];
         run(cargo(root).args(terrace).args(arguments))
     };
-    let states = if options.long { "2500000" } else { "130000" };
+    let states = if options.long { "1700000" } else { "85000" };
     let maps = ["map-logs", "map-slabs", "map-logs-threads", "map-slabs-threads"];
     let more = ["map-collector", "map-collector-disk", "map-disk", "map-cuts"];
-    crash_test(&[&maps[..], &more[..], &["--states", states]].concat())?;
+    let kept = ["map-slabs-deferred", "map-logs-index", "map-slabs-index", "kept-index"];
+    crash_test(&[&maps[..], &more[..], &kept[..], &["--states", states]].concat())?;
     crash_test(&["--all", "--states", if options.long { "500000" } else { "10000" }])
 }
 
