@@ -18,5 +18,7 @@ rows! {
     kv_breakdown,
     kv_ycsb,
     prestore_hotline,
+    kv_recovery,
     ssp_crash,
+    ssp_software,
 }

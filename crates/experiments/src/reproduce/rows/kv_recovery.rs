@@ -1,0 +1,146 @@
+//! `kv-recovery`: what opening a map after a crash costs, by what was kept (paper 000, 2 A8, figure 2.5).
+//!
+//! Every key is written and then as many updates fall on random ones, so that logs hold what is
+//! outdated. Then the map is opened again and again on the same memory, each time by one thread.
+//! Procedures 1 to 4 of A8; the fifth follows with full persistence.
+
+use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use crate::reproduce::error::Error;
+use crate::reproduce::measure::Samples;
+use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn};
+use crate::structures::Random;
+use terrace_memory::{Backing, Domain, Region};
+use terrace_store::{Map, MapOptions, Procedure, ValueDesign};
+
+pub(super) const ROW: Row = Row {
+    id: "kv-recovery",
+    source: "000 figure 2.5, section 2 A8",
+    runs_on: "native (stand-in); model optane and level full to follow",
+    must_show: "full << minimal+logs < index+logs; minimal+slab < index+slab; logs < slab at one level",
+    run,
+};
+
+const VALUE_BYTES: usize = 256;
+const REPEATS: usize = 3;
+/// Of an index's memory: two areas, each for all of its entries at the worst.
+const INDEX_BYTES_PER_KEY: u64 = 48;
+const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// A design and a level: seconds of a recovery, and its parts.
+struct Recovered {
+    seconds: f64,
+    steps: Vec<(&'static str, f64)>,
+}
+
+fn run(run: &Run<'_>) -> Result<Outcome> {
+    let keys = run.size(10_000_000, 500_000);
+    let mut found = Vec::new();
+    for (design, name) in DESIGNS {
+        for is_kept in [false, true] {
+            let level = if is_kept { "index" } else { "values" };
+            (run.tell)(&format!("{name}, {level} kept"));
+            found.push(recovered(design, is_kept, keys)?);
+        }
+    }
+    Ok(judge(keys, &found))
+}
+
+fn memory(bytes: u64) -> Result<Region> {
+    let bytes = bytes.next_multiple_of(SEGMENT_BYTES);
+    let region = Region::reserve(bytes, Backing::HugePages)
+        .map_err(Error::system("reserve memory for the stand-in"))?
+        .declared(Domain::Adr);
+    region
+        .populate(0, bytes)
+        .map_err(Error::system("bring in memory for the stand-in (fewer keys need less)"))?;
+    Ok(region)
+}
+
+fn recovered(design: ValueDesign, is_kept: bool, keys: u64) -> Result<Recovered> {
+    // Every key twice in logs, with headers, and what open logs and classes keep for themselves.
+    let values = memory(2 * keys * (VALUE_BYTES as u64 + 48) + 24 * SEGMENT_BYTES)?;
+    let index = is_kept.then(|| memory(keys * INDEX_BYTES_PER_KEY)).transpose()?;
+    let open = |lifetime: u32| -> Result<Map> {
+        let options: MapOptions = StandIn::options(design);
+        let (values, is_new) = (values.native(), lifetime == 0);
+        Ok(match &index {
+            Some(index) => {
+                Map::over_with_index(values, index.native(), is_new, lifetime, options)?
+            }
+            None => Map::over(values, is_new, lifetime, options)?,
+        })
+    };
+    write(&open(0)?, keys)?;
+    let mut seconds = Samples::default();
+    let mut steps = Vec::new();
+    for repeat in 1..=REPEATS {
+        let map = open(repeat as u32)?;
+        let report = map.recovery();
+        assert_eq!(map.len(), keys, "invariant: recovery finds every key");
+        let is_walk =
+            matches!(report.procedure, Procedure::WalkToLogs | Procedure::WalkToSlots);
+        assert_eq!(is_walk, is_kept, "invariant: {:?}", report.unfit);
+        seconds.push(report.elapsed.as_secs_f64());
+        steps = report.steps.iter().map(|(step, took)| (*step, took.as_secs_f64())).collect();
+    }
+    Ok(Recovered { seconds: seconds.median(), steps })
+}
+
+fn write(map: &Map, keys: u64) -> Result<()> {
+    let (mut random, value) = (Random(1), vec![1; VALUE_BYTES]);
+    (0..keys).try_for_each(|key| map.put(&key.to_be_bytes(), &value))?;
+    (0..keys).try_for_each(|_| map.put(&random.below(keys).to_be_bytes(), &value))?;
+    Ok(())
+}
+
+fn judge(keys: u64, found: &[Recovered]) -> Outcome {
+    let [slab_values, slab_index, log_values, log_index] = found else {
+        return Outcome::default();
+    };
+    let ratio = |over: &Recovered, under: &Recovered| over.seconds / under.seconds;
+    let mut outcome = Outcome::default();
+    outcome.checks.extend([
+        Check::at_least("logs: index kept over values kept", "above 1", ratio(log_index, log_values), 1.0),
+        Check::at_least("slabs: index kept over values kept", "above 1", ratio(slab_index, slab_values), 1.0),
+        Check::at_least("values kept: slabs over logs", "above 1", ratio(slab_values, log_values), 1.0),
+        Check::at_least("index kept: slabs over logs", "above 1", ratio(slab_index, log_index), 1.0),
+    ]);
+    outcome.size("keys", keys);
+    outcome.size("values", format!("{VALUE_BYTES} B, as many updates as keys"));
+    let parts = |recovered: &Recovered| {
+        let part = |(step, took): &(&str, f64)| format!("{step} {:.0} ms", took * 1e3);
+        recovered.steps.iter().map(part).collect::<Vec<_>>().join(", ")
+    };
+    outcome.note = format!(
+        "{LABEL}; one thread, wall clock, medians of {REPEATS}. Slabs, values: {}. Slabs, index: {}. Logs, \
+         values: {}. Logs, index: {}. The walk verifies the checksum of every item that the index names, \
+         where the paper's looks whether it is null; it reads no outdated item, where a scan of logs reads \
+         all.",
+        parts(slab_values),
+        parts(slab_index),
+        parts(log_values),
+        parts(log_index)
+    );
+    let ms = |a: &Recovered, b: &Recovered| vec![a.seconds * 1e3, b.seconds * 1e3];
+    outcome.figures.push(
+        Figure::new("Recovery", "kept", "ms", Form::Bars)
+            .over(["values", "index"])
+            .with("slabs", ms(slab_values, slab_index))
+            .with("logs", ms(log_values, log_index)),
+    );
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordering_that_does_not_hold_is_a_miss() {
+        let found = |seconds: [f64; 4]| seconds.map(|seconds| Recovered { seconds, steps: Vec::new() });
+        let passes = |seconds| judge(1, &found(seconds)).checks.iter().all(|check| check.pass);
+        assert!(passes([3.0, 4.0, 1.0, 2.0]));
+        assert!(!passes([3.0, 2.0, 1.0, 2.0]));
+        assert!(!passes([3.0, 4.0, 3.5, 3.6]));
+    }
+}
