@@ -13,6 +13,7 @@
 
 pub mod checksum;
 mod error;
+mod flush;
 mod index_file;
 pub mod item;
 pub mod logs;
@@ -23,6 +24,7 @@ pub mod superblock;
 pub mod values;
 
 pub use error::{Error, Result};
+pub use flush::Flush;
 pub use index_file::{Area, IndexFile};
 pub use medium::{Medium, MediumSpec};
 pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};

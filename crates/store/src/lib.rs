@@ -27,5 +27,6 @@ pub use options::{Durability, MapOptions, Persist, ValueDesign, WhenFull};
 pub use recover::{Procedure, RecoveryReport};
 pub use session::Session;
 pub use stats::MapStats;
+pub use terrace_durable::Flush;
 pub use terrace_durable::logs::{Damage, TornTail};
 pub use terrace_memory::Domain;

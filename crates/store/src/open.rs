@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
-use terrace_durable::{Medium, MediumSpec};
+use terrace_durable::{Flush, Medium, MediumSpec};
 use terrace_index::HashIndex;
-use terrace_memory::{Budget, Divide, Memory};
+use terrace_memory::{Budget, Divide, Domain, Memory};
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -117,10 +117,13 @@ impl<'a> Opening<'a> {
         let writers = if asked == 0 { processors() } else { asked }.clamp(1, MAX_WRITERS - 1);
         let salvage = self.options.salvage;
         Ok(match design {
-            Design::Logs => Stored::Logs(Logs::open(medium, writers, salvage, self.budget)?),
+            Design::Logs => Stored::Logs(
+                Logs::open(medium, writers, salvage, self.budget)?.flushing(self.options.flush),
+            ),
             Design::Slabs => Stored::Slabs(
                 Slabs::open(medium, writers, salvage, self.budget)?
-                    .deferring_frees(self.options.deferred_frees),
+                    .deferring_frees(self.options.deferred_frees)
+                    .flushing(self.options.flush),
             ),
         })
     }
@@ -234,6 +237,15 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
             options.domain
         );
         return Err(Error::Option { field: "persist", why });
+    }
+    if options.flush == Flush::Keep && options.domain != Domain::Eadr {
+        let why = format!(
+            "\"keep\" leaves items in the processor's caches, which survive a power cut under eADR alone; {} is \
+             on: {}. Use flush = \"auto\" or \"eager\", or declare domain = \"eadr\" if it is",
+            dir.display(),
+            options.domain
+        );
+        return Err(Error::Option { field: "flush", why });
     }
     Ok((lock, if design == Design::Logs { logs } else { slabs }, design))
 }

@@ -1,6 +1,7 @@
 //! What a map is asked to be.
 
 use std::time::Duration;
+use terrace_durable::Flush;
 use terrace_memory::Domain;
 
 /// When a write survives a crash.
@@ -68,6 +69,8 @@ pub struct MapOptions {
     /// fence: bursts of updates become cheaper, and slots come back later. 0 frees each at once.
     /// What survives a crash is the same.
     pub deferred_frees: usize,
+    /// When the lines of an item are written back.
+    pub flush: Flush,
     /// Read what is intact of a damaged file, read-only.
     pub salvage: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
@@ -86,6 +89,7 @@ impl Default for MapOptions {
             when_full: WhenFull::Refuse,
             writers: 0,
             deferred_frees: 0,
+            flush: Flush::Auto,
             salvage: false,
             domain: Domain::PageCache,
             dax: false,

@@ -24,7 +24,7 @@ pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{Durability, MapOptions, Persist, ValueDesign, WhenFull};
+use terrace_store::{Durability, Flush, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -57,6 +57,10 @@ pub struct MapConfig {
     pub values: Option<ValueDesign>,
     /// What is kept, and so not made anew by recovery.
     pub persist: Option<Persist>,
+    /// When the lines of an item are written back.
+    pub flush: Option<Flush>,
+    /// Superseded slots that each writer may leave to be freed later.
+    pub deferred_frees: Option<usize>,
     /// What a write gets when the budget is spent.
     pub when_full: Option<WhenFull>,
     /// Current logs; 0 means one per core.
@@ -113,6 +117,8 @@ impl Default for Config {
                 interval_ms: Some(1000),
                 values: Some(ValueDesign::Auto),
                 persist: Some(Persist::Auto),
+                flush: Some(Flush::Auto),
+                deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
                 writers: Some(0),
             },
@@ -285,6 +291,8 @@ impl MapConfig {
             interval_ms: self.interval_ms.or(all.interval_ms),
             values: self.values.or(all.values),
             persist: self.persist.or(all.persist),
+            flush: self.flush.or(all.flush),
+            deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
             writers: self.writers.or(all.writers),
         }
@@ -301,6 +309,8 @@ impl MapConfig {
             durability: durability.unwrap_or(base.durability),
             values: self.values.unwrap_or(base.values),
             persist: self.persist.unwrap_or(base.persist),
+            flush: self.flush.unwrap_or(base.flush),
+            deferred_frees: self.deferred_frees.unwrap_or(base.deferred_frees),
             when_full: self.when_full.unwrap_or(base.when_full),
             writers: self.writers.unwrap_or(base.writers),
             ..base

@@ -4,6 +4,7 @@ use super::overwrite;
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
 use super::{Logs, MAX_ITEM_BYTES, Room, SEGMENT_BYTES, Ticket, segment_of, start_of};
 use crate::error::{Error, Result};
+use crate::flush::Flusher;
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
@@ -32,6 +33,7 @@ pub(super) struct Writer {
     pub(super) in_batch: bool,
     /// Items appended or overwritten.
     pub(super) writes: u64,
+    pub(super) flusher: Flusher,
 }
 
 impl Writer {
@@ -92,6 +94,7 @@ impl<M: Memory> Appender<'_, M> {
         let dead = &self.logs.dead[self.id][segment_of(location)];
         // Only the holder of this writer's lock changes the counter.
         dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
+        self.lock.borrow_mut().flusher.ended(location);
     }
 
     /// What to commit for everything appended so far.
@@ -237,7 +240,7 @@ impl<M: Memory> Logs<M> {
         }
         if self.medium.is_byte_addressable() {
             // SAFETY: the range just written.
-            unsafe { memory.persist(location, bytes as u64) };
+            unsafe { writer.flusher.persist(memory, location, bytes as u64) };
         }
         writer.tail += bytes as u32;
         writer.writes += 1;

@@ -37,6 +37,7 @@ pub use recover::{Damage, Recovered, TornTail};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
 use crate::error::{Error, Result};
+use crate::flush::{Flush, Flusher};
 use crate::item::{BATCH_END_BYTES, Header, Item, MAX_HEADER_BYTES};
 use crate::medium::Medium;
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
@@ -150,6 +151,16 @@ impl<M: Memory> Logs<M> {
             faults: fault::Faults::default(),
             medium,
         })
+    }
+
+    /// Items are written back as `flush` says. To be called before the first write.
+    #[must_use]
+    pub fn flushing(mut self, flush: Flush) -> Logs<M> {
+        let domain = self.medium.memory().domain();
+        for writer in &mut self.writers {
+            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+        }
+        self
     }
 
     /// The medium below.

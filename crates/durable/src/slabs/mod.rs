@@ -45,6 +45,7 @@ pub use check::Census;
 pub use write::Slots;
 
 use crate::error::{Error, Result};
+use crate::flush::{Flush, Flusher};
 use crate::item::{self, Item, MAX_HEADER_BYTES};
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
@@ -95,7 +96,7 @@ pub struct Slabs<M: Memory = Native> {
 }
 
 /// One writer's free slots, so that writers rarely meet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Writer {
     /// Locations, for each class.
     caches: Box<[Vec<u64>]>,
@@ -104,11 +105,12 @@ struct Writer {
     refused: usize,
     /// Slots deferred since it last let go of any: at least as many as are in its queue.
     deferred: usize,
+    flusher: Flusher,
 }
 
 impl Writer {
     fn new() -> Writer {
-        Writer { caches: vec![Vec::new(); CLASSES].into(), refused: 0, deferred: 0 }
+        Writer { caches: vec![Vec::new(); CLASSES].into(), ..Writer::default() }
     }
 }
 
@@ -167,6 +169,16 @@ impl<M: Memory> Slabs<M> {
             taken: AtomicU64::new(0),
             medium,
         })
+    }
+
+    /// Items are written back as `flush` says. To be called before the first write.
+    #[must_use]
+    pub fn flushing(mut self, flush: Flush) -> Slabs<M> {
+        let domain = self.medium.memory().domain();
+        for writer in &mut self.writers {
+            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+        }
+        self
     }
 
     /// The medium below.
@@ -337,7 +349,9 @@ impl<M: Memory> Slabs<M> {
             *cut = next;
         }
         for writer in &locks {
-            *writer.borrow_mut() = Writer::new();
+            let mut writer = writer.borrow_mut();
+            let flusher = std::mem::take(&mut writer.flusher);
+            *writer = Writer { flusher, ..Writer::new() };
         }
         self.forget_deferred();
         f();

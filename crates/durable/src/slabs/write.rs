@@ -79,13 +79,14 @@ impl<'a, M: Memory> Slots<'a, M> {
             at += part.len() as u64;
         }
         // SAFETY: the range just written.
-        unsafe { memory.persist(location, at - location) };
+        unsafe { self.lock.borrow_mut().flusher.persist(memory, location, at - location) };
         location
     }
 
     /// As [`Slabs::retire`].
     #[inline]
     pub fn retire(&mut self, location: u64) {
+        self.lock.borrow_mut().flusher.ended(location);
         self.slabs.retire(location);
     }
 
@@ -95,9 +96,10 @@ impl<'a, M: Memory> Slots<'a, M> {
     #[inline]
     pub fn supersede(&mut self, location: u64) -> Option<u64> {
         if self.slabs.deferred.most == 0 {
-            self.slabs.retire(location);
+            self.retire(location);
             return Some(location);
         }
+        self.lock.borrow_mut().flusher.ended(location);
         self.slabs.defer(&mut self.lock.borrow_mut(), self.id, location);
         None
     }

@@ -158,6 +158,15 @@ pub const KEYS: &[Key<Config>] = &[
     key!("persist", "auto", "what is kept for recovery: values, index or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip)
     }),
+    key!(
+        "flush",
+        "auto",
+        "when items are written back: eager, keep (eADR alone) or auto",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "flush", v).map_err(strip) }
+    ),
+    key!("deferred_frees", "0", "slabs: slots a writer may leave to be freed later", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "deferred_frees", v).map_err(strip)
+    }),
     key!("memory_budget", "auto", "memory of all maps; auto: 8 GiB, at most half", |c, v| {
         c.memory_budget_bytes = match v {
             "auto" => values::default_memory_budget(),
@@ -269,6 +278,18 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "values, index or auto",
         set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
+    },
+    Key {
+        name: "flush",
+        default: "as above",
+        help: "eager, keep or auto",
+        set: |m, v| choice(v, values::FLUSH).map(|f| m.flush = Some(f)),
+    },
+    Key {
+        name: "deferred_frees",
+        default: "as above",
+        help: "slabs: slots a writer may leave to be freed later",
+        set: |m, v| number(v, "0 to 65535").map(|n: u16| m.deferred_frees = Some(usize::from(n))),
     },
     Key {
         name: "when_full",

@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Persist, ValueDesign, WhenFull};
+use terrace_store::{Flush, Persist, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -133,6 +133,9 @@ pub(super) const DOMAINS: &[(&str, Domain)] = &[
 ];
 
 pub(super) const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
+
+pub(super) const FLUSH: &[(&str, Flush)] =
+    &[("eager", Flush::Eager), ("keep", Flush::Keep), ("auto", Flush::Auto)];
 
 pub(super) const PERSIST: &[(&str, Persist)] =
     &[("values", Persist::Values), ("index", Persist::Index), ("auto", Persist::Auto)];

@@ -1,0 +1,97 @@
+//! Whether an item's lines are written back as soon as it is written (paper 000, A5, figure 2.7).
+//!
+//! Where stores survive only once they are written back (ADR) there is no choice. Where the caches
+//! survive too (eADR) an item is durable without it, and the question is one of speed: written back at
+//! once, its lines leave the caches when the writer has the time; kept, they leave when other lines
+//! need their place, and whoever caused that waits, even if it only read DRAM. Keeping pays for small
+//! items that are soon written again.
+//!
+//! [`Flush::Auto`] measures that: each writer remembers the places it wrote last, and counts how many of
+//! the items it ends are among them.
+
+use terrace_memory::{Domain, Memory};
+
+/// When the lines of an item are written back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Flush {
+    /// As they must under ADR; under eADR at once, but for small items of writers that overwrite what
+    /// they wrote a short while ago.
+    #[default]
+    Auto,
+    /// At once.
+    Eager,
+    /// When the caches evict them. Needs eADR.
+    Keep,
+}
+
+/// Items of at most so many bytes may be kept. In the paper keeping never pays from 1 KB on.
+const SMALL_BYTES: u64 = 256;
+/// Places a writer remembers: with items of that size, a quarter of a megabyte.
+const PLACES: usize = 1024;
+/// Items ended between two judgements.
+const WINDOW: u32 = 1024;
+
+/// A writer's policy.
+#[derive(Debug, Default)]
+pub(crate) struct Flusher {
+    flush: Flush,
+    /// Places written last, by their hash; empty where there is nothing to measure.
+    recent: Box<[u64]>,
+    ended: u32,
+    ended_recent: u32,
+    /// Whether a quarter and more of the items ended were written a short while ago.
+    is_skewed: bool,
+}
+
+impl Flusher {
+    pub fn new(flush: Flush, domain: Domain) -> Flusher {
+        let measures = flush == Flush::Auto && domain == Domain::Eadr;
+        let recent = vec![0; if measures { PLACES } else { 0 }].into();
+        Flusher { flush, recent, ..Flusher::default() }
+    }
+
+    /// Makes an item of `bytes` at `at` durable on a byte-addressable memory.
+    ///
+    /// # Safety
+    /// As for [`Memory::persist`].
+    #[inline(always)]
+    pub unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
+        if memory.domain() == Domain::Eadr && self.writes_back(bytes) {
+            // SAFETY: by contract.
+            unsafe { memory.write_back(at, bytes) };
+        }
+        // SAFETY: by contract.
+        unsafe { memory.persist(at, bytes) };
+        if !self.recent.is_empty() {
+            self.recent[place(at)] = at;
+        }
+    }
+
+    fn writes_back(&self, bytes: u64) -> bool {
+        match self.flush {
+            Flush::Eager => true,
+            Flush::Keep => false,
+            Flush::Auto => bytes > SMALL_BYTES || !self.is_skewed,
+        }
+    }
+
+    /// The item at `at` has ended.
+    #[inline(always)]
+    pub fn ended(&mut self, at: u64) {
+        if self.recent.is_empty() {
+            return;
+        }
+        self.ended += 1;
+        self.ended_recent += u32::from(self.recent[place(at)] == at);
+        if self.ended == WINDOW {
+            self.is_skewed = self.ended_recent * 4 >= WINDOW;
+            (self.ended, self.ended_recent) = (0, 0);
+        }
+    }
+}
+
+/// Where a place is remembered.
+#[inline(always)]
+fn place(at: u64) -> usize {
+    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+}

@@ -1,0 +1,104 @@
+//! When items are written back, counted: write-backs of whole runs of updates.
+
+use std::sync::Arc;
+use terrace_durable::item::NewItem;
+use terrace_durable::logs::{Logs, Room};
+use terrace_durable::slabs::Slabs;
+use terrace_durable::{Flush, Medium, Values, Writing};
+use terrace_machine::Counted;
+use terrace_memory::{Backing, Budget, Domain, Native, Region};
+
+const BYTES: u64 = 64 << 20;
+const UPDATES: u64 = 5_000;
+
+type Media = Counted<Native>;
+
+fn memory(domain: Domain) -> (Region, Media) {
+    let region = Region::reserve(BYTES, Backing::Anonymous).expect("memory").declared(domain);
+    region.commit(0, BYTES).expect("memory");
+    let memory = Counted::new(region.native());
+    (region, memory)
+}
+
+/// Write-backs of each of the later half of the updates, of items of `value_bytes` chosen from `keys`.
+fn each(values: &impl Values, memory: &Media, keys: u64, value_bytes: usize) -> f64 {
+    let write_backs = || memory.totals().write_backs;
+    let value = vec![7; value_bytes];
+    let mut locations = vec![None; keys as usize];
+    let mut update = |number: u64| {
+        let key = (number % keys) as usize;
+        let name = (key as u64).to_be_bytes();
+        let new = NewItem {
+            key: &name,
+            value: &value,
+            version: number + 1,
+            expires_at_ms: None,
+            tombstone: false,
+        };
+        let mut room = values.room(1, new.item_bytes(), Room::Ordinary).expect("room");
+        if !room.fits(new.item_bytes()) {
+            drop(room);
+            room = values.room(1, new.item_bytes(), Room::Ordinary).expect("room");
+            assert!(room.fits(new.item_bytes()));
+        }
+        let location = room.write(&new);
+        if let Some(old) = locations[key].replace(location)
+            && let Some(released) = room.supersede(old, new.item_bytes())
+        {
+            values.release(released);
+        }
+    };
+    (0..UPDATES).for_each(&mut update);
+    let before = write_backs();
+    (UPDATES..2 * UPDATES).for_each(&mut update);
+    (write_backs() - before) as f64 / UPDATES as f64
+}
+
+fn in_logs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
+    let (_region, memory) = memory(domain);
+    let budget = Arc::new(Budget::new(1 << 30));
+    let logs = Logs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("logs");
+    logs.recover(1, false, &|_, _, _| ()).expect("recovered");
+    let logs = logs.flushing(flush);
+    each(&logs, logs.medium().memory(), keys, value_bytes)
+}
+
+fn in_slabs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
+    let (_region, memory) = memory(domain);
+    let budget = Arc::new(Budget::new(1 << 30));
+    let slabs = Slabs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("slabs");
+    slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
+    let slabs = slabs.flushing(flush);
+    each(&slabs, slabs.medium().memory(), keys, value_bytes)
+}
+
+const FEW: u64 = 20;
+const MANY: u64 = 4_000;
+const SMALL: usize = 64;
+const LARGE: usize = 1_000;
+
+#[test]
+fn under_adr_every_item_is_written_back_whatever_is_asked() {
+    for flush in [Flush::Auto, Flush::Eager, Flush::Keep] {
+        assert!(in_logs(flush, Domain::Adr, FEW, SMALL) >= 1.0);
+        // The item, and the checksum of the one before.
+        assert!(in_slabs(flush, Domain::Adr, FEW, SMALL) >= 2.0);
+    }
+}
+
+#[test]
+fn under_eadr_eager_writes_back_and_keep_does_not() {
+    for run in [in_logs, in_slabs] {
+        assert!(run(Flush::Eager, Domain::Eadr, FEW, SMALL) >= 1.0);
+        assert!(run(Flush::Keep, Domain::Eadr, MANY, LARGE) < 0.01);
+    }
+}
+
+#[test]
+fn auto_keeps_small_items_that_are_soon_written_again_and_no_others() {
+    for run in [in_logs, in_slabs] {
+        assert!(run(Flush::Auto, Domain::Eadr, FEW, SMALL) < 0.01, "few and small");
+        assert!(run(Flush::Auto, Domain::Eadr, MANY, SMALL) > 0.99, "many and small");
+        assert!(run(Flush::Auto, Domain::Eadr, FEW, LARGE) > 0.99, "few and large");
+    }
+}
