@@ -16,6 +16,7 @@ use crate::options::{Durability, MapOptions, WhenFull};
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -164,18 +165,6 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
-/// Ends a key's item; returns its location if it is to be released once the index has forgotten it.
-#[inline(always)]
-fn end(held: &mut impl Writing, (location, item): (u64, Item<'_>), how: Ends) -> Option<u64> {
-    match how {
-        Ends::Superseded => held.supersede(location, bytes_of(&item)),
-        Ends::Deleted => {
-            held.retire(location, bytes_of(&item));
-            Some(location)
-        }
-    }
-}
-
 impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
     pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
@@ -284,7 +273,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Result<Outcome> {
         let mut outcome = Ok(Outcome::Done(None));
         let mut grown = 0;
-        let mut released = None;
+        let released = Cell::new(None);
         // No guard: only current items of the locked bucket are looked at.
         let change = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
@@ -293,7 +282,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Wanted::Written(new) => new,
                 Wanted::Removed => {
                     grown = -1;
-                    return (Entry::Remove, old.map(|old| (held, old, Ends::Deleted)));
+                    // Gone from storage before anyone can be told that it is gone.
+                    released.set(old.map(|(location, item)| {
+                        held.retire(location, bytes_of(&item));
+                        location
+                    }));
+                    return (Entry::Remove, None);
                 }
                 Wanted::Kept => {
                     outcome =
@@ -323,16 +317,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if !new.tombstone {
                 self.note(&new, bytes);
             }
-            (Entry::Set(location), old.map(|old| (held, old, Ends::Superseded)))
+            (Entry::Set(location), old.map(|old| (held, old)))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
-        let then = |ended: Option<(&mut Held<'_, M>, (u64, Item<'_>), Ends)>| {
-            released = ended.and_then(|(held, old, how)| end(held, old, how));
+        let then = |superseded: Option<(&mut Held<'_, M>, (u64, Item<'_>))>| {
+            if let Some((held, (location, item))) = superseded {
+                released.set(held.supersede(location, bytes_of(&item)));
+            }
         };
         self.index
             .update_then(hash, key, &self.located(&BucketLock), change, then)
             .map_err(|source| self.index_refused(source))?;
-        if let Some(location) = released {
+        if let Some(location) = released.get() {
             self.values.release(location);
         }
         if grown != 0 {
@@ -428,6 +424,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.note_recovered(found, bytes);
     }
 
+    /// Forgets the entry of an item that a crash found deleted, but for its entry.
+    pub fn gone(&self, location: u64, item: &Item<'_>) {
+        let hash = hash_key(self.seed, item.key);
+        self.index.update_at(hash, location, &self.located(&BucketLock), || Entry::Remove);
+    }
+
     fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
         if found.expires_at_ms.is_some() {
             self.counters.expiries.store(true, Ordering::Relaxed);
@@ -472,12 +474,6 @@ enum Wanted<'a> {
     Removed,
     Kept,
     Refused(Error),
-}
-
-/// How the current item of a key ends.
-enum Ends {
-    Superseded,
-    Deleted,
 }
 
 pub(crate) enum Outcome {

@@ -218,7 +218,8 @@ impl Opening<'_> {
             }
         };
         let reached = |_: u64, item: &Item<'_>, bytes: usize| engine.reached(item, bytes);
-        let reach = Reach { entries: &entries, reached: &reached, offered: &offered };
+        let gone = |location: u64, item: &Item<'_>, _: usize| engine.gone(location, item);
+        let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
         let found = engine.values.recover_reached(self.threads, reach)?;
         failed.into_inner().map_or(Ok(found), Err)
     }

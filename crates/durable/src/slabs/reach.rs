@@ -2,16 +2,17 @@
 //!
 //! What an entry names is verified and its slot marked; then every slot that nobody marked is free.
 //! Its checksum is cleared where it was not: a version whose entry was never made, or one that was
-//! about to be cleared at the crash. An entry that names no intact item, or a slot that another names
+//! about to be cleared at the crash. A deletion clears the item and then removes the entry: an entry whose
+//! item is cleared is removed here. An entry that names no intact item, or a slot that another names
 //! too, means that the index does not fit, and all slots are read instead.
 
-use super::Slabs;
 use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::recover::{Scan, Scanned};
+use super::{SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
-use crate::item::{self, Record};
+use crate::item::{self, Item, Record};
 use crate::logs::Recovered;
 use crate::values::Reach;
 use std::sync::Mutex;
@@ -49,7 +50,10 @@ impl<M: Memory> Slabs<M> {
             return Err(Error::Unfit(damage.what.clone()));
         }
         let (mut in_use, free) = self.headers(count)?;
-        let mut found = self.mark(&mut in_use, count, &reach)?;
+        let (mut found, cleared) = self.mark(&mut in_use, count, &reach)?;
+        for location in cleared {
+            self.tell_gone(location, &reach)?;
+        }
         found.segments = in_use.len() as u64;
         found.end("verify what the index names", start.elapsed());
         let in_use = self.sweep(&in_use, threads);
@@ -78,11 +82,29 @@ impl<M: Memory> Slabs<M> {
         Ok((in_use, free))
     }
 
-    fn mark(&self, in_use: &mut [Marked], count: u32, reach: &Reach<'_>) -> Result<Recovered> {
+    /// Of a deleted item everything but the checksum is still there: its slot is used again only once
+    /// the entry is gone.
+    fn tell_gone(&self, location: u64, reach: &Reach<'_>) -> Result<()> {
+        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
+        // SAFETY: in a superblock of the file; until recovery is over nobody writes to it.
+        let bytes = unsafe { self.medium.memory().bytes(location, end - location) };
+        let unfit = || Error::Unfit(format!("an entry's slot, at {location}, holds no item"));
+        let item = Item::read(bytes).ok_or_else(unfit)?;
+        (reach.gone)(location, &item, 0);
+        Ok(())
+    }
+
+    /// Marks the slots that entries name; also returns those whose items were deleted.
+    fn mark(
+        &self,
+        in_use: &mut [Marked],
+        count: u32,
+        reach: &Reach<'_>,
+    ) -> Result<(Recovered, Vec<u64>)> {
         let mut places = vec![None; count as usize];
         in_use.iter().enumerate().for_each(|(i, m)| places[m.number as usize] = Some(i));
         let mut found = Recovered::default();
-        let mut unfit = None;
+        let (mut unfit, mut cleared) = (None, Vec::new());
         (reach.entries)(&mut |location| {
             let place = places.get(superblock_of(location)).copied().flatten();
             let Some((marked, slot)) = place.and_then(|i| {
@@ -103,12 +125,13 @@ impl<M: Memory> Slabs<M> {
                     (reach.reached)(location, &item, bytes);
                 }
                 Record::Item(..) => unfit = Some((location, "is another's too")),
+                _ if bytes[..4] == [0; 4] => cleared.push(location),
                 _ => unfit = Some((location, "holds no intact item")),
             }
         });
         match unfit {
             Some((at, what)) => Err(Error::Unfit(format!("an entry's slot, at {at}, {what}"))),
-            None => Ok(found),
+            None => Ok((found, cleared)),
         }
     }
 

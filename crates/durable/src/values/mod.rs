@@ -38,6 +38,8 @@ pub struct Reach<'a> {
     pub reached: Told<'a>,
     /// Told items that may be newer than the index's entries, as by the recovery of all items.
     pub offered: Told<'a>,
+    /// Told items that were deleted, and whose entries are to follow them.
+    pub gone: Told<'a>,
 }
 
 /// Where a map's items live.
