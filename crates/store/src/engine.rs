@@ -165,6 +165,18 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
     .item_bytes()
 }
 
+/// Ends the item of a deleted key; returns the location to release once the index has forgotten it.
+fn retire(held: &mut impl Writing, (location, item): (u64, Item<'_>)) -> u64 {
+    held.retire(location, bytes_of(&item));
+    location
+}
+
+/// By how many the live keys grow.
+#[inline(always)]
+fn growth(new: &NewItem<'_>, old: Option<(u64, Item<'_>)>) -> i64 {
+    i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone))
+}
+
 impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
     pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
@@ -283,15 +295,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Wanted::Removed => {
                     grown = -1;
                     // Gone from storage before anyone can be told that it is gone.
-                    released.set(old.map(|(location, item)| {
-                        held.retire(location, bytes_of(&item));
-                        location
-                    }));
+                    released.set(old.map(|old| retire(held, old)));
                     return (Entry::Remove, None);
                 }
                 Wanted::Kept => {
-                    outcome =
-                        Ok(Outcome::Done(at.and_then(|location| self.values.undurable(location))));
+                    let seen = at.and_then(|location| self.values.undurable(location));
+                    outcome = Ok(Outcome::Done(seen));
                     return (Entry::Keep, None);
                 }
                 Wanted::Refused(error) => {
@@ -312,8 +321,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             let location = held.write(&new);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
-            grown =
-                i64::from(!new.tombstone) - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+            grown = growth(&new, old);
             if !new.tombstone {
                 self.note(&new, bytes);
             }
