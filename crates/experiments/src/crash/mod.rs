@@ -138,6 +138,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept(maps::Design::Logs, s), no_controls;
     "map-slabs-index", "a map with values in slabs and a kept index: puts, deletes",
         |s| maps::kept(maps::Design::Slabs, s), no_controls;
+    "map-logs-index-threads", "two threads on a map with values in logs and a kept index",
+        |s| maps::kept_threads(maps::Design::Logs, s), no_controls;
+    "map-slabs-index-threads", "two threads on a map with values in slabs and a kept index",
+        |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
         index::explorer, index::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",

@@ -1,14 +1,13 @@
-//! The script on a map whose index is kept: recovery walks it and does not read closed logs, so that
-//! the script begins near the end of a long one.
+//! Maps whose index is kept: recovery walks it and does not read closed logs, so that the script begins
+//! near the end of a long one.
 
 use super::super::Settings;
-use super::script::explorer_on;
-use super::{Design, Opening, Place, SEGMENT_BYTES};
+use super::{Design, Opening, Place, SEGMENT_BYTES, script, threads};
 use terrace_machine::{Crashable, Explorer, Without};
 use terrace_memory::Part;
 use terrace_store::Map;
 
-const VALUES_BYTES: u64 = 5 * SEGMENT_BYTES;
+const VALUES_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// A head and one table.
 const INDEX_BYTES: u64 = (4 << 10) + 2 * (64 << 10);
 
@@ -16,13 +15,17 @@ type Media = Part<Without<Crashable>>;
 
 /// Values, and the index behind them.
 #[derive(Clone, Copy)]
-struct WithIndex(Opening);
+struct WithIndex {
+    opening: Opening,
+    /// Whether the first log is to be nearly full.
+    is_filled: bool,
+}
 
 impl WithIndex {
     fn open(&self, memory: Without<Crashable>, is_new: bool, lifetime: u32) -> Map<Media, Media> {
         let index = Part::new(memory.clone(), VALUES_BYTES, INDEX_BYTES);
         let values = Part::new(memory, 0, VALUES_BYTES);
-        let map = Map::over_with_index(values, index, is_new, lifetime, self.0.options());
+        let map = Map::over_with_index(values, index, is_new, lifetime, self.opening.options());
         map.expect("a crash is no damage")
     }
 }
@@ -33,13 +36,13 @@ impl Place for WithIndex {
 
     fn make(&self, memory: &Crashable) {
         let map = WithIndex::open(self, Without::nothing(memory.clone()), true, 0);
-        if self.0.design == Design::Logs {
+        if self.is_filled {
             fill(&map);
         }
     }
 
     fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Media, Media> {
-        WithIndex::open(self, (self.0.without)(memory.clone()), false, lifetime as u32)
+        WithIndex::open(self, (self.opening.without)(memory.clone()), false, lifetime as u32)
     }
 }
 
@@ -54,6 +57,14 @@ fn fill(map: &Map<Media, Media>) {
 }
 
 pub(in super::super) fn explorer(design: Design, settings: &Settings) -> Explorer<usize> {
-    let place = WithIndex(Opening::new(design, settings));
-    explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+    let opening = Opening::new(design, settings);
+    let place = WithIndex { opening, is_filled: design == Design::Logs };
+    script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// Two threads on the same keys: what one reads of the other's entries survives.
+pub(in super::super) fn shared(design: Design, settings: &Settings) -> Explorer<threads::Note> {
+    let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
+    let place = WithIndex { opening, is_filled: false };
+    threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }

@@ -3,17 +3,18 @@
 
 use super::super::Settings;
 use super::super::histories::history;
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, Tried, contents, recover};
+use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
+use terrace_machine::{Crashable, Explorer, Log, Noted};
+use terrace_memory::Memory;
 use terrace_store::Session;
 use terrace_workload::history::{Call, Told};
 use terrace_workload::linearizability::durable::{KeyValue, Moment, Verdict, check};
 
 /// Head, a log of each writer and what recovery writes to; or three sizes of slots.
 const MEMORY_BYTES: u64 = 6 * SEGMENT_BYTES;
-const THREADS: usize = 2;
+pub(super) const THREADS: usize = 2;
 /// Keys that they share; the next one counts recoveries.
 const KEYS: u64 = 3;
 const OPERATIONS: u64 = 8;
@@ -22,8 +23,9 @@ const BUDGET: u64 = 1_000_000;
 /// Who reads what recovery found.
 const READER: usize = THREADS;
 
-type Note = Moment<(u64, Call), Told>;
-type Sessions = Arc<Mutex<Vec<Option<Session<Without<Crashable>>>>>>;
+pub(in super::super) type Note = Moment<(u64, Call), Told>;
+type Sessions<P> = Arc<Mutex<Vec<Option<SessionOf<P>>>>>;
+type SessionOf<P> = Session<<P as Place>::Memory, <P as Place>::Index>;
 
 /// A value that tells which put it is of, in one of two lengths.
 fn value(number: i64) -> Vec<u8> {
@@ -40,13 +42,13 @@ fn number(value: &[u8]) -> Result<i64, String> {
 
 /// Opens a map with a slot of each size in use, so that no thread makes room under a lock that the
 /// other waits for outside of the memory.
-fn share(opening: &Opening, memory: &Crashable, sessions: &Sessions) {
-    opening.make(memory);
-    let map: Tried = opening.open(memory, 1);
+fn share<P: Place>(place: &P, design: Design, memory: &Crashable, sessions: &Sessions<P>) {
+    place.make(memory);
+    let map = place.open(memory, 1);
     let mut all = Vec::new();
     for _ in 0..THREADS {
         let mut session = map.session();
-        if opening.design == Design::Slabs {
+        if design == Design::Slabs {
             let key = (KEYS + 1).to_be_bytes();
             for number in 0..2 {
                 session.put(&key, &value(number), None).expect("put");
@@ -59,7 +61,12 @@ fn share(opening: &Opening, memory: &Crashable, sessions: &Sessions) {
 }
 
 /// Asks for one thing, drawn, and notes the call and the return.
-fn ask(session: &mut Session<Without<Crashable>>, log: &Log<Note>, random: &mut Random, step: u64) {
+fn ask<M: Memory, I: Memory>(
+    session: &mut Session<M, I>,
+    log: &Log<Note>,
+    random: &mut Random,
+    step: u64,
+) {
     let key = random.below(KEYS);
     let call = match random.below(8) {
         0..2 => Call::Get,
@@ -105,14 +112,25 @@ pub(in super::super) fn explorer(
     settings: &Settings,
 ) -> Explorer<Note> {
     let opening = Opening { without, writers: THREADS, ..Opening::new(design, settings) };
+    explorer_on(opening, design, MEMORY_BYTES, settings)
+}
+
+/// The scenario in any place, with so many writers as threads.
+pub(super) fn explorer_on<P: Place>(
+    place: P,
+    design: Design,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<Note> {
     let seed = settings.seed;
-    let sessions = Sessions::default();
+    let sessions = Sessions::<P>::default();
     let shared = Arc::clone(&sessions);
-    let explorer = Explorer::new(settings.domain, MEMORY_BYTES)
-        .setup(move |memory| share(&opening, memory, &shared))
-        .recover(move |memory| recover(&opening, memory, 1 + memory.crashes(), KEYS))
+    let (to_make, to_recover) = (place.clone(), place.clone());
+    let explorer = Explorer::new(settings.domain, memory_bytes)
+        .setup(move |memory| share(&to_make, design, memory, &shared))
+        .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
-            judge(notes, &contents(&opening.open(memory, 2 + memory.crashes()))?)
+            judge(notes, &contents(&place.open(memory, 2 + memory.crashes()))?)
         })
         .crashes(2);
     (0..THREADS).fold(explorer, |explorer, thread| {
