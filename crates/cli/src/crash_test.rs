@@ -242,7 +242,7 @@ fn replay(tests: &[&CrashTest], settings: &Settings, state: &str) -> Outcome {
 fn control_line(control: &Control) -> String {
     let caught = control.caught_by.as_deref().unwrap_or("NOT CAUGHT");
     format!(
-        "{:8}{:26}{:>8} states  {caught:37}{}",
+        "{:20}{:26}{:>8} states  {caught:37}{}",
         control.engine, control.step, control.states, control.meaning
     )
 }
