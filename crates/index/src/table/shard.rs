@@ -28,14 +28,16 @@ impl<I> fmt::Debug for Ground<I> {
     }
 }
 
+/// What every lookup reads comes first, in one line.
+#[repr(C)]
 pub(super) struct Shard<I: Memory> {
     pub(super) buckets: I,
-    pub(super) overflow: I,
+    /// Buckets in the table; grows only.
+    pub(super) count: AtomicU64,
     /// Whether the table is to be found after a crash: every change is durable before the bucket is
     /// let go.
     pub(super) is_kept: bool,
-    /// Buckets in the table; grows only.
-    pub(super) count: AtomicU64,
+    pub(super) overflow: I,
     pub(super) entries: AtomicU64,
     pub(super) growth: Mutex<Growth>,
     pub(super) lines: Mutex<OverflowLines>,
