@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
-use terrace_durable::{Error as Below, Reach};
+use terrace_durable::{Error as Below, Reach, Values};
 use terrace_index::{HashIndex, hash_key};
 use terrace_memory::{Divide, Memory};
 
@@ -85,6 +85,10 @@ pub struct RecoveryReport {
     /// Damage found (only with `salvage`; otherwise it is an error).
     pub damage: Vec<Damage>,
 }
+
+/// Items asked for ahead by a walk, and lines of each.
+const AHEAD: usize = 16;
+const AHEAD_LINES: u64 = 3;
 
 type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 
@@ -205,8 +209,18 @@ impl Opening<'_> {
         let failed = Mutex::new(None);
         let entries = |f: &mut dyn FnMut(u64)| {
             let mut cursor = 0;
+            let mut page = Vec::new();
             loop {
-                cursor = engine.index.scan(cursor, 1000, &mut *f);
+                page.clear();
+                cursor = engine.index.scan(cursor, 1000, |location| page.push(location));
+                // Items lie anywhere: each is asked for while others are looked at.
+                let ahead = page.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
+                for (location, next) in page.iter().zip(ahead) {
+                    if let Some(next) = next {
+                        engine.values.prefetch(*next, AHEAD_LINES);
+                    }
+                    f(*location);
+                }
                 if cursor == 0 {
                     return;
                 }
