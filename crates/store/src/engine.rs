@@ -426,10 +426,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Counts an item that an entry of a kept index names.
-    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
+    /// Counts an item that an entry of a kept index names; whether its key would be found there.
+    pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
         self.keys[0].fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
+        self.index.holds(hash_key(self.seed, found.key), location)
     }
 
     /// Forgets the entry of an item that a crash found deleted, but for its entry.

@@ -231,7 +231,7 @@ impl Opening<'_> {
                 failed.lock().get_or_insert(error);
             }
         };
-        let reached = |_: u64, item: &Item<'_>, bytes: usize| engine.reached(item, bytes);
+        let reached = |at: u64, item: &Item<'_>, bytes: usize| engine.reached(at, item, bytes);
         let gone = |location: u64, item: &Item<'_>, _: usize| engine.gone(location, item);
         let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
         let found = engine.values.recover_reached(self.threads, reach)?;

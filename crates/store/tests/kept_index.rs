@@ -134,6 +134,28 @@ fn an_entry_that_names_nothing_is_noticed() {
     });
 }
 
+#[test]
+fn an_entry_under_a_wrong_tag_is_noticed() {
+    // The highest byte of the first slots: part of the tag, if they are in use.
+    survives("entries that nobody would find", |path| {
+        (0..8u64).for_each(|bucket| write_at(path, 4096 + 64 * bucket + 8 + 7, &[0x5a]));
+    });
+}
+
+/// In slabs a lost line is made good: what nobody names is looked at before it is freed.
+#[test]
+fn keys_of_a_lost_line_are_found_in_their_slots() {
+    let dir = in_memory();
+    let (mut model, mut random) = (Contents::new(), Random(8));
+    let options = || options(ValueDesign::Slab, Persist::Index);
+    let map = Map::open(dir.path(), options()).expect("open");
+    work(&map, &mut model, &mut random, 5_000);
+    drop(map);
+    (0..8u64).for_each(|bucket| write_at(&dir.path().join("index"), 4096 + 64 * bucket, &[0; 64]));
+    drop(reopened(dir.path(), options(), &model, true));
+    drop(reopened(dir.path(), options(), &model, true));
+}
+
 /// An index of before, put back, would hide what was written since: its mark tells.
 #[test]
 fn an_index_of_before_does_not_pass_for_the_present_one() {

@@ -110,13 +110,17 @@ impl<M: Memory> Logs<M> {
                     counted[segment].live += bytes as u64;
                     found.items += 1;
                     found.bytes += bytes as u64;
-                    (reach.reached)(at, &item, bytes);
+                    if !(reach.reached)(at, &item, bytes) {
+                        unfit = Some(at);
+                    }
                 }
                 _ => unfit = Some(at),
             }
         });
         match unfit {
-            Some(at) => Err(Error::Unfit(format!("an entry names no intact item, at {at}"))),
+            Some(at) => Err(Error::Unfit(format!(
+                "an entry names no intact item, or another key's, at {at}"
+            ))),
             None => Ok(()),
         }
     }

@@ -1,16 +1,19 @@
 //! Recovery of slabs from a kept index (paper 000, A8 procedure 3).
 //!
-//! What an entry names is verified and its slot marked; then every slot that nobody marked is free.
-//! Its checksum is cleared where it was not: a version whose entry was never made, or one that was
-//! about to be cleared at the crash. A deletion clears the item and then removes the entry: an entry whose
-//! item is cleared is removed here. An entry that names no intact item, or a slot that another names
-//! too, means that the index does not fit, and all slots are read instead.
+//! What an entry names is verified and its slot marked. Then every slot that nobody marked is free if
+//! its checksum is cleared. An intact item there is offered to the index: it is a version whose entry
+//! was never made, or one that was about to be cleared, or its entry was lost with a damaged line. The
+//! newer of a key stays; a deleted one cannot be among them, since its checksum is cleared first.
+//!
+//! A deletion clears the item and then removes the entry: an entry whose item is cleared is removed
+//! here. An entry that names no intact item, or another key's, or a slot that another names too, means
+//! that the index does not fit, and all slots are read instead.
 
 use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::recover::{Scan, Scanned};
-use super::{SEGMENT_BYTES, Slabs};
+use super::{MAX_WRITERS, SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::logs::Recovered;
@@ -56,11 +59,32 @@ impl<M: Memory> Slabs<M> {
         }
         found.segments = in_use.len() as u64;
         found.end("verify what the index names", start.elapsed());
-        let in_use = self.sweep(&in_use, threads);
-        found.end("free every other slot", start.elapsed());
-        self.settle(count, Scan { found: Recovered::default(), in_use, free }, &[], false)?;
-        found.end("write the cut", start.elapsed());
+        let swept = self.sweep(&in_use, threads);
+        let torn: usize = swept.iter().map(|(scanned, _)| scanned.torn.len()).sum();
+        if torn > 0 && !(self.is_in_use()? && torn <= MAX_WRITERS) {
+            return Err(Error::Unfit(format!("{torn} slots hold neither an item nor nothing")));
+        }
+        found.end("find every free slot", start.elapsed());
+        *self.superseded.lock() = Some(Vec::new());
+        let (in_use, left): (Vec<_>, Vec<_>) = swept.into_iter().unzip();
+        for location in left.into_iter().flatten() {
+            let salt = in_use.iter().find(|s| s.number as usize == superblock_of(location));
+            self.offer(location, salt.map_or(0, |scanned| scanned.header.salt), &reach);
+        }
+        let superseded = self.superseded.lock().take().expect("set above");
+        let scan = Scan { found: Recovered::default(), in_use, free };
+        self.settle(count, scan, &superseded, false)?;
+        found.end("take in what was left, free what is older", start.elapsed());
         Ok(found)
+    }
+
+    fn offer(&self, location: u64, salt: u32, reach: &Reach<'_>) {
+        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
+        // SAFETY: as in `tell_gone`.
+        let bytes = unsafe { self.medium.memory().bytes(location, end - location) };
+        if let Record::Item(item, bytes) = item::verify(bytes, salt) {
+            (reach.offered)(location, &item, bytes);
+        }
     }
 
     /// The superblocks in use, by number, and those that are free.
@@ -122,7 +146,9 @@ impl<M: Memory> Slabs<M> {
                     marked.slots[slot] = true;
                     found.items += 1;
                     found.bytes += bytes as u64;
-                    (reach.reached)(location, &item, bytes);
+                    if !(reach.reached)(location, &item, bytes) {
+                        unfit = Some((location, "holds another key"));
+                    }
                 }
                 Record::Item(..) => unfit = Some((location, "is another's too")),
                 _ if bytes[..4] == [0; 4] => cleared.push(location),
@@ -135,8 +161,8 @@ impl<M: Memory> Slabs<M> {
         }
     }
 
-    /// Frees, durably, every slot that is not marked.
-    fn sweep(&self, in_use: &[Marked], threads: usize) -> Vec<Scanned> {
+    /// Finds the slots that are free, and those that hold an item all the same.
+    fn sweep(&self, in_use: &[Marked], threads: usize) -> Vec<(Scanned, Vec<u64>)> {
         let next = AtomicUsize::new(0);
         let swept = Mutex::new(Vec::new());
         let worker = || {
@@ -152,9 +178,10 @@ impl<M: Memory> Slabs<M> {
         swept.into_inner().expect("no sweeper panicked")
     }
 
-    fn sweep_one(&self, marked: &Marked) -> Scanned {
+    fn sweep_one(&self, marked: &Marked) -> (Scanned, Vec<u64>) {
         let (number, header) = (marked.number, marked.header);
         let mut free = Free::none(header.class);
+        let (mut torn, mut left) = (Vec::new(), Vec::new());
         let memory = self.medium.memory();
         let slot_bytes = u64::from(classes::slot_bytes(header.class));
         let mut next = 0;
@@ -165,16 +192,22 @@ impl<M: Memory> Slabs<M> {
                 continue;
             }
             let location = free.location(number, slot);
-            // SAFETY: a slot's first word, in the file; nobody else is at it before recovery is over.
-            if unsafe { memory.load(location) } as u32 != 0 {
-                self.clear_checksum(location);
-            } else {
-                // So are those behind it, as far as nothing was ever written there.
-                let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
-                next = slot + ((zeros / slot_bytes) as u32).max(1);
+            // SAFETY: a slot, in the file; nobody else is at it before recovery is over.
+            let bytes = unsafe {
+                if memory.load(location) as u32 == 0 {
+                    // So are those behind it, as far as nothing was ever written there.
+                    let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
+                    next = slot + ((zeros / slot_bytes) as u32).max(1);
+                    free.put_run(slot..next);
+                    continue;
+                }
+                memory.bytes(location, slot_bytes)
+            };
+            match item::verify(bytes, header.salt) {
+                Record::Item(..) => left.push(location),
+                _ => torn.push(slot),
             }
-            free.put_run(slot..next);
         }
-        Scanned { number, header, free, torn: Vec::new() }
+        (Scanned { number, header, free, torn }, left)
     }
 }

@@ -34,8 +34,8 @@ pub type Told<'a> = &'a dyn Fn(u64, &Item<'_>, usize);
 pub struct Reach<'a> {
     /// Its entries.
     pub entries: Entries<'a>,
-    /// Told every item that an entry names.
-    pub reached: Told<'a>,
+    /// Told every item that an entry names; whether the entry stands where its key is looked for.
+    pub reached: &'a dyn Fn(u64, &Item<'_>, usize) -> bool,
     /// Told items that may be newer than the index's entries, as by the recovery of all items.
     pub offered: Told<'a>,
     /// Told items that were deleted, and whose entries are to follow them.
