@@ -185,6 +185,16 @@ fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_index() {
     kill_loop_in_memory("log", "index", 7);
 }
 
+#[test]
+fn acknowledged_writes_survive_kill_9_with_slabs_by_sections() {
+    kill_loop_in_memory("slab", "full", 8);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_logs_by_sections() {
+    kill_loop_in_memory("log", "full", 9);
+}
+
 /// With an interval too long to end within the test, only what was saved is promised.
 #[test]
 fn saved_writes_survive_kill_9_under_interval() {

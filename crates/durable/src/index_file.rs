@@ -1,11 +1,14 @@
-//! Where an index lies that is kept beside its values: a memory of its own, head and tables.
+//! Where an index lies that is kept beside its values: a memory of its own, with a head, the books of
+//! the values, and tables.
 //!
 //! ```text
 //! 0   8  magic "TERRACEi"        60  4  checksum of the 60 bytes before
 //! 8   4  format                  64  8  mark: the values name the index that goes with them by it
 //! 12  4  tables                  72  8  the next mark
-//! 16  8  seed of the hashes      4096 .. two areas for each table: buckets, overflow lines
-//! 24  8  bytes of an area
+//! 16  8  seed of the hashes      80  8  what may be relied on beside the entries (State)
+//! 24  8  bytes of an area        88  8  sum of all that is in use, if the state says so
+//! 32  8  bytes of the books      4096 .. books; two areas for each table: buckets, overflow lines
+//! 40  8  bytes of a page of them   96  8  segments of the values when that was taken
 //! ```
 //! Areas are as long as the medium can ever be and filled from their start: the file has holes. A head
 //! that does not match its checksum is no index: the values do not name it yet.
@@ -14,22 +17,52 @@
 //! known for what it is: the next mark is written, then the values name it, then it is the mark. A
 //! crash leaves values that name one of the two.
 
+use crate::books::Books;
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{get_u32, get_u64, put_u32, put_u64};
 use std::sync::Arc;
-use terrace_memory::{Divide, Native};
+use terrace_memory::{Divide, Memory, Native};
 
 const MAGIC: &[u8; 8] = b"TERRACEi";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const HEAD_BYTES: usize = 64;
 const MARK_AT: u64 = 64;
 const NEXT_MARK_AT: u64 = 72;
+const STATE_AT: u64 = 80;
+const SUM_AT: u64 = 88;
+const SEGMENTS_AT: u64 = 96;
+
+/// The pages of books: one for each segment of the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Segments there can ever be.
+    pub count: u64,
+    /// Bytes of a page.
+    pub bytes: u64,
+}
+
+impl Pages {
+    fn books_bytes(self) -> u64 {
+        Books::<Native>::bytes_for(self.count, self.bytes).next_multiple_of(BLOCK_BYTES)
+    }
+}
+
+/// What an index is, and what of it may be relied on beside its entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Whether each operation on it is to be a section.
+    pub is_full: bool,
+    /// Whether books and free lines are exact: each operation was a section, or it was closed.
+    pub is_exact: bool,
+    /// Whether it was closed at an orderly end: then it has its sum.
+    pub is_closed: bool,
+}
 
 /// The place of a kept index.
 #[derive(Debug)]
-pub struct IndexFile<I: Divide = Native> {
+pub struct IndexFile<I: Memory = Native> {
     medium: Arc<Medium<I>>,
     /// Number of its tables.
     pub tables: u32,
@@ -37,18 +70,25 @@ pub struct IndexFile<I: Divide = Native> {
     pub seed: u64,
     /// The values name it by one of these.
     pub marks: [u64; 2],
+    /// All books, and a page of them.
+    books_bytes: [u64; 2],
     area_bytes: u64,
 }
 
 /// A part of the file for one table's buckets or overflow lines.
 #[derive(Debug)]
-pub struct Area<I: Divide = Native> {
+pub struct Area<I: Memory = Native> {
     medium: Arc<Medium<I>>,
     start: u64,
     bytes: u64,
 }
 
 impl<I: Divide> Area<I> {
+    /// Where it begins in the file.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
     /// Its memory; usable where [`Area::grow`] made it so.
     pub fn memory(&self) -> I {
         self.medium.memory().part(self.start, self.bytes)
@@ -63,17 +103,25 @@ impl<I: Divide> Area<I> {
     }
 }
 
-impl<I: Divide> IndexFile<I> {
-    /// Makes the head, durably, and what follows zero.
+impl<I: Memory> IndexFile<I> {
+    /// Makes the head, durably, and what follows zero, with room for so many bytes of books.
     ///
     /// # Errors
     /// Those of the medium.
     ///
     /// # Panics
     /// If the medium is not byte-addressable: an index is kept word by word.
-    pub fn make(medium: Medium<I>, tables: u32, seed: u64, mark: u64) -> Result<IndexFile<I>> {
+    pub fn make(
+        medium: Medium<I>,
+        tables: u32,
+        seed: u64,
+        mark: u64,
+        pages: Pages,
+    ) -> Result<IndexFile<I>> {
         assert!(medium.is_byte_addressable(), "an index is kept on a byte-addressable medium");
-        let share = (medium.capacity_bytes() - BLOCK_BYTES) / (2 * u64::from(tables));
+        let books_bytes = pages.books_bytes();
+        let left = medium.capacity_bytes().saturating_sub(BLOCK_BYTES + books_bytes);
+        let share = left / (2 * u64::from(tables));
         let area_bytes = share / BLOCK_BYTES * BLOCK_BYTES;
         medium.grow(0, BLOCK_BYTES)?;
         if !medium.is_new() {
@@ -88,6 +136,8 @@ impl<I: Divide> IndexFile<I> {
         put_u32(&mut head, 12, tables);
         put_u64(&mut head, 16, seed);
         put_u64(&mut head, 24, area_bytes);
+        put_u64(&mut head, 32, books_bytes);
+        put_u64(&mut head, 40, pages.bytes);
         let checksum = Crc::new(FORMAT).update(&head[..60]).finish();
         put_u32(&mut head, 60, checksum);
         // SAFETY: grown just now, and nobody else has the medium yet.
@@ -95,10 +145,12 @@ impl<I: Divide> IndexFile<I> {
             medium.memory().write(0, &head);
             medium.memory().persist(0, HEAD_BYTES as u64);
         }
-        let file =
-            IndexFile { medium: Arc::new(medium), tables, seed, marks: [mark; 2], area_bytes };
-        file.store(MARK_AT, mark);
-        file.store(NEXT_MARK_AT, mark);
+        let medium = Arc::new(medium);
+        let books_bytes = [books_bytes, pages.bytes];
+        let file = IndexFile { medium, tables, seed, marks: [mark; 2], books_bytes, area_bytes };
+        for (at, word) in [(MARK_AT, mark), (NEXT_MARK_AT, mark), (STATE_AT, 0), (SUM_AT, 0)] {
+            file.store(at, word);
+        }
         Ok(file)
     }
 
@@ -112,6 +164,95 @@ impl<I: Divide> IndexFile<I> {
     pub fn forget_mark(&mut self) {
         self.marks[0] = self.marks[1];
         self.store(MARK_AT, self.marks[0]);
+    }
+
+    /// What may be relied on beside the entries.
+    pub fn state(&self) -> State {
+        let word = self.load(STATE_AT);
+        let is = |bit: u64| word & bit == bit;
+        State { is_full: is(1), is_exact: is(2), is_closed: is(4) }
+    }
+
+    /// Says so, durably on return. What is relied on is durable before.
+    pub fn set_state(&self, state: State) {
+        let State { is_full, is_exact, is_closed } = state;
+        let word = u64::from(is_full) | u64::from(is_exact) << 1 | u64::from(is_closed) << 2;
+        self.store(STATE_AT, word);
+    }
+
+    /// Closes an index that nobody changes any more: what is in use of it (`used`: beginnings and
+    /// lengths, the books aside), and books of the segments before `end`, are durable, with their sum,
+    /// on return.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn close(&self, used: &[(u64, u64)], end: u32) -> Result<()> {
+        let used = [used, &[self.books().used(end)]].concat();
+        for (at, bytes) in &used {
+            self.medium.write_out(*at, *bytes, true)?;
+        }
+        self.store(SEGMENTS_AT, end.into());
+        self.store(SUM_AT, self.sum(&used));
+        self.set_state(State { is_exact: true, is_closed: true, ..self.state() });
+        Ok(())
+    }
+
+    /// Whether what was in use of a closed index is as it was.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn is_as_closed(&self, used: &[(u64, u64)]) -> Result<bool> {
+        let (books, end) = (self.books(), self.load(SEGMENTS_AT));
+        if !(1..=self.books_bytes[0] / self.books_bytes[1]).contains(&end) {
+            return Ok(false);
+        }
+        books.grow(end as u32)?;
+        let used = [used, &[books.used(end as u32)]].concat();
+        Ok(self.load(SUM_AT) == self.sum(&used))
+    }
+
+    fn sum(&self, used: &[(u64, u64)]) -> u64 {
+        // Pieces, so that a large one need not lie in memory at once.
+        const PIECE: u64 = 1 << 20;
+        let mut sum = Crc::new(FORMAT);
+        for (at, bytes) in used {
+            let mut done = 0;
+            while done < *bytes {
+                let piece = PIECE.min(bytes - done);
+                // SAFETY: in use, so it was grown; nobody changes it, by contract.
+                sum = sum.update(unsafe { self.medium.memory().bytes(at + done, piece) });
+                done += piece;
+            }
+        }
+        u64::from(sum.finish()) | used.iter().map(|(_, bytes)| bytes).sum::<u64>() << 32
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        // SAFETY: an aligned word of the first block, as in `store`.
+        unsafe { self.medium.memory().load(at) }
+    }
+
+    /// The books.
+    pub fn books(&self) -> Books<I> {
+        Books::new(Arc::clone(&self.medium), BLOCK_BYTES, self.books_bytes[1])
+    }
+
+    /// Whether there is room for the books of such values.
+    pub fn has_pages(&self, pages: Pages) -> bool {
+        self.books_bytes[1] == pages.bytes && self.books_bytes[0] >= pages.books_bytes()
+    }
+
+    /// Length of the file in bytes.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn file_bytes(&self) -> Result<u64> {
+        self.medium.file_bytes()
+    }
+
+    /// All of its memory.
+    pub fn memory(&self) -> &I {
+        self.medium.memory()
     }
 
     fn store(&self, at: u64, mark: u64) {
@@ -141,16 +282,18 @@ impl<I: Divide> IndexFile<I> {
         }
         let (format, tables) = (get_u32(head, 8), get_u32(head, 12));
         let (seed, area_bytes) = (get_u64(head, 16), get_u64(head, 24));
+        let books_bytes = [32, 40].map(|at| get_u64(head, at));
         let marks = [MARK_AT, NEXT_MARK_AT].map(|at| get_u64(head, at as usize));
         if format != FORMAT {
             let (found, wanted) = (format.to_string(), FORMAT.to_string());
             return Err(Error::Mismatch { path: path(), field: "index format", found, wanted });
         }
-        if BLOCK_BYTES + 2 * u64::from(tables) * area_bytes > medium.capacity_bytes() {
+        let areas_bytes = 2 * u64::from(tables) * area_bytes;
+        if BLOCK_BYTES + books_bytes[0] + areas_bytes > medium.capacity_bytes() {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
         }
-        Ok(IndexFile { medium: Arc::new(medium), tables, seed, marks, area_bytes })
+        Ok(IndexFile { medium: Arc::new(medium), tables, seed, marks, books_bytes, area_bytes })
     }
 
     /// Gives a new file its name, as [`Medium::publish`].
@@ -160,12 +303,14 @@ impl<I: Divide> IndexFile<I> {
     pub fn publish(&self) -> Result<()> {
         if self.medium.is_new() { self.medium.publish() } else { Ok(()) }
     }
+}
 
+impl<I: Divide> IndexFile<I> {
     /// The areas of each table: buckets, overflow lines.
     pub fn areas(&self) -> Vec<[Area<I>; 2]> {
         let area = |number: u64| Area {
             medium: Arc::clone(&self.medium),
-            start: BLOCK_BYTES + number * self.area_bytes,
+            start: BLOCK_BYTES + self.books_bytes[0] + number * self.area_bytes,
             bytes: self.area_bytes,
         };
         (0..u64::from(self.tables)).map(|table| [area(2 * table), area(2 * table + 1)]).collect()

@@ -190,12 +190,7 @@ impl<'a> Item<'a> {
         let body = bytes.get(header.header_bytes..header.item_bytes())?;
         let (key, value) = body.split_at(header.key_bytes);
         let expires_at_ms = (header.flags & EXPIRES != 0)
-            .then(|| {
-                bytes[header.header_bytes - 8..header.header_bytes]
-                    .try_into()
-                    .map(u64::from_le_bytes)
-                    .ok()
-            })
+            .then(|| bytes[..header.header_bytes].last_chunk().copied().map(u64::from_le_bytes))
             .flatten();
         Some(Item {
             key,

@@ -11,6 +11,7 @@
 //!
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
 
+mod books;
 pub mod checksum;
 mod error;
 mod flush;
@@ -23,8 +24,9 @@ pub mod slabs;
 pub mod superblock;
 pub mod values;
 
+pub use books::{BookPages, Books};
 pub use error::{Error, Result};
 pub use flush::Flush;
-pub use index_file::{Area, IndexFile};
+pub use index_file::{Area, IndexFile, Pages, State};
 pub use medium::{Medium, MediumSpec};
 pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};

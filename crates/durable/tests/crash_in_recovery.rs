@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use terrace_durable::item::NewItem;
 use terrace_durable::logs::{Logs, Room};
 use terrace_durable::medium::Event;
+use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
@@ -42,7 +43,9 @@ fn recover(dir: &Path) -> (Logs, BTreeMap<Vec<u8>, u64>, Vec<Event>) {
 fn append(logs: &Logs, writer: usize, key: u64, version: u64, bytes: usize) {
     let (key, value) = (key.to_be_bytes(), vec![version as u8; bytes]);
     let new = NewItem { key: &key, value: &value, version, expires_at_ms: None, tombstone: false };
-    logs.appender(writer, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
+    logs.appender(writer, new.item_bytes(), Room::Ordinary)
+        .expect("room")
+        .append(&new, &mut Changes::new());
 }
 
 /// Each of the file's sectors written by the first `cut` events (and, torn, the next one), chosen

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
 use terrace_durable::logs::{Logs, Room};
+use terrace_durable::sections::Changes;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Flush, Medium, Values, Writing};
 use terrace_machine::Counted;
@@ -41,9 +42,9 @@ fn each(values: &impl Values, memory: &Media, keys: u64, value_bytes: usize) -> 
             room = values.room(1, new.item_bytes(), Room::Ordinary).expect("room");
             assert!(room.fits(new.item_bytes()));
         }
-        let location = room.write(&new);
+        let location = room.write(&new, &mut Changes::new());
         if let Some(old) = locations[key].replace(location)
-            && let Some(released) = room.supersede(old, new.item_bytes())
+            && let Some(released) = room.supersede(old, new.item_bytes(), &mut Changes::new())
         {
             values.release(released);
         }

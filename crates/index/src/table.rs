@@ -23,17 +23,20 @@
 //! line is [`Stats::overflow_lines`] over [`Stats::buckets`].
 
 mod bucket;
+mod growth;
 mod line;
+mod overflow;
 mod repair;
 mod shard;
 
 use crossbeam_utils::CachePadded;
 use line::*;
-use shard::Shard;
 pub use shard::{Commit, Ground, Watch};
+use shard::{Keeping, Shard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_durable::sections::Changes;
 use terrace_memory::{Backing, Budget, Memory, Native, Region};
 
 /// What the index must be told about the items its locations name.
@@ -48,6 +51,11 @@ pub trait Items {
     /// scheduled by the memory below, it is the other's turn.
     #[inline(always)]
     fn pause(&self) {}
+    /// Changes the words together, durably on return, and runs `publish` when that is certain and none
+    /// of them is stored yet: where the index's changes are sections ([`HashIndex::use_sections`]).
+    fn commit(&self, changes: &mut Changes, _publish: impl FnOnce()) {
+        unreachable!("{} words of a section where there are none", changes.len());
+    }
 }
 
 /// What a writer does to a key's entry.
@@ -102,10 +110,13 @@ impl<'a, I: Memory> Line<'a, I> {
         if slot == 32 {
             return None;
         }
-        // SAFETY: the header of a committed bucket.
-        if self.shard.is_kept && unsafe { self.shard.buckets.load(self.bucket) } & LOCKED != 0 {
-            // What is being written may not be durable yet.
-            return None;
+        if self.shard.keeping == Keeping::Words {
+            // SAFETY: the header of a committed bucket.
+            let header = unsafe { self.shard.buckets.load(self.bucket) };
+            if self.shard.is_locked(header) {
+                // What is being written may not be durable yet.
+                return None;
+            }
         }
         // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
         let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
@@ -143,7 +154,9 @@ pub struct Stats {
 ///
 /// It lives in DRAM and is gone after a crash ([`HashIndex::new`]), or is *kept* in a persistent
 /// memory ([`HashIndex::kept`]): then every change is durable when the bucket is let go, whoever reads
-/// a change before that makes it durable first, and [`HashIndex::repair`] takes up what a crash left.
+/// a change before that makes it durable first, and [`HashIndex::repair`] takes up what a crash left;
+/// or the changes of an operation are words of one section ([`HashIndex::use_sections`]), and nothing
+/// is left.
 pub struct HashIndex<I: Memory = Native> {
     shards: Box<[CachePadded<Shard<I>>]>,
     shard_bits: u32,
@@ -162,14 +175,15 @@ impl HashIndex {
         let ground = |backing| -> io::Result<Ground<Native>> {
             let region = Region::reserve(bytes, backing)?;
             let memory = region.native();
-            Ok(Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)) })
+            let commit = Box::new(move |at, bytes| region.commit(at, bytes));
+            Ok(Ground { memory, commit, start: 0 })
         };
         // Overflow lines are few and rarely read: base pages and small steps waste less than they
         // cost.
         let grounds: io::Result<Vec<_>> = (0..shards)
             .map(|_| Ok([ground(Backing::HugePages)?, ground(Backing::Anonymous)?]))
             .collect();
-        HashIndex::over(grounds?, false, budget)
+        HashIndex::over(grounds?, Keeping::Nothing, budget)
     }
 }
 
@@ -180,18 +194,24 @@ impl<I: Memory> HashIndex<I> {
     /// # Errors
     /// Those of the grounds.
     pub fn kept(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        HashIndex::over(grounds, true, budget)
+        HashIndex::over(grounds, Keeping::Words, budget)
+    }
+
+    /// From here on the changes of an operation on this kept index are words of one section, which
+    /// [`Items::commit`] commits. The books must have been [noted](HashIndex::note_books).
+    pub fn use_sections(&mut self) {
+        self.shards.iter_mut().for_each(|shard| shard.keeping = Keeping::Sections);
     }
 
     fn over(
         grounds: Vec<[Ground<I>; 2]>,
-        is_kept: bool,
+        keeping: Keeping,
         budget: &Arc<Budget>,
     ) -> io::Result<HashIndex<I>> {
         let shards: io::Result<Vec<_>> = grounds
             .into_iter()
             .map(|[buckets, overflow]| {
-                Shard::new(buckets, overflow, is_kept, budget).map(CachePadded::new)
+                Shard::new(buckets, overflow, keeping, budget).map(CachePadded::new)
             })
             .collect();
         Ok(HashIndex::of(shards?))
@@ -245,11 +265,11 @@ impl<I: Memory> HashIndex<I> {
         items: &impl Items,
         f: impl FnOnce(Option<u64>) -> Change,
     ) -> io::Result<Option<u64>> {
-        self.update_then(hash, key, items, |location| (f(location), ()), |()| ())
+        self.update_then(hash, key, items, |location, _| (f(location), ()), |(), _| ())
     }
 
-    /// As [`HashIndex::update`]; passes on to `then` what `f` gave beside, once the change is done and
-    /// still alone.
+    /// As [`HashIndex::update`]; passes on to `then` what `f` gave beside, once the change is done, or
+    /// is a word of the section, and still alone. Both may add words to the section.
     ///
     /// # Errors
     /// As there.
@@ -258,8 +278,8 @@ impl<I: Memory> HashIndex<I> {
         hash: u64,
         key: &[u8],
         items: &impl Items,
-        f: impl FnOnce(Option<u64>) -> (Change, T),
-        then: impl FnOnce(T),
+        f: impl FnOnce(Option<u64>, &mut Changes) -> (Change, T),
+        then: impl FnOnce(T, &mut Changes),
     ) -> io::Result<Option<u64>> {
         self.shard(hash).update(hash, items, |location| items.has_key(location, key), f, then)
     }
@@ -277,14 +297,14 @@ impl<I: Memory> HashIndex<I> {
         Some(f(entry & LOCATION_MASK))
     }
 
-    /// As [`HashIndex::update`], for the key whose entry is exactly `location`; `f` runs only if
+    /// As [`HashIndex::update_then`], for the key whose entry is exactly `location`; `f` runs only if
     /// it still is. Returns whether it was: the compare-and-swap redirect of a collector.
     pub fn update_at(
         &self,
         hash: u64,
         location: u64,
         items: &impl Items,
-        f: impl FnOnce() -> Change,
+        f: impl FnOnce(&mut Changes) -> Change,
     ) -> bool {
         self.shard(hash).update_at(hash, location, items, f)
     }
@@ -332,6 +352,11 @@ impl<I: Memory> HashIndex<I> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// What of the grounds is in use, as sections find it: beginnings and lengths.
+    pub fn used(&self) -> Vec<(u64, u64)> {
+        self.shards.iter().flat_map(|shard| shard.used()).collect()
     }
 
     /// Sizes, summed over the shards.

@@ -158,7 +158,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let located = self.located(&guard);
         for (hash, location) in &moving.dropped {
-            self.index.update_at(*hash, *location, &located, || Entry::Remove);
+            self.index.update_at(*hash, *location, &located, |_| Entry::Remove);
         }
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
-        engine.index.update_at(hash, location, &engine.located(&BucketLock), || {
+        engine.index.update_at(hash, location, &engine.located(&BucketLock), |changes| {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },
@@ -215,13 +215,14 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             };
             if ends {
                 engine.keys[0].fetch_sub(1, Ordering::Relaxed);
+                engine.book_keys(0, -1, changes);
                 self.evicted += u64::from(is_live(item));
             } else {
                 self.moved_bytes += bytes as u64;
             }
-            let moved = held.append(&new);
+            let moved = held.append(&new, changes);
             // Should the round fail, the victim knows what it has lost already.
-            held.retire(location, bytes);
+            held.retire(location, bytes, changes);
             Entry::Set(moved)
         });
         Ok(())

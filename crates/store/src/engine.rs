@@ -12,6 +12,7 @@
 //! that was ever told is lost.
 
 use crate::error::{Error, Result};
+use crate::kept::Kept;
 use crate::options::{Durability, MapOptions, WhenFull};
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -22,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
 use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
@@ -61,6 +63,9 @@ pub enum Change<'a> {
 pub(crate) type Stored<M> = terrace_durable::LogsOrSlabs<M>;
 pub(crate) type Held<'a, M> = <Stored<M> as Values>::Room<'a>;
 
+/// What an update took the place of, to be given up by its writer.
+type Superseded<'h, 'a, M> = Option<(&'h mut Held<'a, M>, (u64, Item<'h>))>;
+
 /// How much room an update asks for before it knows what it writes.
 #[derive(Clone, Copy)]
 pub(crate) enum Hint {
@@ -77,8 +82,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub index: HashIndex<I>,
     pub values: Stored<M>,
     pub seed: u64,
-    /// Mark of the index, if it is kept; else 0.
-    pub index_mark: u64,
+    /// Of an index that is kept.
+    pub kept: Option<Kept<I>>,
     pub budget: Arc<Budget>,
     pub options: MapOptions,
     /// Whether what is told must be durable first.
@@ -113,30 +118,33 @@ pub(crate) struct Counters {
 }
 
 /// The index's view of the items.
-pub(crate) struct Located<'g, M: Memory, K> {
-    values: &'g Stored<M>,
+pub(crate) struct Located<'g, M: Memory, I: Memory, K> {
+    engine: &'g Engine<M, I>,
     kept: &'g K,
-    seed: u64,
 }
 
-impl<M: Memory, K: Keeps> Items for Located<'_, M, K> {
+impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
     #[inline(always)]
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
-        self.values.item_if_key(location, key, self.kept).is_some()
+        self.engine.values.item_if_key(location, key, self.kept).is_some()
     }
 
     fn hash(&self, location: u64) -> u64 {
-        hash_key(self.seed, self.values.item(location, self.kept).key)
+        hash_key(self.engine.seed, self.engine.values.item(location, self.kept).key)
     }
 
     #[inline(always)]
     fn prefetch(&self, location: u64) {
-        self.values.prefetch(location, 1);
+        self.engine.values.prefetch(location, 1);
     }
 
     #[inline(always)]
     fn pause(&self) {
-        self.values.medium().memory().pause();
+        self.engine.values.medium().memory().pause();
+    }
+
+    fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
+        self.engine.commit(changes, publish);
     }
 }
 
@@ -166,8 +174,12 @@ pub(crate) fn bytes_of(item: &Item<'_>) -> usize {
 }
 
 /// Ends the item of a deleted key; returns the location to release once the index has forgotten it.
-fn retire(held: &mut impl Writing, (location, item): (u64, Item<'_>)) -> u64 {
-    held.retire(location, bytes_of(&item));
+fn retire(
+    held: &mut impl Writing,
+    (location, item): (u64, Item<'_>),
+    changes: &mut Changes,
+) -> u64 {
+    held.retire(location, bytes_of(&item), changes);
     location
 }
 
@@ -179,14 +191,14 @@ fn growth(new: &NewItem<'_>, old: Option<(u64, Item<'_>)>) -> i64 {
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
-    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, K> {
-        Located { values: &self.values, kept, seed: self.seed }
+    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, I, K> {
+        Located { engine: self, kept }
     }
 
     /// Which items count after a crash. What a kept index names is durable, and there is no going back
     /// to an earlier state of it.
     pub fn rule_of(&self, durability: Durability) -> Rule {
-        let all = durability == Durability::Sync || self.index_mark != 0;
+        let all = durability == Durability::Sync || self.kept.is_some();
         if all { Rule::All } else { Rule::Bounded }
     }
 
@@ -287,20 +299,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut grown = 0;
         let released = Cell::new(None);
         // No guard: only current items of the locked bucket are looked at.
-        let change = |at: Option<u64>| {
+        let change = |at: Option<u64>, changes: &mut Changes| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             let mut stamp = [0; 8];
             let new = match self.wanted(key, old, f, &mut stamp) {
                 Wanted::Written(new) => new,
                 Wanted::Removed => {
                     grown = -1;
+                    self.book_keys(writer, grown, changes);
                     // Gone from storage before anyone can be told that it is gone.
-                    released.set(old.map(|old| retire(held, old)));
+                    released.set(old.map(|old| retire(held, old, changes)));
                     return (Entry::Remove, None);
                 }
                 Wanted::Kept => {
-                    let seen = at.and_then(|location| self.values.undurable(location));
-                    outcome = Ok(Outcome::Done(seen));
+                    outcome = Ok(Outcome::Done(at.and_then(|at| self.values.undurable(at))));
                     return (Entry::Keep, None);
                 }
                 Wanted::Refused(error) => {
@@ -319,18 +331,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 outcome = Ok(Outcome::TooSmall(bytes));
                 return (Entry::Keep, None);
             }
-            let location = held.write(&new);
+            let location = held.write(&new, changes);
             outcome = Ok(Outcome::Done(Some(held.ticket())));
             grown = growth(&new, old);
+            self.book_keys(writer, grown, changes);
             if !new.tombstone {
                 self.note(&new, bytes);
             }
             (Entry::Set(location), old.map(|old| (held, old)))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
-        let then = |superseded: Option<(&mut Held<'_, M>, (u64, Item<'_>))>| {
+        let then = |superseded: Superseded<'_, '_, M>, changes: &mut Changes| {
             if let Some((held, (location, item))) = superseded {
-                released.set(held.supersede(location, bytes_of(&item)));
+                released.set(held.supersede(location, bytes_of(&item), changes));
             }
         };
         self.index
@@ -390,6 +403,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.item_bytes_hint.store(hint, Ordering::Relaxed);
         }
         if new.expires_at_ms.is_some() && !self.counters.expiries.load(Ordering::Relaxed) {
+            if let Some(Kept { books, sections: Some(_), .. }) = &self.kept {
+                // Before the item counts. It is never taken back, so it needs no section.
+                books.store_now(books.expiries(), 1);
+            }
             self.counters.expiries.store(true, Ordering::Relaxed);
         }
     }
@@ -436,7 +453,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Forgets the entry of an item that a crash found deleted, but for its entry.
     pub fn gone(&self, location: u64, item: &Item<'_>) {
         let hash = hash_key(self.seed, item.key);
-        self.index.update_at(hash, location, &self.located(&BucketLock), || Entry::Remove);
+        self.index.update_at(hash, location, &self.located(&BucketLock), |_| Entry::Remove);
     }
 
     fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
@@ -465,11 +482,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let _no_collection = self.values.logs().map(|_| self.collecting.lock());
         let guard = crossbeam_epoch::pin();
         // While the index is cleared it does not go with the values: they are read if a crash comes.
+        let mut cleared = Ok(());
         self.values.clear(&guard, || {
             self.index.clear();
             self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
+            cleared = self.clear_books();
         })?;
-        Ok(self.values.set_index_mark(self.index_mark)?)
+        cleared?;
+        Ok(self.values.set_index_mark(self.kept.as_ref().map_or(0, |kept| kept.file.marks[0]))?)
     }
 
     pub fn evicts(&self) -> bool {

@@ -72,10 +72,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             for location in found {
                 let item = slabs.item(location, &guard);
                 let hash = hash_key(self.seed, item.key);
-                let gone = self.index.update_at(hash, location, &self.located(&guard), || {
+                let gone = self.index.update_at(hash, location, &self.located(&guard), |changes| {
                     // As for a delete: gone from storage, then from the index.
-                    slabs.retire(location);
+                    slabs.retire(location, changes);
                     self.keys[0].fetch_sub(1, Ordering::Relaxed);
+                    self.book_keys(0, -1, changes);
                     Entry::Remove
                 });
                 if gone {

@@ -2,16 +2,33 @@
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
-use terrace_durable::{Error as Below, IndexFile, Medium, MediumSpec};
+use terrace_durable::sections::{Both, Changes, Joint};
+use terrace_durable::{Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
 use terrace_index::Ground;
-use terrace_memory::{Divide, Native};
+use terrace_memory::{Divide, Memory, Native};
+
+/// A kept index's file, and what is kept with it.
+pub(crate) struct Kept<I: Memory> {
+    pub file: IndexFile<I>,
+    pub books: Books<I>,
+    /// Whether every operation is a section (`persist = "full"`).
+    pub sections: Option<Joint>,
+}
+
+impl<I: Memory> Kept<I> {
+    /// Changes the words together.
+    pub fn commit<M: Memory>(&self, values: &M, changes: &mut Changes, publish: impl FnOnce()) {
+        let sections = self.sections.as_ref().expect("words of sections are where there are some");
+        sections.commit(Both { values, index: self.books.memory() }, changes, publish);
+    }
+}
 
 /// A place for an index.
 pub(crate) trait IndexPlace<I: Divide> {
     /// The index that is there.
     fn existing(&self) -> std::result::Result<Option<IndexFile<I>>, Below>;
     /// An empty place for one, whatever was there.
-    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile<I>>;
+    fn make(&self, tables: u32, seed: u64, mark: u64, pages: Pages) -> Result<IndexFile<I>>;
     /// What it is called in errors.
     fn path(&self) -> PathBuf;
 }
@@ -40,9 +57,9 @@ impl IndexPlace<Native> for IndexInDirectory {
         IndexFile::open(Medium::open(&self.0)?).map(Some)
     }
 
-    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile> {
+    fn make(&self, tables: u32, seed: u64, mark: u64, pages: Pages) -> Result<IndexFile> {
         self.remove()?;
-        Ok(IndexFile::make(Medium::open(&self.0)?, tables, seed, mark)?)
+        Ok(IndexFile::make(Medium::open(&self.0)?, tables, seed, mark, pages)?)
     }
 
     fn path(&self) -> PathBuf {
@@ -62,9 +79,9 @@ impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
         IndexFile::open(Medium::over(self.memory.clone(), false, 0)).map(Some)
     }
 
-    fn make(&self, tables: u32, seed: u64, mark: u64) -> Result<IndexFile<I>> {
+    fn make(&self, tables: u32, seed: u64, mark: u64, pages: Pages) -> Result<IndexFile<I>> {
         let medium = Medium::over(self.memory.clone(), self.is_new, 0);
-        Ok(IndexFile::make(medium, tables, seed, mark)?)
+        Ok(IndexFile::make(medium, tables, seed, mark, pages)?)
     }
 
     fn path(&self) -> PathBuf {
@@ -76,6 +93,7 @@ impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
 pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
     let ground = |area: terrace_durable::Area<I>| Ground {
         memory: area.memory(),
+        start: area.start(),
         commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(std::io::Error::other)),
     };
     file.areas().into_iter().map(|areas| areas.map(ground)).collect()

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod books;
 mod collect;
 mod engine;
 mod error;
@@ -19,6 +20,7 @@ mod read;
 mod recover;
 mod session;
 mod stats;
+mod take_up;
 
 pub use engine::{Change, Value};
 pub use error::{Error, Result};

@@ -90,8 +90,8 @@ impl<M: Memory> Map<M> {
 }
 
 impl<M: Memory, I: Divide + Clone> Map<M, I> {
-    /// The same with an index that is kept, in the memory `index`: what [`Persist::Index`] is to a map
-    /// in a directory.
+    /// The same with an index that is kept, in the memory `index`: what [`Persist::Index`], or
+    /// [`Persist::Full`] if that is asked for, is to a map in a directory.
     ///
     /// # Errors
     /// As [`Map::open`].
@@ -102,7 +102,11 @@ impl<M: Memory, I: Divide + Clone> Map<M, I> {
         lifetime: u32,
         options: MapOptions,
     ) -> Result<Map<M, I>> {
-        let options = MapOptions { persist: Persist::Index, ..options };
+        let persist = match options.persist {
+            Persist::Full => Persist::Full,
+            _ => Persist::Index,
+        };
+        let options = MapOptions { persist, ..options };
         crate::open::over_with_index(Medium::over(memory, is_new, lifetime), index, options)
     }
 }
@@ -405,7 +409,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             self.engine.release_unused(0);
         }
         self.engine.values.stop("closed".into());
-        Ok(flushed?)
+        flushed?;
+        self.engine.close_index()
     }
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
             index.remove()?;
             opened
         }
-        Persist::Auto | Persist::Index => opening.take_up_index(values, &index)?,
+        Persist::Auto | Persist::Index | Persist::Full => opening.take_up_index(values, &index)?,
     };
     let map = start(engine, recovery, Some(lock))?;
     if !map.options().salvage {
@@ -133,7 +133,6 @@ impl<'a> Opening<'a> {
         values: Stored<M>,
         index: HashIndex<I>,
         seed: u64,
-        index_mark: u64,
     ) -> Engine<M, I> {
         let options = self.options.clone();
         Engine {
@@ -141,7 +140,7 @@ impl<'a> Opening<'a> {
             values,
             index,
             seed,
-            index_mark,
+            kept: None,
             budget: Arc::clone(self.budget),
             when_full: AtomicU8::new(options.when_full as u8),
             item_bytes_hint: AtomicU32::new(128),
@@ -229,7 +228,8 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
         );
         return Err(Error::Option { field: "values", why });
     }
-    if options.persist == Persist::Index && !options.domain.is_byte_addressable() {
+    let keeps_index = matches!(options.persist, Persist::Index | Persist::Full);
+    if keeps_index && !options.domain.is_byte_addressable() {
         let why = format!(
             "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \
              persist = \"values\", or declare the domain if the directory is on persistent memory",

@@ -36,9 +36,13 @@ pub enum Persist {
     Auto,
     /// Keys and values: index and free space are found by reading them.
     Values,
-    /// The index too: only free space is found, by what the index names. Needs a byte-addressable
-    /// medium. Every write is durable at once, whatever the durability.
+    /// The index too: only free space is found, by what the index names, and after an orderly end
+    /// not even that. Needs a byte-addressable medium. Every write is durable at once, whatever the
+    /// durability.
     Index,
+    /// Free space and counts too: every operation is a failure-atomic section over all it changes, and
+    /// after a crash there is nothing to find. Otherwise as `Index`.
+    Full,
 }
 
 /// What happens to a write when the memory budget is spent.

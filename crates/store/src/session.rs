@@ -1,10 +1,11 @@
 //! A worker's handle on a map.
 
-use crate::engine::{Change, Hint, Value};
+use crate::engine::{Change, Engine, Held, Hint, Value};
 use crate::error::{Error, Result};
 use crate::map::{Cursor, Map};
 use std::sync::Arc;
 use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::sections::Changes;
 use terrace_durable::{Values, Writing};
 use terrace_memory::{Memory, Native};
 
@@ -133,12 +134,13 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if bound_bytes > most {
             return Err(Error::ItemSize(bound_bytes, most));
         }
-        let mut batch = Batch { held: engine.room(self.writer, bound_bytes, Room::Ordinary)? };
-        batch.held.begin_batch();
+        let held = engine.room(self.writer, bound_bytes, Room::Ordinary)?;
+        let mut batch = Batch { engine: &engine, held };
+        batch.begin();
         let outer = std::mem::replace(&mut self.in_batch, true);
         let result = f(self);
         self.in_batch = outer;
-        batch.held.end_batch();
+        batch.end();
         saw(&mut self.seen, batch.held.ticket());
         Ok(result)
     }
@@ -176,12 +178,27 @@ impl<M: Memory, I: Memory> Session<M, I> {
 }
 
 /// Ends the batch also when what ran inside panicked: its writes are visible and stay whole.
-struct Batch<'a, M: Memory> {
-    held: crate::engine::Held<'a, M>,
+struct Batch<'a, M: Memory, I: Memory> {
+    engine: &'a Engine<M, I>,
+    held: Held<'a, M>,
 }
 
-impl<M: Memory> Drop for Batch<'_, M> {
+impl<M: Memory, I: Memory> Batch<'_, M, I> {
+    fn begin(&mut self) {
+        let mut changes = Changes::new();
+        self.held.begin_batch(&mut changes);
+        self.engine.commit(&mut changes, || ());
+    }
+
+    fn end(&mut self) {
+        let mut changes = Changes::new();
+        self.held.end_batch(&mut changes);
+        self.engine.commit(&mut changes, || ());
+    }
+}
+
+impl<M: Memory, I: Memory> Drop for Batch<'_, M, I> {
     fn drop(&mut self) {
-        self.held.end_batch();
+        self.end();
     }
 }

@@ -1,11 +1,12 @@
 //! A kept index saves the reading of values, and is never what a map depends on: whatever happens
-//! to it, the map holds what was written.
+//! to it, the map holds what was written. With sections not even the walk is needed.
 
 mod adversary;
 
 use adversary::{Random, cases, contents, in_memory, value_of};
 use std::collections::BTreeMap;
 use std::path::Path;
+use tempfile::TempDir;
 use terrace_memory::Domain;
 use terrace_store::{Durability, Error, Map, MapOptions, Persist, Procedure, ValueDesign};
 
@@ -25,8 +26,48 @@ fn options(values: ValueDesign, persist: Persist) -> MapOptions {
 
 const DESIGNS: [ValueDesign; 2] = [ValueDesign::Log, ValueDesign::Slab];
 
-fn walked(map: &Map) -> bool {
-    matches!(map.recovery().procedure, Procedure::WalkToLogs | Procedure::WalkToSlots)
+/// How a map came up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Read,
+    Walked,
+    Replayed,
+    AsClosed,
+}
+
+fn way(map: &Map) -> Way {
+    match map.recovery().procedure {
+        Procedure::ReadLogs | Procedure::ReadSlots => Way::Read,
+        Procedure::WalkToLogs | Procedure::WalkToSlots => Way::Walked,
+        Procedure::Replay => Way::Replayed,
+        Procedure::AsClosed => Way::AsClosed,
+    }
+}
+
+/// What a killed process leaves: the files as they are, while the map goes on. They are copied one after
+/// the other, so that the map's own threads must be at rest meanwhile.
+fn killed(dir: &Path) -> TempDir {
+    let values = || {
+        let values = ["values.log", "values.slab"].map(|file| std::fs::read(dir.join(file)));
+        values.into_iter().find_map(Result::ok).expect("values")
+    };
+    loop {
+        let (before, copy) = (values(), in_memory());
+        std::thread::sleep(std::time::Duration::from_millis(15));
+        if before != values() {
+            continue;
+        }
+        let files = ["values.log", "values.slab", "index"].map(|file| dir.join(file));
+        for file in files.iter().filter(|file| file.exists()) {
+            let copied = std::process::Command::new("cp")
+                .args(["--sparse=always".as_ref(), file.as_os_str(), copy.path().as_os_str()])
+                .status();
+            assert!(copied.expect("cp").success());
+        }
+        if before == values() {
+            return copy;
+        }
+    }
 }
 
 /// Writes, overwrites and deletes, and does the same to the model.
@@ -45,58 +86,174 @@ fn work(map: &Map, model: &mut Contents, random: &mut Random, operations: u64) {
     }
 }
 
-fn reopened(dir: &Path, options: MapOptions, model: &Contents, walks: bool) -> Map {
+fn reopened(dir: &Path, options: MapOptions, model: &Contents, expected: Way) -> Map {
     let map = Map::open(dir, options).expect("open");
-    assert_eq!(walked(&map), walks, "{:?}", map.recovery());
+    assert_eq!(way(&map), expected, "{:?}", map.recovery());
     assert_eq!(map.len(), model.len() as u64);
     assert!(contents(&map) == *model, "the map holds what was written");
+    if let Some(slabs) = map.values().slabs() {
+        let census = slabs.check().expect("every slot has one owner");
+        assert_eq!(census.live, model.len() as u64, "no slot leaks");
+    }
     map
 }
 
 #[test]
-fn the_index_is_walked_and_everything_is_there() {
-    for design in DESIGNS {
-        let dir = in_memory();
+fn after_an_orderly_end_the_index_is_as_it_was_and_after_a_kill_it_is_found() {
+    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
+    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
+        let mut dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(3));
-        drop(Map::open(dir.path(), options(design, Persist::Index)).expect("open"));
+        drop(Map::open(dir.path(), options(design, persist)).expect("open"));
         for _ in 0..cases(4) {
-            let map = reopened(dir.path(), options(design, Persist::Auto), &model, true);
+            let options = || options(design, Persist::Auto);
+            let map = reopened(dir.path(), options(), &model, Way::AsClosed);
             work(&map, &mut model, &mut random, 12_000);
+            drop(map);
+            let map = reopened(dir.path(), options(), &model, Way::AsClosed);
+            work(&map, &mut model, &mut random, 6_000);
+            let after = killed(dir.path());
+            drop(reopened(
+                killed(dir.path()).path(),
+                self::options(design, Persist::Values),
+                &model,
+                Way::Read,
+            ));
+            drop(map);
+            dir = after;
+            let map = reopened(dir.path(), options(), &model, found);
+            work(&map, &mut model, &mut random, 6_000);
         }
         assert!(model.len() > 1_000);
     }
 }
 
+/// Of logs, what the books count is what a walk counts.
+#[test]
+fn the_books_of_logs_say_what_a_walk_finds() {
+    let dir = in_memory();
+    let (mut model, mut random) = (Contents::new(), Random(11));
+    let map = Map::open(dir.path(), options(ValueDesign::Log, Persist::Full)).expect("open");
+    // Little enough is dead that nothing is collected.
+    for number in 0..30_000 {
+        let key = if random.one_in(5) { random.below(number + 1) } else { number };
+        let (name, value) = (key.to_be_bytes().to_vec(), value_of(key, number, 300));
+        map.put(&name, &value).expect("put");
+        model.insert(name, value);
+    }
+    let sizes = |persist, expected| {
+        let copy = killed(dir.path());
+        let map = reopened(copy.path(), options(ValueDesign::Log, persist), &model, expected);
+        (map.stats().live_bytes, map.stats().dead_bytes)
+    };
+    let booked = sizes(Persist::Full, Way::Replayed);
+    std::fs::rename(dir.path().join("index"), dir.path().join("aside")).expect("moved");
+    let read = sizes(Persist::Full, Way::Read);
+    assert!(booked.1 > 0);
+    assert_eq!(booked, read);
+}
+
 #[test]
 fn what_is_kept_may_change_from_opening_to_opening() {
-    use Persist::{Auto, Index, Values};
+    use Persist::{Auto, Full, Index, Values};
     for design in DESIGNS {
-        let dir = in_memory();
+        let mut dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(4));
-        let turns = [(Values, false), (Index, false), (Auto, true), (Values, false), (Auto, false)];
-        for (persist, walks) in turns.into_iter().chain([(Index, false), (Index, true)]) {
-            let map = reopened(dir.path(), options(design, persist), &model, walks);
+        let orderly = [
+            (Values, Way::Read),
+            (Index, Way::Read),
+            (Auto, Way::AsClosed),
+            (Full, Way::AsClosed),
+            (Auto, Way::AsClosed),
+            (Index, Way::AsClosed),
+            (Values, Way::Read),
+            (Auto, Way::Read),
+            (Full, Way::Read),
+            (Values, Way::Read),
+        ];
+        for (persist, expected) in orderly {
+            let map = reopened(dir.path(), options(design, persist), &model, expected);
             work(&map, &mut model, &mut random, 3_000);
             drop(map);
-            assert_eq!(dir.path().join("index").exists(), persist == Index || walks);
+            assert_eq!(
+                dir.path().join("index").exists(),
+                persist != Values && expected == Way::AsClosed || matches!(persist, Index | Full)
+            );
+        }
+        let after_kills = [
+            (Full, Way::Read),
+            (Auto, Way::Replayed),
+            (Index, Way::Replayed),
+            (Auto, Way::Walked),
+            (Full, Way::Walked),
+            (Values, Way::Read),
+            (Full, Way::Read),
+            (Full, Way::Replayed),
+        ];
+        for (persist, expected) in after_kills {
+            let map = reopened(dir.path(), options(design, persist), &model, expected);
+            work(&map, &mut model, &mut random, 3_000);
+            let after = killed(dir.path());
+            drop(map);
+            dir = after;
         }
     }
 }
 
-/// Whatever was done to the index's file, the values are read and the index is made anew.
-fn survives(what: &str, harm: impl Fn(&Path)) {
-    for design in DESIGNS {
+/// Whatever was done to the index's file, after a kill or at rest, the values are read and the index is
+/// made anew.
+fn survives(what: &str, levels: &[Persist], harm: impl Fn(&Path)) {
+    for (design, persist) in DESIGNS.into_iter().flat_map(|d| levels.iter().map(move |l| (d, *l))) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(5));
-        let map = Map::open(dir.path(), options(design, Persist::Index)).expect("open");
+        let map = Map::open(dir.path(), options(design, persist)).expect("open");
         work(&map, &mut model, &mut random, 5_000);
+        let after = killed(dir.path());
         drop(map);
-        harm(&dir.path().join("index"));
-        let map = reopened(dir.path(), options(design, Persist::Index), &model, false);
-        assert!(map.recovery().unfit.is_some(), "{what} is told");
-        work(&map, &mut model, &mut random, 1_000);
-        drop(map);
-        drop(reopened(dir.path(), options(design, Persist::Index), &model, true));
+        for dir in [dir, after] {
+            let mut model = model.clone();
+            harm(&dir.path().join("index"));
+            let map = reopened(dir.path(), options(design, persist), &model, Way::Read);
+            assert!(map.recovery().unfit.is_some(), "{what} is told");
+            work(&map, &mut model, &mut random, 1_000);
+            drop(map);
+            drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
+        }
+    }
+}
+
+const KEPT: &[Persist] = &[Persist::Index, Persist::Full];
+
+/// Where the buckets of the first table begin.
+fn buckets_at(index: &Path) -> u64 {
+    use std::os::unix::fs::FileExt;
+    let (mut books_bytes, file) = ([0; 8], std::fs::File::open(index).expect("index"));
+    file.read_exact_at(&mut books_bytes, 32).expect("a head");
+    4096 + u64::from_le_bytes(books_bytes)
+}
+
+/// At rest any bit that changes is noticed, and then found out by a walk.
+#[test]
+fn books_and_lines_that_changed_at_rest_are_noticed() {
+    for (design, persist) in DESIGNS.into_iter().flat_map(|d| KEPT.iter().map(move |l| (d, *l))) {
+        let harms: [fn(&Path); 3] = [
+            |index| write_at(index, 4096 + 512, &[0xff]),
+            |index| write_at(index, 2 * 4096, &[0x55; 64]),
+            |index| write_at(index, buckets_at(index) + 4, &[0x55]),
+        ];
+        for harm in harms {
+            let dir = in_memory();
+            let (mut model, mut random) = (Contents::new(), Random(15));
+            let map = Map::open(dir.path(), options(design, persist)).expect("open");
+            work(&map, &mut model, &mut random, 5_000);
+            drop(map);
+            harm(&dir.path().join("index"));
+            let map = reopened(dir.path(), options(design, persist), &model, Way::Walked);
+            assert!(map.recovery().unfit.as_ref().is_some_and(|why| why.contains("closed")));
+            work(&map, &mut model, &mut random, 1_000);
+            drop(map);
+            drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
+        }
     }
 }
 
@@ -108,12 +265,12 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
 
 #[test]
 fn a_missing_index_is_made_anew() {
-    survives("a missing index", |path| std::fs::remove_file(path).expect("removed"));
+    survives("a missing index", KEPT, |path| std::fs::remove_file(path).expect("removed"));
 }
 
 #[test]
 fn an_index_cut_short_is_made_anew() {
-    survives("an index cut short", |path| {
+    survives("an index cut short", KEPT, |path| {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("index");
         file.set_len(100).expect("cut");
     });
@@ -121,15 +278,16 @@ fn an_index_cut_short_is_made_anew() {
 
 #[test]
 fn a_flipped_bit_in_the_head_is_noticed() {
-    survives("a flipped bit", |path| write_at(path, 20, &[0xa5]));
+    survives("a flipped bit", KEPT, |path| write_at(path, 20, &[0xa5]));
 }
 
 #[test]
 fn an_entry_that_names_nothing_is_noticed() {
     // The first slots of the first buckets, of which some were in use.
-    survives("entries that name nothing", |path| {
+    survives("entries that name nothing", &[Persist::Index], |path| {
+        let buckets = buckets_at(path);
         (0..8u64).for_each(|bucket| {
-            write_at(path, 4096 + 64 * bucket + 8, &0x0001_0000_0fff_fff8u64.to_le_bytes());
+            write_at(path, buckets + 64 * bucket + 8, &0x0001_0000_0fff_fff8u64.to_le_bytes());
         });
     });
 }
@@ -137,8 +295,9 @@ fn an_entry_that_names_nothing_is_noticed() {
 #[test]
 fn an_entry_under_a_wrong_tag_is_noticed() {
     // The highest byte of the first slots: part of the tag, if they are in use.
-    survives("entries that nobody would find", |path| {
-        (0..8u64).for_each(|bucket| write_at(path, 4096 + 64 * bucket + 8 + 7, &[0x5a]));
+    survives("entries that nobody would find", &[Persist::Index], |path| {
+        let buckets = buckets_at(path);
+        (0..8u64).for_each(|bucket| write_at(path, buckets + 64 * bucket + 8 + 7, &[0x5a]));
     });
 }
 
@@ -150,20 +309,22 @@ fn keys_of_a_lost_line_are_found_in_their_slots() {
     let options = || options(ValueDesign::Slab, Persist::Index);
     let map = Map::open(dir.path(), options()).expect("open");
     work(&map, &mut model, &mut random, 5_000);
-    drop(map);
-    (0..8u64).for_each(|bucket| write_at(&dir.path().join("index"), 4096 + 64 * bucket, &[0; 64]));
-    drop(reopened(dir.path(), options(), &model, true));
-    drop(reopened(dir.path(), options(), &model, true));
+    let after = killed(dir.path());
+    let index = after.path().join("index");
+    let buckets = buckets_at(&index);
+    (0..8u64).for_each(|bucket| write_at(&index, buckets + 64 * bucket, &[0; 64]));
+    drop(reopened(after.path(), options(), &model, Way::Walked));
+    drop(reopened(after.path(), options(), &model, Way::AsClosed));
 }
 
 /// An index of before, put back, would hide what was written since: its mark tells.
 #[test]
 fn an_index_of_before_does_not_pass_for_the_present_one() {
-    for design in DESIGNS {
+    for (design, persist) in DESIGNS.into_iter().flat_map(|d| KEPT.iter().map(move |l| (d, *l))) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(6));
         let turn = |model: &mut Contents, random: &mut Random| {
-            let map = Map::open(dir.path(), options(design, Persist::Index)).expect("open");
+            let map = Map::open(dir.path(), options(design, persist)).expect("open");
             work(&map, model, random, 3_000);
         };
         turn(&mut model, &mut random);
@@ -172,32 +333,64 @@ fn an_index_of_before_does_not_pass_for_the_present_one() {
         assert!(copied.expect("cp").success());
         turn(&mut model, &mut random);
         std::fs::rename(before, index).expect("put back");
-        drop(reopened(dir.path(), options(design, Persist::Index), &model, false));
+        drop(reopened(dir.path(), options(design, persist), &model, Way::Read));
     }
 }
 
 #[test]
 fn a_cleared_map_stays_empty_and_its_index_counts_on() {
-    for design in DESIGNS {
+    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
+    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(7));
-        let map = Map::open(dir.path(), options(design, Persist::Index)).expect("open");
+        let options = || options(design, persist);
+        let map = Map::open(dir.path(), options()).expect("open");
         work(&map, &mut model, &mut random, 3_000);
         map.clear().expect("clear");
         model.clear();
+        drop(reopened(killed(dir.path()).path(), options(), &model, found));
         drop(map);
-        let map = reopened(dir.path(), options(design, Persist::Index), &model, true);
+        let map = reopened(dir.path(), options(), &model, Way::AsClosed);
         work(&map, &mut model, &mut random, 3_000);
+        map.clear().expect("clear");
+        model.clear();
+        work(&map, &mut model, &mut random, 3_000);
+        drop(reopened(killed(dir.path()).path(), options(), &model, found));
         drop(map);
-        drop(reopened(dir.path(), options(design, Persist::Index), &model, true));
+        drop(reopened(dir.path(), options(), &model, Way::AsClosed));
     }
+}
+
+/// A crash inside a batch leaves none of it, and one after it all of it.
+#[test]
+fn a_batch_under_sections_is_whole_or_not_there() {
+    let dir = in_memory();
+    let options = || options(ValueDesign::Log, Persist::Full);
+    let map = Map::open(dir.path(), options()).expect("open");
+    map.put(b"a", b"before").expect("put");
+    map.put(b"c", b"stays").expect("put");
+    let mut before: Contents = contents(&map);
+    let mut session = map.session();
+    let inside = session
+        .atomic(1000, |session| {
+            session.put(b"a", b"in the batch", None).expect("put");
+            session.put(b"b", b"new", None).expect("put");
+            session.delete(b"c").expect("delete");
+            killed(dir.path())
+        })
+        .expect("a batch");
+    drop(reopened(inside.path(), options(), &before, Way::Read));
+    let after = contents(&map);
+    drop(reopened(killed(dir.path()).path(), options(), &after, Way::Replayed));
+    before.clear();
 }
 
 #[test]
 fn readers_and_writers_at_once_and_a_collector_under_them() {
-    for design in DESIGNS {
+    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
+    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
         let dir = in_memory();
-        let map = Map::open(dir.path(), options(design, Persist::Index)).expect("open");
+        let map = Map::open(dir.path(), options(design, persist)).expect("open");
         let models: Vec<Contents> = std::thread::scope(|scope| {
             let writer = |writer: u64| {
                 let map = &map;
@@ -217,9 +410,21 @@ fn readers_and_writers_at_once_and_a_collector_under_them() {
             writers.into_iter().map(|writer| writer.join().expect("a writer")).collect()
         });
         let model: Contents = models.into_iter().flatten().collect();
+        let after = killed(dir.path());
+        drop(reopened(after.path(), options(design, persist), &model, found));
         drop(map);
-        drop(reopened(dir.path(), options(design, Persist::Index), &model, true));
+        drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
     }
+}
+
+#[test]
+fn deferred_frees_and_sections_are_refused_together() {
+    let dir = in_memory();
+    let options = MapOptions { deferred_frees: 64, ..options(ValueDesign::Slab, Persist::Full) };
+    let Err(Error::Option { field: "deferred_frees", why }) = Map::open(dir.path(), options) else {
+        panic!("refused");
+    };
+    assert!(why.contains("persist = \"index\""), "{why}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{Logs, MAX_ITEM_BYTES, Room, SEGMENT_BYTES, Ticket, segment_of, start
 use crate::error::{Error, Result};
 use crate::flush::Flusher;
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
+use crate::sections::Changes;
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -64,37 +65,44 @@ impl<M: Memory> Appender<'_, M> {
     }
 
     /// Writes an item; returns its location. Durable now on a byte-addressable medium, after a
-    /// commit of [`Appender::ticket`] on a mirrored one.
+    /// commit of [`Appender::ticket`] on a mirrored one. With books it counts once `changes` are
+    /// committed.
     #[inline]
-    pub fn append(&mut self, new: &NewItem<'_>) -> u64 {
+    pub fn append(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
         let mut header = [0; MAX_HEADER_BYTES];
         let mut writer = self.lock.borrow_mut();
         let header_bytes = new.encode_header(writer.salt, writer.in_batch, &mut header);
-        self.logs.write(&mut writer, &[&header[..header_bytes], new.key, new.value])
+        let location = self.logs.write(&mut writer, &[&header[..header_bytes], new.key, new.value]);
+        self.logs.book_tail(&writer, changes);
+        location
     }
 
     /// From here to [`Appender::end_batch`], items count only together after a crash.
-    pub fn begin_batch(&mut self) {
+    pub fn begin_batch(&mut self, changes: &mut Changes) {
         self.lock.borrow_mut().in_batch = true;
+        self.logs.book_batch(self.id, true, changes);
     }
 
     /// Ends the batch. Durability as for its items.
-    pub fn end_batch(&mut self) {
+    pub fn end_batch(&mut self, changes: &mut Changes) {
         let mut writer = self.lock.borrow_mut();
         if std::mem::take(&mut writer.in_batch) {
             let end = encode_batch_end(writer.salt);
             self.logs.write(&mut writer, &[&end]);
+            self.logs.book_tail(&writer, changes);
+            self.logs.book_batch(self.id, false, changes);
         }
     }
 
     /// Counts the item of `bytes` at `location` as dead: nothing points to it any more, or will as
     /// soon as the key's lock is released.
     #[inline(always)]
-    pub fn retire(&mut self, location: u64, bytes: usize) {
+    pub fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes) {
         let dead = &self.logs.dead[self.id][segment_of(location)];
         // Only the holder of this writer's lock changes the counter.
         dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
         self.lock.borrow_mut().flusher.ended(location);
+        self.logs.book_dead(location, bytes, changes);
     }
 
     /// What to commit for everything appended so far.
@@ -135,6 +143,9 @@ impl<M: Memory> Logs<M> {
         self.check_writable()?;
         let (segment, sequence) = self.take_segment(room)?;
         self.seal(writer);
+        if let Some(books) = self.books.get() {
+            books.grow(segment..segment + 1)?;
+        }
         let generation = self.generation.load(Ordering::Acquire);
         // Differs from every earlier life of this segment, so that an item left over from one never
         // verifies in another.

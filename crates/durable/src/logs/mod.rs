@@ -18,6 +18,7 @@
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod appender;
+mod booked;
 mod commit;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
@@ -28,6 +29,7 @@ mod recover;
 mod segment;
 
 pub use appender::Appender;
+pub use booked::PAGE_BYTES;
 pub use commit::Ticket;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
@@ -36,6 +38,7 @@ pub use pool::Room;
 pub use recover::{Damage, Recovered, TornTail};
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
+use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
 use crate::item::{BATCH_END_BYTES, Header, Item, MAX_HEADER_BYTES};
@@ -105,6 +108,8 @@ pub struct Logs<M: Memory = Native> {
     lifetime: u32,
     /// What was wrong with the head of the file, under salvage.
     head_damage: Option<String>,
+    /// Where the books are, if they are kept by sections.
+    books: OnceLock<BookPages>,
     budget: Arc<Budget>,
     /// What is done wrong on purpose.
     #[cfg(any(test, feature = "faults"))]
@@ -146,6 +151,7 @@ impl<M: Memory> Logs<M> {
             stopped: OnceLock::new(),
             lifetime: medium.lifetime(),
             head_damage,
+            books: OnceLock::new(),
             budget: Arc::clone(budget),
             #[cfg(any(test, feature = "faults"))]
             faults: fault::Faults::default(),

@@ -44,8 +44,8 @@ impl<M: Memory> Logs<M> {
         let visit = |at: u64, _: &Item<'_>, bytes: usize| {
             tails.lock().expect("no scanner panicked").push((at, bytes));
         };
-        let scan =
-            Scan { logs: self, cut, visit: &visit, found: Mutex::default(), open_only: true };
+        let found = Mutex::default();
+        let scan = Scan { logs: self, cut, visit: &visit, found, open_only: true, tails: None };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {

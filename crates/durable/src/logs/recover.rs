@@ -82,6 +82,9 @@ pub(super) enum Mend {
     SealAt(u32, u32),
 }
 
+/// Where a log that was open ends.
+pub(super) type Tails<'a> = &'a (dyn Fn(u32, &SegmentHeader) -> u32 + Sync);
+
 pub(super) struct Scan<'a, M: Memory> {
     pub logs: &'a Logs<M>,
     pub cut: Cut,
@@ -89,6 +92,8 @@ pub(super) struct Scan<'a, M: Memory> {
     pub found: Mutex<Recovered>,
     /// Whether only logs that were open are read through.
     pub open_only: bool,
+    /// Where logs that were open end, if that is known without reading them.
+    pub tails: Option<Tails<'a>>,
 }
 
 impl<M: Memory> Logs<M> {
@@ -112,7 +117,8 @@ impl<M: Memory> Logs<M> {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             cut.generation = self.newest_generation(count)?;
         }
-        let scan = Scan { logs: self, cut, visit, found: Mutex::default(), open_only: false };
+        let scan =
+            Scan { logs: self, cut, visit, found: Mutex::default(), open_only: false, tails: None };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         found.steps.push(("read and verify the logs", start.elapsed()));
@@ -293,9 +299,15 @@ impl<M: Memory> Scan<'_, M> {
             self.found.lock().expect("no scanner panicked").segments += 1;
             return Ok(Mend::Keep);
         }
-        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
-        unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
-        let end = self.items(start, &header, &limit);
+        let end = match self.tails {
+            Some(tails) => tails(segment, &header),
+            None => {
+                // SAFETY: before recovery is over nobody but the one scanner of a segment uses its
+                // memory.
+                unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
+                self.items(start, &header, &limit)
+            }
+        };
         if limit.is_closed_at(header.sealed_bytes) {
             state.end.store(header.sealed_bytes, Ordering::Relaxed);
             return Ok(Mend::Keep);

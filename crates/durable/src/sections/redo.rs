@@ -6,29 +6,20 @@
 //! abort   forget the buffer
 //! open    if the mark matches the log: apply | write back | FENCE, the one of the pool's state
 //! ```
-//! ```text
-//! log:    | generation | bytes, 32 bits; CRC-32C, 32 bits | runs .. |
-//! run:    | offset / 8, 40 bits; words, 24 bits | new words .. |
-//! ```
-//! The first two words are the commit mark. A section is durable when mark and log are, which takes
-//! one fence since the checksum covers both. The log need not be retired: the next section's mark is
-//! written over it only after the apply was fenced, and applying it twice is the same as once.
+//! The log is one record (`record.rs`), whose mark is the commit mark. It need not be retired: the next
+//! section's record is written over it only after the apply was fenced, and applying it twice is the
+//! same as once.
 
 use super::EngineKind;
 use super::engine::{Engine, Grain, Recovery};
 use super::error::{Error, Result};
 use super::header::Geometry;
 use super::media::{LINE, Media, pieces};
+use super::record::{self, HEAD, Record};
 use super::step::Step;
 use super::words;
-use crate::checksum::Crc;
 use std::collections::BTreeMap;
 use terrace_memory::Memory;
-
-const HEAD: usize = 16;
-const SEED: u32 = 0x5245_444f;
-/// Words of a run at most: what its head can say.
-const RUN_WORDS: u64 = (1 << 24) - 1;
 
 /// A line as the open section sees it.
 struct Line {
@@ -45,10 +36,6 @@ pub(super) struct Redo {
     /// Of the last section that committed.
     generation: u64,
     lines: BTreeMap<u64, Line>,
-}
-
-fn checksum(generation: u64, runs: &[u8]) -> u32 {
-    Crc::new(SEED).update(&generation.to_le_bytes()).update(runs).finish()
 }
 
 /// Empties the log; the caller makes it durable.
@@ -70,16 +57,14 @@ impl Redo {
             Redo { data_at, log_at, log_bytes, grain, generation: 0, lines: BTreeMap::new() };
         let (generation, mark) = (media.load(log_at), media.load(log_at + 8));
         report.bytes_read += HEAD as u64;
-        let bytes = mark & 0xffff_ffff;
-        if mark == 0 || bytes + HEAD as u64 > log_bytes {
+        let Some(bytes) = record::promised(mark, log_bytes) else {
             report.torn += u64::from(mark != 0 || generation != 0);
             return Ok(redo);
-        }
+        };
         let mut runs = vec![0; bytes as usize];
         media.read(log_at + HEAD as u64, &mut runs);
         report.bytes_read += bytes;
-        let matches = mark >> 32 == u64::from(checksum(generation, &runs));
-        if !matches && media.has(Step::RedoChecksum) {
+        if !record::is_whole(generation, mark, &runs) && media.has(Step::RedoChecksum) {
             report.torn += 1;
             return Ok(redo);
         }
@@ -90,7 +75,7 @@ impl Redo {
     }
 
     fn replay<M: Memory>(&self, media: &Media<M>, runs: &[u8], report: &mut Recovery) {
-        for (at, new) in parse(runs) {
+        for (at, new) in record::parse(runs) {
             // A log that was not checked may point anywhere.
             if self.data_at + at + new.len() as u64 > media.len() {
                 break;
@@ -104,29 +89,22 @@ impl Redo {
         // writes to the log before.
     }
 
-    /// The buffered words as runs, after room for the mark.
-    fn encode(&self) -> Vec<u8> {
-        let mut log = vec![0; HEAD];
-        // The open run: where its head is in the log, its words, and where it ends in the heap.
-        let (mut head, mut count, mut end) = (0, 0, u64::MAX);
+    /// The buffered words as a record.
+    fn encode(&self) -> Record {
+        let mut record = Record::new();
         for (number, line) in &self.lines {
-            for word in (0..8).filter(|word| line.written >> word & 1 == 1) {
-                let at = number * LINE + 8 * word as u64;
-                if at != end || count == RUN_WORDS {
-                    (head, count) = (log.len(), 0);
-                    log.extend_from_slice(&[0; 8]);
+            let (words, _) = line.bytes.as_chunks::<8>();
+            for (word, new) in words.iter().enumerate() {
+                if line.written >> word & 1 == 1 {
+                    record.push(number * LINE + 8 * word as u64, *new);
                 }
-                (count, end) = (count + 1, at + 8);
-                let start = end / 8 - count;
-                log[head..head + 8].copy_from_slice(&(start | (count << 40)).to_le_bytes());
-                log.extend_from_slice(&line.bytes[8 * word..8 * word + 8]);
             }
         }
-        log
+        record
     }
 
     fn apply<M: Memory>(&self, media: &Media<M>, runs: &[u8]) {
-        for (at, new) in parse(runs) {
+        for (at, new) in record::parse(runs) {
             media.write(self.data_at + at, new);
         }
         for (first, count) in words::runs(self.lines.keys().copied()) {
@@ -135,17 +113,6 @@ impl Redo {
         }
         media.fence(Step::RedoApplyFence);
     }
-}
-
-/// Offsets in the heap and new words.
-fn parse(mut runs: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    std::iter::from_fn(move || {
-        let (head, rest) = runs.split_first_chunk::<8>()?;
-        let head = u64::from_le_bytes(*head);
-        let (new, rest) = rest.split_at_checked(8 * (head >> 40) as usize)?;
-        runs = rest;
-        Some((8 * (head & ((1 << 40) - 1)), new))
-    })
 }
 
 impl<M: Memory> Engine<M> for Redo {
@@ -183,25 +150,22 @@ impl<M: Memory> Engine<M> for Redo {
         if self.lines.is_empty() {
             return Ok(());
         }
-        let mut log = self.encode();
-        let needs_bytes = log.len() as u64;
+        let mut record = self.encode();
+        let needs_bytes = record.len();
         if needs_bytes > self.log_bytes {
             let (engine, has_bytes) = (EngineKind::Redo, self.log_bytes);
             return Err(Error::SectionTooLarge { engine, needs_bytes, has_bytes });
         }
         let generation = self.generation + 1;
-        let crc = checksum(generation, &log[HEAD..]);
-        let mark = (log.len() - HEAD) as u64 | u64::from(crc) << 32;
-        log[..8].copy_from_slice(&generation.to_le_bytes());
-        log[8..HEAD].copy_from_slice(&mark.to_le_bytes());
+        let log = record.mark(generation);
         if media.has(Step::RedoMark) {
-            media.write(self.log_at, &log);
+            media.write(self.log_at, log);
         } else {
             media.write(self.log_at + HEAD as u64, &log[HEAD..]);
         }
         media.write_back(Step::RedoLogWriteBack, self.log_at, needs_bytes);
         media.fence(Step::RedoLogFence);
-        self.apply(media, &log[HEAD..]);
+        self.apply(media, record.runs());
         self.generation = generation;
         self.lines.clear();
         Ok(())

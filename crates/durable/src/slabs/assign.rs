@@ -55,6 +55,9 @@ impl<M: Memory> Slabs<M> {
             (number, false)
         } else {
             let number = pool.fresh;
+            if let Some(books) = self.books.get() {
+                books.grow(number..number + 1)?;
+            }
             self.grow_to(number, room)?;
             pool.fresh += 1;
             (number, true)
@@ -151,7 +154,7 @@ impl<M: Memory> Slabs<M> {
 
     /// Gives a writer's free slots back, so that others find them and superblocks can become empty.
     /// Whether there were any.
-    fn give_back(&self, writer: &mut Writer) -> bool {
+    pub(super) fn give_back(&self, writer: &mut Writer) -> bool {
         let mut any = false;
         for class in 0..CLASSES {
             for location in writer.caches[class].drain(..) {

@@ -1,9 +1,9 @@
 //! The books of the slabs, compared with storage: for tests.
 
+use super::Slabs;
 use super::classes;
-use super::free::{Free, start_of};
-use super::header::{Found, HEADER_BYTES, Header};
-use super::{SEGMENT_BYTES, Slabs};
+use super::free::Free;
+use super::header::Found;
 use crate::item::{self, Record};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -34,30 +34,20 @@ impl<M: Memory> Slabs<M> {
     #[doc(hidden)]
     pub fn check(&self) -> Result<Census, String> {
         let mut census = Census { waiting: self.waiting_slots() as u64, ..Census::default() };
-        let mut unused = HashSet::new();
+        let mut cached = HashSet::new();
         for writer in &self.writers {
             for location in writer.lock().borrow().caches.iter().flatten() {
                 census.cached += 1;
-                if !unused.insert(*location) {
+                if !cached.insert(*location) {
                     return Err(format!("slot {location} is in two caches"));
                 }
             }
         }
         for number in 1..=self.shared.total() {
             let free = self.shared.superblocks[number as usize].free.lock();
-            if free.class().is_none() {
-                continue;
+            if free.class().is_some() {
+                self.check_superblock(number, &free, &cached, &mut census)?;
             }
-            let mut twice = None;
-            free.each(|slot| {
-                census.free += 1;
-                let location = free.location(number, slot);
-                twice = twice.or((!unused.insert(location)).then_some(location));
-            });
-            if let Some(location) = twice {
-                return Err(format!("slot {location} is in a cache and on a free list"));
-            }
-            self.check_superblock(number, &free, &unused, &mut census)?;
         }
         match census.live + census.free + census.cached + census.waiting {
             sum if sum == census.slots => Ok(census),
@@ -69,13 +59,10 @@ impl<M: Memory> Slabs<M> {
         &self,
         number: u32,
         free: &Free,
-        unused: &HashSet<u64>,
+        cached: &HashSet<u64>,
         census: &mut Census,
     ) -> Result<(), String> {
-        let start = start_of(number);
-        // SAFETY: in use, so the file holds it; nobody writes meanwhile, says the caller.
-        let bytes = unsafe { self.medium.memory().bytes(start, u64::from(SEGMENT_BYTES)) };
-        let Found::Intact(header) = Header::decode(bytes) else {
+        let Found::Intact(header) = self.header(number) else {
             return Err(format!("superblock {number} is in use without a header"));
         };
         let salt = self.shared.superblocks[number as usize].salt.load(Ordering::Relaxed);
@@ -84,20 +71,36 @@ impl<M: Memory> Slabs<M> {
         }
         let slot_bytes = classes::slot_bytes(header.class);
         census.slots += u64::from(free.slots);
-        for (slot, bytes) in
-            (0..).zip(bytes[HEADER_BYTES as usize..].chunks_exact(slot_bytes as usize))
-        {
+        let mut listed = vec![false; free.slots as usize];
+        free.each(|slot| listed[slot as usize] = true);
+        census.free += u64::from(free.available);
+        let mut slot = 0;
+        while slot < free.slots {
             let location = free.location(number, slot);
-            let is_free = bytes[..4] == [0; 4];
-            let is_item = matches!(item::verify(bytes, salt), Record::Item(..));
-            if unused.contains(&location) && !is_free {
+            let is_listed = listed[slot as usize];
+            if is_listed && cached.contains(&location) {
+                return Err(format!("slot {location} is in a cache and on a free list"));
+            }
+            slot += 1;
+            // SAFETY: in use, so the file holds it; nobody writes meanwhile, says the caller.
+            let bytes = unsafe { self.medium.memory().bytes(location, slot_bytes.into()) };
+            if bytes[..4] == [0; 4] {
+                let left = u64::from(slot_bytes) * u64::from(free.slots - slot);
+                let zeros = self.medium.memory().zeros(location + u64::from(slot_bytes), left);
+                // Behind what was ever written there are free slots alone.
+                if zeros == left && cached.iter().all(|cached| *cached <= location) {
+                    break;
+                }
+                continue;
+            }
+            if is_listed || cached.contains(&location) {
                 return Err(format!("free slot {location} holds something"));
             }
-            if !is_free && !is_item {
+            if !matches!(item::verify(bytes, salt), Record::Item(..)) {
                 return Err(format!("slot {location} is torn"));
             }
-            census.live += u64::from(is_item);
-            census.live_bytes += u64::from(is_item) * u64::from(slot_bytes);
+            census.live += 1;
+            census.live_bytes += u64::from(slot_bytes);
         }
         Ok(())
     }

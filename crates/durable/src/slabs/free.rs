@@ -134,7 +134,11 @@ impl Free {
     /// Every free slot.
     pub fn each(&self, mut f: impl FnMut(u32)) {
         for (n, word) in self.words.iter().enumerate() {
-            (0..64).filter(|bit| word >> bit & 1 == 1).for_each(|bit| f(n as u32 * 64 + bit));
+            let mut left = *word;
+            while left != 0 {
+                f(n as u32 * 64 + left.trailing_zeros());
+                left &= left - 1;
+            }
         }
     }
 }

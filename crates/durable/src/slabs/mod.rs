@@ -32,6 +32,7 @@
 //! class, a superblock and, innermost, a queue of deferred frees are.
 
 mod assign;
+mod booked;
 mod check;
 pub(crate) mod classes;
 mod deferred;
@@ -41,14 +42,17 @@ mod reach;
 mod recover;
 mod write;
 
+pub use booked::PAGE_BYTES;
 pub use check::Census;
 pub use write::Slots;
 
+use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
 use crate::item::{self, Item, MAX_HEADER_BYTES};
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
+use crate::sections::Changes;
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
 use crate::values::Keeps;
 use classes::CLASSES;
@@ -90,6 +94,8 @@ pub struct Slabs<M: Memory = Native> {
     stopped: OnceLock<String>,
     /// What is wrong with the head of the file, with salvage.
     head_damage: Option<String>,
+    /// Where the books are, if they are kept by sections.
+    books: OnceLock<BookPages>,
     budget: Arc<Budget>,
     /// Bytes taken from the budget.
     taken: AtomicU64,
@@ -165,6 +171,7 @@ impl<M: Memory> Slabs<M> {
             marked: AtomicBool::new(false),
             stopped: OnceLock::new(),
             head_damage,
+            books: OnceLock::new(),
             budget: Arc::clone(budget),
             taken: AtomicU64::new(0),
             medium,
@@ -295,9 +302,12 @@ impl<M: Memory> Slabs<M> {
 
     /// Marks the slot of the item at `location` free, durably on return, and with it every older version
     /// of its key. Called under the key's lock, for a deletion or after what supersedes the item was
-    /// written; [`Slabs::release`] must follow.
+    /// written; [`Slabs::release`] must follow. With books it is free once `changes` are committed.
     #[inline]
-    pub fn retire(&self, location: u64) {
+    pub fn retire(&self, location: u64, changes: &mut Changes) {
+        if let Some(books) = self.books.get() {
+            return self.retire_booked(books, location, changes);
+        }
         self.clear_deferred();
         self.clear_checksum(location);
     }

@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use terrace_memory::Memory;
 
+/// Superblocks by number, with their headers.
+pub(super) type InUse = Vec<(u32, Header)>;
+
 /// A superblock in use, and which of its slots an entry names.
 struct Marked {
     number: u32,
@@ -31,6 +34,10 @@ struct Marked {
 }
 
 impl Marked {
+    fn none((number, header): (u32, Header)) -> Marked {
+        Marked { number, header, slots: vec![false; classes::slots(header.class) as usize] }
+    }
+
     /// The slot at `location`, if one begins there.
     fn slot_at(&self, location: u64) -> Option<usize> {
         let offset = location.checked_sub(start_of(self.number) + u64::from(HEADER_BYTES))?;
@@ -52,7 +59,8 @@ impl<M: Memory> Slabs<M> {
         if let Some(damage) = whole_file.first() {
             return Err(Error::Unfit(damage.what.clone()));
         }
-        let (mut in_use, free) = self.headers(count)?;
+        let (in_use, free) = self.headers(count)?;
+        let mut in_use: Vec<_> = in_use.into_iter().map(Marked::none).collect();
         let (mut found, cleared) = self.mark(&mut in_use, count, &reach)?;
         for location in cleared {
             self.tell_gone(location, &reach)?;
@@ -88,14 +96,13 @@ impl<M: Memory> Slabs<M> {
     }
 
     /// The superblocks in use, by number, and those that are free.
-    fn headers(&self, count: u32) -> Result<(Vec<Marked>, Vec<u32>)> {
+    pub(super) fn headers(&self, count: u32) -> Result<(InUse, Vec<u32>)> {
         let generation = self.generation.load(Ordering::Acquire);
         let (mut in_use, mut free) = (Vec::new(), Vec::new());
         for number in 1..count {
             match self.header(number) {
                 Found::Intact(header) if header.generation == generation => {
-                    let slots = vec![false; classes::slots(header.class) as usize];
-                    in_use.push(Marked { number, header, slots });
+                    in_use.push((number, header));
                 }
                 Found::Intact(_) | Found::Free => free.push(number),
                 Found::Damaged => {

@@ -3,6 +3,7 @@
 use super::{Slabs, Writer, classes, superblock_of};
 use crate::item::{MAX_HEADER_BYTES, NewItem};
 use crate::logs::Ticket;
+use crate::sections::Changes;
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -58,18 +59,23 @@ impl<'a, M: Memory> Slots<'a, M> {
         location
     }
 
-    /// Writes an item for which [`Slots::fits`] said yes; returns its location. Durable on return.
+    /// Writes an item for which [`Slots::fits`] said yes; returns its location. Durable on return, or, with
+    /// books, once `changes` are committed: until then the slot is free.
     ///
     /// # Panics
     /// If there is no slot.
     #[inline]
-    pub fn write(&mut self, new: &NewItem<'_>) -> u64 {
+    pub fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
         let class = classes::class_of(new.item_bytes());
         let location = self.take(class);
         let salt =
             self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
         let mut header = [0; MAX_HEADER_BYTES];
         let header_bytes = new.encode_header(salt, false, &mut header);
+        let checksum = match self.slabs.books.get() {
+            Some(_) => std::mem::take(header.first_chunk_mut::<4>().expect("a checksum")),
+            None => [0; 4],
+        };
         let memory = self.slabs.medium.memory();
         let mut at = location;
         for part in [&header[..header_bytes], new.key, new.value] {
@@ -80,23 +86,26 @@ impl<'a, M: Memory> Slots<'a, M> {
         }
         // SAFETY: the range just written.
         unsafe { self.lock.borrow_mut().flusher.persist(memory, location, at - location) };
+        if let Some(books) = self.slabs.books.get() {
+            self.slabs.take_booked(books, location, u32::from_le_bytes(checksum), changes);
+        }
         location
     }
 
     /// As [`Slabs::retire`].
     #[inline]
-    pub fn retire(&mut self, location: u64) {
+    pub fn retire(&mut self, location: u64, changes: &mut Changes) {
         self.lock.borrow_mut().flusher.ended(location);
-        self.slabs.retire(location);
+        self.slabs.retire(location, changes);
     }
 
     /// What supersedes the item at `location` was written. Returns the location if it must be
     /// [released](Slabs::release) once the index has forgotten it; none if this writer does so itself,
     /// later. Called under the key's lock.
     #[inline]
-    pub fn supersede(&mut self, location: u64) -> Option<u64> {
+    pub fn supersede(&mut self, location: u64, changes: &mut Changes) -> Option<u64> {
         if self.slabs.deferred.most == 0 {
-            self.retire(location);
+            self.retire(location, changes);
             return Some(location);
         }
         self.lock.borrow_mut().flusher.ended(location);

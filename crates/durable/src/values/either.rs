@@ -1,11 +1,14 @@
 //! Values of a design chosen when they are opened.
 
-use super::{Keeps, Reach, Values, Writing};
+use super::{GetWords, Keeps, PutWord, Reach, Values, Writing};
+use crate::books::BookPages;
 use crate::error::Result;
+use crate::index_file::Pages;
 use crate::item::{Item, NewItem};
-use crate::logs::{Appender, ItemCopy, Logs, Recovered, Room, Ticket};
+use crate::logs::{self, Appender, ItemCopy, Logs, Recovered, Room, Ticket};
 use crate::medium::Medium;
-use crate::slabs::{Slabs, Slots};
+use crate::sections::Changes;
+use crate::slabs::{self, Slabs, Slots};
 use crate::superblock::Rule;
 use crossbeam_epoch::Guard;
 use terrace_memory::{Memory, Native};
@@ -83,6 +86,64 @@ impl<M: Memory> LogsOrSlabs<M> {
     /// Theirs.
     pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
         either!(self, values => values.recover_reached(threads, reach))
+    }
+
+    /// Takes everything up from the books instead, which are exact: nothing is read but the heads of
+    /// segments.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`](crate::Error::Unfit) if a batch was never finished, or if the books cannot be
+    /// those of these values; nothing was changed then. Those of the medium.
+    pub fn recover_booked(&self, pages: &BookPages, get: GetWords<'_>) -> Result<Recovered> {
+        either!(self, values => values.recover_booked(pages, get))
+    }
+
+    /// Tells every word of the books. Nobody writes meanwhile.
+    pub fn write_books(&self, pages: &BookPages, put: PutWord<'_>) {
+        either!(self, values => values.write_books(pages, put));
+    }
+
+    /// From here on what is written counts by the words that it adds to its section. To be called before
+    /// the first write, with exact books.
+    ///
+    /// # Panics
+    /// The second time.
+    pub fn keep_books(&self, pages: BookPages) {
+        either!(self, values => values.keep_books(pages));
+    }
+
+    /// The pages of these values' books.
+    pub fn book_pages(&self) -> Pages {
+        let (count, bytes) = match self {
+            Self::Logs(logs) => {
+                (logs.medium().capacity_bytes() / u64::from(logs::SEGMENT_BYTES), logs::PAGE_BYTES)
+            }
+            Self::Slabs(slabs) => (
+                slabs.medium().capacity_bytes() / u64::from(slabs::SEGMENT_BYTES),
+                slabs::PAGE_BYTES,
+            ),
+        };
+        Pages { count, bytes }
+    }
+
+    /// Segments that the file has, before anything was recovered: the first one behind them.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn segments_in_file(&self) -> Result<u32> {
+        let bytes = self.medium().file_bytes()?;
+        Ok((bytes / u64::from(logs::SEGMENT_BYTES)).max(1) as u32)
+    }
+
+    /// The first segment that was never used.
+    pub fn segments_end(&self) -> u32 {
+        either!(self, values => values.segments_end())
+    }
+
+    /// Waits for writers at work, after writing was [stopped](LogsOrSlabs::stop), and gives back what they
+    /// held for later. Whether all of it has come back: in slabs, readers may still hold some.
+    pub fn settle_writers(&self) -> bool {
+        either!(self, values => values.settle_writers())
     }
 
     /// Mark of the kept index that goes with the values, 0 if none does.
@@ -230,8 +291,8 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     }
 
     #[inline(always)]
-    fn write(&mut self, new: &NewItem<'_>) -> u64 {
-        either!(self, room => Writing::write(room, new))
+    fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
+        either!(self, room => Writing::write(room, new, changes))
     }
 
     #[inline(always)]
@@ -240,13 +301,13 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     }
 
     #[inline(always)]
-    fn retire(&mut self, location: u64, bytes: usize) {
-        either!(self, room => Writing::retire(room, location, bytes));
+    fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes) {
+        either!(self, room => Writing::retire(room, location, bytes, changes));
     }
 
     #[inline(always)]
-    fn supersede(&mut self, location: u64, bytes: usize) -> Option<u64> {
-        either!(self, room => Writing::supersede(room, location, bytes))
+    fn supersede(&mut self, location: u64, bytes: usize, changes: &mut Changes) -> Option<u64> {
+        either!(self, room => Writing::supersede(room, location, bytes, changes))
     }
 
     #[inline(always)]
@@ -254,11 +315,11 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
         either!(self, room => room.ticket())
     }
 
-    fn begin_batch(&mut self) {
-        either!(self, room => Writing::begin_batch(room));
+    fn begin_batch(&mut self, changes: &mut Changes) {
+        either!(self, room => Writing::begin_batch(room, changes));
     }
 
-    fn end_batch(&mut self) {
-        either!(self, room => Writing::end_batch(room));
+    fn end_batch(&mut self, changes: &mut Changes) {
+        either!(self, room => Writing::end_batch(room, changes));
     }
 }

@@ -7,6 +7,7 @@ pub use either::{LogsOrSlabs, RoomInEither};
 use crate::error::Result;
 use crate::item::{Item, NewItem};
 use crate::logs::{Appender, ItemCopy, Logs, MAX_ITEM_BYTES, Room, Ticket};
+use crate::sections::{Address, Changes};
 use crate::slabs::{self, Slabs, Slots};
 use crossbeam_epoch::Guard;
 use terrace_memory::Memory;
@@ -28,6 +29,12 @@ pub type Entries<'a> = &'a dyn Fn(&mut dyn FnMut(u64));
 
 /// Is told of an item: location, item, bytes.
 pub type Told<'a> = &'a dyn Fn(u64, &Item<'_>, usize);
+
+/// Takes a word of the books.
+pub type PutWord<'a> = &'a mut dyn FnMut(Address, u64);
+
+/// Reads words of the books that follow each other.
+pub type GetWords<'a> = &'a dyn Fn(Address, &mut [u64]);
 
 /// A kept index, as a recovery that starts from it sees it.
 #[derive(Clone, Copy)]
@@ -124,29 +131,31 @@ pub trait Writing {
     /// Whether an item of `bytes` fits. If not, room for exactly so many makes it fit. Callers may
     /// hold the key's lock: nothing is waited for.
     fn fits(&self, bytes: usize) -> bool;
-    /// Writes an item that fits and returns its location.
-    fn write(&mut self, new: &NewItem<'_>) -> u64;
+    /// Writes an item that fits and returns its location. With books, it counts only once `changes` are
+    /// committed.
+    fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64;
     /// Writes `new` over `old`, the current item of its key at `location`, where the design and
     /// what was promised allow it; whether it did. Called under the key's lock.
     fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
     /// The item of `bytes` at `location` ends. Called under the key's lock. In slabs the slot is
-    /// durably free on return, and those of older versions are.
-    fn retire(&mut self, location: u64, bytes: usize);
+    /// durably free on return, and those of older versions are; with books, once `changes` are
+    /// committed.
+    fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes);
     /// The item of `bytes` at `location` ends because what supersedes it was written. Called under the
     /// key's lock. Returns the location if it is to be [released](Values::release); none if the design
     /// sees to that later.
     #[inline(always)]
-    fn supersede(&mut self, location: u64, bytes: usize) -> Option<u64> {
-        self.retire(location, bytes);
+    fn supersede(&mut self, location: u64, bytes: usize, changes: &mut Changes) -> Option<u64> {
+        self.retire(location, bytes, changes);
         Some(location)
     }
     /// What to commit for everything written so far.
     fn ticket(&self) -> Ticket;
     /// Items from here to [`Writing::end_batch`] survive a crash together or not at all, where
-    /// the design can promise it (logs).
-    fn begin_batch(&mut self);
-    /// Ends the batch.
-    fn end_batch(&mut self);
+    /// the design can promise it (logs). `changes` are to be committed.
+    fn begin_batch(&mut self, changes: &mut Changes);
+    /// Ends the batch. `changes` are to be committed.
+    fn end_batch(&mut self, changes: &mut Changes);
 }
 
 impl<M: Memory> Values for Logs<M> {
@@ -228,8 +237,8 @@ impl<M: Memory> Writing for Appender<'_, M> {
     }
 
     #[inline(always)]
-    fn write(&mut self, new: &NewItem<'_>) -> u64 {
-        self.append(new)
+    fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
+        self.append(new, changes)
     }
 
     #[inline(always)]
@@ -238,8 +247,8 @@ impl<M: Memory> Writing for Appender<'_, M> {
     }
 
     #[inline(always)]
-    fn retire(&mut self, location: u64, bytes: usize) {
-        Appender::retire(self, location, bytes);
+    fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes) {
+        Appender::retire(self, location, bytes, changes);
     }
 
     #[inline(always)]
@@ -247,12 +256,12 @@ impl<M: Memory> Writing for Appender<'_, M> {
         Appender::ticket(self)
     }
 
-    fn begin_batch(&mut self) {
-        Appender::begin_batch(self);
+    fn begin_batch(&mut self, changes: &mut Changes) {
+        Appender::begin_batch(self, changes);
     }
 
-    fn end_batch(&mut self) {
-        Appender::end_batch(self);
+    fn end_batch(&mut self, changes: &mut Changes) {
+        Appender::end_batch(self, changes);
     }
 }
 
@@ -330,8 +339,8 @@ impl<M: Memory> Writing for Slots<'_, M> {
     }
 
     #[inline(always)]
-    fn write(&mut self, new: &NewItem<'_>) -> u64 {
-        Slots::write(self, new)
+    fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
+        Slots::write(self, new, changes)
     }
 
     /// Never: a slot is durable as soon as it is written.
@@ -341,13 +350,13 @@ impl<M: Memory> Writing for Slots<'_, M> {
     }
 
     #[inline(always)]
-    fn retire(&mut self, location: u64, _bytes: usize) {
-        Slots::retire(self, location);
+    fn retire(&mut self, location: u64, _bytes: usize, changes: &mut Changes) {
+        Slots::retire(self, location, changes);
     }
 
     #[inline(always)]
-    fn supersede(&mut self, location: u64, _bytes: usize) -> Option<u64> {
-        Slots::supersede(self, location)
+    fn supersede(&mut self, location: u64, _bytes: usize, changes: &mut Changes) -> Option<u64> {
+        Slots::supersede(self, location, changes)
     }
 
     #[inline(always)]
@@ -356,8 +365,8 @@ impl<M: Memory> Writing for Slots<'_, M> {
     }
 
     /// Nothing: in slabs every item is durable by itself.
-    fn begin_batch(&mut self) {}
+    fn begin_batch(&mut self, _changes: &mut Changes) {}
 
     /// Nothing, as [`Writing::begin_batch`].
-    fn end_batch(&mut self) {}
+    fn end_batch(&mut self, _changes: &mut Changes) {}
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use terrace_durable::item::NewItem;
 use terrace_durable::logs::{Recovered, Room};
+use terrace_durable::sections::Changes;
 use terrace_durable::slabs::{Census, Slabs};
 use terrace_durable::{Error, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
@@ -171,13 +172,15 @@ impl Mini {
             self.tell(key, |told| told.in_flight = Some(Some(number)));
             between();
             if self.order == Order::ClearThenWrite {
-                old.into_iter().for_each(|old| self.step(|| self.slabs.retire(old)));
+                old.into_iter()
+                    .for_each(|old| self.step(|| self.slabs.retire(old, &mut Changes::new())));
                 between();
             }
-            let location = self.step(|| room.write(&new));
+            let location = self.step(|| room.write(&new, &mut Changes::new()));
             between();
             if self.order == Order::WriteThenClear {
-                old.into_iter().for_each(|old| self.step(|| self.slabs.retire(old)));
+                old.into_iter()
+                    .for_each(|old| self.step(|| self.slabs.retire(old, &mut Changes::new())));
                 between();
             }
             self.locations[key].store(location, Ordering::Release);
@@ -199,7 +202,7 @@ impl Mini {
         }
         self.tell(key, |told| told.in_flight = Some(None));
         if self.order != Order::NeverClear {
-            self.step(|| self.slabs.retire(old));
+            self.step(|| self.slabs.retire(old, &mut Changes::new()));
         }
         between();
         self.locations[key].store(0, Ordering::Release);

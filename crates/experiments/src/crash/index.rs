@@ -47,6 +47,7 @@ fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
     let memory = Arc::new(memory);
     let ground = |part: u64| Ground {
         memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
+        start: 0,
         commit: Box::new(|_, _| Ok(())),
     };
     vec![[ground(0), ground(1)]]

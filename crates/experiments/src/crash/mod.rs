@@ -142,6 +142,14 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept_threads(maps::Design::Logs, s), no_controls;
     "map-slabs-index-threads", "two threads on a map with values in slabs and a kept index",
         |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
+    "map-logs-full", "a map with values in logs, every operation a section: puts, deletes, batches",
+        |s| maps::full(Without::nothing, maps::Design::Logs, s), maps::controls;
+    "map-slabs-full", "a map with values in slabs, every operation a section: puts, deletes",
+        |s| maps::full(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-logs-full-threads", "two threads on a map with values in logs, by sections",
+        |s| maps::full_threads(Without::nothing, maps::Design::Logs, s), maps::controls;
+    "map-slabs-full-threads", "two threads on a map with values in slabs, by sections",
+        |s| maps::full_threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
         index::explorer, index::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",

@@ -1,11 +1,13 @@
 //! A locked bucket: finding, inserting and moving entries.
 
 use super::line::*;
+use super::overflow::Lines;
 use super::shard::Shard;
 use std::io;
+use terrace_durable::sections::Changes;
 use terrace_memory::Memory;
 
-/// A bucket whose header bit is held; released on drop, panics included.
+/// A bucket whose header says so; released on drop, panics included.
 pub(super) struct LockedBucket<'a, I: Memory> {
     pub(super) shard: &'a Shard<I>,
     pub(super) at: u64,
@@ -16,20 +18,21 @@ pub(super) struct LockedBucket<'a, I: Memory> {
 /// A slot: the memory it is in, its offset there, its entry.
 pub(super) type Place<'a, I> = (&'a I, u64, u64);
 
-/// Where an entry goes: an empty slot, or an overflow line of its own.
+/// Where an entry goes: an empty slot, or an overflow line of its own, of which there is one.
 pub(super) enum Room<'a, I> {
     Slot(&'a I, u64),
-    Line(u64),
+    Line,
 }
 
 impl<'a, I: Memory> LockedBucket<'a, I> {
-    pub(super) fn header(&self) -> u64 {
+    fn header(&self) -> u64 {
         // SAFETY: the header of a committed bucket.
         unsafe { self.shard.buckets.load(self.at) }
     }
 
-    pub(super) fn each(&self, mut f: impl FnMut(&'a I, u64, u64)) {
-        self.walk(|memory, at, entry| {
+    /// Visits every entry, as the open section leaves it.
+    pub(super) fn each(&self, changes: &Changes, mut f: impl FnMut(&'a I, u64, u64)) {
+        self.walk(changes, |memory, at, entry| {
             if entry != 0 {
                 f(memory, at, entry);
             }
@@ -38,26 +41,27 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     }
 
     /// Visits every slot, empty ones included, until `f` returns something.
-    fn walk<R>(&self, mut f: impl FnMut(&'a I, u64, u64) -> Option<R>) -> Option<R> {
+    fn walk<R>(
+        &self,
+        changes: &Changes,
+        mut f: impl FnMut(&'a I, u64, u64) -> Option<R>,
+    ) -> Option<R> {
         let mut memory = &self.shard.buckets;
         let mut line = self.at;
-        let mut header = self.header();
         loop {
             for slot in 1..=SLOTS {
                 let at = line + slot * 8;
-                // SAFETY: a slot of a committed line.
-                if let Some(found) = f(memory, at, unsafe { memory.load(at) }) {
+                if let Some(found) = f(memory, at, self.shard.seen(changes, memory, at)) {
                     return Some(found);
                 }
             }
+            let header = self.shard.seen(changes, memory, line);
             let next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
             if next == 0 {
                 return None;
             }
             memory = &self.shard.overflow;
             line = next * LINE;
-            // SAFETY: an overflow number names a committed line.
-            header = unsafe { memory.load(line) };
         }
     }
 
@@ -92,21 +96,31 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     ///
     /// # Errors
     /// Those of the memory, if that takes an overflow line more.
-    pub(super) fn room(&self) -> io::Result<Room<'a, I>> {
-        match self.walk(|memory, at, entry| (entry == 0).then_some((memory, at))) {
+    pub(super) fn room(&self, lines: &mut Lines<'a, I>) -> io::Result<Room<'a, I>> {
+        let empty = |memory, at, entry| (entry == 0).then_some((memory, at));
+        match self.walk(&Changes::new(), empty) {
             Some((memory, at)) => Ok(Room::Slot(memory, at)),
-            None => Ok(Room::Line(self.shard.take_overflow_line()?)),
+            None => lines.reserve().map(|()| Room::Line),
         }
     }
 
     /// Adds an entry where [`LockedBucket::room`] said.
-    pub(super) fn insert(&self, entry: u64, room: Room<'a, I>) {
-        let line = match room {
-            Room::Slot(memory, at) => return self.set(memory, at, entry),
-            Room::Line(line) => line,
+    pub(super) fn insert(
+        &self,
+        entry: u64,
+        room: Room<'a, I>,
+        lines: &mut Lines<'a, I>,
+        changes: &mut Changes,
+    ) {
+        let Room::Slot(memory, at) = room else {
+            return self.insert_line(entry, lines.take(changes), changes);
         };
+        self.set(changes, memory, at, entry);
+    }
+
+    /// The new line goes to the head of the chain, complete before it is linked.
+    fn insert_line(&self, entry: u64, line: u64, changes: &mut Changes) {
         let chain = self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-        // The new line goes to the head of the chain, complete before it is linked.
         // SAFETY: the line is committed and owned until the header below makes it reachable.
         unsafe {
             for slot in 2..=SLOTS {
@@ -119,22 +133,22 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
             self.shard.keep(&self.shard.overflow, line * LINE, LINE);
         }
         let header = self.header() & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-        self.set(&self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
+        self.set(changes, &self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
     }
 
-    /// Stores a word of the bucket.
-    fn set(&self, memory: &I, at: u64, word: u64) {
+    /// Changes a word of the bucket.
+    fn set(&self, changes: &mut Changes, memory: &I, at: u64, word: u64) {
         if self.is_hidden {
             // SAFETY: a word of a committed line that nobody else can see.
             unsafe { memory.store(at, word) };
         } else {
-            self.shard.set(memory, at, word);
+            self.shard.set(changes, memory, at, word);
         }
     }
 
     /// All lines of the bucket are durable on return, if the table is kept.
     pub(super) fn keep_all(&self) {
-        if !self.shard.is_kept {
+        if !self.shard.keeping.is_kept() {
             return;
         }
         let mut line = Some((&self.shard.buckets, self.at));
@@ -155,13 +169,13 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
 
     /// Moves what is left in overflow lines into the bucket's own line and frees them. Copies are
     /// made before the chain is unlinked, and the version is raised with the unlinking.
-    pub(super) fn pull_in_overflow(&self) {
+    pub(super) fn pull_in_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {
         if self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK == 0 {
             return;
         }
         let mut kept = Vec::new();
         let mut empty = Vec::new();
-        self.walk(|memory, at, entry| {
+        self.walk(changes, |memory, at, entry| {
             let own = std::ptr::eq(memory, &self.shard.buckets);
             if own && entry == 0 {
                 empty.push(at);
@@ -171,25 +185,34 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
             None::<()>
         });
         for (entry, at) in kept.iter().zip(&empty) {
-            // SAFETY: an empty slot of the locked bucket's own line.
-            unsafe { self.shard.buckets.store(*at, *entry) };
+            self.shard.set(changes, &self.shard.buckets, *at, *entry);
         }
-        self.shard.keep(&self.shard.buckets, self.at, LINE);
-        self.unlink_overflow();
+        self.unlink_overflow(lines, changes);
+    }
+
+    /// Unlinks the overflow lines of a table that is being cleared.
+    pub(super) fn forget_overflow(&self) {
+        let header = self.header();
+        if header >> OVERFLOW_SHIFT & OVERFLOW_MASK != 0 {
+            let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
+            let raised = cleared.wrapping_add(VERSION_UNIT);
+            self.shard.set_now(&self.shard.buckets, self.at, raised);
+        }
     }
 
     /// Unlinks and frees the overflow lines.
-    pub(super) fn unlink_overflow(&self) {
+    pub(super) fn unlink_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {
         let header = self.header();
         let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-        self.shard.set(&self.shard.buckets, self.at, cleared.wrapping_add(VERSION_UNIT));
-        let mut lines = self.shard.lines.lock();
+        // Two more than now: a split raises it by one before the section's words are stored.
+        let raised = cleared.wrapping_add(2 * VERSION_UNIT);
+        self.set(changes, &self.shard.buckets, self.at, raised);
         while next != 0 {
-            lines.free.push(next);
-            // SAFETY: an overflow number names a committed line.
-            next =
-                unsafe { self.shard.overflow.load(next * LINE) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+            // SAFETY: an overflow number names a committed line; its link is read before it is freed.
+            let header = unsafe { self.shard.overflow.load(next * LINE) };
+            lines.free(next, changes);
+            next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         }
     }
 }
@@ -197,6 +220,6 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
 impl<I: Memory> Drop for LockedBucket<'_, I> {
     fn drop(&mut self) {
         // SAFETY: the header of the locked bucket; only the holder writes it.
-        unsafe { self.shard.buckets.store(self.at, self.header() & !LOCKED) };
+        unsafe { self.shard.buckets.store(self.at, self.header() & !LOCK_MASK) };
     }
 }

@@ -1,7 +1,11 @@
 //! The layout of a bucket's line: header, entries, tags.
 //!
-//! Header: bit 0 locked, bits 1-31 number of the first overflow line (0: none), bits 32-63
-//! version. An entry is a tag (16 bits of the hash) above a location (48 bits); 0 is empty.
+//! Header: bits 0-7 the opening that locked it, if that is the present one (0: none), bits 8-31
+//! number of the first overflow line (0: none), bits 32-63 version. So a lock that a crash left behind
+//! holds nobody up, and need not be looked for. An entry is a tag (16 bits of the hash) above a
+//! location (48 bits); 0 is empty.
+//!
+//! Of a free overflow line bits 32-63 of the header are the number of the next free one (0: none).
 
 use terrace_memory::Memory;
 
@@ -16,15 +20,21 @@ pub(super) const FIRST_BUCKETS: u64 = 16;
 pub(super) const LOCATION_BITS: u32 = 48;
 pub(super) const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 
-/// Of a table that is kept: words of overflow line 0 that say how many buckets there are, and how many
-/// bytes of overflow lines were committed.
+/// Of a table that is kept: words of overflow line 0 that say how many buckets there are, how many
+/// bytes of overflow lines were committed, which overflow line was never used yet, which is the first
+/// free one, how many entries there are, and which opening this is (1 to 255).
 pub(super) const COUNT_AT: u64 = 8;
 pub(super) const OVERFLOW_BYTES_AT: u64 = 16;
+pub(super) const NEXT_AT: u64 = 24;
+pub(super) const FREE_AT: u64 = 32;
+pub(super) const ENTRIES_AT: u64 = 40;
+pub(super) const OPENING_AT: u64 = 48;
 
-pub(super) const LOCKED: u64 = 1;
-pub(super) const OVERFLOW_SHIFT: u32 = 1;
-pub(super) const OVERFLOW_MASK: u64 = (1 << 31) - 1;
-pub(super) const VERSION_UNIT: u64 = 1 << 32;
+pub(super) const LOCK_MASK: u64 = 0xff;
+pub(super) const OVERFLOW_SHIFT: u32 = 8;
+pub(super) const OVERFLOW_MASK: u64 = (1 << 24) - 1;
+pub(super) const VERSION_SHIFT: u32 = 32;
+pub(super) const VERSION_UNIT: u64 = 1 << VERSION_SHIFT;
 
 #[inline(always)]
 pub(super) fn bucket_of(hash: u64, count: u64) -> u64 {

@@ -1,7 +1,8 @@
 //! What a crash leaves of a table that is kept, and how it is put right.
 //!
-//! Every change is one durable word, but for two that take several, whose steps are durable in this
-//! order:
+//! Where changes are sections there is nothing to put right ([`HashIndex::take_up`]), nor after an
+//! orderly end. Word by word every change is one durable word, but for two that take several, whose
+//! steps are durable in this order:
 //! * *An overflow line more*: the line, then its link. A crash between leaves a line nobody links to:
 //!   free.
 //! * *A split*: the new bucket, then the count, then the old bucket without what moved. A crash before
@@ -13,14 +14,17 @@
 //! Lock bits mean nothing after a crash.
 
 use super::HashIndex;
+use super::growth::Growth;
 use super::line::*;
-use super::shard::{Ground, Growth, OverflowLines, Shard};
+use super::overflow::OverflowLines;
+use super::shard::{Ground, Keeping, Shard};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_durable::sections::Changes;
 use terrace_memory::{Budget, Memory};
 
 impl<I: Memory> HashIndex<I> {
@@ -31,13 +35,37 @@ impl<I: Memory> HashIndex<I> {
     /// Those of the grounds, and [`io::ErrorKind::InvalidData`] where no crash could have left what is
     /// there.
     pub fn repair(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        let shards: io::Result<Vec<_>> = grounds
-            .into_iter()
-            .map(|[buckets, overflow]| {
-                Shard::repaired(buckets, overflow, budget).map(CachePadded::new)
-            })
-            .collect();
+        let shard = |ground| Ok(CachePadded::new(Shard::existing(ground, budget)?.repaired()?));
+        let shards: io::Result<Vec<_>> = grounds.into_iter().map(shard).collect();
         Ok(HashIndex::of(shards?))
+    }
+
+    /// Takes up the index as it stands: its changes were sections, or [`HashIndex::note_books`] was the
+    /// last one. `is_intact` is asked before anything is changed, with what of the grounds is in use (as
+    /// by [`HashIndex::used`]). O(free overflow lines), and O(buckets) once in 255 times.
+    ///
+    /// # Errors
+    /// As [`HashIndex::repair`]; [`io::ErrorKind::InvalidData`] too if it is not intact.
+    pub fn take_up(
+        grounds: Vec<[Ground<I>; 2]>,
+        budget: &Arc<Budget>,
+        is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
+    ) -> io::Result<HashIndex<I>> {
+        let found: io::Result<Vec<_>> =
+            grounds.into_iter().map(|ground| Shard::existing(ground, budget)).collect();
+        let found = found?;
+        let used: Vec<_> = found.iter().flat_map(Shard::used).collect();
+        if !is_intact(&used)? {
+            return Err(damaged("the index is not as it was closed"));
+        }
+        let shard = |shard: Shard<I>| shard.taken_up().map(CachePadded::new);
+        let shards: io::Result<Vec<_>> = found.into_iter().map(shard).collect();
+        Ok(HashIndex::of(shards?))
+    }
+
+    /// Notes, durably, what [`HashIndex::repair`] would find out. Nobody changes the index meanwhile.
+    pub fn note_books(&self) {
+        self.shards.iter().for_each(|shard| shard.note_books(&shard.lines.lock()));
     }
 }
 
@@ -55,15 +83,11 @@ fn committed_for(count: u64) -> u64 {
 }
 
 impl<I: Memory> Shard<I> {
-    fn repaired(
-        buckets: Ground<I>,
-        overflow: Ground<I>,
-        budget: &Arc<Budget>,
-    ) -> io::Result<Shard<I>> {
+    fn existing([buckets, overflow]: [Ground<I>; 2], budget: &Arc<Budget>) -> io::Result<Shard<I>> {
         (overflow.commit)(0, FIRST_COMMIT_BYTES)?;
         // SAFETY: line 0, committed.
-        let [count, overflow_bytes] =
-            [COUNT_AT, OVERFLOW_BYTES_AT].map(|at| unsafe { overflow.memory.load(at) });
+        let [count, overflow_bytes, next] =
+            [COUNT_AT, OVERFLOW_BYTES_AT, NEXT_AT].map(|at| unsafe { overflow.memory.load(at) });
         let bucket_bytes = committed_for(count.min(buckets.memory.len() / LINE));
         if count < FIRST_BUCKETS || bucket_bytes > buckets.memory.len() {
             return Err(damaged("the number of buckets is none that a table can have"));
@@ -74,11 +98,14 @@ impl<I: Memory> Shard<I> {
         (buckets.commit)(0, bucket_bytes)?;
         (overflow.commit)(0, overflow_bytes)?;
         budget.take_anyway(bucket_bytes + overflow_bytes);
-        let lines = OverflowLines { free: Vec::new(), next: 1, committed: overflow_bytes };
-        let shard = Shard {
+        let next = next.clamp(1, overflow_bytes / LINE);
+        let lines = OverflowLines { free: Vec::new(), next, committed: overflow_bytes };
+        Ok(Shard {
+            starts: [buckets.start, overflow.start],
             buckets: buckets.memory,
             overflow: overflow.memory,
-            is_kept: true,
+            keeping: Keeping::Words,
+            opening: 1,
             count: AtomicU64::new(count),
             entries: AtomicU64::new(0),
             growth: Mutex::new(Growth { committed: bucket_bytes }),
@@ -86,12 +113,45 @@ impl<I: Memory> Shard<I> {
             budget: Arc::clone(budget),
             commit_buckets: buckets.commit,
             commit_overflow: overflow.commit,
-        };
-        shard.clear_line_behind(count);
-        let linked = shard.unlock_all(count)?;
-        shard.finish_split(count);
-        shard.forget_copies(count, linked);
-        Ok(shard)
+        })
+    }
+
+    fn repaired(self) -> io::Result<Shard<I>> {
+        let count = self.count.load(Ordering::Relaxed);
+        self.clear_line_behind(count);
+        let linked = self.unlock_all(count, false)?;
+        self.note(OPENING_AT, 1);
+        self.finish_split(count);
+        self.forget_copies(count, linked);
+        Ok(self)
+    }
+
+    fn taken_up(mut self) -> io::Result<Shard<I>> {
+        // SAFETY: words of line 0, committed.
+        let word = |at| unsafe { self.overflow.load(at) };
+        let [first, entries, before] = [FREE_AT, ENTRIES_AT, OPENING_AT].map(word);
+        let next = self.lines.lock().next;
+        let mut free = Vec::new();
+        let mut line = first;
+        while line != 0 {
+            if line >= next || free.len() as u64 > next {
+                return Err(damaged("free overflow lines are linked as no table links them"));
+            }
+            free.push(line);
+            // SAFETY: a committed line.
+            line = unsafe { self.overflow.load(line * LINE) } >> VERSION_SHIFT;
+        }
+        free.reverse();
+        self.lines.lock().free = free;
+        self.clear_line_behind(self.count.load(Ordering::Relaxed));
+        self.entries.store(entries, Ordering::Relaxed);
+        // Locks of openings before mean nothing, until their number comes again.
+        self.opening = (before % u64::from(u8::MAX)) as u8 + 1;
+        if self.opening == 1 {
+            _ = self.unlock_all(self.count.load(Ordering::Relaxed), true)?;
+        }
+        self.note(OPENING_AT, self.opening.into());
+        Ok(self)
     }
 
     /// The line the next split fills may hold what an unfinished one left.
@@ -105,17 +165,21 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    /// Releases every bucket; returns the overflow lines that are linked to.
-    fn unlock_all(&self, count: u64) -> io::Result<HashSet<u64>> {
+    /// Releases every bucket, durably if the next to take the table up does not look; returns the
+    /// overflow lines that are linked to.
+    fn unlock_all(&self, count: u64, durably: bool) -> io::Result<HashSet<u64>> {
         let lines = self.lines.lock().committed / LINE;
         let mut linked = HashSet::new();
         for bucket in 0..count {
             let at = bucket * LINE;
             // SAFETY: the header of a committed bucket, here and below of committed overflow lines.
             let header = unsafe { self.buckets.load(at) };
-            if header & LOCKED != 0 {
-                // SAFETY: as above. Not made durable: the next repair would do it again.
-                unsafe { self.buckets.store(at, header & !LOCKED) };
+            if header & LOCK_MASK != 0 {
+                // SAFETY: as above.
+                unsafe { self.buckets.store(at, header & !LOCK_MASK) };
+                if durably {
+                    self.keep(&self.buckets, at, 8);
+                }
             }
             let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
             while next != 0 {
@@ -137,10 +201,11 @@ impl<I: Memory> Shard<I> {
         let last = count - 1;
         let level = if last.is_power_of_two() { last } else { last.next_power_of_two() / 2 };
         let mut moved = HashSet::new();
-        self.lock(last).each(|_, _, entry| _ = moved.insert(entry));
-        self.lock(last - level).each(|memory, at, entry| {
+        let nothing = Changes::new();
+        self.lock(last).each(&nothing, |_, _, entry| _ = moved.insert(entry));
+        self.lock(last - level).each(&nothing, |memory, at, entry| {
             if moved.contains(&entry) {
-                self.set(memory, at, 0);
+                self.set_now(memory, at, 0);
             }
         });
     }
@@ -152,9 +217,9 @@ impl<I: Memory> Shard<I> {
         let mut seen = Vec::new();
         for bucket in 0..count {
             seen.clear();
-            self.lock(bucket).each(|memory, at, entry| {
+            self.lock(bucket).each(&Changes::new(), |memory, at, entry| {
                 if seen.contains(&entry) {
-                    self.set(memory, at, 0);
+                    self.set_now(memory, at, 0);
                 } else {
                     seen.push(entry);
                 }

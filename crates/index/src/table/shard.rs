@@ -1,7 +1,9 @@
-//! One table of the index: its buckets, how it is searched, and how it grows.
+//! One table of the index: its buckets, and how it is searched and changed.
 
-use super::bucket::{LockedBucket, Place, Room};
+use super::bucket::{LockedBucket, Place};
+use super::growth::Growth;
 use super::line::*;
+use super::overflow::{Lines, OverflowLines};
 use super::{Change, Items};
 use crossbeam_utils::Backoff;
 use parking_lot::Mutex;
@@ -9,6 +11,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_durable::sections::{Address, Changes};
 use terrace_memory::{Budget, Memory};
 
 /// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
@@ -17,6 +20,28 @@ pub struct Ground<I> {
     pub memory: I,
     /// Makes so many bytes from an offset on usable.
     pub commit: Commit,
+    /// Where it begins for sections ([`Address::in_index`]).
+    pub start: u64,
+}
+
+/// What a table owes to a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Keeping {
+    /// Nothing: it is made anew.
+    Nothing,
+    /// It is to be found. Every change is one durable word, before the bucket is let go.
+    Words,
+    /// It is to be found as it was, free lines and all. The changes of an operation are words of its
+    /// section.
+    Sections,
+}
+
+impl Keeping {
+    #[inline(always)]
+    pub(super) fn is_kept(self) -> bool {
+        self != Keeping::Nothing
+    }
 }
 
 /// As [`Ground::commit`]: offset and number of bytes.
@@ -34,9 +59,9 @@ pub(super) struct Shard<I: Memory> {
     pub(super) buckets: I,
     /// Buckets in the table; grows only.
     pub(super) count: AtomicU64,
-    /// Whether the table is to be found after a crash: every change is durable before the bucket is
-    /// let go.
-    pub(super) is_kept: bool,
+    pub(super) keeping: Keeping,
+    /// What the header of a locked bucket says: the number of this opening.
+    pub(super) opening: u8,
     pub(super) overflow: I,
     pub(super) entries: AtomicU64,
     pub(super) growth: Mutex<Growth>,
@@ -44,16 +69,8 @@ pub(super) struct Shard<I: Memory> {
     pub(super) budget: Arc<Budget>,
     pub(super) commit_buckets: Commit,
     pub(super) commit_overflow: Commit,
-}
-
-pub(super) struct Growth {
-    pub(super) committed: u64,
-}
-
-pub(super) struct OverflowLines {
-    pub(super) free: Vec<u64>,
-    pub(super) next: u64,
-    pub(super) committed: u64,
+    /// Where sections find buckets and overflow lines.
+    pub(super) starts: [u64; 2],
 }
 
 /// A look at a key's bucket, to tell later whether a writer came.
@@ -72,7 +89,8 @@ impl<I: Memory> Watch<'_, I> {
         // SAFETY: the header of a bucket that was below the count.
         let now = unsafe { self.shard.buckets.load(self.bucket * LINE) };
         let count = self.shard.count.load(Ordering::Acquire);
-        now == self.header && now & LOCKED == 0 && bucket_of(self.hash, count) == self.bucket
+        let unlocked = now & LOCK_MASK != u64::from(self.shard.opening);
+        now == self.header && unlocked && bucket_of(self.hash, count) == self.bucket
     }
 }
 
@@ -87,7 +105,7 @@ impl<I: Memory> Shard<I> {
     pub(super) fn new(
         buckets: Ground<I>,
         overflow: Ground<I>,
-        is_kept: bool,
+        keeping: Keeping,
         budget: &Arc<Budget>,
     ) -> io::Result<Shard<I>> {
         let committed = FIRST_COMMIT_BYTES;
@@ -97,11 +115,12 @@ impl<I: Memory> Shard<I> {
         let shard = Shard {
             buckets: buckets.memory,
             overflow: overflow.memory,
-            is_kept,
+            keeping,
+            opening: 1,
+            starts: [buckets.start, overflow.start],
             count: AtomicU64::new(FIRST_BUCKETS),
             entries: AtomicU64::new(0),
             growth: Mutex::new(Growth { committed }),
-            // Line 0 is never used: overflow number 0 means none.
             lines: Mutex::new(OverflowLines { free: Vec::new(), next: 1, committed }),
             budget: Arc::clone(budget),
             commit_buckets: buckets.commit,
@@ -112,18 +131,58 @@ impl<I: Memory> Shard<I> {
         Ok(shard)
     }
 
+    /// Changes a word of a locked bucket: now, durably if the table is kept, or with the section.
+    #[inline(always)]
+    pub(super) fn set(&self, changes: &mut Changes, memory: &I, at: u64, word: u64) {
+        match self.keeping {
+            Keeping::Sections => changes.set(self.address(memory, at), word),
+            Keeping::Words | Keeping::Nothing => self.set_now(memory, at, word),
+        }
+    }
+
     /// Stores a word of a locked bucket; of a table that is kept, durably.
     #[inline(always)]
-    pub(super) fn set(&self, memory: &I, at: u64, word: u64) {
+    pub(super) fn set_now(&self, memory: &I, at: u64, word: u64) {
         // SAFETY: callers pass words of a bucket whose lock they hold, or that nobody else can see.
         unsafe { memory.store(at, word) };
         self.keep(memory, at, 8);
     }
 
+    /// A word of a locked bucket as the open section leaves it.
+    #[inline(always)]
+    pub(super) fn seen(&self, changes: &Changes, memory: &I, at: u64) -> u64 {
+        let pending = match changes.is_empty() {
+            true => None,
+            false => changes.pending(self.address(memory, at)),
+        };
+        // SAFETY: callers pass words of a bucket whose lock they hold.
+        pending.unwrap_or_else(|| unsafe { memory.load(at) })
+    }
+
+    fn address(&self, memory: &I, at: u64) -> Address {
+        let start = self.starts[usize::from(std::ptr::eq(memory, &self.overflow))];
+        Address::in_index(start + at)
+    }
+
+    /// Changes a word of the table's books with the section; without sections repair finds out.
+    pub(super) fn book(&self, changes: &mut Changes, at: u64, word: u64) {
+        if self.keeping == Keeping::Sections {
+            changes.set(self.address(&self.overflow, at), word);
+        }
+    }
+
+    /// Counts entries with the section.
+    fn book_entries(&self, changes: &mut Changes, more: i64) {
+        self.entries.fetch_add(more as u64, Ordering::Relaxed);
+        if self.keeping == Keeping::Sections {
+            changes.add(self.address(&self.overflow, ENTRIES_AT), more);
+        }
+    }
+
     /// What was stored there is durable on return, if the table is kept.
     #[inline(always)]
     pub(super) fn keep(&self, memory: &I, at: u64, bytes: u64) {
-        if self.is_kept {
+        if self.keeping.is_kept() {
             // SAFETY: callers pass committed lines.
             unsafe { memory.persist(at, bytes) };
         }
@@ -131,8 +190,8 @@ impl<I: Memory> Shard<I> {
 
     /// Stores a word of the table's own line, the overflow line that is never used.
     pub(super) fn note(&self, at: u64, word: u64) {
-        if self.is_kept {
-            self.set(&self.overflow, at, word);
+        if self.keeping.is_kept() {
+            self.set_now(&self.overflow, at, word);
         }
     }
 
@@ -172,7 +231,7 @@ impl<I: Memory> Shard<I> {
             }
             // SAFETY: as for `first`.
             let last = unsafe { self.buckets.load(bucket * LINE) };
-            let unmoved = (first ^ last) & !LOCKED == 0;
+            let unmoved = (first ^ last) & !LOCK_MASK == 0;
             if unmoved && bucket_of(hash, self.count.load(Ordering::Acquire)) == bucket {
                 return None;
             }
@@ -180,14 +239,23 @@ impl<I: Memory> Shard<I> {
     }
 
     /// Sees to it that what was just read of a line is durable before anyone is told, if the table
-    /// is kept. A writer makes its change durable before it lets go of the bucket; while it holds
-    /// it, the reader does that for it.
+    /// is kept word by word. A writer makes its change durable before it lets go of the bucket; while
+    /// it holds it, the reader does that for it. (Words of a section are stored when they are safe.)
     #[inline(always)]
     fn settle(&self, bucket: u64, memory: &I, line: u64) {
+        if self.keeping != Keeping::Words {
+            return;
+        }
         // SAFETY: the header of a committed bucket.
-        if self.is_kept && unsafe { self.buckets.load(bucket * LINE) } & LOCKED != 0 {
+        let header = unsafe { self.buckets.load(bucket * LINE) };
+        if self.is_locked(header) {
             self.keep(memory, line, LINE);
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_locked(&self, header: u64) -> bool {
+        header & LOCK_MASK == u64::from(self.opening)
     }
 
     /// See [`super::HashIndex::watch`].
@@ -204,31 +272,36 @@ impl<I: Memory> Shard<I> {
         hash: u64,
         items: &impl Items,
         is_key: impl Fn(u64) -> bool,
-        f: impl FnOnce(Option<u64>) -> (Change, T),
-        then: impl FnOnce(T),
+        f: impl FnOnce(Option<u64>, &mut Changes) -> (Change, T),
+        then: impl FnOnce(T, &mut Changes),
     ) -> io::Result<Option<u64>> {
+        let mut lines = Lines::of(self);
         let bucket = self.lock_bucket_of(hash, items);
         let found = bucket.find(hash, is_key);
         let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
         // Before anything is changed: what `f` does cannot be taken back.
         let room = match found {
             Some(_) => None,
-            None => Some(bucket.room()?),
+            None => Some(bucket.room(&mut lines)?),
         };
-        let (change, rest) = f(before);
+        let mut changes = Changes::new();
+        let (change, rest) = f(before, &mut changes);
         let mut inserted = false;
         match (change, found, room) {
-            (change, Some(place), _) => self.change(&bucket, place, hash, change),
+            (change, Some(place), _) => self.change(&bucket, place, hash, change, &mut changes),
             (Change::Set(location), None, Some(room)) => {
-                bucket.insert(entry(hash, location), room);
-                self.entries.fetch_add(1, Ordering::Relaxed);
+                bucket.insert(entry(hash, location), room, &mut lines, &mut changes);
+                self.book_entries(&mut changes, 1);
                 inserted = true;
             }
-            (_, None, Some(Room::Line(line))) => self.lines.lock().free.push(line),
             (_, None, _) => {}
         }
-        then(rest);
+        then(rest, &mut changes);
+        if !changes.is_empty() {
+            items.commit(&mut changes, || ());
+        }
         drop(bucket);
+        drop(lines);
         if inserted {
             self.grow_if_full(items);
         }
@@ -242,11 +315,16 @@ impl<I: Memory> Shard<I> {
         hash: u64,
         location: u64,
         items: &impl Items,
-        f: impl FnOnce() -> Change,
+        f: impl FnOnce(&mut Changes) -> Change,
     ) -> bool {
         let bucket = self.lock_bucket_of(hash, items);
         let Some(place) = bucket.find(hash, |found| found == location) else { return false };
-        self.change(&bucket, place, hash, f());
+        let mut changes = Changes::new();
+        let change = f(&mut changes);
+        self.change(&bucket, place, hash, change, &mut changes);
+        if !changes.is_empty() {
+            items.commit(&mut changes, || ());
+        }
         true
     }
 
@@ -258,14 +336,15 @@ impl<I: Memory> Shard<I> {
         (memory, at, _): Place<'_, I>,
         hash: u64,
         change: Change,
+        changes: &mut Changes,
     ) {
         match change {
             Change::Keep => {}
-            Change::Set(location) => self.set(memory, at, entry(hash, location)),
+            Change::Set(location) => self.set(changes, memory, at, entry(hash, location)),
             Change::Overwritten => bucket.raise_version(),
             Change::Remove => {
-                self.set(memory, at, 0);
-                self.entries.fetch_sub(1, Ordering::Relaxed);
+                self.set(changes, memory, at, 0);
+                self.book_entries(changes, -1);
             }
         }
     }
@@ -290,9 +369,10 @@ impl<I: Memory> Shard<I> {
         loop {
             // SAFETY: the header of a bucket below the count, an aligned word.
             let header = unsafe { self.buckets.load(at) };
-            if header & LOCKED == 0 {
+            if !self.is_locked(header) {
+                let mine = header & !LOCK_MASK | u64::from(self.opening);
                 // SAFETY: as above.
-                let locked = unsafe { self.buckets.compare_exchange(at, header, header | LOCKED) };
+                let locked = unsafe { self.buckets.compare_exchange(at, header, mine) };
                 if locked.is_ok() {
                     return LockedBucket { shard: self, at, is_hidden: false };
                 }
@@ -302,18 +382,39 @@ impl<I: Memory> Shard<I> {
         }
     }
 
+    /// Word by word also where changes are sections: a table that is being cleared goes with nothing.
     pub(super) fn clear(&self) {
         let _no_growth = self.growth.lock();
         for bucket in 0..self.count.load(Ordering::Acquire) {
             let locked = self.lock(bucket);
-            let mut removed = 0;
-            locked.each(|memory, at, _| {
-                self.set(memory, at, 0);
-                removed += 1;
-            });
-            locked.pull_in_overflow();
-            self.entries.fetch_sub(removed, Ordering::Relaxed);
+            locked.each(&Changes::new(), |memory, at, _| self.set_now(memory, at, 0));
+            locked.forget_overflow();
         }
+        let mut lines = self.lines.lock();
+        (lines.next, lines.free) = (1, Vec::new());
+        self.entries.store(0, Ordering::Relaxed);
+        self.note_books(&lines);
+    }
+
+    /// As [`super::HashIndex::used`].
+    pub(super) fn used(&self) -> [(u64, u64); 2] {
+        let [buckets, overflow] = self.starts;
+        let count = self.count.load(Ordering::Acquire);
+        [(buckets, count * LINE), (overflow, self.lines.lock().next * LINE)]
+    }
+
+    /// Notes what repair would find out, durably if the table is kept. Nobody changes it meanwhile.
+    pub(super) fn note_books(&self, lines: &OverflowLines) {
+        let mut first = 0;
+        for line in &lines.free {
+            // SAFETY: the header of a committed line that nobody uses.
+            unsafe { self.overflow.store(line * LINE, first << VERSION_SHIFT) };
+            self.keep(&self.overflow, line * LINE, 8);
+            first = *line;
+        }
+        self.note(NEXT_AT, lines.next);
+        self.note(FREE_AT, first);
+        self.note(ENTRIES_AT, self.entries.load(Ordering::Relaxed));
     }
 
     pub(super) fn visit(&self, bucket: u64, visit: &mut impl FnMut(u64)) -> usize {
@@ -323,7 +424,7 @@ impl<I: Memory> Shard<I> {
         let mut more = Vec::new();
         {
             let locked = self.lock(bucket);
-            locked.each(|_, _, entry| {
+            locked.each(&Changes::new(), |_, _, entry| {
                 if seen < found.len() {
                     found[seen] = entry & LOCATION_MASK;
                 } else {
@@ -334,104 +435,5 @@ impl<I: Memory> Shard<I> {
         }
         found[..seen.min(64)].iter().copied().chain(more).for_each(visit);
         seen
-    }
-
-    fn grow_if_full(&self, items: &impl Items) {
-        let full = |shard: &Shard<I>| {
-            let count = shard.count.load(Ordering::Relaxed);
-            shard.entries.load(Ordering::Relaxed) * 4 > count * LOAD_QUARTERS
-        };
-        if !full(self) {
-            return;
-        }
-        let Some(mut growth) = self.growth.try_lock() else { return };
-        // Two at a time: a table that fell behind catches up.
-        for _ in 0..2 {
-            if !full(self) || !self.make_room(&mut growth) {
-                return;
-            }
-            self.split(items);
-        }
-    }
-
-    /// Commits the line of the next bucket. At the end of the reserved range or of the system's
-    /// memory the table stays as it is: chains grow instead.
-    fn make_room(&self, growth: &mut Growth) -> bool {
-        let needed = (self.count.load(Ordering::Relaxed) + 1) * LINE;
-        if needed <= growth.committed {
-            return true;
-        }
-        let step = growth.committed.min(COMMIT_BYTES);
-        if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
-            return false;
-        }
-        self.budget.take_anyway(step);
-        growth.committed += step;
-        true
-    }
-
-    /// Splits the next bucket in turn. Under the growth lock.
-    fn split(&self, items: &impl Items) {
-        let count = self.count.load(Ordering::Relaxed);
-        let level = if count.is_power_of_two() { count } else { count.next_power_of_two() / 2 };
-        let source = self.lock(count - level);
-        let mut moving = Vec::with_capacity(8);
-        source.each(|_, _, entry| items.prefetch(entry & LOCATION_MASK));
-        let mut staying = 0;
-        source.each(|memory, at, entry| {
-            if items.hash(entry & LOCATION_MASK) & level == 0 {
-                staying += 1;
-            } else {
-                moving.push((memory, at, entry));
-            }
-        });
-        // The new bucket is filled before anyone can see it, or a crash can make it count ...
-        let mut target = LockedBucket { shard: self, at: count * LINE, is_hidden: true };
-        // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
-        unsafe { self.buckets.store(target.at, LOCKED) };
-        for (_, _, entry) in &moving {
-            let Ok(room) = target.room() else {
-                // No memory for one line more: the table stays as it is.
-                target.unlink_overflow();
-                // SAFETY: as above.
-                (1..=SLOTS).for_each(|slot| unsafe { self.buckets.store(target.at + 8 * slot, 0) });
-                return;
-            };
-            target.insert(*entry, room);
-        }
-        target.keep_all();
-        target.is_hidden = false;
-        self.note(COUNT_AT, count + 1);
-        // ... then the count is published, then the version raised, then entries removed: the
-        // order a missing reader relies on.
-        self.count.store(count + 1, Ordering::Release);
-        source.raise_version();
-        for (memory, at, _) in &moving {
-            // SAFETY: the place of a slot of the locked bucket.
-            unsafe { memory.store(*at, 0) };
-        }
-        source.keep_all();
-        if staying <= SLOTS as usize {
-            source.pull_in_overflow();
-        }
-        // Only now may entries of the new bucket change: until then a crash leaves the same twice,
-        // which repair can tell.
-        drop(target);
-    }
-
-    pub(super) fn take_overflow_line(&self) -> io::Result<u64> {
-        let mut lines = self.lines.lock();
-        if let Some(line) = lines.free.pop() {
-            return Ok(line);
-        }
-        if (lines.next + 1) * LINE > lines.committed {
-            let step = lines.committed.min(COMMIT_BYTES / 8);
-            (self.commit_overflow)(lines.committed, step)?;
-            self.budget.take_anyway(step);
-            lines.committed += step;
-            self.note(OVERFLOW_BYTES_AT, lines.committed);
-        }
-        lines.next += 1;
-        Ok(lines.next - 1)
     }
 }

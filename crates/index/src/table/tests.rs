@@ -106,8 +106,8 @@ fn agrees_with_a_map_under_random_changes() {
 fn a_redirect_happens_only_while_the_location_is_current() {
     let index = index(1);
     insert(&index, 5);
-    assert!(!index.update_at(hash(5), 6, &Numbers, || Change::Set(7)));
-    assert!(index.update_at(hash(5), 5, &Numbers, || Change::Remove));
+    assert!(!index.update_at(hash(5), 6, &Numbers, |_| Change::Set(7)));
+    assert!(index.update_at(hash(5), 5, &Numbers, |_| Change::Remove));
     assert_eq!(index.get(hash(5), &5u64.to_be_bytes(), &Numbers), None);
 }
 

@@ -259,7 +259,9 @@ fn the_file_does_not_grow_for_ever() {
         // Two logs are filled, the keeper makes others ready, the first are collected, and all but a
         // few free ones are given back.
         (0..2).for_each(|_| {
-            logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
+            logs.appender(1, new.item_bytes(), Room::Ordinary)
+                .expect("room")
+                .append(&new, &mut terrace_durable::sections::Changes::new());
         });
         logs.prepare(2).expect("room");
         logs.flush_all().expect("flush");

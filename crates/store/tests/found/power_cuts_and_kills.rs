@@ -63,7 +63,7 @@ fn what_a_recovery_cut_off_never_comes_back() {
                 tombstone: false,
             };
             let mut appender = logs.appender(1, new.item_bytes(), Room::Ordinary).expect("room");
-            appender.append(&new);
+            appender.append(&new, &mut terrace_durable::sections::Changes::new());
             let ticket = appender.ticket();
             drop(appender);
             logs.commit(ticket).expect("commit");
@@ -81,7 +81,10 @@ fn what_a_recovery_cut_off_never_comes_back() {
             expires_at_ms: None,
             tombstone: false,
         };
-        started.appender(1, new.item_bytes(), Room::Ordinary).expect("room").append(&new);
+        started
+            .appender(1, new.item_bytes(), Room::Ordinary)
+            .expect("room")
+            .append(&new, &mut terrace_durable::sections::Changes::new());
     }
     let before = started.medium().trace_length();
     started.flush_all().expect("flush");

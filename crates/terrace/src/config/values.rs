@@ -137,8 +137,12 @@ pub(super) const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 pub(super) const FLUSH: &[(&str, Flush)] =
     &[("eager", Flush::Eager), ("keep", Flush::Keep), ("auto", Flush::Auto)];
 
-pub(super) const PERSIST: &[(&str, Persist)] =
-    &[("values", Persist::Values), ("index", Persist::Index), ("auto", Persist::Auto)];
+pub(super) const PERSIST: &[(&str, Persist)] = &[
+    ("values", Persist::Values),
+    ("index", Persist::Index),
+    ("full", Persist::Full),
+    ("auto", Persist::Auto),
+];
 
 pub(super) const VALUE_DESIGNS: &[(&str, ValueDesign)] =
     &[("log", ValueDesign::Log), ("slab", ValueDesign::Slab), ("auto", ValueDesign::Auto)];

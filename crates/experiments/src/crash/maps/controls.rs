@@ -2,7 +2,8 @@
 
 use super::super::{Control, Settings};
 use super::{
-    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, script, threads,
+    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, full, full_threads,
+    script, threads,
 };
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
@@ -28,6 +29,21 @@ type Run = fn(&Settings) -> Report;
 fn items(memory: Crashable) -> Without<Crashable> {
     Without::nothing(memory)
         .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES >= HEADER)
+}
+
+/// A memory that does not write back the log of sections.
+fn section_log(memory: Crashable) -> Without<Crashable> {
+    Without::nothing(memory).write_backs(|at, _| (64 << 10..128 << 10).contains(&at))
+}
+
+/// A memory that does not write back the words that sections change, nor other single words.
+fn words(memory: Crashable) -> Without<Crashable> {
+    Without::nothing(memory).write_backs(|at, n| at >= SEGMENT_BYTES && n == 8)
+}
+
+/// The scripted map of one thread, by sections, with something left out.
+fn by_sections(without: Leaves, design: Design, settings: &Settings) -> Report {
+    full(without, design, settings).sampled(settings.states, settings.seed)
 }
 
 /// The scripted map of one thread, with something left out.
@@ -164,6 +180,72 @@ const STEPS: &[Step] = &[
         name: "Frozen",
         meaning: "what a cut has taken is overwritten no more",
         run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-logs-full",
+        name: "SectionLogWriteBack",
+        meaning: "the section's log is written back before any of its words is stored",
+        run: |s| by_sections(section_log, Design::Logs, s),
+    },
+    Step {
+        test: "map-logs-full",
+        name: "WordWriteBack",
+        meaning: "the section's words are written back before its log is written over",
+        run: |s| by_sections(words, Design::Logs, s),
+    },
+    Step {
+        test: "map-logs-full",
+        name: "ItemWriteBack",
+        meaning: "an item is written back before the section that makes it count",
+        run: |s| by_sections(items, Design::Logs, s),
+    },
+    Step {
+        test: "map-logs-full",
+        name: "Fences",
+        meaning: "write-backs are done before what follows them",
+        run: |s| by_sections(|m| Without::nothing(m).fences(), Design::Logs, s),
+    },
+    Step {
+        test: "map-slabs-full",
+        name: "SectionLogWriteBack",
+        meaning: "the section's log is written back before any of its words is stored",
+        run: |s| by_sections(section_log, Design::Slabs, s),
+    },
+    Step {
+        test: "map-slabs-full",
+        name: "WordWriteBack",
+        meaning: "the section's words are written back before its log is written over",
+        run: |s| by_sections(words, Design::Slabs, s),
+    },
+    Step {
+        test: "map-slabs-full",
+        name: "SlotWriteBack",
+        meaning: "a slot's item is written back before the section that makes it count",
+        run: |s| {
+            let slots: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, n| (SEGMENT_BYTES..6 * SEGMENT_BYTES).contains(&at) && n != 8)
+            };
+            by_sections(slots, Design::Slabs, s)
+        },
+    },
+    Step {
+        test: "map-slabs-full",
+        name: "Fences",
+        meaning: "write-backs are done before what follows them",
+        run: |s| by_sections(|m| Without::nothing(m).fences(), Design::Slabs, s),
+    },
+    Step {
+        test: "map-logs-full-threads",
+        name: "SectionLogWriteBack",
+        meaning: "the section's log is written back before another thread may read its words",
+        run: |s| full_threads(section_log, Design::Logs, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-slabs-full-threads",
+        name: "SectionLogWriteBack",
+        meaning: "the section's log is written back before another thread may read its words",
+        run: |s| full_threads(section_log, Design::Slabs, s).sampled(s.states, s.seed),
     },
 ];
 

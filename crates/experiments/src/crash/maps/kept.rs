@@ -1,15 +1,15 @@
 //! Maps whose index is kept: recovery walks it and does not read closed logs, so that the script begins
-//! near the end of a long one.
+//! near the end of a long one; or with it all free space and counts, and then there is nothing to find.
 
 use super::super::Settings;
-use super::{Design, Opening, Place, SEGMENT_BYTES, script, threads};
+use super::{Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, script, threads};
 use terrace_machine::{Crashable, Explorer, Without};
 use terrace_memory::Part;
-use terrace_store::Map;
+use terrace_store::{Map, MapOptions, Persist, Procedure};
 
 const VALUES_BYTES: u64 = 6 * SEGMENT_BYTES;
-/// A head and one table.
-const INDEX_BYTES: u64 = (4 << 10) + 2 * (64 << 10);
+/// A head, books, and one table.
+const INDEX_BYTES: u64 = (8 << 10) + (VALUES_BYTES / SEGMENT_BYTES) * (16 << 10) + 2 * (64 << 10);
 
 type Media = Part<Without<Crashable>>;
 
@@ -19,13 +19,15 @@ struct WithIndex {
     opening: Opening,
     /// Whether the first log is to be nearly full.
     is_filled: bool,
+    persist: Persist,
 }
 
 impl WithIndex {
     fn open(&self, memory: Without<Crashable>, is_new: bool, lifetime: u32) -> Map<Media, Media> {
         let index = Part::new(memory.clone(), VALUES_BYTES, INDEX_BYTES);
         let values = Part::new(memory, 0, VALUES_BYTES);
-        let map = Map::over_with_index(values, index, is_new, lifetime, self.opening.options());
+        let options = MapOptions { persist: self.persist, ..self.opening.options() };
+        let map = Map::over_with_index(values, index, is_new, lifetime, options);
         map.expect("a crash is no damage")
     }
 }
@@ -44,6 +46,41 @@ impl Place for WithIndex {
     fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Media, Media> {
         WithIndex::open(self, (self.opening.without)(memory.clone()), false, lifetime as u32)
     }
+
+    /// With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
+    /// values say the same (looked at where the script does not begin in a long log).
+    fn audit(&self, map: Map<Media, Media>, memory: &Crashable) -> Result<(), String> {
+        if self.persist != Persist::Full {
+            return Ok(());
+        }
+        let recovery = map.recovery();
+        let has_batches = map.values().logs().is_some();
+        if recovery.procedure != Procedure::Replay && !has_batches {
+            return Err(format!("not as it should be: {recovery:?}"));
+        }
+        if let Some(slabs) = map.values().slabs() {
+            let census = slabs.check()?;
+            if census.live != map.len() {
+                return Err(format!("{} slots hold items of {} keys", census.live, map.len()));
+            }
+        }
+        let found = contents(&map)?;
+        if found.len() as u64 != map.len() {
+            return Err(format!("{} keys are counted, {} are there", map.len(), found.len()));
+        }
+        if self.is_filled {
+            // Reading a whole log takes longer than all else.
+            return Ok(());
+        }
+        drop(map);
+        let values = Part::new(Without::nothing(memory.clone()), 0, VALUES_BYTES);
+        let read = Map::over(values, false, 1 << 20, self.opening.options());
+        let read = contents(&read.map_err(|e| e.to_string())?)?;
+        if read == found {
+            return Ok(());
+        }
+        Err(format!("the values say {read:?}, the index {found:?}"))
+    }
 }
 
 /// Leaves little room in the current log, so that the script goes on in the next.
@@ -58,13 +95,36 @@ fn fill(map: &Map<Media, Media>) {
 
 pub(in super::super) fn explorer(design: Design, settings: &Settings) -> Explorer<usize> {
     let opening = Opening::new(design, settings);
-    let place = WithIndex { opening, is_filled: design == Design::Logs };
+    let place = WithIndex { opening, is_filled: design == Design::Logs, persist: Persist::Index };
     script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// Every operation a section.
+pub(in super::super) fn full(
+    without: Leaves,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let opening = Opening { without, ..Opening::new(design, settings) };
+    let place = WithIndex { opening, is_filled: design == Design::Logs, persist: Persist::Full };
+    script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// The same, of two threads.
+pub(in super::super) fn full_shared(
+    without: Leaves,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<threads::Note> {
+    let opening = Opening::new(design, settings);
+    let opening = Opening { without, writers: threads::THREADS, ..opening };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
 /// Two threads on the same keys: what one reads of the other's entries survives.
 pub(in super::super) fn shared(design: Design, settings: &Settings) -> Explorer<threads::Note> {
     let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
-    let place = WithIndex { opening, is_filled: false };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index };
     threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }

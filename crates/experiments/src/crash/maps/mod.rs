@@ -12,7 +12,9 @@ pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::controls;
 pub(super) use cuts::explorer as cuts;
 pub(super) use disk::explorer as disk;
-pub(super) use kept::{explorer as kept, shared as kept_threads};
+pub(super) use kept::{
+    explorer as kept, full, full_shared as full_threads, shared as kept_threads,
+};
 pub(super) use script::explorer as script;
 pub(super) use threads::explorer as threads;
 
@@ -57,6 +59,15 @@ trait Place: Clone + Send + Sync + 'static {
     /// # Panics
     /// If that fails: a crash is no damage.
     fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Self::Memory, Self::Index>;
+
+    /// What must be so of a map that was opened after a crash, beside its contents.
+    fn audit(
+        &self,
+        _map: Map<Self::Memory, Self::Index>,
+        _memory: &Crashable,
+    ) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A byte-addressable memory, of which something may be left out.

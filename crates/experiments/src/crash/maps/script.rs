@@ -112,7 +112,9 @@ pub(super) fn explorer_on(
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&to_look.open(memory, 2 + memory.crashes()))?;
+            let map = to_look.open(memory, 2 + memory.crashes());
+            let mut found = contents(&map)?;
+            to_look.audit(map, memory)?;
             found.remove(&KEYS);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {

@@ -130,7 +130,10 @@ pub(super) fn explorer_on<P: Place>(
         .setup(move |memory| share(&to_make, design, memory, &shared))
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
-            judge(notes, &contents(&place.open(memory, 2 + memory.crashes()))?)
+            let map = place.open(memory, 2 + memory.crashes());
+            let found = contents(&map)?;
+            place.audit(map, memory)?;
+            judge(notes, &found)
         })
         .crashes(2);
     (0..THREADS).fold(explorer, |explorer, thread| {

@@ -1,0 +1,140 @@
+//! How a table grows: by one bucket at a time, split from another.
+
+use super::Items;
+use super::bucket::{LockedBucket, Place};
+use super::line::*;
+use super::overflow::Lines;
+use super::shard::{Keeping, Shard};
+use std::sync::atomic::Ordering;
+use terrace_durable::sections::Changes;
+use terrace_memory::Memory;
+
+/// What growth alone changes.
+pub(super) struct Growth {
+    /// Bytes of buckets.
+    pub(super) committed: u64,
+}
+
+impl<I: Memory> Shard<I> {
+    pub(super) fn grow_if_full(&self, items: &impl Items) {
+        let full = |shard: &Shard<I>| {
+            let count = shard.count.load(Ordering::Relaxed);
+            shard.entries.load(Ordering::Relaxed) * 4 > count * LOAD_QUARTERS
+        };
+        if !full(self) {
+            return;
+        }
+        let Some(mut growth) = self.growth.try_lock() else { return };
+        // Two at a time: a table that fell behind catches up.
+        for _ in 0..2 {
+            if !full(self) || !self.make_room(&mut growth) {
+                return;
+            }
+            self.split(items);
+        }
+    }
+
+    /// Commits the line of the next bucket. At the end of the reserved range or of the system's
+    /// memory the table stays as it is: chains grow instead.
+    fn make_room(&self, growth: &mut Growth) -> bool {
+        let needed = (self.count.load(Ordering::Relaxed) + 1) * LINE;
+        if needed <= growth.committed {
+            return true;
+        }
+        let step = growth.committed.min(COMMIT_BYTES);
+        if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
+            return false;
+        }
+        self.budget.take_anyway(step);
+        growth.committed += step;
+        true
+    }
+
+    /// Splits the next bucket in turn. Under the growth lock.
+    fn split(&self, items: &impl Items) {
+        let mut lines = Lines::of(self);
+        let mut changes = Changes::new();
+        let count = self.count.load(Ordering::Relaxed);
+        let level = if count.is_power_of_two() { count } else { count.next_power_of_two() / 2 };
+        let source = self.lock(count - level);
+        let mut moving = Vec::with_capacity(8);
+        source.each(&changes, |_, _, entry| items.prefetch(entry & LOCATION_MASK));
+        let mut staying = 0;
+        source.each(&changes, |memory, at, entry| {
+            if items.hash(entry & LOCATION_MASK) & level == 0 {
+                staying += 1;
+            } else {
+                moving.push((memory, at, entry));
+            }
+        });
+        // The new bucket is filled before anyone can see it, or a crash can make it count ...
+        let Some(mut target) = self.fill(count, &moving, &mut lines, &mut changes) else {
+            // No memory for one line more: the table stays as it is.
+            if !changes.is_empty() {
+                items.commit(&mut changes, || ());
+            }
+            return;
+        };
+        target.keep_all();
+        target.is_hidden = false;
+        // ... then the count is published, then the version raised, then entries removed: the
+        // order a missing reader relies on.
+        let publish = || {
+            self.count.store(count + 1, Ordering::Release);
+            source.raise_version();
+        };
+        if self.keeping == Keeping::Sections {
+            self.book(&mut changes, COUNT_AT, count + 1);
+            for (memory, at, _) in &moving {
+                self.set(&mut changes, memory, *at, 0);
+            }
+            if staying <= SLOTS as usize {
+                source.pull_in_overflow(&mut lines, &mut changes);
+            }
+            return items.commit(&mut changes, publish);
+        }
+        self.note(COUNT_AT, count + 1);
+        publish();
+        for (memory, at, _) in &moving {
+            // SAFETY: the place of a slot of the locked bucket.
+            unsafe { memory.store(*at, 0) };
+        }
+        source.keep_all();
+        if staying <= SLOTS as usize {
+            source.pull_in_overflow(&mut lines, &mut changes);
+        }
+        // Only now may entries of the new bucket change: until then a crash leaves the same twice,
+        // which repair can tell.
+        drop(target);
+    }
+
+    /// Fills the bucket behind the last one, locked and hidden; none without memory for it, or if there
+    /// is more to move than a section holds.
+    fn fill<'a>(
+        &'a self,
+        number: u64,
+        moving: &[Place<'a, I>],
+        lines: &mut Lines<'a, I>,
+        changes: &mut Changes,
+    ) -> Option<LockedBucket<'a, I>> {
+        let target = LockedBucket { shard: self, at: number * LINE, is_hidden: true };
+        // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
+        unsafe { self.buckets.store(target.at, u64::from(self.opening)) };
+        // A section has each entry removed, perhaps copied, and its line freed.
+        let mut fits = moving.len() * 8 < Changes::MOST;
+        for (_, _, entry) in moving {
+            match target.room(lines) {
+                Ok(room) if fits => target.insert(*entry, room, lines, changes),
+                _ => fits = false,
+            }
+        }
+        if !fits {
+            target.unlink_overflow(lines, changes);
+            for slot in 1..=SLOTS {
+                // SAFETY: as above.
+                unsafe { self.buckets.store(target.at + 8 * slot, 0) };
+            }
+        }
+        fits.then_some(target)
+    }
+}

@@ -1,0 +1,73 @@
+//! The engine's part in sections and books: `persist = "full"`, and the orderly end of a kept index.
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::kept::Kept;
+use std::sync::atomic::Ordering;
+use terrace_durable::Books;
+use terrace_durable::sections::Changes;
+use terrace_durable::superblock::MAX_OPEN;
+use terrace_memory::Memory;
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Changes the words of a section together, if there are any.
+    pub fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
+        if !changes.is_empty() {
+            let kept = self.kept.as_ref().expect("sections are of a kept index");
+            kept.commit(self.values.medium().memory(), changes, publish);
+        }
+    }
+
+    /// Adds to a writer's live keys with the section, where there are sections.
+    pub fn book_keys(&self, writer: usize, grown: i64, changes: &mut Changes) {
+        if let Some(Kept { books, sections: Some(_), .. }) = &self.kept
+            && grown != 0
+        {
+            changes.add(books.keys(writer), grown);
+        }
+    }
+
+    /// All writers are locked out, and the values name no index.
+    pub fn clear_books(&self) -> Result<()> {
+        if let Some(Kept { books, sections: Some(joint), .. }) = &self.kept {
+            // It would bring back words of what is no more.
+            joint.make_void(self.values.medium().memory());
+            Ok(books.clear(self.values.segments_end())?)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes down, at an orderly end, all that the next opening would have to find. Writing was stopped.
+    ///
+    /// # Durability
+    /// The index says that it was closed, with its sum, once everything is safe.
+    pub fn close_index(&self) -> Result<()> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        if !self.values.settle_writers() {
+            // A reader holds what was freed: the next opening finds it.
+            return Ok(());
+        }
+        match &kept.sections {
+            // A header it would put back says that its bucket is locked: not as it was closed.
+            Some(joint) => joint.make_void(self.values.medium().memory()),
+            None => self.write_books(&kept.books)?,
+        }
+        Ok(kept.file.close(&self.index.used(), self.values.segments_end())?)
+    }
+
+    /// Makes the books what they are to be, durably on return. Nobody writes meanwhile.
+    pub fn write_books(&self, books: &Books<I>) -> Result<()> {
+        let end = self.values.segments_end();
+        books.grow(end)?;
+        self.index.note_books();
+        self.values.write_books(&books.pages(), &mut |address, word| books.store(address, word));
+        for writer in 0..MAX_OPEN {
+            let keys = self.keys.get(writer).map_or(0, |keys| keys.load(Ordering::Relaxed));
+            books.store(books.keys(writer), keys as u64);
+        }
+        let expiries = self.counters.expiries.load(Ordering::Relaxed);
+        books.store(books.expiries(), expiries.into());
+        Ok(books.write_out(end)?)
+    }
+}

@@ -1,0 +1,266 @@
+//! Opening a map whose index is kept: taking it up, or making it from the values.
+//!
+//! In this order: the last section is replayed, if there was one, whatever the map is opened as, since
+//! its words may have been told. Then the index is taken up with its books, if they may be relied on;
+//! or it is repaired and walked; or, if it does not fit the values (a crash while it was made or
+//! cleared, a batch that was never finished, damage), it is made anew from them: they alone say what
+//! the map holds.
+//!
+//! # What is durable when
+//! The values name the index that goes with them by its mark. It is made under no mark, and named when
+//! it is whole; a crash before that finds values without an index. What its [`State`] says to be exact
+//! is exact before it says so, and it stops saying so before the first change that would not be a
+//! section's. Each opening gives the index another mark, so that the index of a backup does not pass
+//! for the present one.
+
+use crate::engine::{Engine, Stored};
+use crate::error::{Error, Result};
+use crate::kept::{IndexPlace, Kept, grounds, index_error};
+use crate::open::Opening;
+use crate::options::Persist;
+use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use terrace_durable::logs::Recovered;
+use terrace_durable::sections::Joint;
+use terrace_durable::superblock::MAX_OPEN;
+use terrace_durable::{Books, Error as Below, IndexFile, State};
+use terrace_index::{HashIndex, hash_key};
+use terrace_memory::{Divide, Memory};
+
+/// An index that was found to fit, and what was found.
+struct Fit<M: Memory, I: Memory> {
+    engine: Engine<M, I>,
+    file: IndexFile<I>,
+    found: Recovered,
+    procedure: Procedure,
+    /// Why it could not be taken up with its books, though it said so.
+    unfit: Option<String>,
+}
+
+/// An index that does not fit, and why.
+type Unfit<M> = (Stored<M>, String);
+
+type Tried<M, I> = Result<std::result::Result<Fit<M, I>, Unfit<M>>>;
+
+impl Opening<'_> {
+    /// Takes up the kept index, or makes it from the values if none goes with them.
+    ///
+    /// # Errors
+    /// Those of the two media.
+    pub fn take_up_index<M: Memory, I: Divide>(
+        &self,
+        values: Stored<M>,
+        place: &impl IndexPlace<I>,
+    ) -> Result<Opened<M, I>> {
+        let begin = Instant::now();
+        let is_new = values.medium().is_new();
+        let found = self.find(&values, place)?;
+        let joint = self.replay(&values, found.as_ref().ok())?;
+        let was_full = found.as_ref().is_ok_and(|file| file.state().is_full);
+        let tried = match found {
+            Ok(file) => self.try_file(values, file, place)?,
+            Err(why) => Err((values, why)),
+        };
+        let mut fit = match tried {
+            Ok(fit) => fit,
+            Err((values, why)) => {
+                Fit { unfit: (!is_new).then_some(why), ..self.make(values, place)? }
+            }
+        };
+        let is_full = match self.options.persist {
+            Persist::Full => true,
+            Persist::Auto => was_full,
+            Persist::Index | Persist::Values => false,
+        };
+        self.name(&mut fit, is_full)?;
+        let Fit { mut engine, file, found, procedure, unfit } = fit;
+        let books = file.books();
+        if is_full {
+            engine.values.keep_books(books.pages());
+            engine.index.use_sections();
+        }
+        engine.kept = Some(Kept { file, books, sections: is_full.then_some(joint) });
+        let mut report = RecoveryReport { unfit, ..report(&engine, found, procedure) };
+        let steps: Duration = report.steps.iter().map(|(_, took)| *took).sum();
+        report.elapsed = begin.elapsed();
+        report.steps.push(("open, check and name the index", report.elapsed.saturating_sub(steps)));
+        Ok((engine, report))
+    }
+
+    /// The index that the values name.
+    fn find<M: Memory, I: Divide>(
+        &self,
+        values: &Stored<M>,
+        place: &impl IndexPlace<I>,
+    ) -> Result<std::result::Result<IndexFile<I>, String>> {
+        let mark = values.index_mark();
+        if mark == 0 {
+            return Ok(Err("no index goes with the values".into()));
+        }
+        Ok(match place.existing() {
+            Ok(Some(file)) if !file.marks.contains(&mark) => {
+                Err("the index goes with other values".into())
+            }
+            Ok(Some(file)) if !file.has_pages(values.book_pages()) => {
+                Err("the index was made for less memory".into())
+            }
+            Ok(Some(file)) => Ok(file),
+            Ok(None) => Err("the index is missing".into()),
+            Err(error @ (Below::Damaged { .. } | Below::Mismatch { .. })) => Err(error.to_string()),
+            Err(error) => return Err(error.into()),
+        })
+    }
+
+    /// Replays the last section, as far as what it changed is there, and makes the log void.
+    ///
+    /// # Errors
+    /// Those of the media.
+    pub fn replay<M: Memory, I: Memory>(
+        &self,
+        values: &Stored<M>,
+        file: Option<&IndexFile<I>>,
+    ) -> Result<Joint> {
+        let medium = values.medium();
+        let values_bytes = if medium.is_byte_addressable() { medium.file_bytes()? } else { 0 };
+        medium.commit(0, Joint::VALUES_BYTES.min(values_bytes))?;
+        let index = match file {
+            Some(file) => Some((file.memory(), file.file_bytes()?)),
+            None => None,
+        };
+        let (joint, _words) = Joint::open((medium.memory(), values_bytes), index);
+        Ok(joint)
+    }
+
+    fn try_file<M: Memory, I: Divide>(
+        &self,
+        values: Stored<M>,
+        file: IndexFile<I>,
+        place: &impl IndexPlace<I>,
+    ) -> Tried<M, I> {
+        let state = file.state();
+        if !state.is_exact {
+            return self.walk(values, file, place, None);
+        }
+        let (books, end) = (file.books(), values.segments_in_file()?);
+        books.grow(end)?;
+        let is_intact = |used: &[(u64, u64)]| {
+            Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
+        };
+        let index = match HashIndex::take_up(grounds(&file), self.budget, is_intact) {
+            Ok(index) => index,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return self.walk(values, file, place, Some(error.to_string()));
+            }
+            Err(error) => return Err(index_error(place)(error)),
+        };
+        let engine = self.engine(values, index, file.seed);
+        match take_up_books(&engine, &books) {
+            Ok(found) => {
+                let procedure =
+                    if state.is_closed { Procedure::AsClosed } else { Procedure::Replay };
+                Ok(Ok(Fit { engine, file, found, procedure, unfit: None }))
+            }
+            Err(Error::Medium(Below::Unfit(why))) => {
+                let Engine { values, index, .. } = engine;
+                drop(index);
+                self.walk(values, file, place, Some(why))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Repairs the index, verifies what it names, and finds the rest.
+    fn walk<M: Memory, I: Divide>(
+        &self,
+        values: Stored<M>,
+        file: IndexFile<I>,
+        place: &impl IndexPlace<I>,
+        unfit: Option<String>,
+    ) -> Tried<M, I> {
+        let index = match HashIndex::repair(grounds(&file), self.budget) {
+            Ok(index) => index,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Ok(Err((values, error.to_string())));
+            }
+            Err(error) => return Err(index_error(place)(error)),
+        };
+        // What the walk finds to be changed is no section's.
+        file.set_state(State { is_exact: false, is_closed: false, ..file.state() });
+        let engine = self.engine(values, index, file.seed);
+        match self.reach(&engine) {
+            Ok(found) => {
+                let procedure = walked_by(&engine);
+                Ok(Ok(Fit { engine, file, found, procedure, unfit }))
+            }
+            Err(Error::Medium(Below::Unfit(why))) => Ok(Err((engine.values, why))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes an index of the values.
+    fn make<M: Memory, I: Divide>(
+        &self,
+        values: Stored<M>,
+        place: &impl IndexPlace<I>,
+    ) -> Result<Fit<M, I>> {
+        values.set_index_mark(0)?;
+        // Follows from the lifetime: where that is given, a run can be repeated.
+        let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
+        let (tables, mark) = (self.tables() as u32, new_mark(&values));
+        let file = place.make(tables, seed, mark, values.book_pages())?;
+        let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
+        let engine = self.engine(values, index, file.seed);
+        let found = self.read_into(&engine)?;
+        let procedure = read_by(&engine);
+        Ok(Fit { engine, file, found, procedure, unfit: None })
+    }
+
+    /// Makes books where sections are to keep them exact, and has the values name the index.
+    fn name<M: Memory, I: Memory>(&self, fit: &mut Fit<M, I>, is_full: bool) -> Result<()> {
+        let Fit { engine, file, .. } = fit;
+        let values = &engine.values;
+        if is_full {
+            if self.options.deferred_frees > 0 {
+                let why = "with persist = \"full\" a slot is freed by the section that supersedes it: use 0, \
+                           or persist = \"index\"";
+                return Err(Error::Option { field: "deferred_frees", why: why.into() });
+            }
+            values.medium().grow(0, Joint::VALUES_BYTES)?;
+            if !matches!(fit.procedure, Procedure::Replay | Procedure::AsClosed) {
+                engine.write_books(&file.books())?;
+            }
+        }
+        file.set_state(State { is_full, is_exact: is_full, is_closed: false });
+        if values.index_mark() == 0 {
+            // It was made.
+            file.publish()?;
+            values.set_index_mark(file.marks[0])?;
+        } else {
+            let mark = new_mark(values);
+            file.add_mark(mark);
+            values.set_index_mark(mark)?;
+            file.forget_mark();
+        }
+        Ok(())
+    }
+}
+
+/// Takes counts and free space from the books.
+fn take_up_books<M: Memory, I: Memory>(
+    engine: &Engine<M, I>,
+    books: &Books<I>,
+) -> Result<Recovered> {
+    let found = engine.values.recover_booked(&books.pages(), &|at, words| books.read(at, words))?;
+    let keys = (0..MAX_OPEN).map(|writer| books.load(books.keys(writer)));
+    let keys = keys.fold(0, u64::wrapping_add);
+    engine.keys[0].store(keys as i64, Ordering::Relaxed);
+    engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
+    Ok(found)
+}
+
+/// Not zero, and another at each opening.
+fn new_mark<M: Memory>(values: &Stored<M>) -> u64 {
+    hash_key(u64::from(values.medium().lifetime()), b"mark") | 1
+}
