@@ -102,13 +102,13 @@ impl<'a, I: Memory> Line<'a, I> {
         if slot == 32 {
             return None;
         }
-        // SAFETY: the header of a committed bucket.
-        if self.shard.is_kept && unsafe { self.shard.buckets.load(self.bucket) } & LOCKED != 0 {
-            // What is being written may not be durable yet.
-            return None;
-        }
         // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
         let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
+        // After the entry: what the holder of the lock has just stored may not be durable yet.
+        // SAFETY: the header of a committed bucket.
+        if self.shard.is_kept && unsafe { self.shard.buckets.load(self.bucket) } & LOCKED != 0 {
+            return None;
+        }
         (entry & !LOCATION_MASK == tag_of(hash))
             .then_some(entry & LOCATION_MASK)
             .filter(|l| *l != 0)

@@ -5,16 +5,21 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod applications;
 mod creation;
+mod exhaustive;
 mod histories;
 mod index;
+mod index_looks;
 mod maps;
 mod rewrites;
 mod sections;
 
+use exhaustive::Explored;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_machine::{Report, Without};
+use index_looks::Look;
 use terrace_memory::Domain;
 
 /// How a test is to run.
@@ -107,8 +112,8 @@ macro_rules! tests {
         &[$(CrashTest {
             name: $name,
             about: $about,
-            run: |settings| $explorer(settings).sampled(settings.states, settings.seed),
-            replay: |settings, state| $explorer(settings).replay(state),
+            run: |settings| $explorer(settings).explored(settings),
+            replay: |settings, state| $explorer(settings).replayed(state),
             controls: $controls,
         }),*]
     };
@@ -195,6 +200,28 @@ pub const ALL: &[CrashTest] = tests! {
         |s| creation::explorer(EngineKind::Redo, s), no_controls;
     "shadow-creation", "a pool by shadow sub-paging made over an old one",
         |s| creation::explorer(EngineKind::Shadow, s), no_controls;
+    "undo-cache", "sections by undo: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Undo, s), no_controls;
+    "undo-agency", "sections by undo: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Undo, s), no_controls;
+    "redo-cache", "sections by redo: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Redo, s), no_controls;
+    "redo-agency", "sections by redo: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Redo, s), no_controls;
+    "shadow-cache", "sections by shadow sub-paging: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Shadow, s), no_controls;
+    "shadow-agency", "sections by shadow sub-paging: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Shadow, s), no_controls;
+    "kept-index-look", "a kept index, every schedule of a writer and a reader",
+        |s| index_looks::explorer(Look::Get, s), index_looks::controls;
+    "kept-index-look-ahead", "the same, the reader looks as batches do",
+        |s| index_looks::explorer(Look::Candidate, s), no_controls;
+    "kept-index-look-behind", "the same, the entry is in an overflow line",
+        |s| index_looks::explorer(Look::Overflow, s), index_looks::controls;
+    "map-logs-index-look", "a map in logs with a kept index, every schedule of a writer and a reader",
+        |s| maps::kept_look(maps::Design::Logs, s), no_controls;
+    "map-slabs-index-look", "the same in slabs",
+        |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
 };
 
 /// The test of this name.
@@ -223,4 +250,22 @@ pub struct Control {
     pub states: u64,
     /// What the check said, its first line.
     pub message: String,
+}
+
+impl Control {
+    /// A step left out of a test, and the exploration of that.
+    fn of(step: &str, meaning: &'static str, test: &str, seed: u64, report: Report) -> Control {
+        // A scenario that fails without a crash is no control.
+        let failure = report.failure.filter(|_| report.states > 0);
+        Control {
+            step: step.into(),
+            meaning,
+            engine: test.into(),
+            caught_by: failure.as_ref().map(|_| format!("{test}, seed {seed}")),
+            states: report.states,
+            message: failure
+                .map(|f| f.message.lines().next().unwrap_or("").to_string())
+                .unwrap_or_default(),
+        }
+    }
 }

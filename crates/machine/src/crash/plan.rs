@@ -44,11 +44,17 @@ pub(crate) struct Found {
     pub message: String,
 }
 
+/// What a state costs beside its events, in events: opening what is recovered.
+pub(crate) const STATE_WORK: u64 = 2000;
+
 /// Counts of one exploration, over all its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub states: u64,
     pub states_max: u64,
+    /// What was done so far, as [`STATE_WORK`] a state and 1 an event of any level.
+    pub work: u64,
+    pub work_max: u64,
     /// Events of level 0.
     pub events: u64,
     /// Crash points of level 0, and those of them that were explored.
@@ -63,7 +69,17 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub fn new(states_max: u64) -> Self {
-        Tally { states_max, ..Tally::default() }
+        Tally { states_max, work_max: u64::MAX, ..Tally::default() }
+    }
+
+    /// One that also ends with a certain amount of work.
+    pub fn within(work_max: u64) -> Self {
+        Tally { work_max, ..Tally::new(u64::MAX) }
+    }
+
+    /// Whether no more states are to be met.
+    pub fn is_full(&self) -> bool {
+        self.states >= self.states_max || self.work >= self.work_max
     }
 
     /// Folds a number into the hash of everything that happened.

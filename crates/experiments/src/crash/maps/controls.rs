@@ -177,19 +177,7 @@ pub(in super::super) fn controls(
     let steps = STEPS.iter().filter(|step| step.test == test);
     let run = |step: &Step| {
         let settings = Settings { states, seed, domain: Domain::Adr };
-        let report = (step.run)(&settings);
-        // A scenario that fails without a crash is no control.
-        let failure = report.failure.filter(|_| report.states > 0);
-        let control = Control {
-            step: step.name.into(),
-            meaning: step.meaning,
-            engine: step.test.into(),
-            caught_by: failure.as_ref().map(|_| format!("{}, seed {seed}", step.test)),
-            states: report.states,
-            message: failure
-                .map(|f| f.message.lines().next().unwrap_or("").to_string())
-                .unwrap_or_default(),
-        };
+        let control = Control::of(step.name, step.meaning, step.test, seed, (step.run)(&settings));
         tell(&control);
         control
     };

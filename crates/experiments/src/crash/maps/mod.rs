@@ -12,7 +12,7 @@ pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::controls;
 pub(super) use cuts::explorer as cuts;
 pub(super) use disk::explorer as disk;
-pub(super) use kept::{explorer as kept, shared as kept_threads};
+pub(super) use kept::{explorer as kept, look as kept_look, shared as kept_threads};
 pub(super) use script::explorer as script;
 pub(super) use threads::explorer as threads;
 

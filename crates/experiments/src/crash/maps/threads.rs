@@ -60,19 +60,30 @@ fn share<P: Place>(place: &P, design: Design, memory: &Crashable, sessions: &Ses
     *sessions.lock().unwrap_or_else(PoisonError::into_inner) = all;
 }
 
-/// Asks for one thing, drawn, and notes the call and the return.
+/// What one thread asks for, a key and a call each.
+pub(super) type Script = Vec<(u64, Call)>;
+
+/// Calls of one thread, drawn from a seed.
+fn drawn(seed: u64, thread: usize) -> Script {
+    let mut random = Random(seed ^ (thread as u64 + 1) << 32);
+    let mut draw = |step: u64| {
+        let key = random.below(KEYS);
+        let call = match random.below(8) {
+            0..2 => Call::Get,
+            2..4 => Call::Delete,
+            _ => Call::Put((1 + step + OPERATIONS * thread as u64) as i64),
+        };
+        (key, call)
+    };
+    (0..OPERATIONS).map(&mut draw).collect()
+}
+
+/// Asks for one thing, and notes the call and the return.
 fn ask<M: Memory, I: Memory>(
     session: &mut Session<M, I>,
     log: &Log<Note>,
-    random: &mut Random,
-    step: u64,
+    (key, call): (u64, Call),
 ) {
-    let key = random.below(KEYS);
-    let call = match random.below(8) {
-        0..2 => Call::Get,
-        2..4 => Call::Delete,
-        _ => Call::Put((1 + step + OPERATIONS * log.thread() as u64) as i64),
-    };
     log.note(Moment::Called((key, call)));
     let name = key.to_be_bytes();
     let told = match call {
@@ -122,7 +133,18 @@ pub(super) fn explorer_on<P: Place>(
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<Note> {
-    let seed = settings.seed;
+    let scripts = [drawn(settings.seed, 0), drawn(settings.seed, 1)];
+    scripted(place, design, memory_bytes, settings, scripts).crashes(2)
+}
+
+/// Two threads that ask for what is given.
+pub(super) fn scripted<P: Place>(
+    place: P,
+    design: Design,
+    memory_bytes: u64,
+    settings: &Settings,
+    scripts: [Script; THREADS],
+) -> Explorer<Note> {
     let sessions = Sessions::<P>::default();
     let shared = Arc::clone(&sessions);
     let (to_make, to_recover) = (place.clone(), place.clone());
@@ -131,16 +153,14 @@ pub(super) fn explorer_on<P: Place>(
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
             judge(notes, &contents(&place.open(memory, 2 + memory.crashes()))?)
-        })
-        .crashes(2);
-    (0..THREADS).fold(explorer, |explorer, thread| {
+        });
+    scripts.into_iter().enumerate().fold(explorer, |explorer, (thread, script)| {
         let sessions = Arc::clone(&sessions);
         explorer.thread(move |_, log| {
             let mut all = sessions.lock().unwrap_or_else(PoisonError::into_inner);
             let mut session = all[thread].take().expect("a session made by setup");
             drop(all);
-            let mut random = Random(seed ^ (thread as u64 + 1) << 32);
-            (0..OPERATIONS).for_each(|step| ask(&mut session, log, &mut random, step));
+            script.iter().for_each(|asked| ask(&mut session, log, *asked));
         })
     })
 }
