@@ -7,6 +7,9 @@ use terrace_machine::{Explorer, Failure, Report};
 /// Most states of a test that is explored to the end: one with more is not what it says.
 const STATES_MAX: u64 = 1_000_000;
 
+/// States asked for from which on every state is met.
+pub const WHOLE_FROM: u64 = 5_000;
+
 /// How a test explores its scenario.
 pub(super) trait Explored {
     fn explored(&self, settings: &Settings) -> Report;
@@ -24,12 +27,16 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explored for Explorer<E> {
     }
 }
 
-/// A scenario so small that every schedule and every state is met, however many were asked for.
+/// A scenario so small that every schedule and every state is met, unless so few were asked for that
+/// a quick look is what is wanted.
 pub(super) struct Exhaustive<E>(pub Explorer<E>);
 
 impl<E: Clone + Debug + Send + Sync + 'static> Explored for Exhaustive<E> {
-    fn explored(&self, _: &Settings) -> Report {
-        self.0.exhaustive(STATES_MAX)
+    fn explored(&self, settings: &Settings) -> Report {
+        match settings.states {
+            ..WHOLE_FROM => self.0.sampled(settings.states, settings.seed),
+            _ => self.0.exhaustive(STATES_MAX),
+        }
     }
 
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String> {

@@ -15,11 +15,12 @@ mod maps;
 mod rewrites;
 mod sections;
 
-use exhaustive::Explored;
+pub use exhaustive::WHOLE_FROM;
+use exhaustive::{Exhaustive, Explored};
+use index_looks::Look;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_machine::{Report, Without};
-use index_looks::Look;
 use terrace_memory::Domain;
 
 /// How a test is to run.
@@ -29,7 +30,8 @@ pub struct Settings {
     pub states: u64,
     /// What the choices follow from.
     pub seed: u64,
-    /// When a store survives.
+    /// When a store survives. Tests on a disk have its sectors instead, or under
+    /// [`Domain::PageCache`] its pages.
     pub domain: Domain,
 }
 
@@ -62,9 +64,20 @@ impl std::fmt::Debug for CrashTest {
 }
 
 impl CrashTest {
-    /// Looks at `settings.states` states.
+    /// Looks at `settings.states` states; a test of every state at all of them, from
+    /// [`WHOLE_FROM`] on.
+    ///
+    /// # Panics
+    /// If the test does not [exist](CrashTest::exists_in) in the domain.
     pub fn run(&self, settings: &Settings) -> Report {
+        assert!(self.exists_in(settings.domain), "{} needs a byte-addressable memory", self.name);
         (self.run)(settings)
+    }
+
+    /// Whether what is crashed exists in this domain: a page cache keeps files, and only tests on a disk
+    /// write and sync one.
+    pub fn exists_in(&self, domain: Domain) -> bool {
+        domain != Domain::PageCache || ON_DISK.contains(&self.name)
     }
 
     /// Runs one state again, as a failure names it; the failure, if it still is one.
@@ -222,7 +235,27 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept_look(maps::Design::Logs, s), no_controls;
     "map-slabs-index-look", "the same in slabs",
         |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
+    "map-slabs-superblock", "two threads need the first superblock of a size at once",
+        |s| maps::superblock(Without::nothing, s), maps::controls;
+    "map-keeper", "a map whose keeper writes logs out and takes cuts, every state of one crash",
+        |s| maps::keeper(true, s), maps::controls;
+    "map-collector-whole", "the collector of logs, every state",
+        |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
+    "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
+        |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
+    "map-disk-whole", "a few operations of a map on a disk, every state",
+        |s| maps::disk_whole(s), no_controls;
 };
+
+/// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].
+const ON_DISK: &[&str] = &[
+    "map-disk",
+    "map-collector-disk",
+    "map-cuts",
+    "map-keeper",
+    "map-disk-whole",
+    "map-collector-disk-whole",
+];
 
 /// The test of this name.
 pub fn named(name: &str) -> Option<&'static CrashTest> {

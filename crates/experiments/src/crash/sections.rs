@@ -140,11 +140,7 @@ impl From<Error> for TakenBack {
 }
 
 /// Runs the script; tells how many states were acknowledged beside the first.
-fn run<S: Structure, M: Memory>(
-    pool: &Pool<M>,
-    plan: &Plan,
-    mut acknowledged: impl FnMut(usize),
-) {
+fn run<S: Structure, M: Memory>(pool: &Pool<M>, plan: &Plan, mut acknowledged: impl FnMut(usize)) {
     pool.section(|tx| S::create(tx)).expect("created");
     let mut kept = 1;
     acknowledged(kept);

@@ -2,7 +2,8 @@
 
 use super::super::{Control, Settings};
 use super::{
-    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, script, threads,
+    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, keeper, script,
+    superblock, threads,
 };
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
@@ -28,6 +29,10 @@ type Run = fn(&Settings) -> Report;
 fn items(memory: Crashable) -> Without<Crashable> {
     Without::nothing(memory)
         .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES >= HEADER)
+}
+
+fn in_pages(settings: &Settings) -> Settings {
+    Settings { domain: Domain::PageCache, ..*settings }
 }
 
 /// The scripted map of one thread, with something left out.
@@ -164,6 +169,36 @@ const STEPS: &[Step] = &[
         name: "Frozen",
         meaning: "what a cut has taken is overwritten no more",
         run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-disk",
+        name: "SyncOfPages",
+        meaning: "the same, where pages persist and not sectors",
+        run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "SyncOfPages",
+        meaning: "the same, where pages persist and not sectors",
+        run: |s| cuts(false, None, &in_pages(s)).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-keeper",
+        name: "Sync",
+        meaning: "what the keeper wrote out is synced before its cut counts it",
+        run: |s| keeper(false, s).0.exhaustive(s.states),
+    },
+    Step {
+        test: "map-slabs-superblock",
+        name: "HeaderWriteBack",
+        meaning: "a superblock's header is written back before its slots are handed out",
+        run: |s| {
+            let headers: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES < HEADER)
+            };
+            superblock(headers, s).sampled(s.states, s.seed)
+        },
     },
 ];
 

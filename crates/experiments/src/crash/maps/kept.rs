@@ -78,5 +78,5 @@ pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<
     // An item of few words: any subset of them may survive.
     let scripts = [vec![(0, Call::Put(2))], vec![(0, Call::Get)]];
     let bytes = VALUES_BYTES + INDEX_BYTES;
-    Exhaustive(threads::scripted(place, design, bytes, settings, scripts))
+    Exhaustive(threads::scripted(place, design == Design::Slabs, bytes, settings, scripts))
 }
