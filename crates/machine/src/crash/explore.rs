@@ -23,7 +23,7 @@ use super::core::{Core, State};
 use super::event::Value;
 use super::halt::{Ended, caught};
 use super::memory::Crashable;
-use super::plan::{Case, Crash, Crashes, Found, Points, STATE_WORK, Tally};
+use super::plan::{Case, Crash, Crashes, Found, Points, STATE_WORK, THREAD_EVENT_WORK, Tally};
 use super::schedule::Policy;
 use crate::random::mix;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ impl Core {
         self.end_of_execution(&handle, 0);
         let mut state = self.lock();
         state.tally.events += self.steps[0].load(Relaxed);
-        state.tally.work += self.steps[0].load(Relaxed);
+        state.tally.work += THREAD_EVENT_WORK * self.steps[0].load(Relaxed);
         Answer {
             policy: self.baton.end(),
             tally: std::mem::take(&mut state.tally),

@@ -44,15 +44,17 @@ pub(crate) struct Found {
     pub message: String,
 }
 
-/// What a state costs beside its events, in events: opening what is recovered.
+/// What a state costs beside its events, in events of a recovery: opening what is recovered.
 pub(crate) const STATE_WORK: u64 = 2000;
+/// What an event of the scenario's threads costs, in the same: they hand the baton on.
+pub(crate) const THREAD_EVENT_WORK: u64 = 40;
 
 /// Counts of one exploration, over all its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub states: u64,
     pub states_max: u64,
-    /// What was done so far, as [`STATE_WORK`] a state and 1 an event of any level.
+    /// What was done so far, in events of a recovery, with [`STATE_WORK`] and [`THREAD_EVENT_WORK`].
     pub work: u64,
     pub work_max: u64,
     /// Events of level 0.

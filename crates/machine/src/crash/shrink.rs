@@ -14,7 +14,7 @@ use super::choices::Search;
 use super::core::Core;
 use super::explore::{Answer, Task};
 use super::explorer::everything;
-use super::plan::{Case, Crashes, Found, Points, Tally};
+use super::plan::{Case, Crash, Crashes, Found, Points, Tally};
 use super::schedule::{Bounded, Policy};
 use std::sync::Arc;
 
@@ -40,29 +40,35 @@ pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> Answer {
     core.run(task)
 }
 
-/// The smallest case found.
-pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> Found {
-    let depth = found.case.crashes.len();
-    let mut shrinking = Shrinking { core, work_left: WORK_MAX, best: found };
+/// The smallest case found, and whether the scenario can still be run.
+pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> (Found, bool) {
+    let mut shrinking = Shrinking { core, work_left: WORK_MAX, best: found, is_stuck: false };
     let mut searches = Vec::new();
-    for level in 0..depth {
-        searches.push(shrinking.fewest_units(level));
+    // A smaller case may have fewer crashes: their number is asked again each time.
+    while searches.len() < shrinking.depth() {
+        let search = shrinking.fewest_units(searches.len());
+        searches.push(search);
     }
+    searches.truncate(shrinking.depth());
     shrinking.fewest_stretches(&searches);
     shrinking.fewest_preemptions();
-    if let Some(earlier) = shrinking.asked_widely(everything(depth)) {
+    if let Some(earlier) = shrinking.asked_widely(everything(shrinking.depth())) {
         shrinking.best = earlier;
     }
-    for level in 0..shrinking.best.case.crashes.len() {
+    let mut level = 0;
+    while level < shrinking.depth() {
         shrinking.earliest(level);
-        shrinking.fewest_units(level);
+        if level < shrinking.depth() {
+            shrinking.fewest_units(level);
+        }
+        level += 1;
     }
-    shrinking.best
+    (shrinking.best, !shrinking.is_stuck)
 }
 
 fn forced(case: &Case, levels: usize) -> Vec<Crashes> {
     let crashes = case.crashes[..levels].iter();
-    let force = |crash: &super::plan::Crash| Crashes {
+    let force = |crash: &Crash| Crashes {
         points: Points::After(crash.after),
         search: Search::Forced(crash.choices.clone()),
     };
@@ -87,14 +93,24 @@ struct Shrinking<'a> {
     work_left: u64,
     /// The smallest case so far.
     best: Found,
+    /// A schedule left a thread blocked outside of the memory: nothing can be run any more.
+    is_stuck: bool,
 }
 
 impl Shrinking<'_> {
+    /// Successive crashes of the best case.
+    fn depth(&self) -> usize {
+        self.best.case.crashes.len()
+    }
+
     /// Runs a plan with at most so much work, which is taken from what is left.
-    fn run(&mut self, plan: Vec<Crashes>, policy: Policy, work_max: u64) -> Answer {
-        let tally = Tally::within(work_max);
-        let answer = self.core.run(Task { plan, policy, tally, seed: 0, traced: false });
+    fn run(&mut self, plan: Vec<Crashes>, policy: Policy, tally: Tally) -> Answer {
+        let mut answer = self.core.run(Task { plan, policy, tally, seed: 0, traced: false });
         self.work_left = self.work_left.saturating_sub(answer.tally.work);
+        if answer.stuck {
+            (self.is_stuck, self.work_left) = (true, 0);
+            answer.found = None;
+        }
         answer
     }
 
@@ -103,7 +119,7 @@ impl Shrinking<'_> {
         if work_max == 0 {
             return None;
         }
-        self.run(plan, Policy::script(schedule.to_vec()), work_max).found
+        self.run(plan, Policy::script(schedule.to_vec()), Tally::within(work_max)).found
     }
 
     /// Asks on the schedule of the best case.
@@ -172,7 +188,7 @@ impl Shrinking<'_> {
             (stretches(schedule).len(), schedule.len())
         };
         let smaller = size(&found) < size(&self.best);
-        if smaller && found.case.crashes.len() == self.best.case.crashes.len() {
+        if smaller && found.case.crashes.len() == self.depth() {
             self.best = found;
             return true;
         }
@@ -181,7 +197,7 @@ impl Shrinking<'_> {
 
     /// Searches all schedules with fewer preemptions than the best case has switches.
     fn fewest_preemptions(&mut self) {
-        let depth = self.best.case.crashes.len();
+        let depth = self.depth();
         let switches = stretches(&self.best.case.schedule).len().saturating_sub(1) as u32;
         for bound in 0..switches.min(PREEMPTIONS_MAX + 1) {
             let mut bounded = Bounded::new(bound);
@@ -192,10 +208,8 @@ impl Shrinking<'_> {
                 tally.seen = seen;
                 let policy = Policy::Bounded(bounded);
                 let plan = everything(depth);
-                let task = Task { plan, policy, tally, seed: 0, traced: false };
-                let answer = self.core.run(task);
-                work_left = work_left.saturating_sub(answer.tally.work);
-                self.work_left = self.work_left.saturating_sub(answer.tally.work);
+                let answer = self.run(plan, policy, tally);
+                work_left = work_left.saturating_sub(answer.tally.work).min(self.work_left);
                 if let Some(found) = answer.found {
                     self.best = found;
                     return;
@@ -221,12 +235,11 @@ impl Shrinking<'_> {
                 self.best = found;
             }
         }
-        while let Some(earlier) = self.best.case.crashes[level].after.checked_sub(1) {
+        let before = |crash: &Crash| crash.after.checked_sub(1);
+        while let Some(earlier) = self.best.case.crashes.get(level).and_then(before) {
             let crashes = Crashes { points: Points::After(earlier), search: Search::All };
             match self.asked_narrowly(plan_at(&self.best.case, level, crashes)) {
-                Some(found) if found.case.crashes.len() == self.best.case.crashes.len() => {
-                    self.best = found;
-                }
+                Some(found) if found.case.crashes.len() == self.depth() => self.best = found,
                 _ => return,
             }
         }
