@@ -244,7 +244,7 @@ pub const ALL: &[CrashTest] = tests! {
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
         |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
-        |s| maps::disk_whole(s), no_controls;
+        maps::disk_whole, no_controls;
 };
 
 /// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].
