@@ -10,7 +10,6 @@ use super::super::exhaustive::Exhaustive;
 use super::cuts::{Note, judge};
 use super::disk::{MEMORY_BYTES, OnDisk};
 use super::{Contents, Place, contents, recover};
-use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_machine::{Explorer, Noted};
@@ -18,7 +17,7 @@ use terrace_memory::{Domain, Native};
 use terrace_store::{Durability, Map};
 
 const KEYS: u64 = 4;
-const OPERATIONS: usize = 24;
+const OPERATIONS: u64 = 24;
 /// What setup leaves of the log: about half of what the script writes.
 const ROOM_BYTES: usize = 700;
 
@@ -36,15 +35,16 @@ fn value(number: u8) -> Vec<u8> {
     vec![number; if number.is_multiple_of(3) { 80 } else { 40 }]
 }
 
-fn script(seed: u64) -> Vec<Operation> {
-    let mut random = Random(seed);
-    let draw = |number| match random.below(10) {
-        0 | 1 => Operation::Tick { takes_cut: false },
-        2 => Operation::Tick { takes_cut: true },
-        3 => Operation::Delete(random.below(KEYS)),
-        _ => Operation::Put(random.below(KEYS), number as u8),
+/// Every fourth operation is a tick, every third tick takes a cut: the one after the log is full does
+/// not.
+fn script() -> Vec<Operation> {
+    let operation = |number: u64| match number {
+        _ if number % 12 == 11 => Operation::Tick { takes_cut: true },
+        _ if number % 4 == 3 => Operation::Tick { takes_cut: false },
+        _ if number % 7 == 6 => Operation::Delete(number % KEYS),
+        _ => Operation::Put(number % KEYS, number as u8),
     };
-    (0..OPERATIONS).map(draw).collect()
+    (0..OPERATIONS).map(operation).collect()
 }
 
 /// Contents after nothing and after each operation.
@@ -75,6 +75,11 @@ fn fill(map: &Map<Native>) {
     map.keep(0, true).expect("a tick");
 }
 
+/// Logs in use, open and sealed.
+fn logs_of(map: &Map<Native>) -> usize {
+    map.values().logs().map_or(0, |logs| logs.survey().len())
+}
+
 fn perform(map: &Map<Native>, operation: Operation) {
     match operation {
         Operation::Put(key, number) => {
@@ -88,7 +93,7 @@ fn perform(map: &Map<Native>, operation: Operation) {
 pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Exhaustive<Note> {
     let durability = Durability::Interval(Duration::from_millis(10));
     let place = OnDisk::new(durability, syncs, settings);
-    let operations = script(settings.seed);
+    let operations = script();
     let states = states(&operations);
     let made: Arc<Mutex<Option<Map<Native>>>> = Arc::default();
     let (to_fill, handed) = (Arc::clone(&made), made);
@@ -103,13 +108,23 @@ pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Exhaustive
         .thread(move |_, log| {
             let map = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
             let map = map.expect("made by setup");
+            // Sealed logs since the last tick, and whether one was written before its cut.
+            let (mut logs, mut sealed, mut written_early) = (logs_of(&map), false, false);
             for (number, operation) in operations.iter().enumerate() {
                 perform(&map, *operation);
+                match operation {
+                    Operation::Tick { takes_cut } => {
+                        written_early |= sealed && !takes_cut;
+                        sealed = false;
+                    }
+                    _ => sealed |= std::mem::replace(&mut logs, logs_of(&map)) < logs,
+                }
                 log.note(match operation {
                     Operation::Tick { takes_cut: true } => Note::Synced(number + 1),
                     _ => Note::Done(number + 1),
                 });
             }
+            assert!(written_early, "the scenario is not what it should be: no log was sealed");
         })
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
