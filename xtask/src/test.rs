@@ -125,7 +125,9 @@ fn crashes(root: &Path, options: &Options) -> Result<(), String> {
     let more = ["map-collector", "map-collector-disk", "map-disk", "map-cuts"];
     let kept = ["map-slabs-deferred", "map-logs-index", "map-slabs-index", "kept-index"];
     crash_test(&[&maps[..], &more[..], &kept[..], &["--states", states]].concat())?;
-    crash_test(&["--all", "--states", if options.long { "500000" } else { "10000" }])
+    let all = if options.long { "500000" } else { "10000" };
+    crash_test(&["--domain", "page-cache", "--states", all])?;
+    crash_test(&["--all", "--states", all])
 }
 
 /// `cargo xtask bench-server`: the optimised binary measures itself and the others.

@@ -17,13 +17,15 @@ pub struct Arguments {
     /// List the tests
     #[arg(long, conflicts_with_all = ["names", "controls", "all", "replay"])]
     list: bool,
-    /// Crash states each test looks at, and each scenario of a control at most
+    /// Crash states each test looks at, and each scenario of a control at most; tests of every state
+    /// look at all of theirs (below 5000: they draw, too)
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     states: u64,
     /// What the choices follow from
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// When a store survives: adr or eadr; the tests on a disk have sectors instead
+    /// When a store survives: adr, eadr, or page-cache; tests on a disk have sectors, or the pages of
+    /// a page cache, which is there for no others
     #[arg(long, value_name = "NAME", default_value = "adr")]
     domain: String,
     /// Only leave out every ordering point in turn, and see that a crash shows it
@@ -66,12 +68,9 @@ pub fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
 }
 
 fn explore(arguments: &Arguments) -> Outcome {
-    let tests = chosen(&arguments.names)?;
-    let settings = Settings {
-        states: arguments.states,
-        seed: arguments.seed,
-        domain: domain(&arguments.domain)?,
-    };
+    let domain = domain(&arguments.domain)?;
+    let tests = chosen(&arguments.names, domain)?;
+    let settings = Settings { states: arguments.states, seed: arguments.seed, domain };
     match &arguments.replay {
         Some(state) => replay(&tests, &settings, state),
         None => run(&tests, &settings, What::asked(arguments), arguments.json),
@@ -95,18 +94,30 @@ fn domain(name: &str) -> Result<Domain, Failure> {
     match name {
         "adr" => Ok(Domain::Adr),
         "eadr" => Ok(Domain::Eadr),
-        other => Err(Failure::Usage(format!("--domain {other}: adr or eadr"))),
+        "page-cache" => Ok(Domain::PageCache),
+        other => Err(Failure::Usage(format!("--domain {other}: adr, eadr or page-cache"))),
     }
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static CrashTest>, Failure> {
+/// The tests of these names, or all that there are in the domain.
+fn chosen(names: &[String], domain: Domain) -> Result<Vec<&'static CrashTest>, Failure> {
+    let existing = || crash::ALL.iter().filter(|test| test.exists_in(domain));
     if names.is_empty() {
-        return Ok(crash::ALL.iter().collect());
+        return Ok(existing().collect());
     }
     let named = |name: &String| {
-        crash::named(name).ok_or_else(|| {
+        let test = crash::named(name).ok_or_else(|| {
             Failure::Usage(format!("no crash test is called `{name}`; --list names them"))
-        })
+        })?;
+        if test.exists_in(domain) {
+            return Ok(test);
+        }
+        let others: Vec<_> = existing().map(|test| test.name).collect();
+        Err(Failure::Usage(format!(
+            "{name} needs a byte-addressable memory, which a page cache is not; with --domain \
+             page-cache there are {}",
+            others.join(", ")
+        )))
     };
     names.iter().map(named).collect()
 }
@@ -200,7 +211,7 @@ fn row(test: &CrashTest, report: Option<&Report>, controls: &[Control]) -> serde
             .map(|f| json!({"message": f.message, "replay": f.replay, "trace": f.trace}));
         let told = json!({
             // Nothing is explored after the first.
-            "states": report.states, "violations": u8::from(failure.is_some()),
+            "states": report.states, "exhausted": report.exhausted, "violations": u8::from(failure.is_some()),
             "crash_points": report.crash_points, "images": report.images,
             "seconds": report.elapsed.as_secs_f64(), "failure": failure,
         });
@@ -211,12 +222,13 @@ fn row(test: &CrashTest, report: Option<&Report>, controls: &[Control]) -> serde
 
 fn tell(test: &CrashTest, report: &Report) -> Outcome {
     print(format!(
-        "{:24}{:>9} states of {:.1e} images, {:>6} crash points, {:>8.0} a second",
+        "{:24}{:>9} states of {:.1e} images, {:>6} crash points, {:>8.0} a second{}",
         test.name,
         report.states,
         report.images,
         report.crash_points,
-        report.states_per_second()
+        report.states_per_second(),
+        if report.exhausted { ", all there are" } else { "" }
     ))?;
     let Some(failure) = &report.failure else { return Ok(()) };
     print(format!(

@@ -193,9 +193,27 @@ fn crash_tests_tell_their_states_and_controls_as_json() {
         assert!(test["states"].as_u64() >= Some(3000) && test["violations"] == 0, "{test}");
     }
     let controls = tests[0]["controls"].as_array().expect("controls");
-    assert_eq!(controls.len(), 2);
+    assert_eq!(controls.len(), 3);
     for control in controls {
         assert!(control["name"].is_string() && control["states"].is_u64(), "{control}");
         assert_eq!(control["caught"], true, "{control}");
     }
+}
+
+/// Pages survive where there is a file below; what needs single lines is refused by name.
+#[test]
+fn a_page_cache_has_tests_of_its_own() {
+    let asked = ["crash-test", "map-disk", "map-disk-whole", "--domain", "page-cache", "--json"];
+    let told: serde_json::Value = serde_json::from_str(&fine(&asked)).expect("JSON");
+    assert_eq!((&told["domain"], &told["missed"]), (&"PageCache".into(), &0.into()));
+    let whole: Vec<_> = told["tests"].as_array().expect("tests").iter().collect();
+    assert_eq!((&whole[0]["exhausted"], &whole[1]["exhausted"]), (&false.into(), &true.into()));
+
+    let (code, _, stderr) = run(&["crash-test", "map-slabs", "--domain", "page-cache"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("map-slabs needs a byte-addressable memory"), "{stderr}");
+    assert!(stderr.contains("map-disk"), "{stderr}");
+    let (code, _, stderr) = run(&["crash-test", "--domain", "pages"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("adr, eadr or page-cache"), "{stderr}");
 }

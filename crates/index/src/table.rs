@@ -110,16 +110,16 @@ impl<'a, I: Memory> Line<'a, I> {
         if slot == 32 {
             return None;
         }
+        // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
+        let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
         if self.shard.keeping == Keeping::Words {
+            // After the entry: what the holder of the lock has just stored may not be durable yet.
             // SAFETY: the header of a committed bucket.
             let header = unsafe { self.shard.buckets.load(self.bucket) };
             if self.shard.is_locked(header) {
-                // What is being written may not be durable yet.
                 return None;
             }
         }
-        // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
-        let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
         (entry & !LOCATION_MASK == tag_of(hash))
             .then_some(entry & LOCATION_MASK)
             .filter(|l| *l != 0)

@@ -102,6 +102,17 @@ fn spawn(
     std::thread::Builder::new().name(name.into()).spawn(body).ok()
 }
 
+/// What the keeper does at a tick under a promise that takes cuts, but for the clock: writes the oldest
+/// logs out, but for so many bytes, and takes a cut if it is due.
+pub(crate) fn keep<M: Memory, I: Memory>(
+    engine: &Engine<M, I>,
+    unwritten_bytes: u64,
+    is_cut_due: bool,
+) -> terrace_durable::Result<()> {
+    engine.values.write_sealed(unwritten_bytes)?;
+    if is_cut_due { engine.values.flush_all() } else { Ok(()) }
+}
+
 struct Keeper<M: Memory, I: Memory> {
     engine: Arc<Engine<M, I>>,
     last_cut: Instant,
@@ -155,13 +166,12 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
             && writes != self.writes_in_cut
             && self.last_cut.elapsed() >= soon;
         self.writes = writes;
-        self.engine.values.write_sealed(KEPT_UNWRITTEN_BYTES).map_err(|_| ())?;
-        if pause || self.last_cut.elapsed() >= every {
+        let is_due = pause || self.last_cut.elapsed() >= every;
+        if is_due {
             self.last_cut = Instant::now();
             self.writes_in_cut = writes;
-            self.engine.values.flush_all().map_err(|_| ())?;
         }
-        Ok(())
+        keep(&self.engine, KEPT_UNWRITTEN_BYTES, is_due).map_err(|_| ())
     }
 
     fn sweep(&mut self) {

@@ -120,6 +120,17 @@ impl<M: Memory, I: Memory> Map<M, I> {
         Ok(self.inner.engine.collect()?.freed_segments)
     }
 
+    /// A tick of the keeper by hand, for a map without threads of its own under a promise that takes
+    /// cuts: the oldest logs are written out, but for so many bytes, and a cut is taken if it is due.
+    /// With that, everything before the call survives once it has returned.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    #[doc(hidden)]
+    pub fn keep(&self, unwritten_bytes: u64, is_cut_due: bool) -> Result<()> {
+        Ok(crate::background::keep(&self.inner.engine, unwritten_bytes, is_cut_due)?)
+    }
+
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
     pub fn session(&self) -> Session<M, I> {
         Session::new(self.clone())

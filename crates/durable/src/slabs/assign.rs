@@ -6,11 +6,12 @@
 //! the first word stands. A crash leaves it free or in use and empty.
 
 use super::classes::{self, CLASSES};
-use super::free::{Free, start_of};
+use super::free::{Free, Pool, start_of};
 use super::header::{HEADER_BYTES, Header};
 use super::{SEGMENT_BYTES, Slabs, Writer};
 use crate::error::{Error, Result};
 use crate::logs::Room;
+use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
@@ -18,6 +19,10 @@ use terrace_memory::Memory;
 /// Slots a writer takes at a time: this many, or this many bytes of larger ones, at least one.
 const CACHED_SLOTS: u32 = 32;
 const CACHED_BYTES: u32 = 8 << 10;
+
+/// How often a writer pauses before it sleeps: more than a superblock's making takes stores, and a few
+/// microseconds where a pause is an instruction.
+const PAUSES: u32 = 256;
 
 fn cached_slots(class: usize) -> usize {
     (CACHED_BYTES / classes::slot_bytes(class)).clamp(1, CACHED_SLOTS) as usize
@@ -44,7 +49,7 @@ impl<M: Memory> Slabs<M> {
     }
 
     fn add_superblock(&self, writer: &mut Writer, class: usize, room: Room) -> Result<()> {
-        let mut pool = self.shared.pool.lock();
+        let mut pool = self.lock_pool();
         if self.refill(writer, class) {
             // Another writer was here first.
             return Ok(());
@@ -84,6 +89,18 @@ impl<M: Memory> Slabs<M> {
             *cut = next;
         }
         Ok(())
+    }
+
+    /// The pool, waited for through the memory at first: its holder stores to the memory meanwhile, and
+    /// one that says whose turn it is must hear that this writer waits.
+    fn lock_pool(&self) -> MutexGuard<'_, Pool> {
+        for _ in 0..PAUSES {
+            if let Some(pool) = self.shared.pool.try_lock() {
+                return pool;
+            }
+            self.medium.memory().pause();
+        }
+        self.shared.pool.lock()
     }
 
     /// Differs between the lives of a superblock, so that nothing left over from one passes for an

@@ -8,21 +8,21 @@ use terrace_index::{Change, Ground, HashIndex, Items, hash_key};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::{Budget, Part};
 
-type Media = Part<Without<Crashable>>;
+pub(super) type Media = Part<Without<Crashable>>;
 type Contents = BTreeMap<u64, u64>;
 
-const PART_BYTES: u64 = 64 << 10;
+pub(super) const PART_BYTES: u64 = 64 << 10;
 const KEYS: u64 = 140;
 /// Enough that what follows splits buckets.
 const KEYS_BEFORE: u64 = 80;
 const OPERATIONS: u64 = 60;
 
 /// A location is a key and a number that tells its writes apart.
-fn location(key: u64, number: u64) -> u64 {
+pub(super) fn location(key: u64, number: u64) -> u64 {
     (number << 16) | (key + 1)
 }
 
-fn key_of(location: u64) -> u64 {
+pub(super) fn key_of(location: u64) -> u64 {
     (location & 0xffff) - 1
 }
 
@@ -31,19 +31,20 @@ fn hash(key: u64) -> u64 {
     hash_key(7, &key.to_be_bytes()) & !0b110
 }
 
-struct Numbered;
+/// Items by their locations, with a hash for their keys.
+pub(super) struct Numbered(pub fn(u64) -> u64);
 
 impl Items for Numbered {
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         key_of(location).to_be_bytes()[..] == *key
     }
     fn hash(&self, location: u64) -> u64 {
-        hash(key_of(location))
+        (self.0)(key_of(location))
     }
     fn prefetch(&self, _: u64) {}
 }
 
-fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
+pub(super) fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
     let memory = Arc::new(memory);
     let ground = |part: u64| Ground {
         memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
@@ -53,18 +54,18 @@ fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
     vec![[ground(0), ground(1)]]
 }
 
-fn budget() -> Arc<Budget> {
+pub(super) fn budget() -> Arc<Budget> {
     Arc::new(Budget::new(1 << 30))
 }
 
 fn put(index: &HashIndex<Media>, key: u64, number: u64) {
     let change = |_| Change::Set(location(key, number));
-    index.update(hash(key), &key.to_be_bytes(), &Numbered, change).expect("room");
+    index.update(hash(key), &key.to_be_bytes(), &Numbered(hash), change).expect("room");
 }
 
 fn remove(index: &HashIndex<Media>, key: u64) {
     let change = |_| Change::Remove;
-    index.update(hash(key), &key.to_be_bytes(), &Numbered, change).expect("room");
+    index.update(hash(key), &key.to_be_bytes(), &Numbered(hash), change).expect("room");
 }
 
 /// One key and its number, or that it is removed.
@@ -95,7 +96,7 @@ fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
     if let Some(key) = twice {
         return Err(format!("key {key} is there twice"));
     }
-    let looked_up = |key: u64| index.get(hash(key), &key.to_be_bytes(), &Numbered);
+    let looked_up = |key: u64| index.get(hash(key), &key.to_be_bytes(), &Numbered(hash));
     match found.iter().find(|(key, number)| looked_up(**key) != Some(location(**key, **number))) {
         Some((key, _)) => Err(format!("key {key} is there but not found")),
         None if index.len() != found.len() as u64 => {
@@ -211,17 +212,7 @@ pub(super) fn controls(
     let run = |step: &Step| {
         let settings = Settings { states, seed, ..Settings::default() };
         let report = explorer_on(step.without, &settings).sampled(states, seed);
-        let failure = report.failure.filter(|_| report.states > 0);
-        let control = Control {
-            step: step.name.into(),
-            meaning: step.meaning,
-            engine: test.into(),
-            caught_by: failure.as_ref().map(|_| format!("{test}, seed {seed}")),
-            states: report.states,
-            message: failure
-                .map(|f| f.message.lines().next().unwrap_or("").to_string())
-                .unwrap_or_default(),
-        };
+        let control = Control::of(step.name, step.meaning, test, seed, report);
         tell(&control);
         control
     };

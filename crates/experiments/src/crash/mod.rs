@@ -5,13 +5,19 @@
 //! check that finds what was acknowledged, or that and the operation under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
+mod applications;
 mod creation;
+mod exhaustive;
 mod histories;
 mod index;
+mod index_looks;
 mod maps;
 mod rewrites;
 mod sections;
 
+pub use exhaustive::WHOLE_FROM;
+use exhaustive::{Exhaustive, Explored};
+use index_looks::Look;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_machine::{Report, Without};
@@ -24,7 +30,8 @@ pub struct Settings {
     pub states: u64,
     /// What the choices follow from.
     pub seed: u64,
-    /// When a store survives.
+    /// When a store survives. Tests on a disk have its sectors instead, or under
+    /// [`Domain::PageCache`] its pages.
     pub domain: Domain,
 }
 
@@ -57,9 +64,20 @@ impl std::fmt::Debug for CrashTest {
 }
 
 impl CrashTest {
-    /// Looks at `settings.states` states.
+    /// Looks at `settings.states` states; a test of every state at all of them, from
+    /// [`WHOLE_FROM`] on.
+    ///
+    /// # Panics
+    /// If the test does not [exist](CrashTest::exists_in) in the domain.
     pub fn run(&self, settings: &Settings) -> Report {
+        assert!(self.exists_in(settings.domain), "{} needs a byte-addressable memory", self.name);
         (self.run)(settings)
+    }
+
+    /// Whether what is crashed exists in this domain: a page cache keeps files, and only tests on a disk
+    /// write and sync one.
+    pub fn exists_in(&self, domain: Domain) -> bool {
+        domain != Domain::PageCache || ON_DISK.contains(&self.name)
     }
 
     /// Runs one state again, as a failure names it; the failure, if it still is one.
@@ -107,8 +125,8 @@ macro_rules! tests {
         &[$(CrashTest {
             name: $name,
             about: $about,
-            run: |settings| $explorer(settings).sampled(settings.states, settings.seed),
-            replay: |settings, state| $explorer(settings).replay(state),
+            run: |settings| $explorer(settings).explored(settings),
+            replay: |settings, state| $explorer(settings).replayed(state),
             controls: $controls,
         }),*]
     };
@@ -203,7 +221,49 @@ pub const ALL: &[CrashTest] = tests! {
         |s| creation::explorer(EngineKind::Redo, s), no_controls;
     "shadow-creation", "a pool by shadow sub-paging made over an old one",
         |s| creation::explorer(EngineKind::Shadow, s), no_controls;
+    "undo-cache", "sections by undo: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Undo, s), no_controls;
+    "undo-agency", "sections by undo: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Undo, s), no_controls;
+    "redo-cache", "sections by redo: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Redo, s), no_controls;
+    "redo-agency", "sections by redo: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Redo, s), no_controls;
+    "shadow-cache", "sections by shadow sub-paging: sets in a full cache of items",
+        |s| sections::cache(EngineKind::Shadow, s), no_controls;
+    "shadow-agency", "sections by shadow sub-paging: a travel agency's bookings, cancellations, changes",
+        |s| sections::agency(EngineKind::Shadow, s), no_controls;
+    "kept-index-look", "a kept index, every schedule of a writer and a reader",
+        |s| index_looks::explorer(Look::Get, s), index_looks::controls;
+    "kept-index-look-ahead", "the same, the reader looks as batches do",
+        |s| index_looks::explorer(Look::Candidate, s), no_controls;
+    "kept-index-look-behind", "the same, the entry is in an overflow line",
+        |s| index_looks::explorer(Look::Overflow, s), index_looks::controls;
+    "map-logs-index-look", "a map in logs with a kept index, every schedule of a writer and a reader",
+        |s| maps::kept_look(maps::Design::Logs, s), no_controls;
+    "map-slabs-index-look", "the same in slabs",
+        |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
+    "map-slabs-superblock", "two threads need the first superblock of a size at once",
+        |s| maps::superblock(Without::nothing, s), maps::controls;
+    "map-keeper", "a map whose keeper writes logs out and takes cuts, every state of one crash",
+        |s| maps::keeper(true, s), maps::controls;
+    "map-collector-whole", "the collector of logs, every state",
+        |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
+    "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
+        |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
+    "map-disk-whole", "a few operations of a map on a disk, every state",
+        maps::disk_whole, no_controls;
 };
+
+/// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].
+const ON_DISK: &[&str] = &[
+    "map-disk",
+    "map-collector-disk",
+    "map-cuts",
+    "map-keeper",
+    "map-disk-whole",
+    "map-collector-disk-whole",
+];
 
 /// The test of this name.
 pub fn named(name: &str) -> Option<&'static CrashTest> {
@@ -231,4 +291,22 @@ pub struct Control {
     pub states: u64,
     /// What the check said, its first line.
     pub message: String,
+}
+
+impl Control {
+    /// A step left out of a test, and the exploration of that.
+    fn of(step: &str, meaning: &'static str, test: &str, seed: u64, report: Report) -> Control {
+        // A scenario that fails without a crash is no control.
+        let failure = report.failure.filter(|_| report.states > 0);
+        Control {
+            step: step.into(),
+            meaning,
+            engine: test.into(),
+            caught_by: failure.as_ref().map(|_| format!("{test}, seed {seed}")),
+            states: report.states,
+            message: failure
+                .map(|f| f.message.lines().next().unwrap_or("").to_string())
+                .unwrap_or_default(),
+        }
+    }
 }

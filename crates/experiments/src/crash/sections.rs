@@ -1,13 +1,14 @@
 //! Sections under the explorer: an engine, a structure, and a script of sections, aborts and
 //! background work.
 
+use super::applications::{FullCache, SmallAgency};
 use super::rewrites::Rewrites;
 use super::{Control, Settings};
 use crate::structures::{BTree, HashTable, Keys, RedBlackTree, Structure, Swaps};
 use std::collections::BTreeMap;
 use terrace_durable::sections::{EngineKind, Error, Options, Pool, Result, Root, Step};
 use terrace_machine::{Crashable, Explorer, Noted};
-use terrace_memory::Domain;
+use terrace_memory::{Domain, Memory, Region};
 
 type Contents = BTreeMap<u64, u64>;
 type Scenario = (&'static str, fn(Plan) -> Explorer<usize>, Plan);
@@ -63,6 +64,17 @@ impl Plan {
 
     fn for_swaps(self) -> Plan {
         Plan { keys: 700, log_bytes: 16 << 10, ..self }
+    }
+
+    /// Keys enough that most sets push another item out.
+    fn for_cache(self) -> Plan {
+        Plan { keys: 2 * FullCache::ITEMS, sections: 16, log_bytes: 16 << 10, ..self }
+    }
+
+    /// Businesses of each kind.
+    fn for_agency(self) -> Plan {
+        let (log_bytes, memory_bytes) = (16 << 10, 160 << 10);
+        Plan { keys: 3, sections: 16, log_bytes, memory_bytes, ..self }
     }
 
     /// Memory and log for objects of a page each.
@@ -128,7 +140,7 @@ impl From<Error> for TakenBack {
 }
 
 /// Runs the script; tells how many states were acknowledged beside the first.
-fn run<S: Structure>(pool: &Pool<Crashable>, plan: &Plan, acknowledged: impl Fn(usize)) {
+fn run<S: Structure, M: Memory>(pool: &Pool<M>, plan: &Plan, mut acknowledged: impl FnMut(usize)) {
     pool.section(|tx| S::create(tx)).expect("created");
     let mut kept = 1;
     acknowledged(kept);
@@ -172,7 +184,24 @@ fn look<S: Structure>(
 }
 
 fn explorer<S: Structure>(plan: Plan) -> Explorer<usize> {
-    let states = states::<S>(&plan);
+    explorer_to::<S>(plan, states::<S>(&plan))
+}
+
+/// As [`states`], of a structure without a model: those of the same script without a crash.
+fn states_in_memory<S: Structure>(plan: &Plan) -> Vec<Contents> {
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(plan.memory_bytes).expect("its length");
+    let region = Region::map_file(&file, plan.memory_bytes, false, Domain::Adr).expect("memory");
+    let pool = Pool::create(region.native(), &plan.options(None)).expect("a pool");
+    let mut states = vec![Contents::new()];
+    run::<S, _>(&pool, plan, |_| {
+        states.push(pool.section(|tx| S::contents(tx)).expect("contents"));
+    });
+    states
+}
+
+/// The script of `plan`, of which any of `states` may come back, as far as was acknowledged.
+fn explorer_to<S: Structure>(plan: Plan, states: Vec<Contents>) -> Explorer<usize> {
     Explorer::new(plan.domain, plan.memory_bytes)
         .setup(move |memory| {
             // Made with every step: creation is not what is explored here.
@@ -186,7 +215,7 @@ fn explorer<S: Structure>(plan: Plan) -> Explorer<usize> {
         })
         .thread(move |memory, log| {
             let pool = plan.open(memory).expect("the pool");
-            run::<S>(&pool, &plan, |kept| log.note(kept));
+            run::<S, _>(&pool, &plan, |kept| log.note(kept));
         })
         .recover(move |memory| {
             let pool = plan.open(memory).expect("a crash is no damage");
@@ -215,6 +244,15 @@ pub(super) fn hash_table(engine: EngineKind, settings: &Settings) -> Explorer<us
 
 pub(super) fn swaps(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
     explorer::<Swaps<700>>(Plan::new(engine, settings).for_swaps())
+}
+
+pub(super) fn cache(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
+    explorer::<FullCache>(Plan::new(engine, settings).for_cache())
+}
+
+pub(super) fn agency(engine: EngineKind, settings: &Settings) -> Explorer<usize> {
+    let plan = Plan::new(engine, settings).for_agency();
+    explorer_to::<SmallAgency>(plan, states_in_memory::<SmallAgency>(&plan))
 }
 
 pub(super) fn rewrites(engine: EngineKind, settings: &Settings) -> Explorer<usize> {

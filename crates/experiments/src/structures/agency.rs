@@ -206,21 +206,70 @@ impl TravelAgency {
     /// One section's business, which follows from `seed`.
     pub fn serve<M: Memory>(tx: &mut Tx<'_, M>, seed: u64) -> Result<()> {
         let mut random = Random(seed);
+        let part = random.below(100);
+        TravelAgency::serve_part(tx, part, random)
+    }
+
+    /// As [`TravelAgency::serve`], but which business it is, of a hundred, is given.
+    pub(crate) fn serve_part<M: Memory>(
+        tx: &mut Tx<'_, M>,
+        part: u64,
+        mut random: Random,
+    ) -> Result<()> {
         let agency = tx.get(tx.root(ROOT)?)?;
         let mut open = Open { tx, agency };
-        match random.below(100) {
+        match part {
             part if part < BOOKINGS => open.book(&mut random),
             part if part < (100 + BOOKINGS) / 2 => open.cancel(&mut random),
             _ => open.change(&mut random),
         }
     }
 
-    /// Every object it is made of.
+    /// What is on offer and what is booked, without a word of where it lies: of each offer its kind,
+    /// row, seats and price; of each customer the row, and of each booking kind, row and price.
+    /// Nothing if it was not made.
+    pub fn contents<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<Vec<u64>>> {
+        let root = tx.root(ROOT)?;
+        if root.is_null() {
+            return Ok(Vec::new());
+        }
+        let Agency { tables, customers, .. } = tx.get(root)?;
+        let (mut offers, mut who) = (std::collections::BTreeMap::new(), Vec::new());
+        for (kind, table) in tables.into_iter().enumerate() {
+            Tree::each(tx, Offset::new(table), |row, offer, _| {
+                offers.insert(offer, (kind as u64, row));
+            })?;
+        }
+        Tree::each(tx, customers, |row, customer, _| who.push((row, customer)))?;
+        let mut contents = Vec::new();
+        for (at, (kind, row)) in &offers {
+            let offer = tx.get(Offset::<Offer>::new(*at))?;
+            contents.push(vec![*kind, *row, offer.used, offer.free, offer.total, offer.price]);
+        }
+        contents.sort();
+        for (row, customer) in who {
+            let mut line = vec![KINDS as u64, row];
+            let mut at = tx.get(Customer::first(Offset::new(customer)))?;
+            while !at.is_null() {
+                let booking = tx.get(at)?;
+                let (kind, row) = offers.get(&booking.offer.at()).expect("an offer that is there");
+                line.extend([*kind, *row, booking.price]);
+                at = booking.next;
+            }
+            contents.push(line);
+        }
+        Ok(contents)
+    }
+
+    /// Every object it is made of; none if it was not made.
     ///
     /// # Panics
     /// If an offer's seats are not those booked and those free.
     pub fn objects<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<u64>> {
         let root = tx.root(ROOT)?;
+        if root.is_null() {
+            return Ok(Vec::new());
+        }
         let Agency { tables, customers, .. } = tx.get(root)?;
         let (mut offers, mut customers_at) = (Vec::new(), Vec::new());
         let mut objects = vec![root.at(), customers.at()];

@@ -131,12 +131,29 @@ impl Cache {
         if at.is_null() { Ok(None) } else { Ok(Some(tx.get(Item::value(at))?[0])) }
     }
 
-    /// Every object it is made of.
+    /// Keys, first words of their values, and versions, from the oldest item to the newest; nothing if
+    /// it was not made.
+    pub fn contents<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<[u64; 3]>> {
+        let root = tx.root(ROOT)?;
+        let mut items = Vec::new();
+        let mut at = if root.is_null() { Offset::NULL } else { tx.get(root)?.oldest };
+        while !at.is_null() {
+            let item = tx.get(at)?;
+            items.push([item.key, item.value[0], item.version]);
+            at = item.newer;
+        }
+        Ok(items)
+    }
+
+    /// Every object it is made of; none if it was not made.
     ///
     /// # Panics
     /// If chains and list do not hold the same items.
     pub fn objects<M: Memory>(tx: &Tx<'_, M>) -> Result<Vec<u64>> {
         let root = tx.root(ROOT)?;
+        if root.is_null() {
+            return Ok(Vec::new());
+        }
         let head = tx.get(root)?;
         let mut chained = BTreeSet::new();
         for i in 0..head.buckets {

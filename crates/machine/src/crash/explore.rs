@@ -23,7 +23,7 @@ use super::core::{Core, State};
 use super::event::Value;
 use super::halt::{Ended, caught};
 use super::memory::Crashable;
-use super::plan::{Case, Crash, Crashes, Found, Points, Tally};
+use super::plan::{Case, Crash, Crashes, Found, Points, STATE_WORK, THREAD_EVENT_WORK, Tally};
 use super::schedule::Policy;
 use crate::random::mix;
 use std::sync::Arc;
@@ -70,6 +70,7 @@ impl Core {
         self.end_of_execution(&handle, 0);
         let mut state = self.lock();
         state.tally.events += self.steps[0].load(Relaxed);
+        state.tally.work += THREAD_EVENT_WORK * self.steps[0].load(Relaxed);
         Answer {
             policy: self.baton.end(),
             tally: std::mem::take(&mut state.tally),
@@ -246,8 +247,9 @@ impl Core {
         state.layers.end(&self.images, level);
         state.tally.states += 1;
         let steps = self.steps[level].load(Relaxed);
+        state.tally.work += STATE_WORK + steps;
         state.tally.mix(steps);
-        if state.tally.states >= state.tally.states_max {
+        if state.tally.is_full() {
             state.stopped = true;
         }
         !state.stopped && state.choices[level].advance()

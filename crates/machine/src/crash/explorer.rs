@@ -353,12 +353,12 @@ fn failure(
     seed: Option<u64>,
 ) -> Option<Failure> {
     let found = found?;
-    if stuck {
-        // Its threads hold on to the memory: it can neither be made small nor shown.
-        let replay = found.case.to_string();
-        return Some(Failure { message: found.message, replay, trace: String::new(), seed });
+    let (small, runs) = if stuck { (found, false) } else { shrink::shrunk(&core, found) };
+    if !runs {
+        // Its threads hold on to the memory: it can neither be made smaller nor shown.
+        let replay = small.case.to_string();
+        return Some(Failure { message: small.message, replay, trace: String::new(), seed });
     }
-    let small = shrink::shrunk(&core, found);
     let answer = shrink::replayed(&core, &small.case);
     let again = answer.found.is_some_and(|again| again.message == small.message);
     let warning = "\nit does not fail again when replayed: something in it is not deterministic";

@@ -44,11 +44,19 @@ pub(crate) struct Found {
     pub message: String,
 }
 
+/// What a state costs beside its events, in events of a recovery: opening what is recovered.
+pub(crate) const STATE_WORK: u64 = 2000;
+/// What an event of the scenario's threads costs, in the same: they hand the baton on.
+pub(crate) const THREAD_EVENT_WORK: u64 = 40;
+
 /// Counts of one exploration, over all its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub states: u64,
     pub states_max: u64,
+    /// What was done so far, in events of a recovery, with [`STATE_WORK`] and [`THREAD_EVENT_WORK`].
+    pub work: u64,
+    pub work_max: u64,
     /// Events of level 0.
     pub events: u64,
     /// Crash points of level 0, and those of them that were explored.
@@ -63,7 +71,17 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub fn new(states_max: u64) -> Self {
-        Tally { states_max, ..Tally::default() }
+        Tally { states_max, work_max: u64::MAX, ..Tally::default() }
+    }
+
+    /// One that also ends with a certain amount of work.
+    pub fn within(work_max: u64) -> Self {
+        Tally { work_max, ..Tally::new(u64::MAX) }
+    }
+
+    /// Whether no more states are to be met.
+    pub fn is_full(&self) -> bool {
+        self.states >= self.states_max || self.work >= self.work_max
     }
 
     /// Folds a number into the hash of everything that happened.

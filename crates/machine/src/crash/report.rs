@@ -87,7 +87,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A case that failed, in its smallest form.
+/// A case that failed, in the smallest form that a bounded amount of work has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What the check said, or how the code panicked or hung.

@@ -1,25 +1,32 @@
-//! Making a failing case small: first the fewest preemptions, then, crash by crash, the earliest
-//! one and the fewest units that differ from "all newest" or "all oldest".
+//! Making a failing case small: the fewest units that differ from "all newest" or "all oldest", the
+//! fewest stretches of threads, and, crash by crash, the earliest one.
 //!
 //! Each step runs the scenario again with a narrower question and keeps the answer only if it
-//! fails too. Budgets are counts, not times, so that the result is the same on every machine.
+//! fails too. All questions of one case share an amount of work, counted in events and states and
+//! not in time, so that the result is the same on every machine and never long in coming: when the
+//! work is spent, the smallest case found so far is the answer.
+//!
+//! Cheap questions come first. Most ask at one crash point only, and for few units: what failed
+//! there before most likely fails there again. Searches of everything come after them, each with a
+//! share of what is left, so that none of them starves the others.
 
 use super::choices::Search;
 use super::core::Core;
 use super::explore::{Answer, Task};
 use super::explorer::everything;
-use super::plan::{Case, Crashes, Found, Points, Tally};
+use super::plan::{Case, Crash, Crashes, Found, Points, Tally};
 use super::schedule::{Bounded, Policy};
 use std::sync::Arc;
 
-/// Most runs of the scenario for one question.
-const RUNS_MAX: usize = 400;
-/// Most events of all these runs: a long scenario gets fewer.
-const EVENTS_MAX: usize = 10_000_000;
-/// Most states of one run.
-const STATES_MAX: u64 = 50_000;
+/// Most work for one case, in events; see [`Tally::work`].
+const WORK_MAX: u64 = 100_000_000;
+/// Share of what is left that one narrow question may take, and one wide one.
+const NARROW_SHARE: u64 = 32;
+const WIDE_SHARE: u64 = 4;
 /// Largest number of differing units that is searched for.
 const UNITS_MAX: usize = 3;
+/// Most preemptions that are searched for.
+const PREEMPTIONS_MAX: u32 = 2;
 
 /// Replays a case, with its trace.
 pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> Answer {
@@ -33,83 +40,39 @@ pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> Answer {
     core.run(task)
 }
 
-/// The smallest case found.
-pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> Found {
-    let depth = found.case.crashes.len();
-    let mut best = fewest_preemptions(core, found, depth);
-    if let Some(earlier) = asked(core, &best.case.schedule, everything(depth)) {
-        best = earlier;
+/// The smallest case found, and whether the scenario can still be run.
+pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> (Found, bool) {
+    let mut shrinking = Shrinking { core, work_left: WORK_MAX, best: found, is_stuck: false };
+    let mut searches = Vec::new();
+    // A smaller case may have fewer crashes: their number is asked again each time.
+    while searches.len() < shrinking.depth() {
+        let search = shrinking.fewest_units(searches.len());
+        searches.push(search);
     }
-    for level in 0..best.case.crashes.len() {
-        best = earliest(core, best, level);
-        best = fewest_units(core, best, level);
+    searches.truncate(shrinking.depth());
+    shrinking.fewest_stretches(&searches);
+    shrinking.fewest_preemptions();
+    if let Some(earlier) = shrinking.asked_widely(everything(shrinking.depth())) {
+        shrinking.best = earlier;
     }
-    best
-}
-
-fn runs_max(found: &Found) -> usize {
-    (EVENTS_MAX / found.case.schedule.len().max(1)).clamp(1, RUNS_MAX)
+    let mut level = 0;
+    while level < shrinking.depth() {
+        shrinking.earliest(level);
+        if level < shrinking.depth() {
+            shrinking.fewest_units(level);
+        }
+        level += 1;
+    }
+    (shrinking.best, !shrinking.is_stuck)
 }
 
 fn forced(case: &Case, levels: usize) -> Vec<Crashes> {
     let crashes = case.crashes[..levels].iter();
-    let force = |crash: &super::plan::Crash| Crashes {
+    let force = |crash: &Crash| Crashes {
         points: Points::After(crash.after),
         search: Search::Forced(crash.choices.clone()),
     };
     crashes.map(force).collect()
-}
-
-/// Runs a plan on a schedule.
-fn asked(core: &Arc<Core>, schedule: &[u8], plan: Vec<Crashes>) -> Option<Found> {
-    let policy = Policy::script(schedule.to_vec());
-    let tally = Tally::new(STATES_MAX);
-    core.run(Task { plan, policy, tally, seed: 0, traced: false }).found
-}
-
-fn fewest_preemptions(core: &Arc<Core>, mut best: Found, depth: usize) -> Found {
-    let switches = best.case.schedule.windows(2).filter(|pair| pair[0] != pair[1]).count();
-    for bound in 0..switches as u32 {
-        let mut bounded = Bounded::new(bound);
-        let mut tally = Tally::new(STATES_MAX);
-        for _ in 0..runs_max(&best) {
-            let policy = Policy::Bounded(bounded);
-            let plan = everything(depth);
-            let answer = core.run(Task { plan, policy, tally, seed: 0, traced: false });
-            if let Some(found) = answer.found {
-                return found;
-            }
-            tally = answer.tally;
-            let Policy::Bounded(next) = answer.policy else {
-                break;
-            };
-            bounded = next;
-            if tally.states >= STATES_MAX || !bounded.advance() {
-                break;
-            }
-        }
-        if bound >= 2 {
-            break;
-        }
-    }
-    // Too many schedules to search: leave out single stretches of this one instead.
-    let mut runs: Vec<Vec<u8>> =
-        best.case.schedule.chunk_by(|a, b| a == b).map(<[u8]>::to_vec).collect();
-    let mut at = runs.len();
-    for _ in 0..runs_max(&best) {
-        at = match at.checked_sub(1) {
-            Some(before) if runs.len() > 2 => before,
-            _ => break,
-        };
-        let mut fewer = runs.clone();
-        fewer.remove(at);
-        if let Some(found) = asked(core, &fewer.concat(), everything(depth)) {
-            runs = found.case.schedule.chunk_by(|a, b| a == b).map(<[u8]>::to_vec).collect();
-            at = at.min(runs.len());
-            best = found;
-        }
-    }
-    best
 }
 
 /// The plan that forces the crashes below `level` and asks `crashes` there and everything above.
@@ -120,37 +83,165 @@ fn plan_at(case: &Case, level: usize, crashes: Crashes) -> Vec<Crashes> {
     plan
 }
 
-/// The images of a point include those of the events before it, back to the point before: while an
-/// earlier event fails too, it is the better one.
-fn earliest(core: &Arc<Core>, mut best: Found, level: usize) -> Found {
-    if level > 0 {
-        let every = Crashes { points: Points::Every, search: Search::All };
-        let plan = plan_at(&best.case, level, every);
-        best = asked(core, &best.case.schedule, plan).unwrap_or(best);
-    }
-    for _ in 0..runs_max(&best) {
-        let Some(earlier) = best.case.crashes[level].after.checked_sub(1) else {
-            break;
-        };
-        let crashes = Crashes { points: Points::After(earlier), search: Search::All };
-        match asked(core, &best.case.schedule, plan_at(&best.case, level, crashes)) {
-            Some(found) if found.case.crashes.len() == best.case.crashes.len() => best = found,
-            _ => break,
-        }
-    }
-    best
+/// Who ran, as stretches of one thread each.
+fn stretches(schedule: &[u8]) -> Vec<Vec<u8>> {
+    schedule.chunk_by(|a, b| a == b).map(<[u8]>::to_vec).collect()
 }
 
-fn fewest_units(core: &Arc<Core>, best: Found, level: usize) -> Found {
-    let points = Points::After(best.case.crashes[level].after);
-    for most in 0..=UNITS_MAX {
-        for oldest in [false, true] {
-            let crashes = Crashes { points, search: Search::Few { oldest, most } };
-            let plan = plan_at(&best.case, level, crashes);
-            if let Some(found) = asked(core, &best.case.schedule, plan) {
-                return found;
+struct Shrinking<'a> {
+    core: &'a Arc<Core>,
+    work_left: u64,
+    /// The smallest case so far.
+    best: Found,
+    /// A schedule left a thread blocked outside of the memory: nothing can be run any more.
+    is_stuck: bool,
+}
+
+impl Shrinking<'_> {
+    /// Successive crashes of the best case.
+    fn depth(&self) -> usize {
+        self.best.case.crashes.len()
+    }
+
+    /// Runs a plan with at most so much work, which is taken from what is left.
+    fn run(&mut self, plan: Vec<Crashes>, policy: Policy, tally: Tally) -> Answer {
+        let mut answer = self.core.run(Task { plan, policy, tally, seed: 0, traced: false });
+        self.work_left = self.work_left.saturating_sub(answer.tally.work);
+        if answer.stuck {
+            (self.is_stuck, self.work_left) = (true, 0);
+            answer.found = None;
+        }
+        answer
+    }
+
+    fn asked(&mut self, schedule: &[u8], plan: Vec<Crashes>, share: u64) -> Option<Found> {
+        let work_max = self.work_left / share;
+        if work_max == 0 {
+            return None;
+        }
+        self.run(plan, Policy::script(schedule.to_vec()), Tally::within(work_max)).found
+    }
+
+    /// Asks on the schedule of the best case.
+    fn asked_narrowly(&mut self, plan: Vec<Crashes>) -> Option<Found> {
+        self.asked(&self.best.case.schedule.clone(), plan, NARROW_SHARE)
+    }
+
+    fn asked_widely(&mut self, plan: Vec<Crashes>) -> Option<Found> {
+        self.asked(&self.best.case.schedule.clone(), plan, WIDE_SHARE)
+    }
+
+    /// Finds the fewest units at the crash of `level`, and tells the search that found them.
+    fn fewest_units(&mut self, level: usize) -> Search {
+        let points = Points::After(self.best.case.crashes[level].after);
+        for most in 0..=UNITS_MAX {
+            for oldest in [false, true] {
+                let search = Search::Few { oldest, most };
+                let crashes = Crashes { points, search: search.clone() };
+                if let Some(found) = self.asked_narrowly(plan_at(&self.best.case, level, crashes)) {
+                    self.best = found;
+                    return search;
+                }
+            }
+        }
+        Search::All
+    }
+
+    /// Leaves out stretches of the schedule, many at once first, and joins those of one thread that
+    /// another's separates. The crash stays where it was among what is left.
+    fn fewest_stretches(&mut self, searches: &[Search]) {
+        let mut length = stretches(&self.best.case.schedule).len() / 2;
+        while length > 0 {
+            let mut at = stretches(&self.best.case.schedule).len();
+            while at > 0 && self.work_left > 0 {
+                at = at.saturating_sub(length);
+                let all = stretches(&self.best.case.schedule);
+                let end = (at + length).min(all.len());
+                let fewer = [&all[..at], &all[end..]].concat();
+                let left_out = all[at..end].iter().map(|stretch| stretch.len() as u64).sum();
+                if self.is_kept(&fewer, left_out, searches) || length > 1 || end + 1 > all.len() {
+                    continue;
+                }
+                let mut joined = all.clone();
+                joined.swap(at, end);
+                self.is_kept(&joined, 0, searches);
+            }
+            length /= 2;
+        }
+    }
+
+    /// Makes the best case one of these stretches, if that fails and is smaller.
+    fn is_kept(&mut self, all: &[Vec<u8>], left_out: u64, searches: &[Search]) -> bool {
+        let schedule = all.concat();
+        let plan = searches.iter().enumerate().map(|(level, search)| {
+            let before = self.best.case.crashes[level].after;
+            let points = match level {
+                0 => Points::After(before.saturating_sub(left_out)),
+                _ => Points::Every,
+            };
+            Crashes { points, search: search.clone() }
+        });
+        let plan = plan.collect();
+        let Some(found) = self.asked(&schedule, plan, NARROW_SHARE) else { return false };
+        let size = |found: &Found| {
+            let schedule = &found.case.schedule;
+            (stretches(schedule).len(), schedule.len())
+        };
+        let smaller = size(&found) < size(&self.best);
+        if smaller && found.case.crashes.len() == self.depth() {
+            self.best = found;
+            return true;
+        }
+        false
+    }
+
+    /// Searches all schedules with fewer preemptions than the best case has switches.
+    fn fewest_preemptions(&mut self) {
+        let depth = self.depth();
+        let switches = stretches(&self.best.case.schedule).len().saturating_sub(1) as u32;
+        for bound in 0..switches.min(PREEMPTIONS_MAX + 1) {
+            let mut bounded = Bounded::new(bound);
+            let mut seen = Tally::default().seen;
+            let mut work_left = self.work_left / WIDE_SHARE;
+            while work_left > 0 {
+                let mut tally = Tally::within(work_left);
+                tally.seen = seen;
+                let policy = Policy::Bounded(bounded);
+                let plan = everything(depth);
+                let answer = self.run(plan, policy, tally);
+                work_left = work_left.saturating_sub(answer.tally.work).min(self.work_left);
+                if let Some(found) = answer.found {
+                    self.best = found;
+                    return;
+                }
+                let Policy::Bounded(next) = answer.policy else {
+                    unreachable!("a run gives back the policy it was given")
+                };
+                (bounded, seen) = (next, answer.tally.seen);
+                if !bounded.advance() {
+                    break;
+                }
             }
         }
     }
-    best
+
+    /// The images of a point include those of the events before it, back to the point before: while
+    /// an earlier event fails too, it is the better one.
+    fn earliest(&mut self, level: usize) {
+        if level > 0 {
+            let every = Crashes { points: Points::Every, search: Search::All };
+            let plan = plan_at(&self.best.case, level, every);
+            if let Some(found) = self.asked_widely(plan) {
+                self.best = found;
+            }
+        }
+        let before = |crash: &Crash| crash.after.checked_sub(1);
+        while let Some(earlier) = self.best.case.crashes.get(level).and_then(before) {
+            let crashes = Crashes { points: Points::After(earlier), search: Search::All };
+            match self.asked_narrowly(plan_at(&self.best.case, level, crashes)) {
+                Some(found) if found.case.crashes.len() == self.depth() => self.best = found,
+                _ => return,
+            }
+        }
+    }
 }

@@ -93,8 +93,8 @@ pub(in super::super) fn explorer(
 }
 
 /// The same on a disk, where what moves is safe only after a flush.
-pub(in super::super) fn on_disk(fault: Option<Fault>, _: &Settings) -> Explorer<usize> {
-    let right = OnDisk::new(Durability::Sync, true, None);
+pub(in super::super) fn on_disk(fault: Option<Fault>, settings: &Settings) -> Explorer<usize> {
+    let right = OnDisk::new(Durability::Sync, true, settings);
     let mut tried = right.clone();
     tried.fault = fault;
     explorer_on(right, tried, Domain::Adr, disk::MEMORY_BYTES)

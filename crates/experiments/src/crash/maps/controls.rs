@@ -3,7 +3,7 @@
 use super::super::{Control, Settings};
 use super::{
     Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, full, full_threads,
-    script, threads,
+    keeper, script, superblock, threads,
 };
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
@@ -44,6 +44,10 @@ fn words(memory: Crashable) -> Without<Crashable> {
 /// The scripted map of one thread, by sections, with something left out.
 fn by_sections(without: Leaves, design: Design, settings: &Settings) -> Report {
     full(without, design, settings).sampled(settings.states, settings.seed)
+}
+
+fn in_pages(settings: &Settings) -> Settings {
+    Settings { domain: Domain::PageCache, ..*settings }
 }
 
 /// The scripted map of one thread, with something left out.
@@ -247,6 +251,36 @@ const STEPS: &[Step] = &[
         meaning: "the section's log is written back before another thread may read its words",
         run: |s| full_threads(section_log, Design::Slabs, s).sampled(s.states, s.seed),
     },
+    Step {
+        test: "map-disk",
+        name: "SyncOfPages",
+        meaning: "the same, where pages persist and not sectors",
+        run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-cuts",
+        name: "SyncOfPages",
+        meaning: "the same, where pages persist and not sectors",
+        run: |s| cuts(false, None, &in_pages(s)).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-keeper",
+        name: "Sync",
+        meaning: "what the keeper wrote out is synced before its cut counts it",
+        run: |s| keeper(false, s).0.exhaustive(s.states),
+    },
+    Step {
+        test: "map-slabs-superblock",
+        name: "HeaderWriteBack",
+        meaning: "a superblock's header is written back before its slots are handed out",
+        run: |s| {
+            let headers: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, _| at >= SEGMENT_BYTES && at % SEGMENT_BYTES < HEADER)
+            };
+            superblock(headers, s).sampled(s.states, s.seed)
+        },
+    },
 ];
 
 /// Every step of the test of this name, left out in turn.
@@ -259,19 +293,7 @@ pub(in super::super) fn controls(
     let steps = STEPS.iter().filter(|step| step.test == test);
     let run = |step: &Step| {
         let settings = Settings { states, seed, domain: Domain::Adr };
-        let report = (step.run)(&settings);
-        // A scenario that fails without a crash is no control.
-        let failure = report.failure.filter(|_| report.states > 0);
-        let control = Control {
-            step: step.name.into(),
-            meaning: step.meaning,
-            engine: step.test.into(),
-            caught_by: failure.as_ref().map(|_| format!("{}, seed {seed}", step.test)),
-            states: report.states,
-            message: failure
-                .map(|f| f.message.lines().next().unwrap_or("").to_string())
-                .unwrap_or_default(),
-        };
+        let control = Control::of(step.name, step.meaning, step.test, seed, (step.run)(&settings));
         tell(&control);
         control
     };

@@ -64,6 +64,20 @@ fn progress(notes: &[Noted<Note>]) -> (usize, usize) {
     })
 }
 
+/// Whether what is there is what was there at some instant since the last sync.
+pub(super) fn judge(
+    notes: &[Noted<Note>],
+    states: &[Contents],
+    found: &Contents,
+) -> Result<(), String> {
+    let (done, synced) = progress(notes);
+    let allowed = &states[synced..states.len().min(done + 2)];
+    if allowed.contains(found) {
+        return Ok(());
+    }
+    Err(format!("{done} operations, {synced} synced: found {found:?}, allowed {allowed:?}"))
+}
+
 pub(in super::super) fn explorer(
     syncs: bool,
     fault: Option<Fault>,
@@ -74,7 +88,8 @@ pub(in super::super) fn explorer(
         0 => Durability::None,
         _ => Durability::Interval(Duration::from_millis(10)),
     };
-    let place = OnDisk::new(durability, syncs, fault);
+    let mut place = OnDisk::new(durability, syncs, settings);
+    place.fault = fault;
     let (to_write, to_recover, to_look) = (place.clone(), place.clone(), place.clone());
     let operations = script(settings.seed);
     let states = states(&operations);
@@ -99,14 +114,9 @@ pub(in super::super) fn explorer(
         })
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
-            let (done, synced) = progress(notes);
             let mut found = contents(&to_look.open(memory, 2 + memory.crashes()))?;
             found.remove(&KEYS);
-            let allowed = &states[synced..states.len().min(done + 2)];
-            if allowed.contains(&found) {
-                return Ok(());
-            }
-            Err(format!("{done} operations, {synced} synced: found {found:?}, allowed {allowed:?}"))
+            judge(notes, &states, &found)
         })
         .crashes(2)
 }

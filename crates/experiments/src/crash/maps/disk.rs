@@ -1,38 +1,40 @@
-//! A disk that loses power: sectors of 512 bytes, each of which persists whole, in any order, until a
-//! sync has returned.
+//! A disk that loses power: units, each of which persists whole, in any order, until a sync has returned.
+//! Units are the sectors of a device, 512 bytes, or the pages of a page cache, 4 KiB.
 //!
-//! Of the explorer's memory every sector has one line with one word in it: the number of what the
-//! sector holds, since only words are stored whole. What holds under ADR for lines that nobody writes back
-//! then holds for sectors: any subset of those written since the last sync is there, each as one of
+//! Of the explorer's memory every unit has one line with one word in it: the number of what the
+//! unit holds, since only words are stored whole. What holds under ADR for lines that nobody writes back
+//! then holds for units: any subset of those written since the last sync is there, each as one of
 //! its writes left it. The image that the map works on is ordinary memory, and gone with the crash.
 
 use super::super::Settings;
+use super::super::exhaustive::Exhaustive;
 use super::{Place, SEGMENT_BYTES};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
 use terrace_durable::{Medium, Result};
-use terrace_machine::Crashable;
-use terrace_memory::{Memory, Native};
+use terrace_machine::{Crashable, Explorer};
+use terrace_memory::{Domain, Memory, Native};
 use terrace_store::{Durability, Map, MapOptions};
 
 const SECTOR_BYTES: u64 = 512;
+const PAGE_BYTES: u64 = 4096;
 const LINE_BYTES: u64 = 64;
 /// Head, and as many logs as the collector's scenario has.
 const DISK_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// The explorer's memory for that.
 pub(super) const MEMORY_BYTES: u64 = DISK_BYTES / SECTOR_BYTES * LINE_BYTES;
 
-/// Everything that any sector ever held, numbered from 1 in the order of its first writing. Number 0
+/// Everything that any unit ever held, numbered from 1 in the order of its first writing. Number 0
 /// is zeros.
 #[derive(Debug, Default)]
-struct Sectors {
+struct Contained {
     contents: Vec<Arc<[u8]>>,
     numbers: HashMap<Arc<[u8]>, u64>,
 }
 
-impl Sectors {
+impl Contained {
     fn number(&mut self, content: &[u8]) -> u64 {
         if let Some(number) = self.numbers.get(content) {
             return *number;
@@ -47,29 +49,30 @@ impl Sectors {
 
 /// One opening of a disk.
 #[derive(Debug)]
-struct Sectored {
+struct InUnits {
     memory: Crashable,
-    sectors: Arc<Mutex<Sectors>>,
+    unit_bytes: u64,
+    contained: Arc<Mutex<Contained>>,
     /// Whether a sync, or a durable write, does anything.
     syncs: bool,
 }
 
-impl Disk for Sectored {
+impl Disk for InUnits {
     fn capacity_bytes(&self) -> u64 {
         DISK_BYTES
     }
 
     fn write(&self, at: u64, blocks: &[u8], durable: bool) -> Result<()> {
-        let lines = (at / SECTOR_BYTES..).map(|sector| sector * LINE_BYTES);
-        for (line, content) in lines.clone().zip(blocks.chunks(SECTOR_BYTES as usize)) {
-            let mut sectors = self.sectors.lock().unwrap_or_else(PoisonError::into_inner);
-            let number = sectors.number(content);
-            drop(sectors);
+        let lines = (at / self.unit_bytes..).map(|unit| unit * LINE_BYTES);
+        for (line, content) in lines.zip(blocks.chunks(self.unit_bytes as usize)) {
+            let mut contained = self.contained.lock().unwrap_or_else(PoisonError::into_inner);
+            let number = contained.number(content);
+            drop(contained);
             self.memory.store(line, number);
         }
         if durable && self.syncs {
-            let bytes = blocks.len() as u64 / SECTOR_BYTES * LINE_BYTES;
-            self.memory.persist(at / SECTOR_BYTES * LINE_BYTES, bytes);
+            let bytes = blocks.len() as u64 / self.unit_bytes * LINE_BYTES;
+            self.memory.persist(at / self.unit_bytes * LINE_BYTES, bytes);
         }
         Ok(())
     }
@@ -82,22 +85,22 @@ impl Disk for Sectored {
     }
 
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()> {
-        let (mut sector, end) = (0, blocks.len() as u64 / SECTOR_BYTES);
-        while sector < end {
-            let line = (at / SECTOR_BYTES + sector) * LINE_BYTES;
-            let zeros = Memory::zeros(&self.memory, line, (end - sector) * LINE_BYTES) / LINE_BYTES;
+        let (mut unit, end) = (0, blocks.len() as u64 / self.unit_bytes);
+        while unit < end {
+            let line = (at / self.unit_bytes + unit) * LINE_BYTES;
+            let zeros = Memory::zeros(&self.memory, line, (end - unit) * LINE_BYTES) / LINE_BYTES;
             if zeros > 0 {
-                sector += zeros;
+                unit += zeros;
                 continue;
             }
             let number = self.memory.load(line) as usize;
             if let Some(before) = number.checked_sub(1) {
-                let sectors = self.sectors.lock().unwrap_or_else(PoisonError::into_inner);
-                let from = (sector * SECTOR_BYTES) as usize;
-                blocks[from..from + SECTOR_BYTES as usize]
-                    .copy_from_slice(&sectors.contents[before]);
+                let contained = self.contained.lock().unwrap_or_else(PoisonError::into_inner);
+                let from = (unit * self.unit_bytes) as usize;
+                blocks[from..from + self.unit_bytes as usize]
+                    .copy_from_slice(&contained.contents[before]);
             }
-            sector += 1;
+            unit += 1;
         }
         Ok(())
     }
@@ -107,21 +110,29 @@ impl Disk for Sectored {
 #[derive(Clone)]
 pub(super) struct OnDisk {
     durability: Durability,
+    /// What persists whole.
+    unit_bytes: u64,
     /// Whether a sync, or a durable write, does anything.
     syncs: bool,
     /// A mistake that the logs make.
     pub fault: Option<Fault>,
-    sectors: Arc<Mutex<Sectors>>,
+    contained: Arc<Mutex<Contained>>,
 }
 
 impl OnDisk {
-    pub fn new(durability: Durability, syncs: bool, fault: Option<Fault>) -> OnDisk {
-        OnDisk { durability, syncs, fault, sectors: Arc::default() }
+    /// Of pages under [`Domain::PageCache`], else of sectors.
+    pub fn new(durability: Durability, syncs: bool, settings: &Settings) -> OnDisk {
+        let unit_bytes = match settings.domain {
+            Domain::PageCache => PAGE_BYTES,
+            Domain::Adr | Domain::Eadr | Domain::None => SECTOR_BYTES,
+        };
+        OnDisk { durability, unit_bytes, syncs, fault: None, contained: Arc::default() }
     }
 
     fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Map<Native> {
-        let sectors = Arc::clone(&self.sectors);
-        let disk = Sectored { memory: memory.clone(), sectors, syncs: self.syncs || is_new };
+        let contained = Arc::clone(&self.contained);
+        let (memory, syncs) = (memory.clone(), self.syncs || is_new);
+        let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs };
         let medium = Medium::mirrored(Box::new(disk), is_new, lifetime).expect("address space");
         let options = MapOptions {
             durability: self.durability,
@@ -147,12 +158,19 @@ impl Place for OnDisk {
 }
 
 /// A scripted map on a disk, under durability `sync`.
-pub(in super::super) fn explorer(
-    syncs: bool,
-    settings: &Settings,
-) -> terrace_machine::Explorer<usize> {
-    let place = OnDisk::new(Durability::Sync, syncs, None);
-    // Sectors persist as lines do under ADR, whatever domain was asked for.
-    let settings = Settings { domain: terrace_memory::Domain::Adr, ..*settings };
-    super::script::explorer_on(place, super::Design::Logs, MEMORY_BYTES, &settings)
+pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Explorer<usize> {
+    let place = OnDisk::new(Durability::Sync, syncs, settings);
+    super::script::explorer_on(place, super::Design::Logs, MEMORY_BYTES, &in_lines(settings))
+}
+
+/// A few operations of such a map, every state.
+pub(in super::super) fn whole(settings: &Settings) -> Exhaustive<usize> {
+    let place = OnDisk::new(Durability::Sync, true, settings);
+    let settings = in_lines(settings);
+    Exhaustive(super::script::short_on(place, super::Design::Logs, MEMORY_BYTES, &settings))
+}
+
+/// Units persist as lines do under ADR, whatever domain was asked for.
+fn in_lines(settings: &Settings) -> Settings {
+    Settings { domain: Domain::Adr, ..*settings }
 }

@@ -2,10 +2,12 @@
 //! near the end of a long one; or with it all free space and counts, and then there is nothing to find.
 
 use super::super::Settings;
+use super::super::exhaustive::Exhaustive;
 use super::{Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, script, threads};
 use terrace_machine::{Crashable, Explorer, Without};
 use terrace_memory::Part;
 use terrace_store::{Map, MapOptions, Persist, Procedure};
+use terrace_workload::history::Call;
 
 const VALUES_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// A head, books, and one table.
@@ -127,4 +129,14 @@ pub(in super::super) fn shared(design: Design, settings: &Settings) -> Explorer<
     let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
     let place = WithIndex { opening, is_filled: false, persist: Persist::Index };
     threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// One thread puts a key, the other looks: few enough steps for every schedule.
+pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<threads::Note> {
+    let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index };
+    // An item of few words: any subset of them may survive.
+    let scripts = [vec![(0, Call::Put(2))], vec![(0, Call::Get)]];
+    let bytes = VALUES_BYTES + INDEX_BYTES;
+    Exhaustive(threads::scripted(place, design == Design::Slabs, bytes, settings, scripts))
 }

@@ -4,6 +4,7 @@ mod collector;
 mod controls;
 mod cuts;
 mod disk;
+mod keeper;
 mod kept;
 mod script;
 mod threads;
@@ -11,12 +12,13 @@ mod threads;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::controls;
 pub(super) use cuts::explorer as cuts;
-pub(super) use disk::explorer as disk;
+pub(super) use disk::{explorer as disk, whole as disk_whole};
+pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
-    explorer as kept, full, full_shared as full_threads, shared as kept_threads,
+    explorer as kept, full, full_shared as full_threads, look as kept_look, shared as kept_threads,
 };
 pub(super) use script::explorer as script;
-pub(super) use threads::explorer as threads;
+pub(super) use threads::{explorer as threads, superblock};
 
 use super::Settings;
 use std::collections::BTreeMap;

@@ -12,6 +12,8 @@ const MEMORY_BYTES: u64 = 5 * SEGMENT_BYTES;
 /// Keys of the script; the next one counts recoveries.
 const KEYS: u64 = 6;
 const OPERATIONS: usize = 60;
+/// So few that every state can be met, where few are possible at a time.
+const FEW: usize = 5;
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -97,8 +99,27 @@ pub(super) fn explorer_on(
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<usize> {
+    scripted(place, script(design, settings.seed), memory_bytes, settings)
+}
+
+/// Its first operations.
+pub(super) fn short_on(
+    place: impl Place,
+    design: Design,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let operations = script(design, settings.seed).into_iter().take(FEW).collect();
+    scripted(place, operations, memory_bytes, settings)
+}
+
+fn scripted(
+    place: impl Place,
+    operations: Vec<Operation>,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<usize> {
     let (to_write, to_recover, to_look) = (place.clone(), place.clone(), place.clone());
-    let operations = script(design, settings.seed);
     let states = states(&operations);
     Explorer::new(settings.domain, memory_bytes)
         .setup(move |memory| place.make(memory))

@@ -40,15 +40,14 @@ fn number(value: &[u8]) -> Result<i64, String> {
     known.ok_or_else(|| format!("{value:?} is no value that was put"))
 }
 
-/// Opens a map with a slot of each size in use, so that no thread makes room under a lock that the
-/// other waits for outside of the memory.
-fn share<P: Place>(place: &P, design: Design, memory: &Crashable, sessions: &Sessions<P>) {
+/// Opens a map; if `is_warm`, with a superblock for each size of slot, so that no thread makes one.
+fn share<P: Place>(place: &P, is_warm: bool, memory: &Crashable, sessions: &Sessions<P>) {
     place.make(memory);
     let map = place.open(memory, 1);
     let mut all = Vec::new();
     for _ in 0..THREADS {
         let mut session = map.session();
-        if design == Design::Slabs {
+        if is_warm {
             let key = (KEYS + 1).to_be_bytes();
             for number in 0..2 {
                 session.put(&key, &value(number), None).expect("put");
@@ -60,19 +59,30 @@ fn share<P: Place>(place: &P, design: Design, memory: &Crashable, sessions: &Ses
     *sessions.lock().unwrap_or_else(PoisonError::into_inner) = all;
 }
 
-/// Asks for one thing, drawn, and notes the call and the return.
+/// What one thread asks for, a key and a call each.
+pub(super) type Script = Vec<(u64, Call)>;
+
+/// Calls of one thread, drawn from a seed.
+fn drawn(seed: u64, thread: usize) -> Script {
+    let mut random = Random(seed ^ (thread as u64 + 1) << 32);
+    let mut draw = |step: u64| {
+        let key = random.below(KEYS);
+        let call = match random.below(8) {
+            0..2 => Call::Get,
+            2..4 => Call::Delete,
+            _ => Call::Put((1 + step + OPERATIONS * thread as u64) as i64),
+        };
+        (key, call)
+    };
+    (0..OPERATIONS).map(&mut draw).collect()
+}
+
+/// Asks for one thing, and notes the call and the return.
 fn ask<M: Memory, I: Memory>(
     session: &mut Session<M, I>,
     log: &Log<Note>,
-    random: &mut Random,
-    step: u64,
+    (key, call): (u64, Call),
 ) {
-    let key = random.below(KEYS);
-    let call = match random.below(8) {
-        0..2 => Call::Get,
-        2..4 => Call::Delete,
-        _ => Call::Put((1 + step + OPERATIONS * log.thread() as u64) as i64),
-    };
     log.note(Moment::Called((key, call)));
     let name = key.to_be_bytes();
     let told = match call {
@@ -115,6 +125,17 @@ pub(in super::super) fn explorer(
     explorer_on(opening, design, MEMORY_BYTES, settings)
 }
 
+/// Both need the first superblock of a size: one makes it, the other finds it made or waits.
+pub(in super::super) fn superblock(without: Leaves, settings: &Settings) -> Explorer<Note> {
+    let design = Design::Slabs;
+    let opening = Opening { without, writers: THREADS, ..Opening::new(design, settings) };
+    let scripts = [(0, 2), (1, 4)].map(|(key, number)| {
+        let other = 1 - key;
+        vec![(key, Call::Put(number)), (other, Call::Get), (key, Call::Delete)]
+    });
+    scripted(opening, false, MEMORY_BYTES, settings, scripts).crashes(2)
+}
+
 /// The scenario in any place, with so many writers as threads.
 pub(super) fn explorer_on<P: Place>(
     place: P,
@@ -122,28 +143,37 @@ pub(super) fn explorer_on<P: Place>(
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<Note> {
-    let seed = settings.seed;
+    let scripts = [drawn(settings.seed, 0), drawn(settings.seed, 1)];
+    scripted(place, design == Design::Slabs, memory_bytes, settings, scripts).crashes(2)
+}
+
+/// Two threads that ask for what is given.
+pub(super) fn scripted<P: Place>(
+    place: P,
+    is_warm: bool,
+    memory_bytes: u64,
+    settings: &Settings,
+    scripts: [Script; THREADS],
+) -> Explorer<Note> {
     let sessions = Sessions::<P>::default();
     let shared = Arc::clone(&sessions);
     let (to_make, to_recover) = (place.clone(), place.clone());
     let explorer = Explorer::new(settings.domain, memory_bytes)
-        .setup(move |memory| share(&to_make, design, memory, &shared))
+        .setup(move |memory| share(&to_make, is_warm, memory, &shared))
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
         .check(move |memory, notes: &[Noted<Note>]| {
             let map = place.open(memory, 2 + memory.crashes());
             let found = contents(&map)?;
             place.audit(map, memory)?;
             judge(notes, &found)
-        })
-        .crashes(2);
-    (0..THREADS).fold(explorer, |explorer, thread| {
+        });
+    scripts.into_iter().enumerate().fold(explorer, |explorer, (thread, script)| {
         let sessions = Arc::clone(&sessions);
         explorer.thread(move |_, log| {
             let mut all = sessions.lock().unwrap_or_else(PoisonError::into_inner);
             let mut session = all[thread].take().expect("a session made by setup");
             drop(all);
-            let mut random = Random(seed ^ (thread as u64 + 1) << 32);
-            (0..OPERATIONS).for_each(|step| ask(&mut session, log, &mut random, step));
+            script.iter().for_each(|asked| ask(&mut session, log, *asked));
         })
     })
 }

@@ -1,0 +1,139 @@
+//! Readers of a kept index, alone, in every schedule: what one was told of an entry survives, although
+//! it takes no lock and its writer may not have made it durable yet.
+//!
+//! A map would hide most of this: what an index has lost, its values make good.
+
+use super::exhaustive::Exhaustive;
+use super::index::{self, Media, Numbered, budget, grounds, location};
+use super::{Control, Settings};
+use std::sync::{Arc, Mutex, PoisonError};
+use terrace_index::{Change, HashIndex, hash_key};
+use terrace_machine::{Crashable, Explorer, Noted, Without};
+
+/// The key that is looked for, and what becomes of it: of each the number of a write, or none.
+const KEY: u64 = 100;
+const HISTORY: [Option<u64>; 4] = [Some(0), Some(1), None, Some(2)];
+/// Entries of a bucket that has no overflow line yet.
+const SLOTS: u64 = 7;
+
+/// How a reader looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// At one key.
+    Get,
+    /// As batches of lookups do: at the line's candidate first.
+    Candidate,
+    /// At one key whose entry is in an overflow line.
+    Overflow,
+}
+
+/// A place in [`HISTORY`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    /// The writer was told that it is there.
+    Done(usize),
+    /// A reader was.
+    Saw(usize),
+}
+
+type Shared = Arc<Mutex<Option<Arc<HashIndex<Media>>>>>;
+
+/// All keys share a bucket.
+fn hash(key: u64) -> u64 {
+    hash_key(7, &key.to_be_bytes()) & !0xfff
+}
+
+fn set(index: &HashIndex<Media>, key: u64, number: Option<u64>) {
+    let change = |_| number.map_or(Change::Remove, |number| Change::Set(location(key, number)));
+    index.update(hash(key), &key.to_be_bytes(), &Numbered(hash), change).expect("room");
+}
+
+fn looked_up(index: &HashIndex<Media>, look: Look) -> Option<u64> {
+    let line = index.line(hash(KEY));
+    let candidate = if look == Look::Candidate { line.candidate(hash(KEY)) } else { None };
+    let found = candidate
+        .filter(|at| index::key_of(*at) == KEY)
+        .or_else(|| index.get(hash(KEY), &KEY.to_be_bytes(), &Numbered(hash)));
+    found.map(|at| at >> 16)
+}
+
+/// Every write has another number, so what is found tells when it was.
+fn instant(found: Option<u64>) -> Result<usize, String> {
+    let known = HISTORY.iter().position(|then| *then == found);
+    known.ok_or_else(|| format!("{found:?} was never there"))
+}
+
+pub(super) fn explorer(look: Look, settings: &Settings) -> Exhaustive<Note> {
+    explorer_on(Without::nothing, look, settings)
+}
+
+fn explorer_on(
+    without: fn(Crashable) -> Without<Crashable>,
+    look: Look,
+    settings: &Settings,
+) -> Exhaustive<Note> {
+    let shared = Shared::default();
+    let handed = |shared: &Shared| {
+        let index = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        index.expect("made by setup")
+    };
+    let (made, written, read) = (Arc::clone(&shared), Arc::clone(&shared), shared);
+    let explorer = Explorer::new(settings.domain, 2 * index::PART_BYTES)
+        .setup(move |memory| {
+            let kept = HashIndex::kept(grounds(Without::nothing(memory.clone())), &budget());
+            let kept = kept.expect("an index");
+            let before = if look == Look::Overflow { SLOTS } else { 1 };
+            (0..before).for_each(|key| set(&kept, key, Some(0)));
+            set(&kept, KEY, HISTORY[0]);
+            let tried = HashIndex::repair(grounds(without(memory.clone())), &budget());
+            let tried = Arc::new(tried.expect("the index"));
+            *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
+        })
+        .thread(move |_, log| {
+            let index = handed(&written);
+            for (instant, number) in HISTORY.iter().enumerate().skip(1) {
+                set(&index, KEY, *number);
+                log.note(Note::Done(instant));
+            }
+        })
+        .thread(move |_, log| {
+            let index = handed(&read);
+            let seen = instant(looked_up(&index, look)).expect("what was there");
+            log.note(Note::Saw(seen));
+        })
+        .check(move |memory, notes: &[Noted<Note>]| {
+            let index = HashIndex::repair(grounds(without(memory.clone())), &budget());
+            let found = instant(looked_up(&index.map_err(|e| e.to_string())?, Look::Get))?;
+            let told = notes.iter().map(|note| match note.event {
+                Note::Done(instant) | Note::Saw(instant) => instant,
+            });
+            match told.max().filter(|told| *told > found) {
+                Some(told) => Err(format!("state {told} was told, {found} is there")),
+                None => Ok(()),
+            }
+        });
+    Exhaustive(explorer)
+}
+
+const STEPS: &[(Look, &str)] =
+    &[(Look::Get, "kept-index-look"), (Look::Overflow, "kept-index-look-behind")];
+
+/// The reader's own write-back left out: whole lines, where no bucket is split.
+pub(super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let steps = STEPS.iter().filter(|(_, of)| *of == test);
+    let run = |(look, _): &(Look, &str)| {
+        let settings = Settings { states, seed, ..Settings::default() };
+        let unsettled = |m| Without::nothing(m).write_backs(|_, n| n == 64);
+        let report = explorer_on(unsettled, *look, &settings).0.exhaustive(states);
+        let meaning = "an entry read in a locked bucket is durable before it is told";
+        let control = Control::of("ReaderSettles", meaning, test, seed, report);
+        tell(&control);
+        control
+    };
+    steps.map(run).collect()
+}
