@@ -75,7 +75,11 @@ impl<M: Memory> Appender<'_, M> {
 
     /// From here to [`Appender::end_batch`], items count only together after a crash.
     pub fn begin_batch(&mut self) {
-        self.lock.borrow_mut().in_batch = true;
+        let mut writer = self.lock.borrow_mut();
+        let was_in_batch = std::mem::replace(&mut writer.in_batch, true);
+        if !was_in_batch && self.logs.medium.is_byte_addressable() {
+            self.logs.lanes[self.id].batch_begins(writer.position());
+        }
     }
 
     /// Ends the batch. Durability as for its items.
@@ -84,6 +88,9 @@ impl<M: Memory> Appender<'_, M> {
         if std::mem::take(&mut writer.in_batch) {
             let end = encode_batch_end(writer.salt);
             self.logs.write(&mut writer, &[&end]);
+            if self.logs.medium.is_byte_addressable() {
+                self.logs.lanes[self.id].batch_ended();
+            }
         }
     }
 
