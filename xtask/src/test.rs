@@ -122,7 +122,7 @@ fn crashes(root: &Path, options: &Options) -> Result<(), String> {
     };
     let states = if options.long { "1700000" } else { "85000" };
     let maps = ["map-logs", "map-slabs", "map-logs-threads", "map-slabs-threads"];
-    let more = ["map-collector", "map-collector-disk", "map-disk", "map-cuts"];
+    let more = ["map-logs-batches", "map-collector", "map-collector-disk", "map-disk", "map-cuts"];
     let kept = ["map-slabs-deferred", "map-logs-index", "map-slabs-index", "kept-index"];
     crash_test(&[&maps[..], &more[..], &kept[..], &["--states", states]].concat())?;
     let all = if options.long { "500000" } else { "10000" };

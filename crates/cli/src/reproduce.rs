@@ -132,6 +132,11 @@ fn run(arguments: &RunArguments) -> Outcome {
         None if cfg!(debug_assertions) => None,
         named => records(named.as_ref()),
     };
+    // Before anything runs: minutes of measurements are not to end in a file that cannot be.
+    if let Some(path) = &kept {
+        let advice = |e| Failure::Usage(format!("{e}; name another file with --results"));
+        Results::check_writable(path).map_err(advice)?;
+    }
     let mut results = read(kept.as_ref())?;
     let mut done = Vec::new();
     for row in rows {

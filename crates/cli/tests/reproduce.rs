@@ -77,3 +77,29 @@ fn what_is_not_there_is_refused_and_nothing_is_kept_unasked() {
     let (code, _, errors) = reproduce(dir.path(), &["list", "--results", "bad.json"]);
     assert!(code == 1 && errors.contains("bad.json"), "{errors}");
 }
+
+/// The longest row ran to its end before the file of records turned out to be impossible.
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_runs() {
+    let dir = tempfile::tempdir().expect("directory");
+    std::fs::create_dir(dir.path().join("a-directory")).expect("directory");
+    std::fs::write(dir.path().join("a-file"), "").expect("written");
+    let before = names_in(dir.path());
+    for impossible in ["missing/mine.json", "a-file/mine.json", "a-directory", "/dev/null"] {
+        let start = std::time::Instant::now();
+        // Soundness over thousands of crash states: nothing that ends at once.
+        let run = ["run", "ssp-crash", "--results", impossible];
+        let (code, printed, errors) = reproduce(dir.path(), &run);
+        assert!(code == 2 && printed.is_empty(), "{impossible}: {code} {printed} {errors}");
+        assert!(errors.contains(impossible) && errors.contains("--results"), "{errors}");
+        assert!(start.elapsed().as_secs() < 30, "{impossible}: something ran first");
+        assert_eq!(names_in(dir.path()), before, "{impossible}: something was left behind");
+    }
+}
+
+fn names_in(dir: &Path) -> Vec<std::ffi::OsString> {
+    let entries = std::fs::read_dir(dir).expect("directory");
+    let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    names
+}

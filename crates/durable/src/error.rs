@@ -34,6 +34,9 @@ pub enum Error {
     /// A batch was opened with less room than it writes. What it wrote stands.
     #[error("a batch wrote more than it asked room for")]
     BatchTooLong,
+    /// What was to be committed is part of a batch that this thread has not ended.
+    #[error("a batch is committed after its end: end it first")]
+    InBatch,
     /// An earlier write or sync failed; what is on the medium is unknown until it is reopened.
     #[error("writes stopped after an earlier failure ({0}); reads go on; reopen to recover")]
     Stopped(String),

@@ -31,6 +31,15 @@ pub const MAX_HEADER_BYTES: usize = 4 + 1 + 2 + 4 + 8 + 8;
 /// Bytes of a batch end.
 pub const BATCH_END_BYTES: usize = 5;
 
+/// Offset of an item's flags.
+pub(crate) const FLAGS_AT: u64 = 4;
+
+/// Whether an item with these flags counts only together with its batch.
+#[inline(always)]
+pub(crate) fn is_in_batch(flags: u8) -> bool {
+    flags & IN_BATCH != 0
+}
+
 const KEY_WIDE: u8 = 1 << 2;
 const EXPIRES: u8 = 1 << 5;
 const TOMBSTONE: u8 = 1 << 6;

@@ -219,6 +219,21 @@ impl Cut {
         Ok(())
     }
 
+    /// Becomes the next cut, stored, which goes with the kept index `index`. After an error it is as
+    /// before, and what is on the medium is unknown.
+    ///
+    /// # Errors
+    /// As [`Cut::store`].
+    pub fn set_index<M: Memory>(&mut self, index: u64, medium: &Medium<M>) -> Result<()> {
+        if self.index == index {
+            return Ok(());
+        }
+        let next = Cut { number: self.number + 1, index, ..self.clone() };
+        next.store(medium)?;
+        *self = next;
+        Ok(())
+    }
+
     /// What is assumed under salvage when no cut can be read: everything intact counts, of the
     /// newest generation found.
     fn unknown() -> Cut {

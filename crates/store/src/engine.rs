@@ -256,7 +256,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// Runs `f` on the current value of `key` under the key's lock and does what it says; `f` may
-    /// run again when room had to be made first. Returns what to commit.
+    /// run again when room had to be made first. Returns what to commit: what was written, and what
+    /// was seen of a batch that could still be lost.
     pub fn update<'c>(
         &self,
         writer: usize,
@@ -264,7 +265,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         hint: Hint,
         room: Room,
         mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
-    ) -> Result<Option<Ticket>> {
+    ) -> Result<[Option<Ticket>; 2]> {
         let hint_bytes = if let Hint::Bytes(bytes) = hint { bytes } else { 0 };
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
@@ -281,7 +282,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
             match self.update_in(&mut held, writer, hash, key, &mut f)? {
-                Outcome::Done(ticket) => return Ok(ticket),
+                Outcome::Done(tickets) => return Ok(tickets),
                 Outcome::TooSmall(needed) => bytes = needed,
             }
         }
@@ -295,12 +296,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
-        let mut outcome = Ok(Outcome::Done(None));
+        let mut outcome = Ok(Outcome::Done([None; 2]));
         let mut grown = 0;
         let released = Cell::new(None);
         // No guard: only current items of the locked bucket are looked at.
         let change = |at: Option<u64>, changes: &mut Changes| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
+            let seen = |(location, _)| self.values.undurable(location);
+            let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
             let mut stamp = [0; 8];
             let new = match self.wanted(key, old, f, &mut stamp) {
                 Wanted::Written(new) => new,
@@ -312,7 +315,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     return (Entry::Remove, None);
                 }
                 Wanted::Kept => {
-                    outcome = Ok(Outcome::Done(at.and_then(|at| self.values.undurable(at))));
+                    outcome = Ok(Outcome::Done([None, old.and_then(seen)]));
                     return (Entry::Keep, None);
                 }
                 Wanted::Refused(error) => {
@@ -323,7 +326,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if let Some((location, item)) = &old
                 && held.overwrite(*location, item, &new)
             {
-                outcome = Ok(Outcome::Done(Some(held.ticket())));
+                outcome = Ok(Outcome::Done([Some(held.ticket()), None]));
                 return (Entry::Overwritten, None);
             }
             let bytes = new.item_bytes();
@@ -332,7 +335,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 return (Entry::Keep, None);
             }
             let location = held.write(&new, changes);
-            outcome = Ok(Outcome::Done(Some(held.ticket())));
+            outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
             grown = growth(&new, old);
             self.book_keys(writer, grown, changes);
             if !new.tombstone {
@@ -506,6 +509,6 @@ enum Wanted<'a> {
 }
 
 pub(crate) enum Outcome {
-    Done(Option<Ticket>),
+    Done([Option<Ticket>; 2]),
     TooSmall(usize),
 }

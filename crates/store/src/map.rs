@@ -378,9 +378,9 @@ impl<M: Memory, I: Memory> Map<M, I> {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        let ticket =
+        let tickets =
             self.inner.engine.update(self.inner.my_writer(), key, Hint::Bytes(hint), room, f)?;
-        self.inner.settle(ticket)
+        tickets.into_iter().try_for_each(|ticket| self.inner.settle(ticket))
     }
 }
 

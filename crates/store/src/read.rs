@@ -146,18 +146,32 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         guard: &'a Guard,
         f: impl FnOnce(Option<(u64, Item<'_>)>) -> R,
     ) -> R {
-        match found {
+        // One call of `f`, so that it is inlined: what was found lies in memory otherwise, and is read
+        // back before it has been written.
+        let mut copy = ItemCopy::new();
+        f(match found {
             Some(Found { location, is_settled: false, .. }) => {
-                let mut copy = ItemCopy::new();
-                let watch = self.index.watch(hash);
-                if self.values.copy_item(location, &mut copy) && watch.saw_no_overwrite() {
-                    f(Some((location, copy.item())))
-                } else {
-                    f(self.copied(hash, key, guard, &mut copy))
-                }
+                self.copied_at(location, hash, key, guard, &mut copy)
             }
-            settled => f(settled.map(|found| (found.location, found.item))),
+            settled => settled.map(|found| (found.location, found.item)),
+        })
+    }
+
+    /// A copy of the item at `location`, or of what the key has become.
+    #[inline(never)]
+    fn copied_at<'a>(
+        &'a self,
+        location: u64,
+        hash: u64,
+        key: &[u8],
+        guard: &'a Guard,
+        copy: &'a mut ItemCopy,
+    ) -> Option<(u64, Item<'a>)> {
+        let watch = self.index.watch(hash);
+        if self.values.copy_item(location, copy) && watch.saw_no_overwrite() {
+            return Some((location, copy.item()));
         }
+        self.copied(hash, key, guard, copy)
     }
 
     #[cold]

@@ -91,9 +91,8 @@ impl<M: Memory, I: Memory> Session<M, I> {
     ) -> Result<()> {
         // Inside a batch there is room by its bound; asking for a guess could refuse what fits.
         let hint = if self.in_batch { Hint::InBatch } else { Hint::Bytes(hint) };
-        if let Some(ticket) = self.map.inner.engine.update(self.writer, key, hint, room, f)? {
-            saw(&mut self.seen, ticket);
-        }
+        let tickets = self.map.inner.engine.update(self.writer, key, hint, room, f)?;
+        tickets.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())
     }
 
@@ -119,8 +118,9 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// What `f` writes through this session survives a crash together or not at all (logs).
     /// `bound_bytes` is an upper bound: keys, values and 32 bytes for each write. Other writers
-    /// of the same log wait; readers do not, and may see a part of it. `f` must use this session
-    /// alone, and not commit: another one's writes could wait for this batch to end.
+    /// of the same log wait; readers do not, and may see a part of it: their commits wait for the end.
+    /// What another session writes over a part of it before that may survive without the rest. `f` must
+    /// use this session alone, and not commit: another one's writes could wait for this batch to end.
     ///
     /// # Errors
     /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
@@ -194,6 +194,7 @@ impl<M: Memory, I: Memory> Batch<'_, M, I> {
         let mut changes = Changes::new();
         self.held.end_batch(&mut changes);
         self.engine.commit(&mut changes, || ());
+        self.held.batch_ended();
     }
 }
 

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::sync::RwLock;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{
@@ -146,4 +146,70 @@ fn batches_load_the_same_records() {
     bench.run(&toy, Workload::D).unwrap();
     let expected = toy.tree.read().unwrap().iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
     assert_eq!(bench.live_bytes(), expected as u64);
+}
+
+/// Notes which keys were asked for.
+#[derive(Default)]
+struct Asked(Mutex<HashSet<Vec<u8>>>);
+
+impl Target for Asked {
+    const ORDERED: bool = false;
+    type Handle<'a> = &'a Asked;
+
+    fn handle(&self) -> Result<&Asked, Failure> {
+        Ok(self)
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+impl Handle for &Asked {
+    fn get(&mut self, key: &[u8], _value: &mut Vec<u8>) -> Result<bool, Failure> {
+        self.0.lock().unwrap().insert(key.to_vec());
+        Ok(false)
+    }
+
+    fn put(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn delete(&mut self, _key: &[u8]) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        _start: &[u8],
+        _limit: usize,
+        _each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Failure> {
+        Ok(0)
+    }
+}
+
+/// One thread that was bounded by time alone walked round 4096 choices: the length of its stream was
+/// computed from the largest number there is, plus a few, which is hardly any. Whatever it measured fit
+/// a cache, and a collector of logs had next to nothing to move.
+#[test]
+fn a_thread_bounded_by_time_alone_asks_for_as_many_records_as_it_can() {
+    for threads in [1, 2] {
+        let asked = Asked::default();
+        let settings = Settings {
+            records: 1_000_000,
+            threads,
+            distribution: Some(Distribution::Uniform),
+            operations: u64::MAX,
+            duration: Duration::from_millis(500),
+            warm_up: Duration::ZERO,
+            ..Settings::default()
+        };
+        let mut bench = Bench::new(settings).unwrap();
+        let operations = bench.run(&asked, Workload::C).unwrap().operations;
+        let distinct = asked.0.lock().unwrap().len() as u64;
+        assert!(operations > 10_000, "the machine is too busy for this test: {operations}");
+        // Of so many draws from a million some are equal.
+        assert!(distinct > 9_000, "{distinct} records, {operations} operations");
+    }
 }

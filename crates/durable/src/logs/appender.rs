@@ -79,11 +79,23 @@ impl<M: Memory> Appender<'_, M> {
 
     /// From here to [`Appender::end_batch`], items count only together after a crash.
     pub fn begin_batch(&mut self, changes: &mut Changes) {
-        self.lock.borrow_mut().in_batch = true;
-        self.logs.book_batch(self.id, true, changes);
+        let mut writer = self.lock.borrow_mut();
+        if !std::mem::replace(&mut writer.in_batch, true) {
+            if self.logs.medium.is_byte_addressable() {
+                self.logs.lanes[self.id].batch_begins(writer.position());
+            }
+            self.logs.book_batch(self.id, true, changes);
+        }
     }
 
-    /// Ends the batch. Durability as for its items.
+    /// The batch has ended, and what it added to a section was committed: others may be told of it.
+    pub fn batch_ended(&mut self) {
+        if self.logs.medium.is_byte_addressable() {
+            self.logs.lanes[self.id].batch_ended();
+        }
+    }
+
+    /// Ends the batch. Durability as for its items. [`Appender::batch_ended`] must follow.
     pub fn end_batch(&mut self, changes: &mut Changes) {
         let mut writer = self.lock.borrow_mut();
         if std::mem::take(&mut writer.in_batch) {

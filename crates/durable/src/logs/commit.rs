@@ -7,8 +7,10 @@
 
 use super::appender::Writer;
 use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::item;
 use crate::superblock::{Cut, OpenLog, Rule};
+use crossbeam_utils::Backoff;
 use parking_lot::{Condvar, Mutex, ReentrantMutexGuard};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,6 +29,8 @@ pub struct Ticket {
 
 #[derive(Debug, Default)]
 pub(super) struct Lane {
+    /// Position up to which nothing is lost any more. On a byte-addressable medium, where items are
+    /// durable one by one, that is everything, but from where a batch under way begins.
     durable: AtomicU64,
     led: Mutex<bool>,
     turned: Condvar,
@@ -38,7 +42,26 @@ pub(super) struct Lead<'a> {
     lane: &'a Lane,
 }
 
+/// Beyond every position.
+const EVERYTHING: u64 = u64::MAX;
+
 impl Lane {
+    /// Of a byte-addressable medium.
+    pub(super) fn of_durable_items() -> Lane {
+        Lane { durable: AtomicU64::new(EVERYTHING), ..Lane::default() }
+    }
+
+    /// From `position` on a batch is written, to an immediately durable medium. Under the writer's
+    /// lock, before any reader can learn of its items.
+    pub(super) fn batch_begins(&self, position: u64) {
+        self.durable.store(position, Ordering::Release);
+    }
+
+    /// The batch is durable, and with it everything.
+    pub(super) fn batch_ended(&self) {
+        self.durable.store(EVERYTHING, Ordering::Release);
+    }
+
     pub(super) fn lead(&self) -> Lead<'_> {
         let mut led = self.led.lock();
         while *led {
@@ -109,7 +132,15 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub fn undurable(&self, location: u64) -> Option<Ticket> {
         if self.medium.is_byte_addressable() {
-            return None;
+            // An item is durable before anyone learns of it; of a batch that did not end before a
+            // crash it is dropped all the same.
+            if !self.is_in_batch(location) {
+                return None;
+            }
+            #[cfg(any(test, feature = "faults"))]
+            if self.faults.has(super::Fault::BatchesToldEarly) {
+                return None;
+            }
         }
         let origin = self.segments[segment_of(location)].origin.load(Ordering::Relaxed);
         let writer = origin as u8;
@@ -122,14 +153,24 @@ impl<M: Memory> Logs<M> {
             .then_some(Ticket { writer, position })
     }
 
-    /// Returns once everything up to `ticket` is durable. Group commit: callers share syncs.
+    /// Asked of the item's own flags, which whoever found it has near.
+    #[inline(always)]
+    fn is_in_batch(&self, location: u64) -> bool {
+        // SAFETY: the caller has found an item there, and keeps it.
+        let flags = unsafe { self.medium.memory().bytes(location + item::FLAGS_AT, 1) };
+        item::is_in_batch(flags[0])
+    }
+
+    /// Returns once everything up to `ticket` is durable. Group commit: callers share syncs. On a
+    /// byte-addressable medium only the end of a batch is waited for.
     ///
     /// # Errors
     /// [`Error::Stopped`](crate::Error::Stopped) and those of the medium: the items may or may
-    /// not survive, and the logs take no more.
+    /// not survive, and the logs take no more. [`Error::InBatch`](crate::Error::InBatch) where this
+    /// thread would wait for itself.
     pub fn commit(&self, ticket: Ticket) -> Result<()> {
         if self.medium.is_byte_addressable() {
-            return Ok(());
+            return self.await_batch(ticket);
         }
         let lane = &self.lanes[ticket.writer as usize];
         loop {
@@ -156,6 +197,21 @@ impl<M: Memory> Logs<M> {
                 self.stop_on_error(self.write_lane(ticket.writer as usize, &lead))?;
             }
         }
+    }
+
+    /// Waits through the memory and not for the writer's lock: whoever holds that may be scheduled.
+    #[inline]
+    fn await_batch(&self, ticket: Ticket) -> Result<()> {
+        let lane = &self.lanes[ticket.writer as usize];
+        let backoff = Backoff::new();
+        while lane.durable.load(Ordering::Acquire) < ticket.position {
+            if self.writers[ticket.writer as usize].is_owned_by_current_thread() {
+                return Err(Error::InBatch);
+            }
+            self.medium.memory().pause();
+            backoff.snooze();
+        }
+        Ok(())
     }
 
     fn write_lane(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
@@ -245,14 +301,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        let mut cut = self.cut.lock();
-        if cut.index == index {
-            return Ok(());
-        }
-        let next = Cut { number: cut.number + 1, index, ..cut.clone() };
-        self.stop_on_error(next.store(&self.medium))?;
-        *cut = next;
-        Ok(())
+        self.stop_on_error(self.cut.lock().set_index(index, &self.medium))
     }
 
     /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.

@@ -15,6 +15,8 @@ pub enum Fault {
     OverwriteFrozen,
     /// Nothing is flushed while a log is being collected: it is freed before what moved is safe.
     FreeUnflushed,
+    /// Items of a batch are told before it ends, where each of them is durable at once.
+    BatchesToldEarly,
 }
 
 /// The mistakes that are made.

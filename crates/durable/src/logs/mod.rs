@@ -7,7 +7,8 @@
 //!
 //! # What is durable when
 //! * On a byte-addressable medium an item is durable when [`Appender::append`] returns: written
-//!   back and fenced before its location is known to anyone.
+//!   back and fenced before its location is known to anyone. Those of a batch count only with its end:
+//!   who reads one before has a ticket, and [`Logs::commit`] waits for the end.
 //! * On a mirrored medium an item is durable when [`Logs::commit`] with its ticket, or
 //!   [`Logs::flush_all`] after it, has returned. `commit` is a group commit: one leader writes
 //!   everything its writer's log has, the others wait for it.
@@ -133,10 +134,12 @@ impl<M: Memory> Logs<M> {
         let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
+        let lane =
+            if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
         Ok(Logs {
             segments: (0..count).map(|_| Segment::default()).collect(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
-            lanes: (0..=writers).map(|_| CachePadded::default()).collect(),
+            lanes: (0..=writers).map(|_| CachePadded::new(lane())).collect(),
             pool: Arc::new(Mutex::new(pool)),
             waiting: Arc::default(),
             next_sequence: AtomicU64::new(cut.next_sequence),

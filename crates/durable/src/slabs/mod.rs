@@ -386,14 +386,7 @@ impl<M: Memory> Slabs<M> {
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        let mut cut = self.cut.lock();
-        if cut.index == index {
-            return Ok(());
-        }
-        let next = Cut { number: cut.number + 1, index, ..cut.clone() };
-        self.stop_on_error(next.store(&self.medium))?;
-        *cut = next;
-        Ok(())
+        self.stop_on_error(self.cut.lock().set_index(index, &self.medium))
     }
 
     /// The error that stopped the slabs, if one did.

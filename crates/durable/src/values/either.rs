@@ -322,4 +322,8 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     fn end_batch(&mut self, changes: &mut Changes) {
         either!(self, room => Writing::end_batch(room, changes));
     }
+
+    fn batch_ended(&mut self) {
+        either!(self, room => Writing::batch_ended(room));
+    }
 }

@@ -154,8 +154,10 @@ pub trait Writing {
     /// Items from here to [`Writing::end_batch`] survive a crash together or not at all, where
     /// the design can promise it (logs). `changes` are to be committed.
     fn begin_batch(&mut self, changes: &mut Changes);
-    /// Ends the batch. `changes` are to be committed.
+    /// Ends the batch. `changes` are to be committed, and [`Writing::batch_ended`] to follow.
     fn end_batch(&mut self, changes: &mut Changes);
+    /// What the batch wrote survives as a whole: others may be told of it.
+    fn batch_ended(&mut self);
 }
 
 impl<M: Memory> Values for Logs<M> {
@@ -263,6 +265,10 @@ impl<M: Memory> Writing for Appender<'_, M> {
     fn end_batch(&mut self, changes: &mut Changes) {
         Appender::end_batch(self, changes);
     }
+
+    fn batch_ended(&mut self) {
+        Appender::batch_ended(self);
+    }
 }
 
 impl<M: Memory> Values for Slabs<M> {
@@ -369,4 +375,7 @@ impl<M: Memory> Writing for Slots<'_, M> {
 
     /// Nothing, as [`Writing::begin_batch`].
     fn end_batch(&mut self, _changes: &mut Changes) {}
+
+    /// Nothing, as [`Writing::begin_batch`].
+    fn batch_ended(&mut self) {}
 }

@@ -144,6 +144,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::threads(Without::nothing, maps::Design::Logs, s), maps::controls;
     "map-slabs-threads", "two threads on the same keys of a map with values in slabs",
         |s| maps::threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-logs-batches", "a thread reads what another writes in batches: what was told is there, and whole",
+        |s| maps::batches(Without::nothing, None, s), maps::controls;
     "map-collector", "the collector of logs: items and tombstones move, logs are freed",
         |s| maps::collector(Without::nothing, None, s), maps::controls;
     "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",

@@ -3,8 +3,8 @@
 use super::error::{Error, Result};
 use super::record::Record;
 use serde::{Deserialize, Serialize};
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Records, one for each row that was run, by id.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +48,29 @@ impl Results {
         self.experiments.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
     }
 
+    /// Finds out whether [`Results::write`] could write to `path`, and leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn check_writable(path: &Path) -> Result<()> {
+        // What is there is replaced: a directory cannot be, and a device had better not be.
+        if path.exists() && !path.is_file() {
+            let source = io::Error::other("exists and is no regular file");
+            return Err(Error::io("write", path)(source));
+        }
+        let beside = beside(path);
+        let was_there = beside.exists();
+        fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&beside)
+            .map_err(Error::io("write", path))?;
+        if was_there {
+            return Ok(());
+        }
+        fs::remove_file(&beside).map_err(Error::io("remove", &beside))
+    }
+
     /// Writes the file, whole or not at all.
     ///
     /// # Errors
@@ -57,10 +80,15 @@ impl Results {
             let path = path.to_path_buf();
             Error::Results { path, what: e.to_string() }
         })?;
-        let beside = path.with_extension("json.new");
+        let beside = beside(path);
         fs::write(&beside, text + "\n").map_err(Error::io("write", &beside))?;
         fs::rename(&beside, path).map_err(Error::io("write", path))
     }
+}
+
+/// Where the file is written before it takes its name.
+fn beside(path: &Path) -> PathBuf {
+    path.with_extension("json.new")
 }
 
 #[cfg(test)]

@@ -197,7 +197,9 @@ impl Bench {
         }
         self.runs += 1;
         let seed = mix(self.settings.seed) ^ mix(self.runs << 8 | workload as u64);
-        let length = (self.settings.operations / self.settings.threads as u64 + 64)
+        // Without a bound of operations one thread's share is all there are.
+        let length = (self.settings.operations / self.settings.threads as u64)
+            .saturating_add(64)
             .clamp(1 << 12, MAX_CHOICES) as usize;
         let distribution = self.settings.distribution_of(workload);
         let choices: Vec<Choices> = (0..self.settings.threads as u64)

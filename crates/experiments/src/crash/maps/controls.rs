@@ -2,9 +2,10 @@
 
 use super::super::{Control, Settings};
 use super::{
-    Design, Leaves, SEGMENT_BYTES, collector, collector_on_disk, cuts, disk, full, full_threads,
-    keeper, script, superblock, threads,
+    Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, full,
+    full_threads, keeper, script, superblock, threads,
 };
+use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
@@ -130,6 +131,26 @@ const STEPS: &[Step] = &[
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",
         run: |s| threads(items, Design::Slabs, s).sampled(s.states, s.seed),
+    },
+    Step {
+        test: "map-logs-batches",
+        name: "EndAwaited",
+        meaning: "what was read of a batch is told once the batch has ended",
+        run: |s| {
+            batches(Without::nothing, Some(Fault::BatchesToldEarly), s).sampled(s.states, s.seed)
+        },
+    },
+    Step {
+        test: "map-logs-batches",
+        name: "EndWriteBack",
+        meaning: "a batch's end is written back before the batch is acknowledged",
+        run: |s| {
+            let ends: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, n| at >= SEGMENT_BYTES && n == BATCH_END_BYTES as u64)
+            };
+            batches(ends, None, s).sampled(s.states, s.seed)
+        },
     },
     Step {
         test: "map-collector",

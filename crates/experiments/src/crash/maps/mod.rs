@@ -1,5 +1,6 @@
 //! Whole maps under the explorer: index, values and recovery as they are, on a memory that crashes.
 
+mod batches;
 mod collector;
 mod controls;
 mod cuts;
@@ -9,6 +10,7 @@ mod kept;
 mod script;
 mod threads;
 
+pub(super) use batches::explorer as batches;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::controls;
 pub(super) use cuts::explorer as cuts;
