@@ -8,7 +8,7 @@
 use super::error::{Error, Result};
 use crate::structures::Random;
 use terrace_memory::{Backing, Domain, Region, instructions};
-use terrace_store::{Durability, Map, MapOptions, ValueDesign};
+use terrace_store::{Durability, Map, MapOptions, Persist, ValueDesign};
 
 /// What notes say of it.
 pub(super) const LABEL: &str = "stand-in for persistent memory: DRAM declared ADR, brought in before \
@@ -17,6 +17,8 @@ pub(super) const LABEL: &str = "stand-in for persistent memory: DRAM declared AD
 pub(super) const DESIGNS: [(ValueDesign, &str); 2] =
     [(ValueDesign::Slab, "slabs"), (ValueDesign::Log, "logs")];
 
+/// Of an index's memory: two areas, each for all of its entries at the worst.
+pub(super) const INDEX_BYTES_PER_KEY: u64 = 48;
 /// Bytes of a log and of a superblock.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Key, header, and what a slot may leave unused.
@@ -24,30 +26,46 @@ const BESIDE_VALUE_BYTES: u64 = 48;
 /// Operations between two looks whether the collector's queue is full.
 const COLLECT_EVERY: u64 = 64;
 
+/// So many bytes, rounded up to segments, all of them brought in.
+pub(super) fn memory(bytes: u64) -> Result<Region> {
+    let bytes = bytes.next_multiple_of(SEGMENT_BYTES);
+    let region = Region::reserve(bytes, Backing::HugePages)
+        .map_err(Error::system("reserve memory for the stand-in"))?
+        .declared(Domain::Adr);
+    region
+        .populate(0, bytes)
+        .map_err(Error::system("bring in memory for the stand-in (fewer keys need less)"))?;
+    Ok(region)
+}
+
 /// A map, and the memory it lies in.
 pub(super) struct StandIn {
     // Dropped in this order.
     pub map: Map,
-    _region: Region,
+    _values: Region,
+    _index: Option<Region>,
     value_bytes: usize,
     keys: u64,
     random: Random,
 }
 
 impl StandIn {
-    /// An empty map for values of `value_bytes`, in memory that holds `items` of them.
+    /// An empty map for values of `value_bytes`, in memory that holds `items` of them; and with its
+    /// index in such memory if the options say that it is kept.
     pub fn new(items: u64, value_bytes: usize, options: MapOptions) -> Result<StandIn> {
         let bytes = items * (value_bytes as u64 + BESIDE_VALUE_BYTES) * 9 / 8;
         // The head, and what open logs, size classes and the collector keep for themselves.
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + 24 * SEGMENT_BYTES;
-        let region = Region::reserve(bytes, Backing::HugePages)
-            .map_err(Error::system("reserve memory for the stand-in"))?
-            .declared(Domain::Adr);
-        region
-            .populate(0, bytes)
-            .map_err(Error::system("bring in memory for the stand-in (fewer keys need less)"))?;
-        let map = Map::over(region.native(), true, 1, options)?;
-        Ok(StandIn { map, _region: region, value_bytes, keys: 0, random: Random(1) })
+        let values = memory(bytes)?;
+        let index = match options.persist {
+            Persist::Index => Some(memory(items * INDEX_BYTES_PER_KEY)?),
+            _ => None,
+        };
+        let map = match &index {
+            Some(index) => Map::over_with_index(values.native(), index.native(), true, 1, options)?,
+            None => Map::over(values.native(), true, 1, options)?,
+        };
+        Ok(StandIn { map, _values: values, _index: index, value_bytes, keys: 0, random: Random(1) })
     }
 
     /// Options of a map of this design whose every write is durable when it is acknowledged.

@@ -5,11 +5,9 @@
 //! Procedures 1 to 4 of A8; the fifth follows with full persistence.
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
-use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn};
+use crate::reproduce::stand_in::{DESIGNS, INDEX_BYTES_PER_KEY, LABEL, StandIn, memory};
 use crate::structures::Random;
-use terrace_memory::{Backing, Domain, Region};
 use terrace_store::{Map, MapOptions, Procedure, ValueDesign};
 
 pub(super) const ROW: Row = Row {
@@ -22,8 +20,6 @@ pub(super) const ROW: Row = Row {
 
 const VALUE_BYTES: usize = 256;
 const REPEATS: usize = 3;
-/// Of an index's memory: two areas, each for all of its entries at the worst.
-const INDEX_BYTES_PER_KEY: u64 = 48;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// A design and a level: seconds of a recovery, and its parts.
@@ -43,17 +39,6 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         }
     }
     Ok(judge(keys, &found))
-}
-
-fn memory(bytes: u64) -> Result<Region> {
-    let bytes = bytes.next_multiple_of(SEGMENT_BYTES);
-    let region = Region::reserve(bytes, Backing::HugePages)
-        .map_err(Error::system("reserve memory for the stand-in"))?
-        .declared(Domain::Adr);
-    region
-        .populate(0, bytes)
-        .map_err(Error::system("bring in memory for the stand-in (fewer keys need less)"))?;
-    Ok(region)
 }
 
 fn recovered(design: ValueDesign, is_kept: bool, keys: u64) -> Result<Recovered> {

@@ -21,7 +21,7 @@ pub(super) const ROW: Row = Row {
 const DOMAINS: [Domain; 2] = [Domain::Adr, Domain::Eadr];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let states = run.size(200_000, 2_000);
+    let states = run.size(200_000, 700);
     let seed = Settings::default().seed;
     (run.tell)("scenarios, and steps left out beside them");
     let (explored, controls) = std::thread::scope(|scope| {
