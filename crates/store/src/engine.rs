@@ -352,13 +352,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index
             .update_then(hash, key, &self.located(&BucketLock), change, then)
             .map_err(|source| self.index_refused(source))?;
-        if let Some(location) = released.get() {
+        self.updated(writer, released.get(), grown);
+        outcome
+    }
+
+    /// The index names `released` no more, and there are so many keys more.
+    #[inline(always)]
+    fn updated(&self, writer: usize, released: Option<u64>, grown: i64) {
+        if let Some(location) = released {
             self.values.release(location);
         }
         if grown != 0 {
             self.keys[writer].fetch_add(grown, Ordering::Relaxed);
         }
-        outcome
     }
 
     /// What is to become of a key whose current item is `old`, as `f` says.

@@ -18,6 +18,9 @@ use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, Values};
 use terrace_memory::{Budget, Divide, Memory, Native};
 
+/// Why a map that was closed takes no more writes.
+const CLOSED: &str = "closed";
+
 /// Position of an unordered scan; 0 starts, and 0 is returned at the end.
 pub type Cursor = u64;
 
@@ -410,7 +413,14 @@ impl<M: Memory, I: Memory> Inner<M, I> {
     }
 
     pub(crate) fn close(&self) -> Result<()> {
-        let Some(background) = self.background.lock().take() else { return Ok(()) };
+        let Some(background) = self.background.lock().take() else {
+            // Closed before, or it has no threads: whether that saved everything does not change.
+            let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
+            return match failed {
+                Some(reason) if !self.engine.options.salvage => Err(Error::ReadOnly(reason.into())),
+                _ => Ok(()),
+            };
+        };
         background.stop();
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));
@@ -419,7 +429,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         if flushed.is_ok() {
             self.engine.release_unused(0);
         }
-        self.engine.values.stop("closed".into());
+        self.engine.values.stop(CLOSED.into());
         flushed?;
         self.engine.close_index()
     }
