@@ -1,0 +1,123 @@
+//! Who holds a line in a private cache, machine-wide.
+//!
+//! Set-associative like the snoop filters it stands for, with room for twice the lines that all
+//! private caches can hold. When a set is full nevertheless, an entry is given up and its holders
+//! lose the line.
+
+use crate::random::Rng;
+
+const WAYS: usize = 8;
+
+/// The holders of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holders {
+    /// A bit a core.
+    pub cores: u128,
+    /// The only holder may write without asking.
+    pub owned: bool,
+}
+
+impl Holders {
+    /// All but `core`.
+    pub fn others(self, core: usize) -> u128 {
+        self.cores & !(1 << core)
+    }
+}
+
+/// The cores of a set of bits.
+pub(super) fn cores_of(mut bits: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let core = bits.trailing_zeros() as usize;
+        bits &= bits.checked_sub(1)?;
+        Some(core)
+    })
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Directory {
+    /// Line number plus one; 0 is free.
+    tags: Box<[u64]>,
+    holders: Box<[Holders]>,
+    mask: u64,
+    rng: Rng,
+}
+
+impl Directory {
+    pub fn new(private_lines: u64, seed: u64) -> Self {
+        let sets = (2 * private_lines / WAYS as u64).next_power_of_two();
+        Directory {
+            tags: vec![0; sets as usize * WAYS].into(),
+            holders: vec![Holders::default(); sets as usize * WAYS].into(),
+            mask: sets - 1,
+            rng: Rng::new(seed),
+        }
+    }
+
+    fn start(&self, line: u64) -> usize {
+        // Upper bits take part, so that equal offsets of two memories do not share a set.
+        ((line ^ (line >> 20)) & self.mask) as usize * WAYS
+    }
+
+    fn find(&self, line: u64) -> Option<usize> {
+        let start = self.start(line);
+        let way = self.tags[start..start + WAYS].iter().position(|tag| *tag == line + 1)?;
+        Some(start + way)
+    }
+
+    /// Who holds the line; nobody by default.
+    pub fn get(&self, line: u64) -> Holders {
+        self.find(line).map_or(Holders::default(), |at| self.holders[at])
+    }
+
+    /// Says who holds the line from now on; returns the line whose entry was given up for it.
+    pub fn set(&mut self, line: u64, holders: Holders) -> Option<(u64, Holders)> {
+        if let Some(at) = self.find(line) {
+            self.holders[at] = holders;
+            if holders.cores == 0 {
+                self.tags[at] = 0;
+            }
+            return None;
+        }
+        if holders.cores == 0 {
+            return None;
+        }
+        let start = self.start(line);
+        let free = self.tags[start..start + WAYS].iter().position(|tag| *tag == 0);
+        let at = start + free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize);
+        let tag = std::mem::replace(&mut self.tags[at], line + 1);
+        let old = std::mem::replace(&mut self.holders[at], holders);
+        (tag != 0).then(|| (tag - 1, old))
+    }
+
+    /// Nobody holds anything.
+    pub fn clear(&mut self) {
+        self.tags.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_kept_and_forgotten() {
+        let mut directory = Directory::new(64, 1);
+        let holders = Holders { cores: 0b101, owned: false };
+        assert_eq!(directory.set(9, holders), None);
+        assert_eq!(directory.get(9), holders);
+        assert_eq!(cores_of(holders.others(0)).collect::<Vec<_>>(), [2]);
+        directory.set(9, Holders::default());
+        assert_eq!(directory.get(9), Holders::default());
+    }
+
+    #[test]
+    fn a_full_set_gives_one_up() {
+        let mut directory = Directory::new(4, 1);
+        let mut given_up = 0;
+        for line in 0..20 {
+            given_up +=
+                usize::from(directory.set(line, Holders { cores: 1, owned: true }).is_some());
+        }
+        assert_eq!(given_up, 12, "8 ways, one set");
+    }
+}

@@ -1,0 +1,190 @@
+//! Memories: what answers when no cache has the line.
+//!
+//! A node is some channels (or DIMMs), over which consecutive pieces of its addresses are dealt. Each
+//! channel is one server with a queue; reads and writes share it. A write is *accepted* when the
+//! controller has it, which is what a fence waits for, and *served* later: acceptance is late
+//! only when more waits than the write queue holds.
+//!
+//! There are two kinds of channel: DRAM with open rows, and a medium with lines larger than the
+//! processor's behind a buffer that combines writes ([`media`]).
+
+mod dram;
+mod media;
+
+use super::counters::NodeCounts;
+use super::preset::{Ablation, NodeSpec};
+use super::time::{Ps, from_ns};
+use dram::Dram;
+use media::Media;
+
+/// Why the processor reads a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    Demand,
+    Prefetch,
+}
+
+/// Why the processor writes a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Evict,
+    WriteBack,
+    Stream,
+}
+
+/// One memory.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub socket: usize,
+    pub directory: Ps,
+    pub counts: NodeCounts,
+    line_bytes: u64,
+    write_back: Ps,
+    stream: Ps,
+    interleave_lines: u64,
+    channels: Vec<Channel>,
+    writers: Writers,
+}
+
+#[derive(Clone, Debug)]
+enum Channel {
+    Dram(Dram),
+    Media(Box<Media>),
+}
+
+/// What a channel answers to a write: when it is served, and how much may wait before it.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    begin: Ps,
+    queue: Ps,
+}
+
+impl Node {
+    pub fn new(spec: &NodeSpec, line_bytes: u64, without: Ablation) -> Self {
+        let channel = || match &spec.media {
+            Some(media) => Channel::Media(Box::new(Media::new(spec, media, line_bytes, without))),
+            None => Channel::Dram(Dram::new(spec, line_bytes, without)),
+        };
+        let writers = spec.media.as_ref().map(|media| media.writers.clone());
+        Node {
+            socket: spec.socket,
+            directory: from_ns(spec.directory_ns),
+            counts: NodeCounts::default(),
+            line_bytes,
+            write_back: from_ns(spec.write_back_ns),
+            stream: from_ns(spec.stream_ns),
+            interleave_lines: spec.interleave_bytes / line_bytes,
+            channels: (0..spec.channels).map(|_| channel()).collect(),
+            writers: Writers::new(writers.unwrap_or_default()),
+        }
+    }
+
+    /// Reads the line at `at`; returns when it is there.
+    pub fn read(&mut self, line: u64, at: Ps, why: Read) -> Ps {
+        self.counts.read_bytes += self.line_bytes;
+        if why == Read::Prefetch {
+            self.counts.prefetched_bytes += self.line_bytes;
+        }
+        let (channel, local) = self.place(line);
+        match &mut self.channels[channel] {
+            Channel::Dram(dram) => dram.read(local, at),
+            Channel::Media(media) => media.read(local, at, &mut self.counts),
+        }
+    }
+
+    /// Writes the line at `at`, which `thread` made necessary; returns when it is accepted.
+    pub fn write(&mut self, line: u64, at: Ps, why: Write, thread: usize) -> Ps {
+        self.counts.written_bytes += self.line_bytes;
+        let (count, latency) = match why {
+            Write::Evict => (&mut self.counts.evicted_bytes, self.write_back),
+            Write::WriteBack => (&mut self.counts.written_back_bytes, self.write_back),
+            Write::Stream => (&mut self.counts.streamed_bytes, self.stream),
+        };
+        *count += self.line_bytes;
+        let (channel, local) = self.place(line);
+        let served = match &mut self.channels[channel] {
+            Channel::Dram(dram) => dram.write(local, at),
+            Channel::Media(media) => {
+                let share = self.writers.share(at, thread);
+                media.write(local, at, share, &mut self.counts)
+            }
+        };
+        at + latency + (served.begin - at).saturating_sub(served.queue)
+    }
+
+    /// Writes out what the devices' buffers hold, in no time.
+    pub fn settle(&mut self) {
+        for channel in &mut self.channels {
+            if let Channel::Media(media) = channel {
+                media.settle(&mut self.counts);
+            }
+        }
+    }
+
+    /// The channel of a line and its number there.
+    #[inline]
+    fn place(&self, line: u64) -> (usize, u64) {
+        let (piece, rest) = (line / self.interleave_lines, line % self.interleave_lines);
+        let channels = self.channels.len() as u64;
+        ((piece % channels) as usize, piece / channels * self.interleave_lines + rest)
+    }
+}
+
+/// Who wrote lately: writers hinder one another in ways that the medium's line size does not tell
+/// (seed 001, finding I2), which a preset gives as a measured curve.
+#[derive(Clone, Debug)]
+struct Writers {
+    curve: Vec<(u32, f64)>,
+    window: u64,
+    now: u128,
+    before: u128,
+}
+
+/// How long somebody counts as a writer after a write: two of these. 2^24 ps are 17 us, in which
+/// 28 writers of 4 KiB each get through what they write at the least bandwidth measured.
+const WINDOW_SHIFT: u32 = 24;
+
+impl Writers {
+    fn new(curve: Vec<(u32, f64)>) -> Self {
+        Writers { curve, window: 0, now: 0, before: 0 }
+    }
+
+    /// Notes a write and returns the share of bandwidth that so many writers leave.
+    fn share(&mut self, at: Ps, thread: usize) -> f64 {
+        if self.curve.is_empty() {
+            return 1.0;
+        }
+        let window = at >> WINDOW_SHIFT;
+        if window > self.window {
+            self.before = if window == self.window + 1 { self.now } else { 0 };
+            self.now = 0;
+            self.window = window;
+        }
+        self.now |= 1 << (thread % 128);
+        let writers = self.now.count_ones().max(self.before.count_ones());
+        let after = self.curve.partition_point(|(count, _)| *count < writers);
+        match (after.checked_sub(1).map(|i| self.curve[i]), self.curve.get(after)) {
+            (None, _) => 1.0,
+            (Some((_, share)), None) => share,
+            (Some((low, left)), Some((high, right))) => {
+                left + (right - left) * f64::from(writers - low) / f64::from(high - low)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_share_as_the_curve_says() {
+        let mut writers = Writers::new(vec![(8, 1.0), (16, 0.8)]);
+        let shares: Vec<f64> = (0..20).map(|thread| writers.share(0, thread)).collect();
+        assert_eq!(shares[0], 1.0);
+        assert_eq!(shares[7], 1.0);
+        assert!((shares[11] - 0.9).abs() < 1e-9, "{shares:?}");
+        assert_eq!(shares[19], 0.8);
+        assert_eq!(writers.share(1 << 30, 0), 1.0, "the others have stopped");
+    }
+}

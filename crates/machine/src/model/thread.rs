@@ -1,0 +1,162 @@
+//! A logical thread: its clock, and what its core has under way for it.
+//!
+//! An out-of-order core overlaps what does not depend on one another. From a trace of accesses it
+//! cannot be told what depends, so the interface decides, and structures get what they write:
+//!
+//! * A load (`load`, `load_line`, `compare_exchange`) blocks: its result may be the next address.
+//! * The lines of one `read`, `bytes` or `copy_changing` overlap, up to the line fill buffers; so do
+//!   prefetches, which nobody waits for until the line is used.
+//! * Stores, write-backs and streams go on in the background until a buffer is full or a fence waits.
+
+use super::counters::ThreadCounts;
+use super::time::Ps;
+
+/// Most line fill buffers and stores of a preset.
+const BUFFERS_MAX: usize = 64;
+/// Lines under way that are remembered.
+const UNDER_WAY: usize = 64;
+/// Sequential readers that a core's prefetcher tells apart.
+const STREAMS: usize = 16;
+/// Lines that a core's prefetcher can have under way: the second cache's queue, which is apart from
+/// the line fill buffers.
+const AHEAD: usize = 32;
+
+/// Entries of a hardware queue, each taken until a time. They are taken in turn.
+#[derive(Clone, Debug)]
+pub(super) struct Entries {
+    until: [Ps; BUFFERS_MAX],
+    count: usize,
+    next: usize,
+}
+
+impl Entries {
+    fn new(count: usize) -> Self {
+        Entries { until: [0; BUFFERS_MAX], count, next: 0 }
+    }
+
+    /// When the next entry is free, not before `at`.
+    pub fn free(&self, at: Ps) -> Ps {
+        at.max(self.until[self.next])
+    }
+
+    /// Takes the next entry until `until`.
+    pub fn take(&mut self, until: Ps) {
+        self.until[self.next] = until;
+        self.next = if self.next + 1 == self.count { 0 } else { self.next + 1 };
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub clock: Ps,
+    pub core: usize,
+    pub socket: usize,
+    pub fill: Entries,
+    pub stores: Entries,
+    pub ahead: Entries,
+    /// When the last store so far is in the cache.
+    pub drained: Ps,
+    /// When the last write-back or stream so far is accepted.
+    pub accepted: Ps,
+    /// Lines written and kept private (`Stores::Lazy`), the oldest first.
+    pub private: Vec<u64>,
+    /// The line that a write-combining buffer has open.
+    pub streaming: Option<u64>,
+    pub counts: ThreadCounts,
+    /// Lines that are not yet there, or not to be asked for again, and when they are.
+    under_way: [(u64, Ps); UNDER_WAY],
+    under_way_next: usize,
+    under_way_until: Ps,
+    streams: [u64; STREAMS],
+    streams_next: usize,
+}
+
+impl Thread {
+    pub fn new(core: usize, socket: usize, fill_buffers: usize, store_buffer: usize) -> Self {
+        Thread {
+            clock: 0,
+            core,
+            socket,
+            fill: Entries::new(fill_buffers),
+            stores: Entries::new(store_buffer),
+            ahead: Entries::new(AHEAD),
+            drained: 0,
+            accepted: 0,
+            private: Vec::with_capacity(store_buffer + 1),
+            streaming: None,
+            counts: ThreadCounts::default(),
+            under_way: [(u64::MAX, 0); UNDER_WAY],
+            under_way_next: 0,
+            under_way_until: 0,
+            streams: [u64::MAX; STREAMS],
+            streams_next: 0,
+        }
+    }
+
+    /// Notes that `line` is under way until `until`.
+    pub fn send(&mut self, line: u64, until: Ps) {
+        self.under_way[self.under_way_next] = (line, until);
+        self.under_way_next = (self.under_way_next + 1) % UNDER_WAY;
+        self.under_way_until = self.under_way_until.max(until);
+    }
+
+    /// When `line` is there: at once, unless it is under way at `at`.
+    #[inline]
+    pub fn arrival(&self, line: u64, at: Ps) -> Ps {
+        if self.under_way_until <= at {
+            return at;
+        }
+        let until = |pair: &(u64, Ps)| if pair.0 == line { pair.1 } else { 0 };
+        self.under_way.iter().map(until).max().map_or(at, |last| last.max(at))
+    }
+
+    /// Whether a miss of `line` goes on a sequence of misses: noted for the next.
+    pub fn is_sequential(&mut self, line: u64) -> bool {
+        let known = self.streams.iter().position(|last| line.wrapping_sub(*last) <= 1);
+        match known {
+            Some(place) => {
+                let went_on = self.streams[place] != line;
+                self.streams[place] = line;
+                went_on
+            }
+            None => {
+                self.streams[self.streams_next] = line;
+                self.streams_next = (self.streams_next + 1) % STREAMS;
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_taken_in_turn() {
+        let mut entries = Entries::new(2);
+        assert_eq!(entries.free(5), 5);
+        entries.take(100);
+        entries.take(50);
+        assert_eq!(entries.free(5), 100);
+        entries.take(120);
+        assert_eq!(entries.free(5), 50);
+    }
+
+    #[test]
+    fn what_is_under_way_arrives_when_it_was_said() {
+        let mut thread = Thread::new(0, 0, 10, 56);
+        thread.send(7, 100);
+        assert_eq!(thread.arrival(7, 10), 100);
+        assert_eq!(thread.arrival(8, 10), 10);
+        assert_eq!(thread.arrival(7, 200), 200);
+    }
+
+    #[test]
+    fn sequences_are_told_apart() {
+        let mut thread = Thread::new(0, 0, 10, 56);
+        let misses = [10, 70, 11, 71, 11, 72, 30];
+        let found: Vec<bool> = misses.iter().map(|line| thread.is_sequential(*line)).collect();
+        assert_eq!(found, [false, false, true, true, false, true, false]);
+    }
+}
