@@ -258,6 +258,7 @@ impl State {
         thread.fill.take(done);
         thread.send(line, done);
         thread.drained = thread.drained.max(done);
+        self.prefetch_after(line, start);
     }
 
     fn buffer_store(&mut self) {
@@ -354,14 +355,12 @@ impl State {
         let thread = self.thread();
         let start = thread.fill.free(thread.clock).max(thread.drained);
         let accepted = self.send_to_memory(line, start, Write::WriteBack);
-        let invalidates = self.costs.write_back == WriteBack::Invalidates;
         let thread = self.thread();
         thread.fill.take(accepted);
         thread.drained = start;
         thread.accepted = thread.accepted.max(accepted);
-        if invalidates {
-            thread.send(line, start);
-        }
+        // Until it is accepted, nobody writes the line again or fetches it.
+        thread.send(line, accepted);
         self.buffer_store();
     }
 
@@ -403,7 +402,7 @@ impl State {
         let (node, local) = self.node_of(line);
         let home = self.nodes[node].socket;
         let there = self.links.carry(self.threads[self.running].socket, home, at);
-        self.nodes[node].write(local, there, why, self.running)
+        self.nodes[node].write(local, there, why)
     }
 }
 

@@ -62,7 +62,7 @@ impl Load {
         let shared = preset.cache.last().map_or(0, |level| level.bytes);
         // Plain stores reach the memory only when the caches are full of them.
         let warm = if self.op == Op::Store { 2 * shared } else { BYTES / 8 };
-        let file = (4 * shared).max(BYTES).div_ceil(self.threads as u64).next_multiple_of(1 << 20);
+        let file = (16 * shared).max(BYTES).div_ceil(self.threads as u64).next_multiple_of(1 << 20);
         let memory = machine.memory(self.node, file * self.threads as u64, Domain::Adr);
         let memory = memory.expect("the presets have the nodes that are calibrated");
         let mut threads: Vec<File<'_>> = (0..self.threads)
@@ -120,7 +120,10 @@ struct File<'a> {
 
 impl<'a> File<'a> {
     fn new(load: Load, machine: &'a Machine, memory: &'a Modelled, start: u64, bytes: u64) -> Self {
-        File { load, machine, memory, start, bytes, next: 0, rng: Rng::new(start) }
+        let mut rng = Rng::new(start);
+        // Threads that all begin at their file's start would go from DIMM to DIMM together.
+        let next = rng.below(bytes / load.bytes);
+        File { load, machine, memory, start, bytes, next, rng }
     }
 
     fn step(&mut self) {

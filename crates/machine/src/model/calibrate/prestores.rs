@@ -154,7 +154,7 @@ pub(super) fn listing_3(preset: &Preset, reads: u64, demote: bool) -> f64 {
 /// Machine B.
 pub(super) fn on_enzian(preset: &Preset) -> Vec<Check> {
     let gain = |reads| listing_3(preset, reads, false) / listing_3(preset, reads, true) - 1.0;
-    let sweep: Vec<(u64, f64)> = (0..=10)
+    let sweep: Vec<(u64, f64)> = (0..=14)
         .map(|power| if power == 0 { 0 } else { 1 << (power - 1) })
         .map(|reads| (reads, gain(reads)))
         .collect();
@@ -176,6 +176,6 @@ pub(super) fn on_enzian(preset: &Preset) -> Vec<Check> {
             "a part of the fetch does not overlap on the machine; 2 is the most where all of it does",
         ),
         check("Listing 3, gain of demote without reads".into(), 1.0, 1.0 + sweep[0].1, ""),
-        check("Listing 3, gain of demote with 512 reads".into(), 1.0, 1.0 + last, ""),
+        check("Listing 3, gain of demote with 8192 reads".into(), 1.0, 1.0 + last, ""),
     ]
 }

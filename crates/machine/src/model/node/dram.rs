@@ -1,4 +1,8 @@
 //! A channel of DRAM: open rows are quick, others must be opened first.
+//!
+//! Reads and writes share the wires, each line for as long as a read of it takes. That writes alone
+//! reach about half of what reads do is a limit of its own beside that one: a load that does both
+//! reaches more than writes alone do.
 
 use super::super::calendar::Calendar;
 use super::super::preset::{Ablation, NodeSpec};
@@ -12,7 +16,8 @@ const ROW_BYTES: u64 = 8192;
 
 #[derive(Clone, Debug)]
 pub(super) struct Dram {
-    server: Calendar,
+    wires: Calendar,
+    writer: Calendar,
     /// Open rows, the latest first.
     rows: [u64; ROWS],
     row_lines: u64,
@@ -29,7 +34,8 @@ impl Dram {
         let read = [spec.read_gb_s, spec.random_read_gb_s.unwrap_or(spec.read_gb_s)].map(work);
         let write = [spec.write_gb_s, spec.random_write_gb_s.unwrap_or(spec.write_gb_s)].map(work);
         Dram {
-            server: Calendar::new(1, read[1].max(write[1]), !without.queueing),
+            wires: Calendar::new(1, read[1], !without.queueing),
+            writer: Calendar::new(1, write[1], !without.queueing),
             rows: [u64::MAX; ROWS],
             row_lines: ROW_BYTES / line_bytes,
             read,
@@ -41,12 +47,13 @@ impl Dram {
 
     pub fn read(&mut self, line: u64, at: Ps) -> Ps {
         let opened = self.open(line);
-        self.server.reserve(at, self.read[opened]) + self.latency[opened]
+        self.wires.reserve(at, self.read[opened]) + self.latency[opened]
     }
 
     pub fn write(&mut self, line: u64, at: Ps) -> Served {
         let opened = self.open(line);
-        Served { begin: self.server.reserve(at, self.write[opened]), queue: self.queue }
+        let wires = self.wires.reserve(at, self.read[opened]);
+        Served { begin: self.writer.reserve(at, self.write[opened]).max(wires), queue: self.queue }
     }
 
     /// 0 if the line's row is open, 1 if it had to be opened.

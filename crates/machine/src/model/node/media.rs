@@ -6,8 +6,9 @@
 //! * A read that finds its line of the medium in the buffer is quick. Any other reads that line
 //!   from the medium and leaves it in the buffer.
 //! * A write goes to the buffer. If its line is not there it is read first, because the medium
-//!   writes whole lines (it is also the unit of the error-correcting code). The work of that read
-//!   is part of the published write bandwidth, so it is counted and not charged again.
+//!   writes whole lines (it is also the unit of the error-correcting code). The published write
+//!   bandwidth is that of streams, each line of which is read so: the write alone is what is left of
+//!   it. Lines that the processor has just read, to store to them, are spared that.
 //! * A line all of whose pieces were written goes to the medium at once and leaves the buffer, though
 //!   there is room (the paper's I7). A line written in part goes when it is the longest unused one
 //!   and its place is needed: that is write amplification.
@@ -44,7 +45,8 @@ pub(super) struct Media {
 impl Media {
     pub fn new(spec: &NodeSpec, media: &MediaSpec, line_bytes: u64, without: Ablation) -> Self {
         let work = |gb_s: f64| of_bytes(media.line_bytes, gb_s / spec.channels as f64);
-        let (read, write) = (work(spec.read_gb_s), work(spec.write_gb_s));
+        let read = work(spec.read_gb_s);
+        let write = work(spec.write_gb_s).saturating_sub(read);
         let lines = media.line_bytes / line_bytes;
         Media {
             server: Calendar::new(1, read.max(write), !without.queueing),
@@ -59,7 +61,7 @@ impl Media {
             write,
             hit_latency: from_ns(spec.read_ns),
             media_latency: from_ns(spec.random_read_ns),
-            queue: spec.write_queue * (write / lines),
+            queue: spec.write_queue * ((read + write) / lines),
         }
     }
 
@@ -85,13 +87,12 @@ impl Media {
         done
     }
 
-    pub fn write(&mut self, line: u64, at: Ps, share: f64, counts: &mut NodeCounts) -> Served {
+    pub fn write(&mut self, line: u64, at: Ps, counts: &mut NodeCounts) -> Served {
         let (block, piece) = (line / self.lines, 1 << (line % self.lines));
         let queue = self.queue;
         if !self.combining {
-            counts.media_read_bytes += self.line_bytes;
-            counts.media_completed_bytes += self.line_bytes;
-            return Served { begin: self.put(at, 1.0, counts), queue };
+            self.complete(at, counts);
+            return Served { begin: self.put(at, counts), queue };
         }
         let mut begin = None;
         let place = match self.buffer.find(block) {
@@ -101,15 +102,14 @@ impl Media {
                 place
             }
             None => {
-                counts.media_read_bytes += self.line_bytes;
-                counts.media_completed_bytes += self.line_bytes;
+                self.complete(at, counts);
                 begin = self.place(block, piece, at, at, counts);
                 0
             }
         };
         if self.buffer.dirty[place] == self.full {
             self.buffer.remove(place);
-            begin = Some(self.put(at, share, counts));
+            begin = Some(self.put(at, counts));
         }
         let begin = begin.unwrap_or_else(|| at + self.server.wait(at));
         Served { begin, queue }
@@ -128,10 +128,16 @@ impl Media {
         self.server.reserve(at, self.read) + self.media_latency - self.hit_latency
     }
 
+    /// Reads a line from the medium because it will be written in part.
+    fn complete(&mut self, at: Ps, counts: &mut NodeCounts) {
+        counts.media_completed_bytes += self.line_bytes;
+        self.fetch(at, counts);
+    }
+
     /// Writes a line to the medium; returns when that begins.
-    fn put(&mut self, at: Ps, share: f64, counts: &mut NodeCounts) -> Ps {
+    fn put(&mut self, at: Ps, counts: &mut NodeCounts) -> Ps {
         counts.media_written_bytes += self.line_bytes;
-        self.server.reserve(at, (self.write as f64 / share) as Ps)
+        self.server.reserve(at, self.write)
     }
 
     /// Gives a line a place in the buffer, the first; returns when the write begins that made room.
@@ -144,7 +150,7 @@ impl Media {
         counts: &mut NodeCounts,
     ) -> Option<Ps> {
         let dropped = self.buffer.insert(block, dirty, ready);
-        (dropped != 0).then(|| self.put(at, 1.0, counts))
+        (dropped != 0).then(|| self.put(at, counts))
     }
 
     fn fetch_ahead(&mut self, block: u64, at: Ps, counts: &mut NodeCounts) {

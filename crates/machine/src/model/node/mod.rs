@@ -43,7 +43,6 @@ pub(super) struct Node {
     stream: Ps,
     interleave_lines: u64,
     channels: Vec<Channel>,
-    writers: Writers,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +64,6 @@ impl Node {
             Some(media) => Channel::Media(Box::new(Media::new(spec, media, line_bytes, without))),
             None => Channel::Dram(Dram::new(spec, line_bytes, without)),
         };
-        let writers = spec.media.as_ref().map(|media| media.writers.clone());
         Node {
             socket: spec.socket,
             directory: from_ns(spec.directory_ns),
@@ -75,7 +73,6 @@ impl Node {
             stream: from_ns(spec.stream_ns),
             interleave_lines: spec.interleave_bytes / line_bytes,
             channels: (0..spec.channels).map(|_| channel()).collect(),
-            writers: Writers::new(writers.unwrap_or_default()),
         }
     }
 
@@ -92,8 +89,8 @@ impl Node {
         }
     }
 
-    /// Writes the line at `at`, which `thread` made necessary; returns when it is accepted.
-    pub fn write(&mut self, line: u64, at: Ps, why: Write, thread: usize) -> Ps {
+    /// Writes the line at `at`; returns when it is accepted.
+    pub fn write(&mut self, line: u64, at: Ps, why: Write) -> Ps {
         self.counts.written_bytes += self.line_bytes;
         let (count, latency) = match why {
             Write::Evict => (&mut self.counts.evicted_bytes, self.write_back),
@@ -104,10 +101,7 @@ impl Node {
         let (channel, local) = self.place(line);
         let served = match &mut self.channels[channel] {
             Channel::Dram(dram) => dram.write(local, at),
-            Channel::Media(media) => {
-                let share = self.writers.share(at, thread);
-                media.write(local, at, share, &mut self.counts)
-            }
+            Channel::Media(media) => media.write(local, at, &mut self.counts),
         };
         at + latency + (served.begin - at).saturating_sub(served.queue)
     }
@@ -127,64 +121,5 @@ impl Node {
         let (piece, rest) = (line / self.interleave_lines, line % self.interleave_lines);
         let channels = self.channels.len() as u64;
         ((piece % channels) as usize, piece / channels * self.interleave_lines + rest)
-    }
-}
-
-/// Who wrote lately: writers hinder one another in ways that the medium's line size does not tell
-/// (seed 001, finding I2), which a preset gives as a measured curve.
-#[derive(Clone, Debug)]
-struct Writers {
-    curve: Vec<(u32, f64)>,
-    window: u64,
-    now: u128,
-    before: u128,
-}
-
-/// How long somebody counts as a writer after a write: two of these. 2^24 ps are 17 us, in which
-/// 28 writers of 4 KiB each get through what they write at the least bandwidth measured.
-const WINDOW_SHIFT: u32 = 24;
-
-impl Writers {
-    fn new(curve: Vec<(u32, f64)>) -> Self {
-        Writers { curve, window: 0, now: 0, before: 0 }
-    }
-
-    /// Notes a write and returns the share of bandwidth that so many writers leave.
-    fn share(&mut self, at: Ps, thread: usize) -> f64 {
-        if self.curve.is_empty() {
-            return 1.0;
-        }
-        let window = at >> WINDOW_SHIFT;
-        if window > self.window {
-            self.before = if window == self.window + 1 { self.now } else { 0 };
-            self.now = 0;
-            self.window = window;
-        }
-        self.now |= 1 << (thread % 128);
-        let writers = self.now.count_ones().max(self.before.count_ones());
-        let after = self.curve.partition_point(|(count, _)| *count < writers);
-        match (after.checked_sub(1).map(|i| self.curve[i]), self.curve.get(after)) {
-            (None, _) => 1.0,
-            (Some((_, share)), None) => share,
-            (Some((low, left)), Some((high, right))) => {
-                left + (right - left) * f64::from(writers - low) / f64::from(high - low)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writers_share_as_the_curve_says() {
-        let mut writers = Writers::new(vec![(8, 1.0), (16, 0.8)]);
-        let shares: Vec<f64> = (0..20).map(|thread| writers.share(0, thread)).collect();
-        assert_eq!(shares[0], 1.0);
-        assert_eq!(shares[7], 1.0);
-        assert!((shares[11] - 0.9).abs() < 1e-9, "{shares:?}");
-        assert_eq!(shares[19], 0.8);
-        assert_eq!(writers.share(1 << 30, 0), 1.0, "the others have stopped");
     }
 }

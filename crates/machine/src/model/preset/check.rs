@@ -99,9 +99,6 @@ fn nodes(preset: &Preset) -> Result<(), PresetError> {
         if media.buffer_lines == 0 || media.buffer_lines > 256 {
             return refuse("media.buffer_lines", media.buffer_lines.to_string(), "1 to 256");
         }
-        if !media.writers.is_sorted_by(|a, b| a.0 < b.0) {
-            return refuse("media.writers", format!("{:?}", media.writers), "in rising order");
-        }
     }
     Ok(())
 }

@@ -191,10 +191,6 @@ pub struct MediaSpec {
     /// Consecutive lines of the medium that must have been read for the next to be fetched ahead; 0
     /// is never.
     pub prefetch_after: u32,
-    /// What writers do to each other: (writers, the share of write bandwidth that is left to whole
-    /// lines), in rising order; between two rows it is interpolated.
-    #[serde(default)]
-    pub writers: Vec<(u32, f64)>,
 }
 
 /// Links between any two sockets.
