@@ -29,13 +29,24 @@ impl State {
             && let Some(held) = second.touch(line, flags & OWNED)
         {
             self.threads[self.running].counts.second_level_hits += 1;
-            let there = at + self.costs.second_level;
+            let there = self.threads[self.running].arrival(line, at + self.costs.second_level);
             self.fill_first(me, line, held & OWNED | flags, at);
             let asks = write && held & OWNED == 0;
             return if asks { self.upgrade(line, there) } else { there };
         }
         let (there, got) = self.find(line, at, write, why);
         there + self.fill(me, line, got | flags, at)
+    }
+
+    /// Brings a line into the second private cache, if the core has it nowhere and has such a cache;
+    /// returns when it is there.
+    pub(super) fn fetch_ahead(&mut self, line: u64, at: Ps) -> Option<Ps> {
+        let me = self.threads[self.running].core;
+        if self.cores[me].second.as_ref()?.peek(line).is_some() {
+            return None;
+        }
+        let (there, flags) = self.find(line, at, false, Read::Prefetch);
+        Some(there + self.fill_second(me, line, flags, at))
     }
 
     /// Finds a line that the core has not: in another core, in a shared cache or in memory. Returns
@@ -159,15 +170,19 @@ impl State {
 
     /// Puts a line into the private caches; returns how long what must leave for it makes it wait.
     fn fill(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
-        let mut wait = 0;
-        if let Some(second) = &mut self.cores[core].second
-            && let Some(victim) = second.insert(line, flags)
-        {
-            let first = self.cores[core].first.remove(victim.line).unwrap_or(0);
-            self.left(core, victim.line);
-            wait = self.to_shared(self.socket_of(core), victim.line, victim.flags | first, at);
-        }
-        wait + self.fill_first(core, line, flags, at)
+        self.fill_second(core, line, flags, at) + self.fill_first(core, line, flags, at)
+    }
+
+    fn fill_second(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+        let Some(second) = &mut self.cores[core].second else {
+            return 0;
+        };
+        let Some(victim) = second.insert(line, flags) else {
+            return 0;
+        };
+        let first = self.cores[core].first.remove(victim.line).unwrap_or(0);
+        self.left(core, victim.line);
+        self.to_shared(self.socket_of(core), victim.line, victim.flags | first, at)
     }
 
     fn fill_first(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
@@ -198,10 +213,12 @@ impl State {
     }
 
     /// Sends a dirty line that was given up to its memory through the socket's queue, of which an
-    /// entry is taken until the memory accepts it; returns how long the queue was full.
+    /// entry is taken until the memory accepts it; returns how long the queue was full. What is in
+    /// the queue never waits for more than a full queue.
     fn evict(&mut self, socket: usize, line: u64, at: Ps) -> Ps {
         let accepted = self.send_to_memory(line, at, Write::Evict);
-        let begin = self.sockets[socket].write_backs.reserve(at, accepted - at);
+        let most = self.nodes[self.node_of(line).0].time_of(self.costs.write_back_queue);
+        let begin = self.sockets[socket].write_backs.reserve(at, (accepted - at).min(most));
         self.threads[self.running].counts.eviction_wait_ps += begin - at;
         begin - at
     }

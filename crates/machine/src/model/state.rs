@@ -28,6 +28,7 @@ pub(super) struct Costs {
     pub stores: Stores,
     pub store_buffer: usize,
     pub write_back: WriteBack,
+    pub write_back_queue: u64,
     pub prefetch_lines: u64,
     pub cores_per_socket: usize,
 }
@@ -187,26 +188,24 @@ impl State {
         done
     }
 
-    /// The processor's prefetcher: fetches ahead of a sequence of misses, as far as the page goes.
+    /// The processor's prefetcher: fetches ahead of a sequence of misses, as far as the page goes and
+    /// into the second cache.
     fn prefetch_after(&mut self, line: u64, at: Ps) {
-        let ahead = self.costs.prefetch_lines;
-        if ahead == 0 || !self.thread().is_sequential(line) {
+        if self.costs.prefetch_lines == 0 {
             return;
         }
-        let page_end = (line | (4096 >> self.line_shift) - 1) + 1;
-        for next in line + 1..(line + 1 + ahead).min(page_end) {
-            let thread = &mut self.threads[self.running];
-            if self.cores[thread.core].first.peek(next).is_some() {
-                continue;
-            }
-            let start = thread.ahead.free(at);
-            thread.counts.prefetches += 1;
-            let done = self.fetch(next, start, 0, Read::Prefetch);
+        let page_end = (line | ((4096 >> self.line_shift) - 1)) + 1;
+        let ahead = self.costs.prefetch_lines;
+        let lines = self.thread().lines_ahead(line, ahead);
+        for next in lines.start..lines.end.min(page_end) {
             let thread = self.thread();
-            thread.ahead.take(done);
-            thread.send(next, done);
-            // What was fetched ahead is a part of the sequence.
-            thread.is_sequential(next);
+            let start = thread.ahead.free(at);
+            if let Some(done) = self.fetch_ahead(next, start) {
+                let thread = self.thread();
+                thread.counts.prefetches += 1;
+                thread.ahead.take(done);
+                thread.send(next, done);
+            }
         }
     }
 
@@ -423,6 +422,7 @@ fn costs(preset: &Preset) -> Costs {
         stores: processor.stores,
         store_buffer: processor.store_buffer,
         write_back: processor.write_back,
+        write_back_queue: processor.write_back_queue,
         prefetch_lines: if preset.without.prefetching { 0 } else { processor.prefetch_lines },
         cores_per_socket: processor.cores_per_socket,
     }

@@ -46,6 +46,15 @@ impl Entries {
     }
 }
 
+/// Misses of consecutive lines.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    last: u64,
+    run: u64,
+    /// The lines before this were asked for.
+    until: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Thread {
     pub clock: Ps,
@@ -67,7 +76,7 @@ pub(super) struct Thread {
     under_way: [(u64, Ps); UNDER_WAY],
     under_way_next: usize,
     under_way_until: Ps,
-    streams: [u64; STREAMS],
+    streams: [Stream; STREAMS],
     streams_next: usize,
 }
 
@@ -88,7 +97,7 @@ impl Thread {
             under_way: [(u64::MAX, 0); UNDER_WAY],
             under_way_next: 0,
             under_way_until: 0,
-            streams: [u64::MAX; STREAMS],
+            streams: [Stream { last: u64::MAX, run: 0, until: 0 }; STREAMS],
             streams_next: 0,
         }
     }
@@ -110,21 +119,23 @@ impl Thread {
         self.under_way.iter().map(until).max().map_or(at, |last| last.max(at))
     }
 
-    /// Whether a miss of `line` goes on a sequence of misses: noted for the next.
-    pub fn is_sequential(&mut self, line: u64) -> bool {
-        let known = self.streams.iter().position(|last| line.wrapping_sub(*last) <= 1);
-        match known {
-            Some(place) => {
-                let went_on = self.streams[place] != line;
-                self.streams[place] = line;
-                went_on
-            }
-            None => {
-                self.streams[self.streams_next] = line;
-                self.streams_next = (self.streams_next + 1) % STREAMS;
-                false
-            }
+    /// The processor's prefetcher sees a miss of the nearest cache: which lines it fetches now. A
+    /// sequence is followed the further ahead the longer it is, `most` lines at the most.
+    pub fn lines_ahead(&mut self, line: u64, most: u64) -> std::ops::Range<u64> {
+        let known = self.streams.iter_mut().find(|stream| line.wrapping_sub(stream.last) <= 1);
+        let Some(stream) = known else {
+            self.streams[self.streams_next] = Stream { last: line, run: 0, until: line + 1 };
+            self.streams_next = (self.streams_next + 1) % STREAMS;
+            return 0..0;
+        };
+        if stream.last == line {
+            return 0..0;
         }
+        stream.last = line;
+        stream.run += 1;
+        let from = stream.until.max(line + 1);
+        stream.until = from.max(line + 1 + most.min(2 * stream.run));
+        from..stream.until
     }
 }
 
@@ -153,10 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn sequences_are_told_apart() {
+    fn sequences_are_followed_further_and_further() {
         let mut thread = Thread::new(0, 0, 10, 56);
-        let misses = [10, 70, 11, 71, 11, 72, 30];
-        let found: Vec<bool> = misses.iter().map(|line| thread.is_sequential(*line)).collect();
-        assert_eq!(found, [false, false, true, true, false, true, false]);
+        let misses = [10, 70, 11, 71, 12, 13, 30];
+        let ahead: Vec<_> = misses.iter().map(|line| thread.lines_ahead(*line, 4)).collect();
+        assert_eq!(ahead, [0..0, 0..0, 12..14, 72..74, 14..17, 17..18, 0..0]);
     }
 }

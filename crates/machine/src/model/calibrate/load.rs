@@ -52,8 +52,8 @@ impl Run {
 
 /// Bytes that a measured run moves, all threads together.
 const BYTES: u64 = 32 << 20;
-/// The largest piece.
-const PIECE_MAX: usize = 4096;
+/// The largest part of a piece that is done in one step.
+const PART: u64 = 256;
 
 impl Load {
     /// Runs it on a fresh machine: first as long as it takes to fill the caches, then measured.
@@ -89,10 +89,11 @@ impl Load {
                     if over.get() {
                         return false;
                     }
-                    file.step();
-                    count.set(count.get() + 1);
-                    left -= 1;
-                    over.set(left == 0);
+                    if file.step() {
+                        count.set(count.get() + 1);
+                        left -= 1;
+                        over.set(left == 0);
+                    }
                     true
                 }
             })
@@ -115,6 +116,10 @@ struct File<'a> {
     start: u64,
     bytes: u64,
     next: u64,
+    /// Where the piece is that is worked on, and how much of it is done: twice, where it is written and
+    /// then flushed.
+    piece: u64,
+    done: u64,
     rng: Rng,
 }
 
@@ -123,38 +128,52 @@ impl<'a> File<'a> {
         let mut rng = Rng::new(start);
         // Threads that all begin at their file's start would go from DIMM to DIMM together.
         let next = rng.below(bytes / load.bytes);
-        File { load, machine, memory, start, bytes, next, rng }
+        File { load, machine, memory, start, bytes, next, piece: 0, done: 0, rng }
     }
 
-    fn step(&mut self) {
-        let size = self.load.bytes;
-        let pieces = self.bytes / size;
-        let piece = if self.load.random { self.rng.below(pieces) } else { self.next % pieces };
-        self.next += 1;
-        let (at, memory) = (self.start + piece * size, self.memory);
-        let source = &[7u8; PIECE_MAX][..size as usize];
+    /// A part of a piece; whether the piece is done. Parts are small because what one step does to the
+    /// DIMMs' buffers is not interleaved with what other threads do.
+    fn step(&mut self) -> bool {
+        let (size, memory) = (self.load.bytes, self.memory);
+        if self.done == 0 {
+            let pieces = self.bytes / size;
+            let piece = if self.load.random { self.rng.below(pieces) } else { self.next % pieces };
+            self.next += 1;
+            self.piece = self.start + piece * size;
+        }
+        let flushes = self.load.op == Op::StoreFlush;
+        let (second, offset) = (self.done >= size, self.done % size);
+        let part = PART.min(size - offset);
+        let at = self.piece + offset;
         // SAFETY: the piece lies in the thread's own file, which nobody else touches.
         unsafe {
             match self.load.op {
                 Op::Read => {
+                    // One copy: its lines overlap.
                     memory.bytes(at, size);
+                    self.done = size - part;
                 }
-                Op::StoreFlush => {
-                    memory.write(at, source);
-                    memory.write_back(at, size);
-                    memory.fence();
+                Op::StoreFlush if second => memory.write_back(at, part),
+                Op::StoreFlush | Op::Store => {
+                    memory.write(at, &[7; PART as usize][..part as usize])
                 }
-                Op::Stream => {
-                    memory.stream(at, source);
-                    memory.fence();
+                Op::Stream | Op::StreamOn => {
+                    memory.stream(at, &[7; PART as usize][..part as usize])
                 }
-                Op::StreamOn => memory.stream(at, source),
-                Op::Store => memory.write(at, source),
             }
+        }
+        self.done += part;
+        if self.done < if flushes { 2 * size } else { size } {
+            return false;
+        }
+        self.done = 0;
+        if flushes || self.load.op == Op::Stream {
+            memory.fence();
         }
         if self.load.overhead_ns > 0.0 {
             self.machine.compute_ns(self.load.overhead_ns);
         }
+        true
     }
 }
 

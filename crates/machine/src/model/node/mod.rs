@@ -13,7 +13,7 @@ mod media;
 
 use super::counters::NodeCounts;
 use super::preset::{Ablation, NodeSpec};
-use super::time::{Ps, from_ns};
+use super::time::{Ps, from_ns, of_bytes};
 use dram::Dram;
 use media::Media;
 
@@ -41,6 +41,8 @@ pub(super) struct Node {
     line_bytes: u64,
     write_back: Ps,
     stream: Ps,
+    /// A line alone, at the full rate of all channels.
+    line: Ps,
     interleave_lines: u64,
     channels: Vec<Channel>,
 }
@@ -71,6 +73,10 @@ impl Node {
             line_bytes,
             write_back: from_ns(spec.write_back_ns),
             stream: from_ns(spec.stream_ns),
+            line: of_bytes(
+                spec.media.as_ref().map_or(line_bytes, |media| media.line_bytes),
+                spec.random_write_gb_s.unwrap_or(spec.write_gb_s),
+            ),
             interleave_lines: spec.interleave_bytes / line_bytes,
             channels: (0..spec.channels).map(|_| channel()).collect(),
         }
@@ -104,6 +110,11 @@ impl Node {
             Channel::Media(media) => media.write(local, at, &mut self.counts),
         };
         at + latency + (served.begin - at).saturating_sub(served.queue)
+    }
+
+    /// How long a single write of `lines`, each alone in its line of the medium, takes at most.
+    pub fn time_of(&self, lines: u64) -> Ps {
+        self.write_back + lines * self.line
     }
 
     /// Writes out what the devices' buffers hold, in no time.
