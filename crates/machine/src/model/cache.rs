@@ -151,6 +151,13 @@ impl Cache {
         (old != 0).then_some(Victim { line: old >> 3, flags: old & FLAGS })
     }
 
+    /// How many of 100 lines given up are any from now on, where replacement is mixed.
+    pub fn mix(&mut self, percent: u8) {
+        if let Replacement::Mixed(random) = &mut self.replacement {
+            *random = percent;
+        }
+    }
+
     /// Every held line, which leaves.
     pub fn drain(&mut self) -> Vec<Victim> {
         let held = self.entries.iter_mut().filter(|entry| **entry != 0);

@@ -145,7 +145,7 @@ impl State {
             let at = self.threads[self.running].clock;
             for core in cores_of(holders.cores) {
                 if let Some(flags) = self.take_from(core, old) {
-                    self.to_shared(self.socket_of(core), old, flags, at);
+                    self.to_shared(core, old, flags, at);
                 }
             }
         }
@@ -182,7 +182,7 @@ impl State {
         };
         let first = self.cores[core].first.remove(victim.line).unwrap_or(0);
         self.left(core, victim.line);
-        self.to_shared(self.socket_of(core), victim.line, victim.flags | first, at)
+        self.to_shared(core, victim.line, victim.flags | first, at)
     }
 
     fn fill_first(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
@@ -197,16 +197,17 @@ impl State {
             return 0;
         }
         self.left(core, victim.line);
-        self.to_shared(self.socket_of(core), victim.line, victim.flags, at)
+        self.to_shared(core, victim.line, victim.flags, at)
     }
 
-    /// Puts a line into a shared cache; returns how long the line that leaves for it makes it wait.
-    pub(super) fn to_shared(&mut self, socket: usize, line: u64, flags: u64, at: Ps) -> Ps {
-        let shared = &mut self.sockets[socket].shared;
-        if shared.touch(line, flags & DIRTY).is_some() {
+    /// Puts a line that a core gave up into the shared cache; returns how long the line that leaves for
+    /// it makes it wait.
+    pub(super) fn to_shared(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+        let socket = self.socket_of(core);
+        if self.sockets[socket].shared.touch(line, flags & DIRTY).is_some() {
             return 0;
         }
-        match shared.insert(line, flags & DIRTY) {
+        match self.sockets[socket].insert(core, line, flags & DIRTY) {
             Some(victim) if victim.is_dirty() => self.evict(socket, victim.line, at),
             _ => 0,
         }

@@ -1,12 +1,12 @@
 //! Who holds a line in a private cache, machine-wide.
 //!
-//! Set-associative like the snoop filters it stands for, with room for twice the lines that all
-//! private caches can hold. When a set is full nevertheless, an entry is given up and its holders
-//! lose the line.
+//! Set-associative like the snoop filters it stands for, indexed by a hash and with room for twice the
+//! lines that all private caches can hold. When a set is full nevertheless, an entry is given up
+//! and its holders lose the line.
 
-use crate::random::Rng;
+use crate::random::{Rng, mix};
 
-const WAYS: usize = 8;
+const WAYS: usize = 16;
 
 /// The holders of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +54,7 @@ impl Directory {
     }
 
     fn start(&self, line: u64) -> usize {
-        // Upper bits take part, so that equal offsets of two memories do not share a set.
-        ((line ^ (line >> 20)) & self.mask) as usize * WAYS
+        (mix(line) & self.mask) as usize * WAYS
     }
 
     fn find(&self, line: u64) -> Option<usize> {
@@ -114,10 +113,10 @@ mod tests {
     fn a_full_set_gives_one_up() {
         let mut directory = Directory::new(4, 1);
         let mut given_up = 0;
-        for line in 0..20 {
+        for line in 0..30 {
             given_up +=
                 usize::from(directory.set(line, Holders { cores: 1, owned: true }).is_some());
         }
-        assert_eq!(given_up, 12, "8 ways, one set");
+        assert_eq!(given_up, 14, "16 ways, one set");
     }
 }

@@ -3,7 +3,7 @@
 //! Every method acts for the logical thread that runs (`running`) and moves its clock. Lines are
 //! numbered machine-wide: the node in the upper bits, the offset within it below.
 
-use super::cache::{Cache, DIRTY, OWNED, Replacement};
+use super::cache::{Cache, DIRTY, OWNED, Replacement, Victim};
 use super::calendar::Calendar;
 use super::directory::Directory;
 use super::link::Links;
@@ -45,6 +45,24 @@ pub(super) struct Core {
 pub(super) struct Socket {
     pub shared: Cache,
     pub write_backs: Calendar,
+    /// Who filled the shared cache last, and how many lines it has filled since another did.
+    filler: (usize, u64),
+    /// How many of 100 lines given up are any: while one core fills, and while several do.
+    random: (u8, u8),
+}
+
+/// Lines after which a core fills the shared cache alone.
+const ALONE_LINES: u64 = 4096;
+
+impl Socket {
+    /// Puts in a line that a core gave up; returns the one given up for it.
+    pub fn insert(&mut self, core: usize, line: u64, flags: u64) -> Option<Victim> {
+        let (last, lines) = self.filler;
+        self.filler = (core, if last == core { lines + 1 } else { 0 });
+        let alone = self.filler.1 >= ALONE_LINES;
+        self.shared.mix(if alone { self.random.0 } else { self.random.1 });
+        self.shared.insert(line, flags)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -94,6 +112,8 @@ impl State {
                 write_back.unwrap_or(1),
                 !preset.without.queueing,
             ),
+            filler: (0, ALONE_LINES),
+            random: (shared[0].random_percent, shared[0].random_percent_shared),
         };
         let private_lines = private.iter().map(|level| level.bytes / line_bytes).max();
         let thread = |core: &usize| {
@@ -392,7 +412,7 @@ impl State {
         let (at, core) = (self.thread().clock, self.threads[self.running].core);
         if let Some(flags) = self.take_from(core, line) {
             self.left(core, line);
-            self.to_shared(self.threads[self.running].socket, line, flags, at);
+            self.to_shared(core, line, flags, at);
         }
     }
 

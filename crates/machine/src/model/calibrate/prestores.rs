@@ -10,6 +10,9 @@ use terrace_memory::{Domain, Memory};
 /// Elements of Listing 2's array, all together: several times the shared cache.
 const ARRAY_BYTES: u64 = 192 << 20;
 
+/// The largest part of an element that is written in one step.
+const PART: u64 = 256;
+
 /// Listing 2: random elements are written, cleaned or not, and a field of them is read.
 fn listing_2(preset: &Preset, threads: usize, element: u64, clean: bool) -> (f64, NodeCounts) {
     let machine = Machine::pinned(preset, &on_one_socket(preset, threads), 1);
@@ -19,13 +22,24 @@ fn listing_2(preset: &Preset, threads: usize, element: u64, clean: bool) -> (f64
         let each = bytes / element / threads as u64;
         let mut steps: Vec<_> = (0..threads)
             .map(|thread| {
-                let (mut rng, mut left) = (Rng::new(seed + thread as u64), each);
+                let (mut rng, mut left, mut at, mut done) =
+                    (Rng::new(seed + thread as u64), each, 0, 0);
                 let memory = &memory;
+                // A part of an element at a time, so that threads interleave as on real cores.
                 move || {
-                    let at = rng.below(elements) * element;
+                    if done == 0 {
+                        at = rng.below(elements) * element;
+                    }
+                    let part = PART.min(element - done);
                     // SAFETY: inside; steps run one at a time.
+                    unsafe { memory.write(at + done, &[5; PART as usize][..part as usize]) };
+                    done += part;
+                    if done < element {
+                        return true;
+                    }
+                    done = 0;
+                    // SAFETY: as above.
                     unsafe {
-                        memory.write(at, &[5; 4096][..element as usize]);
                         if clean {
                             memory.write_back(at, element);
                         }
@@ -50,8 +64,8 @@ fn listing_2(preset: &Preset, threads: usize, element: u64, clean: bool) -> (f64
 /// Machine A.
 pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
     let source = "seed 000, F3.3";
-    let scattered = "what makes the order of evictions depend on the number of threads is not published; \
-                     caches here lose order by random replacement alone";
+    let scattered =
+        "what makes the order of evictions depend on the number of threads is not published";
     let mut checks = Vec::new();
     for (threads, published) in [(1, 1.8), (2, 3.3), (5, 3.3)] {
         let (_, counts) = listing_2(preset, threads, 1024, false);
@@ -60,7 +74,7 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
             source,
             published,
             modelled: counts.write_amplification(),
-            given: threads == 1,
+            given: threads <= 2,
             reason: scattered,
         });
     }

@@ -50,12 +50,12 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
         if !cache.bytes.is_multiple_of(processor.line_bytes * cache.ways as u64) {
             return refuse(&format!("{field}.bytes"), cache.bytes.to_string(), "whole sets");
         }
-        if cache.random_percent > 100
-            || (cache.replacement == Policy::Mixed) != (cache.random_percent > 0)
-        {
+        let percents = [cache.random_percent, cache.random_percent_shared];
+        let mixed = cache.replacement == Policy::Mixed;
+        if percents.iter().any(|percent| *percent > 100 || (*percent > 0) != mixed) {
             return refuse(
-                &format!("{field}.random_percent"),
-                cache.random_percent.to_string(),
+                &format!("{field}.random_percent and random_percent_shared"),
+                format!("{} and {}", percents[0], percents[1]),
                 "1 to 100 with replacement = \"mixed\", absent otherwise",
             );
         }

@@ -126,6 +126,10 @@ pub struct CacheLevel {
     /// Of 100 lines given up, how many are any: with `replacement = "mixed"` only.
     #[serde(default)]
     pub random_percent: u8,
+    /// The same while several cores fill it. Their lines interleave in ways that disturb the order
+    /// which one core's keep (seed 000, 3.4.1).
+    #[serde(default)]
+    pub random_percent_shared: u8,
 }
 
 /// Which line of a full set is given up.
@@ -138,7 +142,7 @@ pub enum Policy {
     TreePlru,
     /// Any.
     Random,
-    /// Tree-PLRU, and any in `random_percent` of 100 cases.
+    /// Tree-PLRU, and any in `random_percent` or `random_percent_shared` of 100 cases.
     Mixed,
 }
 
