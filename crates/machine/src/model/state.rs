@@ -158,7 +158,7 @@ impl State {
         thread.counts.accesses += 1;
         if self.cores[thread.core].first.touch(line, 0).is_some() {
             thread.counts.first_level_hits += 1;
-            let done = thread.arrival(line, thread.clock + self.costs.first_level);
+            let done = thread.load_arrival(line, thread.clock + self.costs.first_level);
             let waited = done - thread.clock - self.costs.first_level;
             thread.counts.memory_wait_ps += waited;
             thread.clock = done;
@@ -182,7 +182,7 @@ impl State {
             thread.clock += self.costs.cycle;
             let done = if self.cores[thread.core].first.touch(line, 0).is_some() {
                 thread.counts.first_level_hits += 1;
-                thread.arrival(line, thread.clock + self.costs.first_level)
+                thread.load_arrival(line, thread.clock + self.costs.first_level)
             } else {
                 self.load_miss(line)
             };
@@ -224,7 +224,7 @@ impl State {
                 let thread = self.thread();
                 thread.counts.prefetches += 1;
                 thread.ahead.take(done);
-                thread.send(next, done);
+                thread.send(next, done, false);
             }
         }
     }
@@ -244,7 +244,7 @@ impl State {
         let done = self.fetch(line, start, flags, Read::Demand);
         let thread = self.thread();
         thread.fill.take(done);
-        thread.send(line, done);
+        thread.send(line, done, false);
     }
 
     /// A store, into the store buffer.
@@ -275,7 +275,7 @@ impl State {
         let done = self.fetch(line, start, OWNED | DIRTY, Read::Demand);
         let thread = self.thread();
         thread.fill.take(done);
-        thread.send(line, done);
+        thread.send(line, done, true);
         thread.drained = thread.drained.max(done);
         self.prefetch_after(line, start);
     }
@@ -379,7 +379,7 @@ impl State {
         thread.drained = start;
         thread.accepted = thread.accepted.max(accepted);
         // Until it is accepted, nobody writes the line again or fetches it.
-        thread.send(line, accepted);
+        thread.send(line, accepted, true);
         self.buffer_store();
     }
 

@@ -46,6 +46,14 @@ impl Entries {
     }
 }
 
+/// A line that is not yet there.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    line: u64,
+    until: Ps,
+    stored: bool,
+}
+
 /// Misses of consecutive lines.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
@@ -73,7 +81,7 @@ pub(super) struct Thread {
     pub streaming: Option<u64>,
     pub counts: ThreadCounts,
     /// Lines that are not yet there, or not to be asked for again, and when they are.
-    under_way: [(u64, Ps); UNDER_WAY],
+    under_way: [UnderWay; UNDER_WAY],
     under_way_next: usize,
     under_way_until: Ps,
     streams: [Stream; STREAMS],
@@ -94,7 +102,7 @@ impl Thread {
             private: Vec::with_capacity(store_buffer + 1),
             streaming: None,
             counts: ThreadCounts::default(),
-            under_way: [(u64::MAX, 0); UNDER_WAY],
+            under_way: [UnderWay { line: u64::MAX, until: 0, stored: false }; UNDER_WAY],
             under_way_next: 0,
             under_way_until: 0,
             streams: [Stream { last: u64::MAX, run: 0, until: 0 }; STREAMS],
@@ -102,9 +110,9 @@ impl Thread {
         }
     }
 
-    /// Notes that `line` is under way until `until`.
-    pub fn send(&mut self, line: u64, until: Ps) {
-        self.under_way[self.under_way_next] = (line, until);
+    /// Notes that `line` is under way until `until`; `stored` if it is because of a store to it.
+    pub fn send(&mut self, line: u64, until: Ps, stored: bool) {
+        self.under_way[self.under_way_next] = UnderWay { line, until, stored };
         self.under_way_next = (self.under_way_next + 1) % UNDER_WAY;
         self.under_way_until = self.under_way_until.max(until);
     }
@@ -112,11 +120,23 @@ impl Thread {
     /// When `line` is there: at once, unless it is under way at `at`.
     #[inline]
     pub fn arrival(&self, line: u64, at: Ps) -> Ps {
+        self.latest(line, at, |_| true)
+    }
+
+    /// When a load has the word it wants of `line`: from the store buffer, if a store to the line is
+    /// why it is under way. (It is taken to be a store to that word.)
+    #[inline]
+    pub fn load_arrival(&self, line: u64, at: Ps) -> Ps {
+        self.latest(line, at, |way| !way.stored)
+    }
+
+    #[inline]
+    fn latest(&self, line: u64, at: Ps, counts: impl Fn(&UnderWay) -> bool) -> Ps {
         if self.under_way_until <= at {
             return at;
         }
-        let until = |pair: &(u64, Ps)| if pair.0 == line { pair.1 } else { 0 };
-        self.under_way.iter().map(until).max().map_or(at, |last| last.max(at))
+        let ways = self.under_way.iter().filter(|way| way.line == line && counts(way));
+        ways.map(|way| way.until).max().map_or(at, |last| last.max(at))
     }
 
     /// The processor's prefetcher sees a miss of the nearest cache: which lines it fetches now. A
@@ -157,10 +177,13 @@ mod tests {
     #[test]
     fn what_is_under_way_arrives_when_it_was_said() {
         let mut thread = Thread::new(0, 0, 10, 56);
-        thread.send(7, 100);
+        thread.send(7, 100, false);
+        thread.send(9, 100, true);
         assert_eq!(thread.arrival(7, 10), 100);
         assert_eq!(thread.arrival(8, 10), 10);
         assert_eq!(thread.arrival(7, 200), 200);
+        assert_eq!(thread.arrival(9, 10), 100);
+        assert_eq!(thread.load_arrival(9, 10), 10, "the store buffer has it");
     }
 
     #[test]
