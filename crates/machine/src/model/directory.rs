@@ -35,9 +35,9 @@ pub(super) fn cores_of(mut bits: u128) -> impl Iterator<Item = usize> {
 
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// Line number plus one; 0 is free.
+    /// Line number plus one, and below it a bit that says owned; 0 is free.
     tags: Box<[u64]>,
-    holders: Box<[Holders]>,
+    cores: Box<[u128]>,
     mask: u64,
     rng: Rng,
 }
@@ -47,7 +47,7 @@ impl Directory {
         let sets = (2 * private_lines / WAYS as u64).next_power_of_two();
         Directory {
             tags: vec![0; sets as usize * WAYS].into(),
-            holders: vec![Holders::default(); sets as usize * WAYS].into(),
+            cores: vec![0; sets as usize * WAYS].into(),
             mask: sets - 1,
             rng: Rng::new(seed),
         }
@@ -59,33 +59,38 @@ impl Directory {
 
     fn find(&self, line: u64) -> Option<usize> {
         let start = self.start(line);
-        let way = self.tags[start..start + WAYS].iter().position(|tag| *tag == line + 1)?;
+        let way = self.tags[start..start + WAYS].iter().position(|tag| tag >> 1 == line + 1)?;
         Some(start + way)
+    }
+
+    fn at(&self, at: usize) -> Holders {
+        Holders { cores: self.cores[at], owned: self.tags[at] & 1 == 1 }
     }
 
     /// Who holds the line; nobody by default.
     pub fn get(&self, line: u64) -> Holders {
-        self.find(line).map_or(Holders::default(), |at| self.holders[at])
+        self.find(line).map_or(Holders::default(), |at| self.at(at))
     }
 
     /// Says who holds the line from now on; returns the line whose entry was given up for it.
     pub fn set(&mut self, line: u64, holders: Holders) -> Option<(u64, Holders)> {
-        if let Some(at) = self.find(line) {
-            self.holders[at] = holders;
-            if holders.cores == 0 {
+        let known = self.find(line);
+        if holders.cores == 0 {
+            if let Some(at) = known {
                 self.tags[at] = 0;
             }
             return None;
         }
-        if holders.cores == 0 {
-            return None;
-        }
-        let start = self.start(line);
-        let free = self.tags[start..start + WAYS].iter().position(|tag| *tag == 0);
-        let at = start + free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize);
-        let tag = std::mem::replace(&mut self.tags[at], line + 1);
-        let old = std::mem::replace(&mut self.holders[at], holders);
-        (tag != 0).then(|| (tag - 1, old))
+        let at = known.unwrap_or_else(|| {
+            let start = self.start(line);
+            let free = self.tags[start..start + WAYS].iter().position(|tag| *tag == 0);
+            start + free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize)
+        });
+        let old = self.at(at);
+        let tag = (line + 1) << 1 | u64::from(holders.owned);
+        let old_tag = std::mem::replace(&mut self.tags[at], tag);
+        self.cores[at] = holders.cores;
+        (known.is_none() && old_tag != 0).then(|| ((old_tag >> 1) - 1, old))
     }
 
     /// Nobody holds anything.

@@ -51,7 +51,7 @@ impl Run {
 }
 
 /// Bytes that a measured run moves, all threads together.
-const BYTES: u64 = 32 << 20;
+const BYTES: u64 = 16 << 20;
 /// The largest part of a piece that is done in one step.
 const PART: u64 = 256;
 

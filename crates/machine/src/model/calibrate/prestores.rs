@@ -97,15 +97,19 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
         reason: "",
     });
     for (threads, published) in [(1, 1.0), (2, 2.2), (5, 3.0)] {
-        let (plain, _) = listing_2(preset, threads, 1024, false);
-        let (cleaned, _) = listing_2(preset, threads, 1024, true);
+        // The paper's are the best of its sizes of elements.
+        let gains = [256, 1024, 4096].map(|element| {
+            let (plain, _) = listing_2(preset, threads, element, false);
+            let (cleaned, _) = listing_2(preset, threads, element, true);
+            cleaned / plain
+        });
         checks.push(Check {
-            what: format!("Listing 2, 1 KiB, {threads} threads, gain of clean"),
+            what: format!("Listing 2, {threads} threads, most gain of clean"),
             source,
             published,
-            modelled: cleaned / plain,
+            modelled: gains.into_iter().fold(0.0, f64::max),
             given: false,
-            reason: "follows from the amplification above, and from how soon the medium saturates",
+            reason: "a thread's stores wait for the medium in turn here, so few threads saturate it less",
         });
     }
     checks.push(Check {
