@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use terrace_machine::model::{Ablation, Machine, Modelled, Preset, Step};
+use terrace_machine::model::{Ablation, Machine, Modelled, Preset};
 use terrace_memory::{Backing, Domain, Memory, Region};
 
 fn preset(name: &str) -> Preset {
@@ -234,7 +234,7 @@ fn dirty_persistent_lines_slow_a_chase_in_dram() {
         let persistent = machine.memory("pmem0", 64 << 20, Domain::Eadr).unwrap();
         let dram = machine.memory("dram0", 64 << 20, Domain::None).unwrap();
         let (chased, waited) = (Cell::new(0u64), Cell::new(0u64));
-        let mut steps: Vec<Box<dyn Step>> = Vec::new();
+        let mut steps: Vec<Box<dyn FnMut() -> bool + '_>> = Vec::new();
         for thread in 0..4u64 {
             let (machine, persistent, dram) = (&machine, &persistent, &dram);
             let (chased, waited) = (&chased, &waited);

@@ -4,6 +4,7 @@
 //! its flags, so a look is a handful of compares and nothing is hashed or allocated.
 
 use crate::random::Rng;
+use terrace_memory::instructions;
 
 /// The line is held.
 const VALID: u64 = 1;
@@ -73,6 +74,15 @@ impl Cache {
             (line & (self.sets - 1)) as usize
         } else {
             (line % self.sets) as usize
+        }
+    }
+
+    /// Fetches what a look at the line's set will want, for the computer that this runs on.
+    #[inline]
+    pub fn fetch(&self, line: u64) {
+        let start = self.set(line) * self.ways;
+        for word in (0..self.ways).step_by(8) {
+            instructions::prefetch((&raw const self.entries[start + word]).cast());
         }
     }
 

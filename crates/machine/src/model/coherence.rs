@@ -8,7 +8,7 @@
 //! of the simulation.
 
 use super::cache::{DIRTY, OWNED};
-use super::directory::{Holders, cores_of};
+use super::directory::{Holders, Place, cores_of};
 use super::node::{Read, Write};
 use super::state::State;
 use super::time::Ps;
@@ -18,6 +18,7 @@ impl State {
     /// `DIRTY` given; returns when it is there.
     pub(super) fn fetch(&mut self, line: u64, at: Ps, flags: u64, why: Read) -> Ps {
         let me = self.threads[self.running].core;
+        self.fetch_tags(me, line);
         let write = flags & OWNED != 0;
         if write && self.cores[me].first.touch(line, flags).is_some() {
             if let Some(second) = &mut self.cores[me].second {
@@ -38,6 +39,18 @@ impl State {
         there + self.fill(me, line, got | flags, at)
     }
 
+    /// Asks the computer that this runs on for what will be looked at: most of the time a miss costs is
+    /// its waiting for these, one after the other.
+    fn fetch_tags(&self, core: usize, line: u64) {
+        if let Some(second) = &self.cores[core].second {
+            second.fetch(line);
+        }
+        self.sockets[self.socket_of(core)].shared.fetch(line);
+        if let Some(directory) = &self.directory {
+            directory.fetch(line);
+        }
+    }
+
     /// Brings a line into the second private cache, if the core has it nowhere and has such a cache;
     /// returns when it is there.
     pub(super) fn fetch_ahead(&mut self, line: u64, at: Ps) -> Option<Ps> {
@@ -53,7 +66,7 @@ impl State {
     /// when it is there and its flags.
     fn find(&mut self, line: u64, at: Ps, write: bool, why: Read) -> (Ps, u64) {
         let me = self.threads[self.running].core;
-        let holders = self.directory.as_ref().map_or(Holders::default(), |d| d.get(line));
+        let (holders, place) = self.look_up(line);
         let others = holders.others(me);
         let node = self.node_of(line).0;
         let directory = self.nodes[node].directory;
@@ -69,14 +82,14 @@ impl State {
             flags |= OWNED;
         }
         let cores = if write { 0 } else { others } | 1 << me;
-        self.note(line, Holders { cores, owned });
+        self.note(line, place, Holders { cores, owned });
         (there + if write { directory } else { 0 }, flags)
     }
 
     /// Asks the right to write a line that is held; returns when it is given.
     fn upgrade(&mut self, line: u64, at: Ps) -> Ps {
         let me = self.threads[self.running].core;
-        let holders = self.directory.as_ref().map_or(Holders::default(), |d| d.get(line));
+        let (holders, place) = self.look_up(line);
         let others = holders.others(me);
         let mut there = at + self.nodes[self.node_of(line).0].directory;
         if others != 0 {
@@ -86,7 +99,7 @@ impl State {
         for socket in &mut self.sockets {
             socket.shared.remove(line);
         }
-        self.note(line, Holders { cores: 1 << me, owned: true });
+        self.note(line, place, Holders { cores: 1 << me, owned: true });
         there
     }
 
@@ -136,12 +149,23 @@ impl State {
         (self.links.carry(self.nodes[node].socket, mine, there), 0)
     }
 
+    /// Who holds a line, and where that is noted.
+    fn look_up(&self, line: u64) -> (Holders, Option<Place>) {
+        match &self.directory {
+            Some(directory) => {
+                let (holders, place) = directory.find(line);
+                (holders, Some(place))
+            }
+            None => (Holders::default(), None),
+        }
+    }
+
     /// Notes who has a line; whoever loses one for it gives it up.
-    fn note(&mut self, line: u64, holders: Holders) {
-        let Some(directory) = &mut self.directory else {
+    fn note(&mut self, line: u64, place: Option<Place>, holders: Holders) {
+        let (Some(directory), Some(place)) = (&mut self.directory, place) else {
             return;
         };
-        if let Some((old, holders)) = directory.set(line, holders) {
+        if let Some((old, holders)) = directory.set(line, place, holders) {
             let at = self.threads[self.running].clock;
             for core in cores_of(holders.cores) {
                 if let Some(flags) = self.take_from(core, old) {
@@ -154,9 +178,9 @@ impl State {
     /// The core has a line no more.
     pub(super) fn left(&mut self, core: usize, line: u64) {
         if let Some(directory) = &mut self.directory {
-            let mut holders = directory.get(line);
+            let (mut holders, place) = directory.find(line);
             holders.cores = holders.others(core);
-            directory.set(line, holders);
+            directory.set(line, place, holders);
         }
     }
 
@@ -204,9 +228,6 @@ impl State {
     /// it makes it wait.
     pub(super) fn to_shared(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
         let socket = self.socket_of(core);
-        if self.sockets[socket].shared.touch(line, flags & DIRTY).is_some() {
-            return 0;
-        }
         match self.sockets[socket].insert(core, line, flags & DIRTY) {
             Some(victim) if victim.is_dirty() => self.evict(socket, victim.line, at),
             _ => 0,
@@ -254,7 +275,8 @@ impl State {
             flags |= socket.shared.remove(line).unwrap_or(0);
         }
         if let Some(directory) = &mut self.directory {
-            directory.set(line, Holders::default());
+            let place = directory.find(line).1;
+            directory.set(line, place, Holders::default());
         }
         flags
     }
@@ -262,7 +284,7 @@ impl State {
     /// The cores that may have a line.
     fn holders(&self, line: u64) -> u128 {
         match &self.directory {
-            Some(directory) => directory.get(line).cores,
+            Some(directory) => directory.find(line).0.cores,
             None => 1 << self.threads[self.running].core,
         }
     }

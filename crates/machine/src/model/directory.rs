@@ -1,12 +1,13 @@
 //! Who holds a line in a private cache, machine-wide.
 //!
-//! Set-associative like the snoop filters it stands for, indexed by a hash and with room for twice the
-//! lines that all private caches can hold. When a set is full nevertheless, an entry is given up
-//! and its holders lose the line.
+//! Set-associative like the snoop filters it stands for, indexed by a hash and with room for four
+//! times the lines that all private caches can hold. When a set is full nevertheless, an entry is
+//! given up and its holders lose the line.
 
 use crate::random::{Rng, mix};
+use terrace_memory::instructions;
 
-const WAYS: usize = 16;
+const WAYS: usize = 8;
 
 /// The holders of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,67 +36,81 @@ pub(super) fn cores_of(mut bits: u128) -> impl Iterator<Item = usize> {
 
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
-    /// Line number plus one, and below it a bit that says owned; 0 is free.
-    tags: Box<[u64]>,
-    cores: Box<[u128]>,
+    sets: Box<[Set]>,
+    cores: Box<[[u128; WAYS]]>,
     mask: u64,
     rng: Rng,
 }
 
+/// Line numbers plus one, and below each a bit that says owned; 0 is free. One line of the computer
+/// that this runs on.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Set([u64; WAYS]);
+
+/// A line's set, and its way if it is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    set: usize,
+    way: Option<usize>,
+}
+
 impl Directory {
     pub fn new(private_lines: u64, seed: u64) -> Self {
-        let sets = (2 * private_lines / WAYS as u64).next_power_of_two();
+        let sets = (4 * private_lines / WAYS as u64).next_power_of_two();
         Directory {
-            tags: vec![0; sets as usize * WAYS].into(),
-            cores: vec![0; sets as usize * WAYS].into(),
+            sets: vec![Set([0; WAYS]); sets as usize].into(),
+            cores: vec![[0; WAYS]; sets as usize].into(),
             mask: sets - 1,
             rng: Rng::new(seed),
         }
     }
 
-    fn start(&self, line: u64) -> usize {
-        (mix(line) & self.mask) as usize * WAYS
+    fn set_of(&self, line: u64) -> usize {
+        (mix(line) & self.mask) as usize
     }
 
-    fn find(&self, line: u64) -> Option<usize> {
-        let start = self.start(line);
-        let way = self.tags[start..start + WAYS].iter().position(|tag| tag >> 1 == line + 1)?;
-        Some(start + way)
+    /// Fetches what [`Directory::find`] will look at, for the computer that this runs on.
+    pub fn fetch(&self, line: u64) {
+        instructions::prefetch((&raw const self.sets[self.set_of(line)]).cast());
     }
 
-    fn at(&self, at: usize) -> Holders {
-        Holders { cores: self.cores[at], owned: self.tags[at] & 1 == 1 }
+    /// Who holds the line, nobody by default; and where that is noted.
+    pub fn find(&self, line: u64) -> (Holders, Place) {
+        let set = self.set_of(line);
+        let way = self.sets[set].0.iter().position(|tag| tag >> 1 == line + 1);
+        let holders = way.map_or(Holders::default(), |way| self.at(set, way));
+        (holders, Place { set, way })
     }
 
-    /// Who holds the line; nobody by default.
-    pub fn get(&self, line: u64) -> Holders {
-        self.find(line).map_or(Holders::default(), |at| self.at(at))
+    fn at(&self, set: usize, way: usize) -> Holders {
+        Holders { cores: self.cores[set][way], owned: self.sets[set].0[way] & 1 == 1 }
     }
 
-    /// Says who holds the line from now on; returns the line whose entry was given up for it.
-    pub fn set(&mut self, line: u64, holders: Holders) -> Option<(u64, Holders)> {
-        let known = self.find(line);
+    /// Says who holds the line from now on, at the place where it was found; returns the line whose
+    /// entry was given up for it.
+    pub fn set(&mut self, line: u64, place: Place, holders: Holders) -> Option<(u64, Holders)> {
+        let Place { set, way: known } = place;
         if holders.cores == 0 {
-            if let Some(at) = known {
-                self.tags[at] = 0;
+            if let Some(way) = known {
+                self.sets[set].0[way] = 0;
             }
             return None;
         }
-        let at = known.unwrap_or_else(|| {
-            let start = self.start(line);
-            let free = self.tags[start..start + WAYS].iter().position(|tag| *tag == 0);
-            start + free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize)
+        let way = known.unwrap_or_else(|| {
+            let free = self.sets[set].0.iter().position(|tag| *tag == 0);
+            free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize)
         });
-        let old = self.at(at);
+        let old = self.at(set, way);
         let tag = (line + 1) << 1 | u64::from(holders.owned);
-        let old_tag = std::mem::replace(&mut self.tags[at], tag);
-        self.cores[at] = holders.cores;
+        let old_tag = std::mem::replace(&mut self.sets[set].0[way], tag);
+        self.cores[set][way] = holders.cores;
         (known.is_none() && old_tag != 0).then(|| ((old_tag >> 1) - 1, old))
     }
 
     /// Nobody holds anything.
     pub fn clear(&mut self) {
-        self.tags.fill(0);
+        self.sets.fill(Set([0; WAYS]));
     }
 }
 
@@ -107,21 +122,25 @@ mod tests {
     fn holders_are_kept_and_forgotten() {
         let mut directory = Directory::new(64, 1);
         let holders = Holders { cores: 0b101, owned: false };
-        assert_eq!(directory.set(9, holders), None);
-        assert_eq!(directory.get(9), holders);
+        let (nobody, place) = directory.find(9);
+        assert_eq!(nobody, Holders::default());
+        assert_eq!(directory.set(9, place, holders), None);
+        let (found, place) = directory.find(9);
+        assert_eq!(found, holders);
         assert_eq!(cores_of(holders.others(0)).collect::<Vec<_>>(), [2]);
-        directory.set(9, Holders::default());
-        assert_eq!(directory.get(9), Holders::default());
+        directory.set(9, place, Holders::default());
+        assert_eq!(directory.find(9).0, Holders::default());
     }
 
     #[test]
     fn a_full_set_gives_one_up() {
-        let mut directory = Directory::new(4, 1);
+        let mut directory = Directory::new(2, 1);
         let mut given_up = 0;
         for line in 0..30 {
-            given_up +=
-                usize::from(directory.set(line, Holders { cores: 1, owned: true }).is_some());
+            let place = directory.find(line).1;
+            let old = directory.set(line, place, Holders { cores: 1, owned: true });
+            given_up += usize::from(old.is_some());
         }
-        assert_eq!(given_up, 14, "16 ways, one set");
+        assert_eq!(given_up, 22, "8 ways, one set");
     }
 }

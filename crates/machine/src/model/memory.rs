@@ -81,6 +81,8 @@ impl Divide for Modelled {
     }
 }
 
+// Bytes are fetched from this computer's memory while the model is at work.
+//
 // SAFETY, for every method: the access itself is the native memory's, of the same range and under
 // the same promise of the caller; the mapping is kept by `region`.
 impl Memory for Modelled {
@@ -96,6 +98,7 @@ impl Memory for Modelled {
 
     #[inline]
     unsafe fn load(&self, at: u64) -> u64 {
+        self.native.prefetch(at);
         self.machine.charge(|state| {
             let line = state.line(self.node, self.start + at);
             state.load(line);
@@ -106,6 +109,7 @@ impl Memory for Modelled {
 
     #[inline]
     unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        self.native.prefetch(at);
         self.machine.charge(|state| {
             let line = state.line(self.node, self.start + at);
             state.load(line);
@@ -116,6 +120,7 @@ impl Memory for Modelled {
 
     #[inline]
     unsafe fn store(&self, at: u64, value: u64) {
+        self.native.prefetch(at);
         self.machine.charge(|state| {
             let line = state.line(self.node, self.start + at);
             state.store(line);

@@ -61,7 +61,12 @@ impl Socket {
         self.filler = (core, if last == core { lines + 1 } else { 0 });
         let alone = self.filler.1 >= ALONE_LINES;
         self.shared.mix(if alone { self.random.0 } else { self.random.1 });
-        self.shared.insert(line, flags)
+        // It may be there: what several cores share, and one of them wrote, is given up twice.
+        if self.shared.touch(line, flags).is_some() {
+            None
+        } else {
+            self.shared.insert(line, flags)
+        }
     }
 }
 

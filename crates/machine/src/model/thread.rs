@@ -105,7 +105,7 @@ impl Thread {
             under_way: [UnderWay { line: u64::MAX, until: 0, stored: false }; UNDER_WAY],
             under_way_next: 0,
             under_way_until: 0,
-            streams: [Stream { last: u64::MAX, run: 0, until: 0 }; STREAMS],
+            streams: [Stream { last: u64::MAX / 2, run: 0, until: 0 }; STREAMS],
             streams_next: 0,
         }
     }

@@ -23,6 +23,9 @@ use super::Served;
 /// Sequential readers that the prefetcher tells apart.
 const STREAMS: usize = 16;
 
+/// No line of the medium, and not followed by one.
+const NOTHING: u64 = u64::MAX / 2;
+
 #[derive(Clone, Debug)]
 pub(super) struct Media {
     server: Calendar,
@@ -51,7 +54,7 @@ impl Media {
         Media {
             server: Calendar::new(1, read.max(write), !without.queueing),
             buffer: Buffer::new(media.buffer_lines),
-            streams: [(u64::MAX, 0); STREAMS],
+            streams: [(NOTHING, 0); STREAMS],
             prefetch_after: if without.prefetching { 0 } else { media.prefetch_after },
             lines,
             line_bytes: media.line_bytes,
@@ -163,7 +166,7 @@ impl Media {
 
     /// Whether `block` is the first look at a line that continues a sequence of enough lines.
     fn is_sequential(&mut self, block: u64) -> bool {
-        let known = self.streams.iter().position(|(last, _)| *last == block || *last + 1 == block);
+        let known = self.streams.iter().position(|(last, _)| block.wrapping_sub(*last) <= 1);
         let (place, run) = match known {
             Some(place) if self.streams[place].0 == block => return false,
             Some(place) => (place, self.streams[place].1 + 1),
@@ -182,8 +185,6 @@ struct Buffer {
     dirty: Vec<u8>,
     ready: Vec<Ps>,
 }
-
-const NOTHING: u64 = u64::MAX;
 
 impl Buffer {
     fn new(lines: usize) -> Self {
