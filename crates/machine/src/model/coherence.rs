@@ -72,9 +72,9 @@ impl State {
         let directory = self.nodes[node].directory;
         let (there, mut flags) = if others != 0 {
             self.threads[self.running].counts.from_cores += 1;
-            (at + self.from_cores(others), self.ask_cores(line, others, write))
+            (at + self.answer_time(others), self.ask_cores(line, others, write))
         } else {
-            self.from_below(line, at, why)
+            self.find_below(line, at, why)
         };
         // Where the memory keeps the directory, the right to write must be asked for there.
         let owned = write || others == 0 && directory == 0;
@@ -93,7 +93,7 @@ impl State {
         let others = holders.others(me);
         let mut there = at + self.nodes[self.node_of(line).0].directory;
         if others != 0 {
-            there += self.from_cores(others);
+            there += self.answer_time(others);
             self.ask_cores(line, others, true);
         }
         for socket in &mut self.sockets {
@@ -104,7 +104,7 @@ impl State {
     }
 
     /// How long the answer of other cores takes: of the farthest.
-    fn from_cores(&self, cores: u128) -> Ps {
+    fn answer_time(&self, cores: u128) -> Ps {
         let mine = self.threads[self.running].socket;
         let farthest = cores_of(cores).map(|core| self.links.latency(mine, self.socket_of(core)));
         self.costs.core_to_core + farthest.max().unwrap_or(0)
@@ -132,7 +132,7 @@ impl State {
     }
 
     /// The line from the shared caches, the nearest first, or from memory.
-    fn from_below(&mut self, line: u64, at: Ps, why: Read) -> (Ps, u64) {
+    fn find_below(&mut self, line: u64, at: Ps, why: Read) -> (Ps, u64) {
         let mine = self.threads[self.running].socket;
         for far in 0..self.sockets.len() {
             let socket = (mine + far) % self.sockets.len();
@@ -169,7 +169,7 @@ impl State {
             let at = self.threads[self.running].clock;
             for core in cores_of(holders.cores) {
                 if let Some(flags) = self.take_from(core, old) {
-                    self.to_shared(core, old, flags, at);
+                    self.hand_down(core, old, flags, at);
                 }
             }
         }
@@ -206,7 +206,7 @@ impl State {
         };
         let first = self.cores[core].first.remove(victim.line).unwrap_or(0);
         self.left(core, victim.line);
-        self.to_shared(core, victim.line, victim.flags | first, at)
+        self.hand_down(core, victim.line, victim.flags | first, at)
     }
 
     fn fill_first(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
@@ -221,12 +221,12 @@ impl State {
             return 0;
         }
         self.left(core, victim.line);
-        self.to_shared(core, victim.line, victim.flags, at)
+        self.hand_down(core, victim.line, victim.flags, at)
     }
 
     /// Puts a line that a core gave up into the shared cache; returns how long the line that leaves for
     /// it makes it wait.
-    pub(super) fn to_shared(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+    pub(super) fn hand_down(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
         let socket = self.socket_of(core);
         match self.sockets[socket].insert(core, line, flags & DIRTY) {
             Some(victim) if victim.is_dirty() => self.evict(socket, victim.line, at),

@@ -37,16 +37,23 @@ pub(super) fn cores_of(mut bits: u128) -> impl Iterator<Item = usize> {
 #[derive(Clone, Debug)]
 pub(super) struct Directory {
     sets: Box<[Set]>,
-    cores: Box<[[u128; WAYS]]>,
+    /// Holders of lines that have several.
+    several: Box<[[u128; WAYS]]>,
     mask: u64,
     rng: Rng,
 }
 
-/// Line numbers plus one, and below each a bit that says owned; 0 is free. One line of the computer
-/// that this runs on.
+/// Entries, 0 where one is free. From below: owned, held by several, the holder where it is one, the
+/// line's number plus one. A set is one line of the computer that this runs on, and nearly
+/// always all that is looked at.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Set([u64; WAYS]);
+
+const ENTRY_OWNED: u64 = 1;
+const ENTRY_SEVERAL: u64 = 2;
+const CORE_SHIFT: u32 = 2;
+const LINE_SHIFT: u32 = 9;
 
 /// A line's set, and its way if it is there.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +67,7 @@ impl Directory {
         let sets = (4 * private_lines / WAYS as u64).next_power_of_two();
         Directory {
             sets: vec![Set([0; WAYS]); sets as usize].into(),
-            cores: vec![[0; WAYS]; sets as usize].into(),
+            several: vec![[0; WAYS]; sets as usize].into(),
             mask: sets - 1,
             rng: Rng::new(seed),
         }
@@ -78,13 +85,18 @@ impl Directory {
     /// Who holds the line, nobody by default; and where that is noted.
     pub fn find(&self, line: u64) -> (Holders, Place) {
         let set = self.set_of(line);
-        let way = self.sets[set].0.iter().position(|tag| tag >> 1 == line + 1);
+        let way = self.sets[set].0.iter().position(|entry| entry >> LINE_SHIFT == line + 1);
         let holders = way.map_or(Holders::default(), |way| self.at(set, way));
         (holders, Place { set, way })
     }
 
     fn at(&self, set: usize, way: usize) -> Holders {
-        Holders { cores: self.cores[set][way], owned: self.sets[set].0[way] & 1 == 1 }
+        let entry = self.sets[set].0[way];
+        let cores = match entry & ENTRY_SEVERAL {
+            0 => 1 << (entry >> CORE_SHIFT & 127),
+            _ => self.several[set][way],
+        };
+        Holders { cores, owned: entry & ENTRY_OWNED != 0 }
     }
 
     /// Says who holds the line from now on, at the place where it was found; returns the line whose
@@ -101,11 +113,16 @@ impl Directory {
             let free = self.sets[set].0.iter().position(|tag| *tag == 0);
             free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize)
         });
-        let old = self.at(set, way);
-        let tag = (line + 1) << 1 | u64::from(holders.owned);
-        let old_tag = std::mem::replace(&mut self.sets[set].0[way], tag);
-        self.cores[set][way] = holders.cores;
-        (known.is_none() && old_tag != 0).then(|| ((old_tag >> 1) - 1, old))
+        let old = (self.sets[set].0[way], self.at(set, way));
+        let mut entry = (line + 1) << LINE_SHIFT | u64::from(holders.owned);
+        if holders.cores.is_power_of_two() {
+            entry |= u64::from(holders.cores.trailing_zeros()) << CORE_SHIFT;
+        } else {
+            entry |= ENTRY_SEVERAL;
+            self.several[set][way] = holders.cores;
+        }
+        self.sets[set].0[way] = entry;
+        (known.is_none() && old.0 != 0).then(|| ((old.0 >> LINE_SHIFT) - 1, old.1))
     }
 
     /// Nobody holds anything.

@@ -90,7 +90,7 @@ impl Machine {
     /// There is no such node, or the system refuses the address space.
     pub fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Modelled> {
         let node = self.node(node).map_err(io::Error::other)?;
-        let region = Region::reserve(bytes, Backing::Anonymous)?.declared(domain);
+        let region = Region::reserve(bytes, Backing::HugePages)?.declared(domain);
         region.commit(0, bytes)?;
         let start = self.shared.free[node].fetch_add(bytes.next_multiple_of(ALIGN_BYTES), Relaxed);
         assert!(start + bytes <= 1 << NODE_SHIFT, "a node has 256 TiB");

@@ -378,7 +378,7 @@ impl State {
         }
         let thread = self.thread();
         let start = thread.fill.free(thread.clock).max(thread.drained);
-        let accepted = self.send_to_memory(line, start, Write::WriteBack);
+        let accepted = self.send_to_memory(line, start, Write::Clean);
         let thread = self.thread();
         thread.fill.take(accepted);
         thread.drained = start;
@@ -417,7 +417,7 @@ impl State {
         let (at, core) = (self.thread().clock, self.threads[self.running].core);
         if let Some(flags) = self.take_from(core, line) {
             self.left(core, line);
-            self.to_shared(core, line, flags, at);
+            self.hand_down(core, line, flags, at);
         }
     }
 

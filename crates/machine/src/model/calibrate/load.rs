@@ -183,7 +183,7 @@ pub(super) fn load_latency_ns(preset: &Preset, node: &str, random: bool) -> f64 
     let mut preset = preset.clone();
     preset.processor.prefetch_lines = 0;
     let machine = Machine::new(&preset, 1, 1);
-    let bytes = 1 << 30;
+    let bytes = 256 << 20;
     let memory = machine.memory(node, bytes, Domain::None).expect("the node exists");
     let mut rng = Rng::new(3);
     let loads = 50_000;
@@ -226,7 +226,7 @@ pub(super) fn persist_ns(preset: &Preset, node: &str, stream: bool) -> f64 {
 /// Bandwidth of single lines all over, as many at a time as a core has fill buffers.
 pub(super) fn random_lines_gb_s(preset: &Preset, node: &'static str, threads: usize) -> f64 {
     let machine = Machine::pinned(preset, &on_one_socket(preset, threads), 1);
-    let bytes = 4 << 30;
+    let bytes = 512 << 20;
     let memory = machine.memory(node, bytes, Domain::None).expect("the node exists");
     let line = preset.processor.line_bytes;
     let batch = preset.processor.line_fill_buffers as u64;

@@ -28,7 +28,7 @@ pub(super) enum Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     Evict,
-    WriteBack,
+    Clean,
     Stream,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 enum Channel {
-    Dram(Dram),
+    Dram(Box<Dram>),
     Media(Box<Media>),
 }
 
@@ -64,7 +64,7 @@ impl Node {
     pub fn new(spec: &NodeSpec, line_bytes: u64, without: Ablation) -> Self {
         let channel = || match &spec.media {
             Some(media) => Channel::Media(Box::new(Media::new(spec, media, line_bytes, without))),
-            None => Channel::Dram(Dram::new(spec, line_bytes, without)),
+            None => Channel::Dram(Box::new(Dram::new(spec, line_bytes, without))),
         };
         Node {
             socket: spec.socket,
@@ -100,7 +100,7 @@ impl Node {
         self.counts.written_bytes += self.line_bytes;
         let (count, latency) = match why {
             Write::Evict => (&mut self.counts.evicted_bytes, self.write_back),
-            Write::WriteBack => (&mut self.counts.written_back_bytes, self.write_back),
+            Write::Clean => (&mut self.counts.written_back_bytes, self.write_back),
             Write::Stream => (&mut self.counts.streamed_bytes, self.stream),
         };
         *count += self.line_bytes;
