@@ -1,5 +1,7 @@
 //! Modelled machines do what their parts are there for, and stop doing it when the parts are left out.
 
+#![allow(clippy::unwrap_used)]
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_machine::model::{Ablation, Machine, Modelled, Preset};
