@@ -525,3 +525,25 @@ fn the_model_agrees_with_the_reference_device() {
     let misses: Vec<_> = table.checks.iter().filter(|check| !check.agrees()).collect();
     assert!(misses.is_empty(), "{misses:?}");
 }
+
+#[test]
+fn this_machine_can_be_modelled_too() {
+    use terrace_machine::model::preset::Measured;
+
+    let topology = terrace_memory::Topology::read().unwrap();
+    let given = Measured {
+        cache_ns: [2.0, 6.0, 40.0],
+        random_read_ns: 120.0,
+        read_gb_s: 10.0,
+        write_gb_s: 8.0,
+        write_back_ns: 60.0,
+        stream_ns: 90.0,
+    };
+    let preset = Preset::of_machine(&topology, &given);
+    let machine = Machine::new(&preset, 1, 7);
+    let memory = machine.memory("dram0", 1 << 20, Domain::None).unwrap();
+    memory.look(0);
+    assert_eq!(machine.now_ps(), 120_000);
+    memory.look(0);
+    assert_eq!(machine.now_ps(), 122_000);
+}

@@ -6,7 +6,9 @@
 //! what was measured on the real machine.
 
 mod check;
+mod host;
 
+pub use host::Measured;
 use serde::Deserialize;
 use std::fmt;
 
