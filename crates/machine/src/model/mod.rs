@@ -12,7 +12,7 @@
 //!
 //! It tells shapes: which of two designs writes less to the medium, where a curve bends, what eight
 //! writers do to a DIMM. [`calibrate`] prints its figures beside those that were published, with
-//! the error of each and no excuse. The parts that an effect is ascribed to can be left out
+//! the error of each. The parts that an effect is ascribed to can be left out
 //! ([`Ablation`]), and then the effect must be gone.
 //!
 //! # Approximations
@@ -27,6 +27,7 @@
 //! * Caches are indexed by address bits; a processor that hashes them does so linearly, which sends
 //!   consecutive lines through the same histories.
 //! * Levels of one core are inclusive; the shared cache has what they gave up.
+//! * Threads of one core share its caches and nothing else: each has buffers of its own.
 //! * A link carries lines; messages of coherence cost latency and no bandwidth.
 //! * Transactional memory is absent, as on most of these machines.
 

@@ -12,7 +12,8 @@
 //!   and where it pauses; so operations do overlap, locks of the structure are waited for, and
 //!   compare-exchanges fail. A hand-over costs microseconds of real time.
 //!
-//! Whoever waits in the second form must wait through the memory, with
+//! An operation of the first form that waits for another thread waits for ever. Whoever waits in the
+//! second form must wait through the memory, with
 //! [`pause`](terrace_memory::Memory::pause): a lock of the operating system that is held by a thread
 //! without the turn is never released.
 

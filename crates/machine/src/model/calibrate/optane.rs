@@ -55,6 +55,7 @@ pub(super) fn of_seed_001(preset: &Preset) -> Vec<Check> {
     let mut checks = writers_and_sizes(&fio);
     checks.extend(small_writes(&fio));
     checks.extend(plain_stores(&fio));
+    checks.extend(remote(&fio));
     checks.extend(reads(&fio));
     checks.extend(one_line(preset));
     checks
@@ -177,6 +178,33 @@ fn plain_stores(fio: &Fio<'_>) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// I4: p-stores to the other socket's memory.
+fn remote(fio: &Fio<'_>) -> Vec<Check> {
+    let rows: [([&'static str; 2], bool, usize, f64); 7] = [
+        (["pmem0", "pmem1"], false, 1, 21.0),
+        (["pmem0", "pmem1"], false, 4, 22.0),
+        (["pmem0", "pmem1"], false, 8, 91.0),
+        (["pmem0", "pmem1"], false, 28, 93.0),
+        (["pmem0", "pmem1"], true, 28, 86.0),
+        (["dram0", "dram1"], false, 1, 41.0),
+        (["dram0", "dram1"], false, 28, 67.0),
+    ];
+    let check = |([near, far], random, threads, percent): ([&'static str; 2], bool, usize, f64)| {
+        let rate = |node| fio.run(node, Op::StoreFlush, random, 4096, threads).mib_s();
+        let pattern = if random { "random" } else { "sequential" };
+        Check {
+            what: format!("{near} {pattern} 4 KiB p-store, {threads} threads, remote by local"),
+            source: "seed 001, 4.5",
+            published: 1.0 - percent / 100.0,
+            modelled: rate(far) / rate(near),
+            given: false,
+            reason: "links here delay lines and limit their rate; that they also disorder them, and what \
+                     their protocol adds to the memory's own traffic, is not modelled",
+        }
+    };
+    rows.map(check).into()
 }
 
 /// I2 and I6: reads.
