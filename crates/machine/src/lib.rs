@@ -3,9 +3,11 @@
 
 pub mod counted;
 pub mod crash;
+pub mod model;
 mod random;
 mod without;
 
 pub use counted::{Counted, Counts};
 pub use crash::{Crashable, Explorer, Failure, Log, Noted, Report, Schedule};
+pub use model::{Machine, Modelled, Preset};
 pub use without::Without;

@@ -1,0 +1,123 @@
+//! How far the model is from what was published.
+//!
+//! For each preset whose machine somebody measured, [`calibrate`] runs the same loads on the model and
+//! puts both figures side by side. Nothing in the model was adjusted to them, with one exception that
+//! its preset names. A figure that is off by more than [`TOLERANCE`] is a miss and is printed as
+//! one; experiments that rest on it must say so.
+
+mod load;
+mod optane;
+mod others;
+mod prestores;
+
+use super::preset::{Preset, PresetError};
+use std::fmt;
+
+/// A modelled figure within this share of the published one agrees with it.
+pub const TOLERANCE: f64 = 0.20;
+
+/// A published figure and the model's.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// What is measured, with its unit.
+    pub what: String,
+    /// Where it was published.
+    pub source: &'static str,
+    /// The figure there.
+    pub published: f64,
+    /// The model's.
+    pub modelled: f64,
+    /// Whether the figure itself, or what it follows from alone, stands in the preset: agreement
+    /// then says that the model keeps to its preset and no more.
+    pub given: bool,
+    /// Why the model is thought to miss it, where it does.
+    pub reason: &'static str,
+}
+
+impl Check {
+    /// The model's error, as a share of the published figure.
+    pub fn error(&self) -> f64 {
+        self.modelled / self.published - 1.0
+    }
+
+    /// Whether the model agrees.
+    pub fn agrees(&self) -> bool {
+        self.error().abs() <= TOLERANCE
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match (self.agrees(), self.given) {
+            (true, true) => "agrees (given)",
+            (true, false) => "agrees",
+            (false, _) => "MISS",
+        };
+        write!(
+            f,
+            "{:58} {:>10} {:>10} {:>+7.0} %  {:14} {}",
+            self.what,
+            figure(self.published),
+            figure(self.modelled),
+            100.0 * self.error(),
+            verdict,
+            self.source,
+        )?;
+        if !self.agrees() && !self.reason.is_empty() {
+            write!(f, "\n{:58} because {}", "", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+/// Four digits that mean something.
+fn figure(value: f64) -> String {
+    match value.abs() {
+        large if large >= 1000.0 => format!("{value:.0}"),
+        middle if middle >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// All checks of a preset, printed.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    /// The preset's name.
+    pub preset: String,
+    /// Its checks.
+    pub checks: Vec<Check>,
+}
+
+impl fmt::Display for Calibration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agree = self.checks.iter().filter(|check| check.agrees()).count();
+        let of = self.checks.len();
+        writeln!(
+            f,
+            "{}: {agree} of {of} published figures within {:.0} %",
+            self.preset,
+            100.0 * TOLERANCE
+        )?;
+        writeln!(f, "{:58} {:>10} {:>10} {:>9}", "", "published", "modelled", "error")?;
+        self.checks.iter().try_for_each(|check| writeln!(f, "{check}"))
+    }
+}
+
+/// The checks of a preset that comes with this crate; none where nobody published figures.
+///
+/// # Errors
+/// There is no such preset.
+///
+/// # Cost
+/// Seconds, up to half a minute for the Optane presets.
+pub fn calibrate(name: &str) -> Result<Calibration, PresetError> {
+    let preset = Preset::named(name)?;
+    let checks = match name {
+        "optane-004" => optane::of_seed_004(&preset),
+        "optane-001" => optane::of_seed_001(&preset),
+        "optane-000" => prestores::on_optane(&preset),
+        "enzian-fast" | "enzian-slow" => prestores::on_enzian(&preset),
+        _ => others::of(&preset),
+    };
+    Ok(Calibration { preset: name.into(), checks })
+}

@@ -1,0 +1,199 @@
+//! `Modelled`: a memory of a modelled machine.
+
+use super::machine::Machine;
+use std::sync::Arc;
+use terrace_memory::{Divide, Domain, Memory, Native, Region};
+
+/// What a pause lasts, ps: the order of the processors' own pause instructions.
+const PAUSE: u64 = 40_000;
+
+/// A range of a node's memory, with real bytes: what is written against [`Memory`] runs on it
+/// unchanged, and every access moves the clock of the logical thread that makes it. Clones are the
+/// same memory.
+///
+/// It may be used from several threads of the operating system like any memory; virtual time is
+/// only deterministic where one of the machine's schedulers runs them.
+#[derive(Clone, Debug)]
+pub struct Modelled {
+    machine: Machine,
+    native: Native,
+    /// Keeps the mapping that `native` points into.
+    region: Arc<Region>,
+    node: usize,
+    /// Offset within the node.
+    start: u64,
+}
+
+impl Modelled {
+    pub(super) fn new(
+        machine: Machine,
+        region: Region,
+        node: usize,
+        start: u64,
+        bytes: u64,
+    ) -> Self {
+        // The region outlives this value and every part of it, since all hold it.
+        let native = region.native().part(0, bytes);
+        Modelled { machine, native, region: Arc::new(region), node, start }
+    }
+
+    /// The machine it belongs to.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Lines of the machine that a range touches.
+    #[inline]
+    fn lines(&self, shift: u32, at: u64, bytes: u64) -> std::ops::Range<u64> {
+        let start = ((self.node as u64) << super::state::NODE_SHIFT) | (self.start + at);
+        start >> shift..((start + bytes - 1) >> shift) + 1
+    }
+
+    #[inline]
+    fn read_range(&self, at: u64, bytes: u64) {
+        if bytes > 0 {
+            self.machine.charge(|state| {
+                let lines = self.lines(state.line_shift, at, bytes);
+                state.load_lines(lines);
+            });
+        }
+    }
+
+    /// Does something to every line of a range.
+    fn each(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::State, u64)) {
+        if bytes > 0 {
+            self.machine.charge(|state| {
+                self.lines(state.line_shift, at, bytes).for_each(|line| action(state, line));
+            });
+        }
+    }
+}
+
+impl Divide for Modelled {
+    fn part(&self, start: u64, len: u64) -> Modelled {
+        Modelled {
+            machine: self.machine.clone(),
+            native: self.native.part(start, len),
+            region: Arc::clone(&self.region),
+            node: self.node,
+            start: self.start + start,
+        }
+    }
+}
+
+// Bytes are fetched from this computer's memory while the model is at work.
+//
+// SAFETY, for every method: the access itself is the native memory's, of the same range and under
+// the same promise of the caller; the mapping is kept by `region`.
+impl Memory for Modelled {
+    #[inline]
+    fn len(&self) -> u64 {
+        self.native.len()
+    }
+
+    #[inline]
+    fn domain(&self) -> Domain {
+        self.native.domain()
+    }
+
+    #[inline]
+    unsafe fn load(&self, at: u64) -> u64 {
+        self.native.prefetch(at);
+        self.machine.charge(|state| {
+            let line = state.line(self.node, self.start + at);
+            state.load(line);
+        });
+        // SAFETY: above.
+        unsafe { self.native.load(at) }
+    }
+
+    #[inline]
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        self.native.prefetch(at);
+        self.machine.charge(|state| {
+            let line = state.line(self.node, self.start + at);
+            state.load(line);
+        });
+        // SAFETY: above.
+        unsafe { self.native.load_line(at) }
+    }
+
+    #[inline]
+    unsafe fn store(&self, at: u64, value: u64) {
+        self.native.prefetch(at);
+        self.machine.charge(|state| {
+            let line = state.line(self.node, self.start + at);
+            state.store(line);
+        });
+        // SAFETY: above.
+        unsafe { self.native.store(at, value) }
+    }
+
+    #[inline]
+    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.machine.charge(|state| {
+            let line = state.line(self.node, self.start + at);
+            state.exchange(line);
+        });
+        // SAFETY: above.
+        unsafe { self.native.compare_exchange(at, current, new) }
+    }
+
+    unsafe fn read(&self, at: u64, target: &mut [u8]) {
+        self.read_range(at, target.len() as u64);
+        // SAFETY: above.
+        unsafe { self.native.read(at, target) }
+    }
+
+    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
+        self.read_range(at, bytes as u64);
+        // SAFETY: above.
+        unsafe { self.native.copy_changing(at, target, bytes) }
+    }
+
+    unsafe fn write(&self, at: u64, source: &[u8]) {
+        self.each(at, source.len() as u64, super::state::State::store);
+        // SAFETY: above.
+        unsafe { self.native.write(at, source) }
+    }
+
+    unsafe fn stream(&self, at: u64, source: &[u8]) {
+        self.each(at, source.len() as u64, super::state::State::stream);
+        // SAFETY: above. A plain copy: nothing of this machine's caches is modelled.
+        unsafe { self.native.write(at, source) }
+    }
+
+    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
+        self.read_range(at, bytes);
+        // SAFETY: above.
+        unsafe { self.native.bytes(at, bytes) }
+    }
+
+    unsafe fn write_back(&self, at: u64, bytes: u64) {
+        self.each(at, bytes, super::state::State::write_back);
+    }
+
+    fn fence(&self) {
+        self.machine.charge(super::state::State::fence);
+    }
+
+    fn prefetch(&self, at: u64) {
+        if at < self.len() {
+            self.each(at, 1, |state, line| state.prefetch(line, 0));
+        }
+    }
+
+    fn prefetch_to_write(&self, at: u64) {
+        if at < self.len() {
+            self.each(at, 1, |state, line| state.prefetch(line, super::cache::OWNED));
+        }
+    }
+
+    unsafe fn demote(&self, at: u64, bytes: u64) {
+        self.each(at, bytes, super::state::State::demote);
+    }
+
+    fn pause(&self) {
+        self.machine.charge(|state| state.thread().clock += PAUSE);
+    }
+}
