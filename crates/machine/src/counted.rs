@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use terrace_memory::{Domain, Memory, Native};
 
@@ -143,16 +143,18 @@ type Threads = HashMap<ThreadId, Vec<Tally>>;
 /// assert_eq!(counts.fences, 1, "an update: {counts}");
 /// # }
 /// ```
-#[derive(Debug)]
+///
+/// Clones count together.
+#[derive(Clone, Debug)]
 pub struct Counted<M: Memory = Native> {
     memory: M,
-    threads: Mutex<Threads>,
+    threads: Arc<Mutex<Threads>>,
 }
 
 impl<M: Memory> Counted<M> {
     /// Wraps `memory`.
     pub fn new(memory: M) -> Self {
-        Counted { memory, threads: Mutex::default() }
+        Counted { memory, threads: Arc::default() }
     }
 
     /// The wrapped memory; what is done to it directly is not counted.

@@ -18,7 +18,9 @@ pub(super) const DESIGNS: [(ValueDesign, &str); 2] =
     [(ValueDesign::Slab, "slabs"), (ValueDesign::Log, "logs")];
 
 /// Of an index's memory: two areas, each for all of its entries at the worst.
-pub(super) const INDEX_BYTES_PER_KEY: u64 = 48;
+const INDEX_BYTES_PER_KEY: u64 = 48;
+/// Bytes of values for which books have one.
+const VALUES_PER_BOOKS: u64 = 256;
 /// Bytes of a log and of a superblock.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Key, header, and what a slot may leave unused.
@@ -36,6 +38,11 @@ pub(super) fn memory(bytes: u64) -> Result<Region> {
         .populate(0, bytes)
         .map_err(Error::system("bring in memory for the stand-in (fewer keys need less)"))?;
     Ok(region)
+}
+
+/// Memory for the index of so many keys, and the books of so many bytes of values.
+pub(super) fn index_memory(keys: u64, values_bytes: u64) -> Result<Region> {
+    memory(keys * INDEX_BYTES_PER_KEY + values_bytes / VALUES_PER_BOOKS + (64 << 10))
 }
 
 /// A map, and the memory it lies in.
@@ -58,8 +65,8 @@ impl StandIn {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + 24 * SEGMENT_BYTES;
         let values = memory(bytes)?;
         let index = match options.persist {
-            Persist::Index => Some(memory(items * INDEX_BYTES_PER_KEY)?),
-            _ => None,
+            Persist::Index | Persist::Full => Some(index_memory(items, bytes)?),
+            Persist::Auto | Persist::Values => None,
         };
         let map = match &index {
             Some(index) => Map::over_with_index(values.native(), index.native(), true, 1, options)?,
