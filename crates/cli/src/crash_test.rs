@@ -128,7 +128,7 @@ fn list(json: bool) -> Outcome {
             crash::ALL.iter().map(|t| json!({"name": t.name, "about": t.about})).collect();
         return print_json(&json!({ "tests": tests }));
     }
-    crash::ALL.iter().try_for_each(|test| print(format!("{:24}{}", test.name, test.about)))
+    crash::ALL.iter().try_for_each(|test| print(format!("{:28}{}", test.name, test.about)))
 }
 
 fn run(tests: &[&CrashTest], settings: &Settings, what: What, json: bool) -> Outcome {
@@ -222,7 +222,7 @@ fn row(test: &CrashTest, report: Option<&Report>, controls: &[Control]) -> serde
 
 fn tell(test: &CrashTest, report: &Report) -> Outcome {
     print(format!(
-        "{:24}{:>9} states of {:.1e} images, {:>6} crash points, {:>8.0} a second{}",
+        "{:26}{:>9} states of {:.1e} images, {:>6} crash points, {:>8.0} a second{}",
         test.name,
         report.states,
         report.images,
@@ -254,7 +254,7 @@ fn replay(tests: &[&CrashTest], settings: &Settings, state: &str) -> Outcome {
 fn control_line(control: &Control) -> String {
     let caught = control.caught_by.as_deref().unwrap_or("NOT CAUGHT");
     format!(
-        "{:20}{:26}{:>8} states  {caught:37}{}",
+        "{:26}{:26}{:>8} states  {caught:37}{}",
         control.engine, control.step, control.states, control.meaning
     )
 }

@@ -165,8 +165,8 @@ impl<M: Memory> Logs<M> {
     /// byte-addressable medium only the end of a batch is waited for.
     ///
     /// # Errors
-    /// [`Error::Stopped`](crate::Error::Stopped) and those of the medium: the items may or may
-    /// not survive, and the logs take no more. [`Error::InBatch`](crate::Error::InBatch) where this
+    /// [`Error::Stopped`] and those of the medium: the items may or may
+    /// not survive, and the logs take no more. [`Error::InBatch`] where this
     /// thread would wait for itself.
     pub fn commit(&self, ticket: Ticket) -> Result<()> {
         if self.medium.is_byte_addressable() {

@@ -9,12 +9,12 @@ use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::{Budget, Part};
 
 pub(super) type Media = Part<Without<Crashable>>;
-type Contents = BTreeMap<u64, u64>;
+pub(super) type Contents = BTreeMap<u64, u64>;
 
 pub(super) const PART_BYTES: u64 = 64 << 10;
-const KEYS: u64 = 140;
+pub(super) const KEYS: u64 = 140;
 /// Enough that what follows splits buckets.
-const KEYS_BEFORE: u64 = 80;
+pub(super) const KEYS_BEFORE: u64 = 80;
 const OPERATIONS: u64 = 60;
 
 /// A location is a key and a number that tells its writes apart.
@@ -27,7 +27,7 @@ pub(super) fn key_of(location: u64) -> u64 {
 }
 
 /// Few different low bits, so that buckets overflow while others are empty.
-fn hash(key: u64) -> u64 {
+pub(super) fn hash(key: u64) -> u64 {
     hash_key(7, &key.to_be_bytes()) & !0b110
 }
 
@@ -48,7 +48,7 @@ pub(super) fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
     let memory = Arc::new(memory);
     let ground = |part: u64| Ground {
         memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
-        start: 0,
+        start: part * PART_BYTES,
         commit: Box::new(|_, _| Ok(())),
     };
     vec![[ground(0), ground(1)]]
@@ -69,7 +69,7 @@ fn remove(index: &HashIndex<Media>, key: u64) {
 }
 
 /// One key and its number, or that it is removed.
-fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
+pub(super) fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
     let mut random = Random(seed);
     let mut operation = |number: u64| {
         // Mostly new keys, so that the table grows.
@@ -79,7 +79,21 @@ fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
     (1..=OPERATIONS).map(&mut operation).collect()
 }
 
-fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
+/// Contents before the script and after each of its operations.
+pub(super) fn states(operations: &[(u64, Option<u64>)]) -> Vec<Contents> {
+    let mut states: Vec<Contents> = vec![(0..KEYS_BEFORE).map(|key| (key, 0)).collect()];
+    for (key, number) in operations {
+        let mut next = states.last().expect("a state").clone();
+        match number {
+            Some(number) => drop(next.insert(*key, *number)),
+            None => drop(next.remove(key)),
+        }
+        states.push(next);
+    }
+    states
+}
+
+pub(super) fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
     let mut found = Contents::new();
     let mut twice = None;
     let mut cursor = 0;
@@ -115,15 +129,7 @@ fn explorer_on(
     settings: &Settings,
 ) -> Explorer<usize> {
     let operations = script(settings.seed);
-    let mut states: Vec<Contents> = vec![(0..KEYS_BEFORE).map(|key| (key, 0)).collect()];
-    for (key, number) in &operations {
-        let mut next = states.last().expect("a state").clone();
-        match number {
-            Some(number) => drop(next.insert(*key, *number)),
-            None => drop(next.remove(key)),
-        }
-        states.push(next);
-    }
+    let states = states(&operations);
     let repaired = move |memory: &Crashable| {
         HashIndex::repair(grounds(without(memory.clone())), &budget()).map_err(|e| e.to_string())
     };

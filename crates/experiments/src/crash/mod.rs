@@ -11,6 +11,7 @@ mod exhaustive;
 mod histories;
 mod index;
 mod index_looks;
+mod index_sections;
 mod maps;
 mod rewrites;
 mod sections;
@@ -172,6 +173,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::full_threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
         index::explorer, index::controls;
+    "kept-index-sections", "the same, every operation a section: nothing is left for repair",
+        index_sections::explorer, index_sections::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

@@ -1,0 +1,165 @@
+//! The hash index whose every operation is a section, alone: entries, overflow lines, splits. It is taken
+//! up as it stands, and repair finds nothing to do.
+
+use super::index::{
+    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, contents, grounds, hash, location,
+    script, states,
+};
+use super::{Control, Settings};
+use terrace_durable::sections::{Both, Changes, Joint};
+use terrace_index::{Change, HashIndex, Items};
+use terrace_machine::{Crashable, Explorer, Noted, Without};
+use terrace_memory::{Memory, Part};
+
+/// Where the log of sections is, behind the index.
+const VALUES_AT: u64 = 2 * PART_BYTES;
+const MEMORY_BYTES: u64 = VALUES_AT + Joint::VALUES_BYTES;
+
+/// An index, and what commits its sections.
+struct Taken {
+    index: HashIndex<Media>,
+    sections: Sections,
+}
+
+struct Sections {
+    joint: Joint,
+    values: Media,
+    index: Media,
+}
+
+impl Items for Sections {
+    fn has_key(&self, location: u64, key: &[u8]) -> bool {
+        Numbered(hash).has_key(location, key)
+    }
+    fn hash(&self, location: u64) -> u64 {
+        Numbered(hash).hash(location)
+    }
+    fn prefetch(&self, _: u64) {}
+    fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
+        let both = Both { values: &self.values, index: &self.index };
+        self.joint.commit(both, changes, publish);
+    }
+}
+
+impl Taken {
+    fn up(memory: Without<Crashable>) -> Result<Taken, String> {
+        let values = Part::new(memory.clone(), VALUES_AT, Joint::VALUES_BYTES);
+        let of_index = Part::new(memory.clone(), 0, VALUES_AT);
+        let (joint, _) = Joint::open((&values, values.len()), Some((&of_index, VALUES_AT)));
+        let index = HashIndex::take_up(grounds(memory), &budget(), |_| Ok(true));
+        let mut index = index.map_err(|e| e.to_string())?;
+        index.use_sections();
+        Ok(Taken { index, sections: Sections { joint, values, index: of_index } })
+    }
+
+    fn set(&self, key: u64, number: Option<u64>) {
+        let change = |_| number.map_or(Change::Remove, |number| Change::Set(location(key, number)));
+        let updated = self.index.update(hash(key), &key.to_be_bytes(), &self.sections, change);
+        updated.expect("room");
+    }
+}
+
+pub(super) fn explorer(settings: &Settings) -> Explorer<usize> {
+    explorer_on(Without::nothing, settings)
+}
+
+fn explorer_on(
+    without: fn(Crashable) -> Without<Crashable>,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let operations = script(settings.seed);
+    let states = states(&operations);
+    Explorer::new(settings.domain, MEMORY_BYTES)
+        .setup(|memory| {
+            let memory = Without::nothing(memory.clone());
+            HashIndex::kept(grounds(memory.clone()), &budget()).expect("an index").note_books();
+            let taken = Taken::up(memory).expect("the index");
+            (0..KEYS_BEFORE).for_each(|key| taken.set(key, Some(0)));
+        })
+        .thread(move |memory, log| {
+            let taken = Taken::up(without(memory.clone())).expect("the index");
+            for (done, (key, number)) in operations.iter().enumerate() {
+                taken.set(*key, *number);
+                log.note(done + 1);
+            }
+        })
+        .recover(move |memory| {
+            // Something is written after each recovery: what it did must stand all the same.
+            let taken = Taken::up(without(memory.clone())).expect("a crash is no damage");
+            taken.set(KEYS + KEYS_BEFORE, Some(memory.crashes() as u64));
+        })
+        .check(move |memory, notes: &[Noted<usize>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let memory = without(memory.clone());
+            let taken = Taken::up(memory.clone())?;
+            let mut found = contents(&taken.index)?;
+            let stats = taken.index.stats();
+            drop(taken);
+            let repaired = HashIndex::repair(grounds(memory), &budget());
+            let repaired = repaired.map_err(|e| e.to_string())?.stats();
+            if stats != repaired {
+                return Err(format!("the books say {stats:?}, repair {repaired:?}"));
+            }
+            found.remove(&(KEYS + KEYS_BEFORE));
+            let allowed = &states[done..states.len().min(done + 2)];
+            if allowed.contains(&found) {
+                return Ok(());
+            }
+            Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+        })
+        .crashes(2)
+}
+
+struct Step {
+    name: &'static str,
+    meaning: &'static str,
+    without: fn(Crashable) -> Without<Crashable>,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "SectionLogWriteBack",
+        meaning: "the section's log is written back before any of its words is stored",
+        without: |m| Without::nothing(m).write_backs(|at, n| at >= VALUES_AT && n > 8),
+    },
+    Step {
+        name: "WordWriteBack",
+        meaning: "the section's words are written back before its log is written over",
+        without: |m| Without::nothing(m).write_backs(|at, n| at < VALUES_AT && n == 8),
+    },
+    Step {
+        name: "BucketWriteBack",
+        meaning: "a bucket split off is written back before the section that counts it",
+        without: |m| Without::nothing(m).write_backs(|at, n| at < PART_BYTES && n == 64),
+    },
+    Step {
+        name: "LineWriteBack",
+        meaning: "an overflow line is written back before the section that links it",
+        without: |m| {
+            Without::nothing(m)
+                .write_backs(|at, n| (PART_BYTES..VALUES_AT).contains(&at) && n == 64)
+        },
+    },
+    Step {
+        name: "Fences",
+        meaning: "write-backs are done before what follows them",
+        without: |m| Without::nothing(m).fences(),
+    },
+];
+
+/// Every step left out in turn.
+pub(super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let run = |step: &Step| {
+        let settings = Settings { states, seed, ..Settings::default() };
+        let report = explorer_on(step.without, &settings).sampled(states, seed);
+        let control = Control::of(step.name, step.meaning, test, seed, report);
+        tell(&control);
+        control
+    };
+    STEPS.iter().map(run).collect()
+}
