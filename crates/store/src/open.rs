@@ -149,6 +149,7 @@ impl<'a> Opening<'a> {
             hopeless_round: AtomicU64::new(0),
             has_threads: self.has_threads,
             collecting: Mutex::new(()),
+            clearing: Mutex::new(()),
             counters: Counters::default(),
             sync: AtomicBool::new(options.durability == Durability::Sync),
             durability: Mutex::new(options.durability),

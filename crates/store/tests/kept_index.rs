@@ -438,3 +438,31 @@ fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
     assert!(why.contains("byte-addressable") && why.contains("persist = \"values\""), "{why}");
     assert!(!dir.path().join("values.log").exists());
 }
+
+/// That items expire is noted anew after everything was removed.
+#[test]
+fn what_expires_after_a_clear_is_swept_after_the_next_opening() {
+    for design in DESIGNS {
+        let dir = in_memory();
+        let options = || options(design, Persist::Full);
+        let at = |ms: u64| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            Some(now.expect("a clock").as_millis() as u64 + ms)
+        };
+        let map = Map::open(dir.path(), options()).expect("open");
+        map.session().put(b"a", b"1", at(60_000)).expect("put");
+        map.clear().expect("clear");
+        map.session().put(b"b", b"2", at(200)).expect("put");
+        drop(map);
+        let map = reopened(dir.path(), options(), &contents_of(&[(b"b", b"2")]), Way::AsClosed);
+        let begin = std::time::Instant::now();
+        while !map.is_empty() {
+            assert!(begin.elapsed().as_secs() < 5, "what has expired is swept");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn contents_of(pairs: &[(&[u8], &[u8])]) -> Contents {
+    pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
