@@ -52,6 +52,10 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
+        // Moved to a disk: the index cannot be kept there.
+        Persist::Auto if !opening.options.domain.is_byte_addressable() => {
+            opening.read_values(values)?
+        }
         Persist::Values => {
             let opened = opening.read_values(values)?;
             opened.0.values.set_index_mark(0)?;

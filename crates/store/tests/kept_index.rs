@@ -278,7 +278,15 @@ fn an_index_cut_short_is_made_anew() {
 
 #[test]
 fn a_flipped_bit_in_the_head_is_noticed() {
-    survives("a flipped bit", KEPT, |path| write_at(path, 20, &[0xa5]));
+    survives("a flipped bit", KEPT, |path| {
+        let byte = {
+            use std::os::unix::fs::FileExt;
+            let mut byte = [0];
+            let file = std::fs::File::open(path).expect("index");
+            file.read_exact_at(&mut byte, 20).map(|()| byte[0]).expect("a head")
+        };
+        write_at(path, 20, &[byte ^ 0x10]);
+    });
 }
 
 #[test]
@@ -465,4 +473,20 @@ fn what_expires_after_a_clear_is_swept_after_the_next_opening() {
 
 fn contents_of(pairs: &[(&[u8], &[u8])]) -> Contents {
     pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+/// A map that was moved from persistent memory to a disk is read.
+#[test]
+fn on_a_block_device_a_map_that_kept_its_index_is_read() {
+    for persist in [Persist::Index, Persist::Full] {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(17));
+        let map = Map::open(dir.path(), options(ValueDesign::Log, persist)).expect("open");
+        work(&map, &mut model, &mut random, 3_000);
+        drop(map);
+        let on_disk =
+            MapOptions { domain: Domain::PageCache, ..options(ValueDesign::Log, Persist::Auto) };
+        drop(reopened(dir.path(), on_disk, &model, Way::Read));
+        drop(reopened(dir.path(), options(ValueDesign::Log, persist), &model, Way::Read));
+    }
 }
