@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use terrace_durable::BucketLock;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
+use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
@@ -120,6 +121,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         (due, false)
     }
 
+    /// Entries of `dropped` tombstones, if there are any, are about to name logs that are free, or have
+    /// ceased to: with sections a crash between the two must be seen.
+    fn forgetting(&self, logs: &Logs<M>, is_under_way: bool, dropped: &[(u64, u64)]) {
+        let mut changes = Changes::new();
+        if !dropped.is_empty() {
+            logs.book_forgetting(is_under_way, &mut changes);
+        }
+        self.commit(&mut changes, || ());
+    }
+
     fn collect_segments(
         &self,
         logs: &Logs<M>,
@@ -150,6 +161,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let moved = claimed.iter().try_for_each(|segment| moving.segment(*segment));
         let freed = moved.and_then(|()| {
             logs.flush_all()?;
+            self.forgetting(logs, true, &moving.dropped);
             Ok(logs.free(&claimed)?)
         });
         if let Err(error) = freed {
@@ -160,6 +172,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         for (hash, location) in &moving.dropped {
             self.index.update_at(*hash, *location, &located, |_| Entry::Remove);
         }
+        self.forgetting(logs, false, &moving.dropped);
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
         self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);

@@ -102,6 +102,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Whether the map has threads of its own; without them whoever needs room collects.
     pub has_threads: bool,
     pub collecting: Mutex<()>,
+    /// Held while the map is cleared: the index goes with the values again at the end of it.
+    pub clearing: Mutex<()>,
     pub counters: Counters,
 }
 
@@ -487,6 +489,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Removes every key, durably on return.
     pub fn clear(&self) -> Result<()> {
+        let _alone = self.clearing.lock();
         // In slabs a writer may be waiting for room while it keeps this from going on.
         let _no_collection = self.values.logs().map(|_| self.collecting.lock());
         let guard = crossbeam_epoch::pin();
@@ -495,6 +498,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.values.clear(&guard, || {
             self.index.clear();
             self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
+            // The books do not say so any more either.
+            self.counters.expiries.store(false, Ordering::Relaxed);
             cleared = self.clear_books();
         })?;
         cleared?;

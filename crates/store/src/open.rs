@@ -52,6 +52,10 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
+        // Moved to a disk: the index cannot be kept there.
+        Persist::Auto if !opening.options.domain.is_byte_addressable() => {
+            opening.read_values(values)?
+        }
         Persist::Values => {
             let opened = opening.read_values(values)?;
             opened.0.values.set_index_mark(0)?;
@@ -149,6 +153,7 @@ impl<'a> Opening<'a> {
             hopeless_round: AtomicU64::new(0),
             has_threads: self.has_threads,
             collecting: Mutex::new(()),
+            clearing: Mutex::new(()),
             counters: Counters::default(),
             sync: AtomicBool::new(options.durability == Durability::Sync),
             durability: Mutex::new(options.durability),

@@ -278,7 +278,15 @@ fn an_index_cut_short_is_made_anew() {
 
 #[test]
 fn a_flipped_bit_in_the_head_is_noticed() {
-    survives("a flipped bit", KEPT, |path| write_at(path, 20, &[0xa5]));
+    survives("a flipped bit", KEPT, |path| {
+        let byte = {
+            use std::os::unix::fs::FileExt;
+            let mut byte = [0];
+            let file = std::fs::File::open(path).expect("index");
+            file.read_exact_at(&mut byte, 20).map(|()| byte[0]).expect("a head")
+        };
+        write_at(path, 20, &[byte ^ 0x10]);
+    });
 }
 
 #[test]
@@ -437,4 +445,48 @@ fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
     };
     assert!(why.contains("byte-addressable") && why.contains("persist = \"values\""), "{why}");
     assert!(!dir.path().join("values.log").exists());
+}
+
+/// That items expire is noted anew after everything was removed.
+#[test]
+fn what_expires_after_a_clear_is_swept_after_the_next_opening() {
+    for design in DESIGNS {
+        let dir = in_memory();
+        let options = || options(design, Persist::Full);
+        let at = |ms: u64| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            Some(now.expect("a clock").as_millis() as u64 + ms)
+        };
+        let map = Map::open(dir.path(), options()).expect("open");
+        map.session().put(b"a", b"1", at(60_000)).expect("put");
+        map.clear().expect("clear");
+        map.session().put(b"b", b"2", at(200)).expect("put");
+        drop(map);
+        let map = reopened(dir.path(), options(), &contents_of(&[(b"b", b"2")]), Way::AsClosed);
+        let begin = std::time::Instant::now();
+        while !map.is_empty() {
+            assert!(begin.elapsed().as_secs() < 5, "what has expired is swept");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn contents_of(pairs: &[(&[u8], &[u8])]) -> Contents {
+    pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+/// A map that was moved from persistent memory to a disk is read.
+#[test]
+fn on_a_block_device_a_map_that_kept_its_index_is_read() {
+    for persist in [Persist::Index, Persist::Full] {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(17));
+        let map = Map::open(dir.path(), options(ValueDesign::Log, persist)).expect("open");
+        work(&map, &mut model, &mut random, 3_000);
+        drop(map);
+        let on_disk =
+            MapOptions { domain: Domain::PageCache, ..options(ValueDesign::Log, Persist::Auto) };
+        drop(reopened(dir.path(), on_disk, &model, Way::Read));
+        drop(reopened(dir.path(), options(ValueDesign::Log, persist), &model, Way::Read));
+    }
 }

@@ -156,7 +156,8 @@ impl<M: Memory> Logs<M> {
         let (segment, sequence) = self.take_segment(room)?;
         self.seal(writer);
         if let Some(books) = self.books.get() {
-            books.grow(segment..segment + 1)?;
+            let grown = books.grow(segment..segment + 1);
+            grown.inspect_err(|_| self.pool.lock().free.push(segment))?;
         }
         let generation = self.generation.load(Ordering::Acquire);
         // Differs from every earlier life of this segment, so that an item left over from one never

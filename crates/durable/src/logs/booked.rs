@@ -74,6 +74,12 @@ impl<M: Memory> Logs<M> {
         }
     }
 
+    /// Until this is said to be over, entries of tombstones may name logs that were freed. A crash
+    /// meanwhile is as one in a batch, which the collector never has.
+    pub fn book_forgetting(&self, is_under_way: bool, changes: &mut Changes) {
+        self.book_batch(COLLECTOR, is_under_way, changes);
+    }
+
     /// As [`LogsOrSlabs::write_books`](crate::LogsOrSlabs::write_books).
     pub fn write_books(&self, pages: &BookPages, put: PutWord<'_>) {
         (0..MAX_OPEN).for_each(|writer| put(pages.batch(writer), 0));
@@ -97,7 +103,9 @@ impl<M: Memory> Logs<M> {
         let mut batches = [0; MAX_OPEN];
         get(pages.batch(0), &mut batches);
         if batches != [0; MAX_OPEN] {
-            return Err(Error::Unfit("a batch was never finished".into()));
+            return Err(Error::Unfit(
+                "a batch, or a round of the collector, was never finished".into(),
+            ));
         }
         let (count, whole_file) = self.segments_in_file(&cut)?;
         let mut words = vec![0; 2 * count as usize];

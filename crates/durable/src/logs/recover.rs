@@ -137,6 +137,10 @@ impl<M: Memory> Logs<M> {
                 what,
             });
         }
+        if !salvage && self.index_mark() != 0 {
+            // What follows changes the values alone.
+            self.set_index_mark(0)?;
+        }
         self.settle(count, &mends, salvage)?;
         found.end("close open logs, free the others", start.elapsed());
         Ok(found)

@@ -91,6 +91,10 @@ impl<M: Memory> Slabs<M> {
         }
         let mut found = std::mem::take(&mut scan.found);
         found.end("read and verify the slots", start.elapsed());
+        if !salvage && self.index_mark() != 0 {
+            // What follows changes the values alone.
+            self.set_index_mark(0)?;
+        }
         self.settle(count, scan, &superseded, salvage)?;
         found.end("free what was superseded or torn", start.elapsed());
         Ok(found)

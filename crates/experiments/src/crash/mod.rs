@@ -171,6 +171,12 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::full_threads(Without::nothing, maps::Design::Logs, s), maps::controls;
     "map-slabs-full-threads", "two threads on a map with values in slabs, by sections",
         |s| maps::full_threads(Without::nothing, maps::Design::Slabs, s), maps::controls;
+    "map-collector-full", "the collector of logs, every operation a section",
+        maps::full_collector, no_controls;
+    "map-logs-levels", "sections, words and sections again, of a map with values in logs",
+        |s| maps::levels(maps::Design::Logs, s), no_controls;
+    "map-slabs-levels", "sections, words and sections again, of a map with values in slabs",
+        |s| maps::levels(maps::Design::Slabs, s), no_controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
         index::explorer, index::controls;
     "kept-index-sections", "the same, every operation a section: nothing is left for repair",

@@ -123,11 +123,13 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         let chain = self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK;
         // SAFETY: the line is committed and owned until the header below makes it reachable.
         unsafe {
+            // Until the section is there the line is free, and leads to the next free one.
+            let link = self.shard.overflow.load(line * LINE) & !(VERSION_UNIT - 1);
             for slot in 2..=SLOTS {
                 self.shard.overflow.store(line * LINE + slot * 8, 0);
             }
             self.shard.overflow.store(line * LINE + 8, entry);
-            self.shard.overflow.store(line * LINE, chain << OVERFLOW_SHIFT);
+            self.shard.overflow.store(line * LINE, link | chain << OVERFLOW_SHIFT);
         }
         if !self.is_hidden {
             self.shard.keep(&self.shard.overflow, line * LINE, LINE);

@@ -119,7 +119,7 @@ impl<I: Memory> Shard<I> {
     fn repaired(self) -> io::Result<Shard<I>> {
         let count = self.count.load(Ordering::Relaxed);
         self.clear_line_behind(count);
-        let linked = self.unlock_all(count, false)?;
+        let linked = self.unlock_all(count)?;
         self.note(OPENING_AT, 1);
         self.finish_split(count);
         self.forget_copies(count, linked);
@@ -148,7 +148,7 @@ impl<I: Memory> Shard<I> {
         // Locks of openings before mean nothing, until their number comes again.
         self.opening = (before % u64::from(u8::MAX)) as u8 + 1;
         if self.opening == 1 {
-            _ = self.unlock_all(self.count.load(Ordering::Relaxed), true)?;
+            _ = self.unlock_all(self.count.load(Ordering::Relaxed))?;
         }
         self.note(OPENING_AT, self.opening.into());
         Ok(self)
@@ -165,9 +165,9 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    /// Releases every bucket, durably if the next to take the table up does not look; returns the
-    /// overflow lines that are linked to.
-    fn unlock_all(&self, count: u64, durably: bool) -> io::Result<HashSet<u64>> {
+    /// Releases every bucket, durably on return, since the next to take the table up does not look;
+    /// returns the overflow lines that are linked to.
+    fn unlock_all(&self, count: u64) -> io::Result<HashSet<u64>> {
         let lines = self.lines.lock().committed / LINE;
         let mut linked = HashSet::new();
         for bucket in 0..count {
@@ -176,9 +176,9 @@ impl<I: Memory> Shard<I> {
             let header = unsafe { self.buckets.load(at) };
             if header & LOCK_MASK != 0 {
                 // SAFETY: as above.
-                unsafe { self.buckets.store(at, header & !LOCK_MASK) };
-                if durably {
-                    self.keep(&self.buckets, at, 8);
+                unsafe {
+                    self.buckets.store(at, header & !LOCK_MASK);
+                    self.buckets.write_back(at, 8);
                 }
             }
             let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
@@ -190,6 +190,7 @@ impl<I: Memory> Shard<I> {
                 next = unsafe { self.overflow.load(next * LINE) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
             }
         }
+        self.buckets.fence();
         Ok(linked)
     }
 

@@ -21,6 +21,8 @@ type Check<E> = Box<dyn Fn(&Crashable, &[Noted<E>]) -> Result<(), String> + Send
 
 /// Most samples of a crash point in one schedule of several threads.
 const SAMPLES_OF_POINT: f64 = 8.0;
+/// Share of the states after which it is known how many a sample takes.
+const TRIED: f64 = 0.05;
 /// Schedules of several threads that the samples should suffice for.
 const SCHEDULES: f64 = 64.0;
 /// Share of a recovery's own crash points that a sample goes into.
@@ -256,6 +258,8 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
         let mut tally = Tally::new(states);
         let threads = self.body.threads.len();
         let (mut schedules, mut points, mut events) = (0, 0.0, 0);
+        // States that a sample takes with those of its own crash points.
+        let mut cost: Option<f64> = None;
         loop {
             let run_seed = mix(seed ^ mix(schedules));
             // The first run counts crash points and explores none. A schedule of several threads
@@ -263,7 +267,10 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             let left = (states - tally.states) as f64 / f64::max(points, 1.0);
             let samples = match (schedules, threads) {
                 (0, _) => 0.0,
-                (_, 0 | 1) => left.max(0.01),
+                (_, 0 | 1) => match cost {
+                    Some(cost) => (left / cost).max(0.01),
+                    None => (left * TRIED).clamp(0.01, 1.0),
+                },
                 _ => (states as f64 / points / SCHEDULES).clamp(0.01, SAMPLES_OF_POINT),
             };
             let mut plan = everything(self.crashes);
@@ -273,10 +280,15 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
             }
             let policy = Policy::drawn(self.schedule, threads, events, run_seed);
             tally.points_met = 0;
+            let before = tally.states;
             let answer = core.run(Task { plan, policy, tally, seed: run_seed, traced: false });
             schedules += 1;
             tally = answer.tally;
             points = tally.points_met as f64;
+            let taken = (tally.states - before) as f64;
+            if samples > 0.0 && taken > 0.0 {
+                cost = Some((taken / (samples * points)).max(1.0));
+            }
             events = answer.events;
             let over = answer.found.is_some() || tally.states >= states || points == 0.0;
             if over {

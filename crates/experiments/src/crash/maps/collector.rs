@@ -101,7 +101,12 @@ pub(in super::super) fn on_disk(fault: Option<Fault>, settings: &Settings) -> Ex
 }
 
 /// Setup is done in a place where everything is right; then `tried` takes over.
-fn explorer_on<P: Place>(right: P, tried: P, domain: Domain, memory_bytes: u64) -> Explorer<usize> {
+pub(super) fn explorer_on<P: Place>(
+    right: P,
+    tried: P,
+    domain: Domain,
+    memory_bytes: u64,
+) -> Explorer<usize> {
     let (to_recover, to_look) = (tried.clone(), tried.clone());
     let states = states();
     Explorer::new(domain, memory_bytes)
@@ -129,7 +134,9 @@ fn explorer_on<P: Place>(right: P, tried: P, domain: Domain, memory_bytes: u64) 
         .recover(move |memory| recover(&to_recover, memory, 5 + memory.crashes(), RECOVERIES))
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&to_look.open(memory, 6 + memory.crashes()))?;
+            let map = to_look.open(memory, 6 + memory.crashes());
+            let mut found = contents(&map)?;
+            to_look.audit(map, memory)?;
             found.remove(&RECOVERIES);
             let allowed = &states[done..states.len().min(done + 2)];
             if allowed.contains(&found) {

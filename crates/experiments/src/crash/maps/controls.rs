@@ -1,6 +1,7 @@
 //! What the maps' protocols need, left out step by step.
 
 use super::super::{Control, Settings};
+use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
     Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, full,
     full_threads, keeper, script, superblock, threads,
@@ -249,7 +250,7 @@ const STEPS: &[Step] = &[
         run: |s| {
             let slots: Leaves = |m| {
                 Without::nothing(m)
-                    .write_backs(|at, n| (SEGMENT_BYTES..6 * SEGMENT_BYTES).contains(&at) && n != 8)
+                    .write_backs(|at, n| (SEGMENT_BYTES..WITH_INDEX).contains(&at) && n != 8)
             };
             by_sections(slots, Design::Slabs, s)
         },

@@ -3,13 +3,18 @@
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
-use super::{Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, script, threads};
-use terrace_machine::{Crashable, Explorer, Without};
+use super::{
+    Design, Leaves, Opening, Place, SEGMENT_BYTES, collector as collecting, contents, script,
+    threads,
+};
+use terrace_durable::{IndexFile, Medium, State};
+use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::Part;
 use terrace_store::{Map, MapOptions, Persist, Procedure};
 use terrace_workload::history::Call;
 
-const VALUES_BYTES: u64 = 6 * SEGMENT_BYTES;
+/// The collector's scenario takes the most.
+pub(super) const VALUES_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// A head, books, and one table.
 const INDEX_BYTES: u64 = (8 << 10) + (VALUES_BYTES / SEGMENT_BYTES) * (16 << 10) + 2 * (64 << 10);
 
@@ -25,6 +30,23 @@ struct WithIndex {
 }
 
 impl WithIndex {
+    fn at(self, persist: Persist) -> WithIndex {
+        WithIndex { persist, ..self }
+    }
+
+    /// A walk finds that each entry names an item of its own, where a lookup finds it.
+    fn walks(&self, memory: &Crashable) -> Result<(), String> {
+        let index = Part::new(Without::nothing(memory.clone()), VALUES_BYTES, INDEX_BYTES);
+        let file = IndexFile::open(Medium::over(index, false, 0)).map_err(|e| e.to_string())?;
+        // As if words were changed one by one.
+        file.set_state(State::default());
+        let map = Place::open(&self.at(Persist::Index), memory, 1 << 21);
+        match &map.recovery().unfit {
+            Some(why) => Err(format!("the index is not as it should be: {why}")),
+            None => Ok(()),
+        }
+    }
+
     fn open(&self, memory: Without<Crashable>, is_new: bool, lifetime: u32) -> Map<Media, Media> {
         let index = Part::new(memory.clone(), VALUES_BYTES, INDEX_BYTES);
         let values = Part::new(memory, 0, VALUES_BYTES);
@@ -70,11 +92,12 @@ impl Place for WithIndex {
         if found.len() as u64 != map.len() {
             return Err(format!("{} keys are counted, {} are there", map.len(), found.len()));
         }
+        drop(map);
+        self.walks(memory)?;
         if self.is_filled {
             // Reading a whole log takes longer than all else.
             return Ok(());
         }
-        drop(map);
         let values = Part::new(Without::nothing(memory.clone()), 0, VALUES_BYTES);
         let read = Map::over(values, false, 1 << 20, self.opening.options());
         let read = contents(&read.map_err(|e| e.to_string())?)?;
@@ -139,4 +162,64 @@ pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<
     let scripts = [vec![(0, Call::Put(2))], vec![(0, Call::Get)]];
     let bytes = VALUES_BYTES + INDEX_BYTES;
     Exhaustive(threads::scripted(place, design == Design::Slabs, bytes, settings, scripts))
+}
+
+/// The collector at work on a map whose every operation is a section.
+pub(in super::super) fn full_collector(settings: &Settings) -> Explorer<usize> {
+    let opening = Opening::new(Design::Logs, settings);
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let bytes = VALUES_BYTES + INDEX_BYTES;
+    collecting::explorer_on(place, place, settings.domain, bytes)
+}
+
+/// Keys of [`levels`].
+const KEYS: u64 = 8;
+
+/// What is kept changes between crashes: sections, then words, then sections again, with the values read
+/// alone before. No bucket stays locked, and index and values agree at each turn.
+pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<u64> {
+    let opening = Opening::new(design, settings);
+    let full = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let write = move |map: Map<Media, Media>, value: u8| {
+        let keys = (0..KEYS).map(u64::to_be_bytes);
+        keys.for_each(|key| map.put(&key, &[value; 20]).expect("put"));
+    };
+    Explorer::new(settings.domain, VALUES_BYTES + INDEX_BYTES)
+        .setup(move |memory| {
+            full.make(memory);
+            drop(Place::open(&full, memory, 1));
+        })
+        .thread(move |memory, log| {
+            let map = Place::open(&full, memory, 2);
+            for number in 0..KEYS {
+                map.put(&number.to_be_bytes(), &[1; 20]).expect("put");
+                log.note(number + 1);
+            }
+        })
+        .recover(move |memory| {
+            // A reading that is cut off before the values name no index any more.
+            let values = Part::new(Without::nothing(memory.clone()), 0, VALUES_BYTES);
+            let lifetime = 10 * (1 + memory.crashes() as u32);
+            drop(Map::over(values, false, lifetime, opening.options()).expect("no damage"));
+            for (more, persist) in [(1, Persist::Full), (2, Persist::Index), (3, Persist::Full)] {
+                let map = Place::open(&full.at(persist), memory, (lifetime + more) as usize);
+                map.put(&KEYS.to_be_bytes(), &[more as u8; 20]).expect("put");
+            }
+        })
+        .check(move |memory, notes: &[Noted<u64>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let lifetime = 100 + memory.crashes();
+            let map = Place::open(&full, memory, lifetime);
+            let mut found = contents(&map)?;
+            found.remove(&KEYS);
+            let count = found.len() as u64;
+            if !(done..=done + 1).contains(&count) || !found.keys().copied().eq(0..count) {
+                return Err(format!("after {done} keys: {found:?}"));
+            }
+            full.audit(map, memory)?;
+            let map = Place::open(&full, memory, lifetime + 1);
+            write(map, 2);
+            Ok(())
+        })
+        .crashes(2)
 }
