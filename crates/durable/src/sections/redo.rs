@@ -66,6 +66,9 @@ impl Redo {
         report.bytes_read += bytes;
         if !record::is_whole(generation, mark, &runs) && media.has(Step::RedoChecksum) {
             report.torn += 1;
+            // Else the next record, torn in its turn, could supply the words that this one lacks.
+            media.store(log_at + 8, 0);
+            media.write_back(Step::RedoReplayWriteBack, log_at + 8, 8);
             return Ok(redo);
         }
         redo.generation = generation;

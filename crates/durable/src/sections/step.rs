@@ -62,7 +62,7 @@ steps! {
     ShadowSlotsWriteBack, "shadow", "a checkpoint's slots are written back ..";
     ShadowSlotsFence, "shadow", ".. and durable before their records are overwritten";
     ShadowSlotsChecksum, "shadow", "recovery uses only a table of slots that matches its checksum";
-    ShadowVoidMark, "shadow", "an aborted fall-back takes a number, so that its old values are void";
+    ShadowVoidMark, "shadow", "what was aborted or cut off keeps its number, so that nothing of it counts again";
 }
 
 /// What a write-back is for.

@@ -1,7 +1,9 @@
 //! Recovery: the last checkpoint, then the journal up to its last whole group (004 section 2.6).
 //!
 //! No data move, but for a fall-back section that a crash cut off: its old values are put back.
-//! Bounded by the length of the journal and of the tables.
+//! Then its number is skipped, by a checkpoint. If it were given again, the next group, torn in its
+//! turn, could supply the words that the group cut off lacks, and make it whole: then its mark would
+//! commit lines that have been written over since. Bounded by the length of the journal and of the tables.
 
 use super::Shadow;
 use super::checkpoint::{Checkpoint, Saved};
@@ -73,9 +75,9 @@ impl Shadow {
             report.damaged(media.is_read_only(), geometry.table_at, what)?;
             shadow.slots.clamp();
         }
-        if was_in_place {
-            report.rolled_back = 1;
-            shadow.void(media);
+        report.rolled_back = u64::from(was_in_place);
+        if !report.was_clean {
+            shadow.skip_number(media);
         }
         Ok(shadow)
     }
