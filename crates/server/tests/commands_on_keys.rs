@@ -134,7 +134,7 @@ fn expiry() {
         PERSIST a => :1
         EXPIRE a 100 GT => :0
         EXPIRE a 100 LT => :1
-        EXPIRE a 100 XX GT => :0
+        EXPIRE a 90 XX GT => :0
         EXPIRE a 500 xx gt => :1
         EXPIRE a 100 NX XX => -ERR NX and XX, GT or LT options at the same time are not compatible
         EXPIRE a 100 NX GT => -ERR NX and XX, GT or LT options at the same time are not compatible
