@@ -3,6 +3,8 @@
 
 pub mod counted;
 pub mod crash;
+pub mod ground;
+pub mod load;
 pub mod model;
 mod random;
 mod without;

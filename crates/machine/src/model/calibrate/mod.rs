@@ -11,6 +11,7 @@ mod others;
 mod prestores;
 
 use super::preset::{Preset, PresetError};
+use crate::load::{Load, Run};
 use std::fmt;
 
 /// A modelled figure within this share of the published one agrees with it.
@@ -120,4 +121,8 @@ pub fn calibrate(name: &str) -> Result<Calibration, PresetError> {
         _ => others::of(&preset),
     };
     Ok(Calibration { preset: name.into(), checks })
+}
+
+fn run(load: Load<'_>, preset: &Preset) -> Run {
+    load.run(preset).expect("the preset has the nodes and threads that are calibrated")
 }

@@ -2,7 +2,9 @@
 
 use super::super::{Machine, NodeCounts, Preset};
 use super::Check;
-use super::load::{Load, Op, Run, load_latency_ns, persist_ns, random_lines_gb_s};
+use super::load::{load_latency_ns, persist_ns, random_lines_gb_s};
+use super::run;
+use crate::load::{Load, Op, Run};
 use terrace_memory::{Domain, Memory};
 
 /// Paper 004, table 2.1.
@@ -16,7 +18,7 @@ pub(super) fn of_seed_004(preset: &Preset) -> Vec<Check> {
     for (node, row) in table {
         let threads = if node == "dram0" { 24 } else { 16 };
         let load = |op, random, bytes, threads| {
-            Load { node, op, random, bytes, threads, overhead_ns: 0.0 }.run(preset).gb_s()
+            run(Load { node, op, random, bytes, threads, overhead_ns: 0.0 }, preset).gb_s()
         };
         // Six writers: from eight on they hinder one another (paper 001), and two do not saturate.
         let figures = [
@@ -84,8 +86,13 @@ impl<'a> Fio<'a> {
 
     fn run(&self, node: &'static str, op: Op, random: bool, bytes: u64, threads: usize) -> Run {
         let overhead_ns = if op == Op::Read { self.read_ns } else { self.write_ns };
-        Load { node, op, random, bytes, threads, overhead_ns }.run(self.preset)
+        run(Load { node, op, random, bytes, threads, overhead_ns }, self.preset)
     }
+}
+
+/// What the devices counted, which modelled ones always tell.
+fn counts_of(run: Run) -> NodeCounts {
+    run.counts.expect("the node exists")
 }
 
 /// I2: store and flush, by threads and size.
@@ -143,7 +150,7 @@ fn small_writes(fio: &Fio<'_>) -> Vec<Check> {
                 what: format!("pmem0 {pattern} {bytes} B streamed, EWR"),
                 source: "paper 001, 4.3",
                 published: ratios[place],
-                modelled: run.counts.ewr(),
+                modelled: counts_of(run).ewr(),
                 given: false,
                 reason: "the published ratio at random 128 B contradicts its own bandwidth (digest, 7.6); \
                          0.5 is what the device's line size gives",
@@ -234,8 +241,8 @@ fn reads(fio: &Fio<'_>) -> Vec<Check> {
         }
     }
     let hits = |random, bytes| {
-        let counts = fio.run("pmem0", Op::Read, random, bytes, 16).counts;
-        counts.read_hit_ratio(64, 256)
+        let run = fio.run("pmem0", Op::Read, random, bytes, 16);
+        counts_of(run).read_hit_ratio(64, 256)
     };
     for (random, published, modelled) in
         [(false, 0.74, hits(false, 256)), (true, 0.60, hits(true, 256))]

@@ -2,7 +2,9 @@
 
 use super::super::Preset;
 use super::Check;
-use super::load::{Load, Op, load_latency_ns};
+use super::load::load_latency_ns;
+use super::run;
+use crate::load::{Load, Op};
 
 pub(super) fn of(preset: &Preset) -> Vec<Check> {
     match preset.name.as_str() {
@@ -16,7 +18,7 @@ pub(super) fn of(preset: &Preset) -> Vec<Check> {
 
 fn read_gb_s(preset: &Preset, node: &'static str, threads: usize) -> f64 {
     let load = Load { node, op: Op::Read, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
-    load.run(preset).gb_s()
+    run(load, preset).gb_s()
 }
 
 fn check(
@@ -53,7 +55,7 @@ fn m2_ultra(preset: &Preset) -> Vec<Check> {
     let load = |op, threads| {
         let load =
             Load { node: "dram0", op, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
-        load.run(preset).gb_s()
+        run(load, preset).gb_s()
     };
     // A copy reads and writes: the rate of one after the other.
     let (read, write) = (load(Op::Read, 16), load(Op::Stream, 16));

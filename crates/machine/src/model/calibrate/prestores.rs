@@ -2,7 +2,7 @@
 
 use super::super::{Machine, NodeCounts, Preset};
 use super::Check;
-use super::load::on_one_socket;
+use crate::ground::Ground;
 use crate::random::Rng;
 use std::time::Duration;
 use terrace_memory::{Domain, Memory};
@@ -15,7 +15,7 @@ const PART: u64 = 256;
 
 /// Listing 2: random elements are written, cleaned or not, and a field of them is read.
 fn listing_2(preset: &Preset, threads: usize, element: u64, clean: bool) -> (f64, NodeCounts) {
-    let machine = Machine::pinned(preset, &on_one_socket(preset, threads), 1);
+    let machine = preset.bench(threads).expect("a socket has so many threads");
     let memory = machine.memory("pmem0", ARRAY_BYTES, Domain::Eadr).expect("the node exists");
     let elements = ARRAY_BYTES / element;
     let run = |bytes: u64, seed: u64| -> Duration {

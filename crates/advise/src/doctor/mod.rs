@@ -1,0 +1,1 @@
+//! `terrace doctor`: what this machine offers, what is missing, and what would enable it.

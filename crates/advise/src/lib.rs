@@ -1,0 +1,17 @@
+//! The instruments: what this machine's memories are, what they cost, and what to put where.
+//!
+//! * [`probe`] measures every memory and writes a profile.
+//! * [`idiosyncrasies`] holds a memory to the eight tests of PMIdioBench (paper 001), finds their causes
+//!   and says what follows for this machine.
+//! * [`place`] puts structures on memories by their effective bandwidth ratio.
+//! * [`doctor`] says what the machine offers, what is missing and what would enable it.
+//!
+//! All but the last run on modelled machines as well as on this one.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod doctor;
+pub mod idiosyncrasies;
+pub mod place;
+pub mod probe;

@@ -1,0 +1,1 @@
+//! `terrace place`: which structure on which memory (paper 001, 2.4: the EBR rule).

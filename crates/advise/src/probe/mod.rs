@@ -1,0 +1,1 @@
+//! `terrace probe`: what every memory of this machine costs.

@@ -1,0 +1,174 @@
+//! This machine as a ground: pinned threads, memory bound to the kernel's nodes, the real clock.
+
+use super::{Bench, Effort, Ground};
+use crate::model::NodeCounts;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use terrace_memory::{Backing, Divide, Domain, Native, Region, Topology};
+
+/// How long a thread measures one figure.
+const TIME: Duration = Duration::from_millis(200);
+
+/// This machine.
+#[derive(Debug)]
+pub struct Here {
+    topology: Topology,
+    /// Processors that this process may use, those of the first node that has any before the others.
+    cpus: Vec<usize>,
+    /// Memory of each node that was measured, kept for the next measurement: filling it takes longer.
+    regions: Regions,
+}
+
+type Regions = Arc<Mutex<BTreeMap<u32, Vec<Region>>>>;
+
+impl Here {
+    /// This machine, as the system tells it.
+    ///
+    /// # Errors
+    /// The system does not tell which processors may be used.
+    pub fn new(topology: Topology) -> io::Result<Here> {
+        let allowed = sched_getaffinity(None)?;
+        let mut cpus: Vec<usize> =
+            topology.nodes.iter().flat_map(|node| &node.cpus).map(|cpu| *cpu as usize).collect();
+        if cpus.is_empty() {
+            cpus = (0..CpuSet::MAX_CPU).collect();
+        }
+        cpus.retain(|cpu| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu));
+        Ok(Here { topology, cpus, regions: Regions::default() })
+    }
+
+    /// Its topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+}
+
+impl Ground for Here {
+    type Bench = HereBench;
+
+    fn name(&self) -> &str {
+        "this machine"
+    }
+
+    fn is_modelled(&self) -> bool {
+        false
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let nodes = self.topology.nodes.iter().filter(|node| node.has_memory());
+        nodes.map(|node| format!("node{}", node.node)).collect()
+    }
+
+    fn most_threads(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.topology.last_level_cache_bytes().unwrap_or(32 << 20)
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { bytes: 4 << 30, time: TIME }
+    }
+
+    fn bench(&self, threads: usize) -> io::Result<HereBench> {
+        let most = self.cpus.len();
+        if threads == 0 || threads > most {
+            let what = format!("{threads} threads; this process may use {most} processors");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        Ok(HereBench {
+            cpus: self.cpus[..threads].to_vec(),
+            only_node: (self.topology.nodes.len() == 1).then(|| self.topology.nodes[0].node),
+            nodes: self.nodes(),
+            regions: Arc::clone(&self.regions),
+            start: Instant::now(),
+        })
+    }
+}
+
+/// Pinned threads of this machine.
+#[derive(Debug)]
+pub struct HereBench {
+    cpus: Vec<usize>,
+    /// The node that all memory is on, where there is one alone: nothing need be bound.
+    only_node: Option<u32>,
+    nodes: Vec<String>,
+    regions: Regions,
+    start: Instant,
+}
+
+impl Bench for HereBench {
+    type Memory = Native;
+
+    fn threads(&self) -> usize {
+        self.cpus.len()
+    }
+
+    fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Native> {
+        let known = self.nodes.iter().any(|known| known == node);
+        let number = node.strip_prefix("node").and_then(|number| number.parse().ok());
+        let Some(number) = number.filter(|_| known) else {
+            let what = format!("no node {node}; there are: {}", self.nodes.join(", "));
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        };
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_node = regions.entry(number).or_default();
+        let fits = |region: &Region| region.len() >= bytes && region.domain() == domain;
+        let place = match of_node.iter().position(fits) {
+            Some(place) => place,
+            None => {
+                of_node.push(self.region(number, bytes)?.declared(domain));
+                of_node.len() - 1
+            }
+        };
+        // Regions stay for as long as the bench, which is as long as the memory may be used.
+        Ok(of_node[place].native().part(0, bytes))
+    }
+
+    fn run<S: FnMut() -> bool + Send>(&self, steps: &mut [S]) -> Duration {
+        assert!(steps.len() <= self.cpus.len(), "the bench has {} threads", self.cpus.len());
+        let barrier = Barrier::new(steps.len() + 1);
+        let start = std::thread::scope(|scope| {
+            for (step, cpu) in steps.iter_mut().zip(&self.cpus) {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let mut one = CpuSet::new();
+                    one.set(*cpu);
+                    // A thread that may not be pinned measures all the same, wherever it runs.
+                    let _unpinned = sched_setaffinity(None, &one);
+                    barrier.wait();
+                    while step() {}
+                });
+            }
+            barrier.wait();
+            Instant::now()
+        });
+        start.elapsed()
+    }
+
+    fn now_ps(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64 * 1000
+    }
+
+    fn compute_ns(&self, _ns: f64) {}
+
+    fn counts(&self, _node: &str) -> Option<NodeCounts> {
+        None
+    }
+}
+
+impl HereBench {
+    fn region(&self, node: u32, bytes: u64) -> io::Result<Region> {
+        let region = Region::reserve(bytes, Backing::HugePages)?;
+        region.commit(0, bytes)?;
+        if self.only_node != Some(node) {
+            region.bind(node).map_err(io::Error::other)?;
+        }
+        region.populate(0, bytes)?;
+        Ok(region)
+    }
+}

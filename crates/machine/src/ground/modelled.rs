@@ -1,0 +1,79 @@
+//! A modelled machine as a ground: every bench is a fresh one, so no measurement sees another's caches.
+
+use super::{Bench, Effort, Ground};
+use crate::model::{Machine, Modelled, NodeCounts, Preset};
+use std::io;
+use std::time::Duration;
+use terrace_memory::Domain;
+
+/// What is random in a modelled cache is so by this seed, the same in every measurement.
+const SEED: u64 = 1;
+
+impl Ground for Preset {
+    type Bench = Machine;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_modelled(&self) -> bool {
+        true
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let mut nodes: Vec<_> = self.node.iter().collect();
+        nodes.sort_by_key(|node| node.socket);
+        nodes.into_iter().map(|node| node.name.clone()).collect()
+    }
+
+    fn most_threads(&self) -> usize {
+        self.processor.cores_per_socket * self.processor.threads_per_core
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.cache.last().map_or(0, |level| level.bytes)
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { bytes: 16 << 20, time: Duration::MAX }
+    }
+
+    fn bench(&self, threads: usize) -> io::Result<Machine> {
+        let most = self.most_threads();
+        if threads == 0 || threads > most {
+            let what = format!("{}: {threads} threads; a socket has 1 to {most}", self.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let cores: Vec<usize> =
+            (0..threads).map(|thread| thread % self.processor.cores_per_socket).collect();
+        Ok(Machine::pinned(self, &cores, SEED))
+    }
+}
+
+impl Bench for Machine {
+    type Memory = Modelled;
+
+    fn threads(&self) -> usize {
+        Machine::threads(self)
+    }
+
+    fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Modelled> {
+        Machine::memory(self, node, bytes, domain)
+    }
+
+    fn run<S: FnMut() -> bool + Send>(&self, steps: &mut [S]) -> Duration {
+        self.run_steps(steps)
+    }
+
+    fn now_ps(&self) -> u64 {
+        Machine::now_ps(self)
+    }
+
+    fn compute_ns(&self, ns: f64) {
+        Machine::compute_ns(self, ns);
+    }
+
+    fn counts(&self, node: &str) -> Option<NodeCounts> {
+        self.node_counts(node).ok()
+    }
+}
