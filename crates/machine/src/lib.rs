@@ -1,12 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod chase;
 pub mod counted;
 pub mod crash;
 pub mod ground;
 pub mod load;
+pub mod loaded;
 pub mod model;
 mod random;
+pub mod stores;
 mod without;
 
 pub use counted::{Counted, Counts};

@@ -144,7 +144,7 @@ impl Load<'_> {
 }
 
 /// A thread's file.
-struct File<'a, B: Bench> {
+pub(crate) struct File<'a, B: Bench> {
     load: Load<'a>,
     bench: &'a B,
     memory: &'a B::Memory,
@@ -161,7 +161,13 @@ struct File<'a, B: Bench> {
 }
 
 impl<'a, B: Bench> File<'a, B> {
-    fn new(load: Load<'a>, bench: &'a B, memory: &'a B::Memory, start: u64, bytes: u64) -> Self {
+    pub(crate) fn new(
+        load: Load<'a>,
+        bench: &'a B,
+        memory: &'a B::Memory,
+        start: u64,
+        bytes: u64,
+    ) -> Self {
         let mut rng = Rng::new(start);
         // Threads that all begin at their file's start would go from DIMM to DIMM together.
         let next = rng.below(bytes / load.bytes);
@@ -175,7 +181,7 @@ impl<'a, B: Bench> File<'a, B> {
     /// A part of a piece; whether the piece is done. Parts are small because what one step does to the
     /// DIMMs' buffers is not interleaved with what other modelled threads do.
     #[inline]
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let (size, memory) = (self.load.bytes, self.memory);
         if self.done == 0 {
             let pieces = self.bytes / size;

@@ -156,6 +156,13 @@ impl Bench for HereBench {
 
     fn compute_ns(&self, _ns: f64) {}
 
+    fn wait_ns(&self, ns: f64) {
+        let end = self.now_ps() + (ns * 1000.0) as u64;
+        while self.now_ps() < end {
+            std::hint::spin_loop();
+        }
+    }
+
     fn counts(&self, _node: &str) -> Option<NodeCounts> {
         None
     }

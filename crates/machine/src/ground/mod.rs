@@ -69,6 +69,8 @@ pub trait Bench: Sync {
     fn now_ps(&self) -> u64;
     /// Charges the running thread with work that is no access, where time is virtual.
     fn compute_ns(&self, ns: f64);
+    /// The running thread does nothing for so long, on whichever clock.
+    fn wait_ns(&self, ns: f64);
     /// What devices counted on a node; `None` where they do not tell.
     fn counts(&self, node: &str) -> Option<NodeCounts>;
 }

@@ -73,6 +73,10 @@ impl Bench for Machine {
         Machine::compute_ns(self, ns);
     }
 
+    fn wait_ns(&self, ns: f64) {
+        Machine::compute_ns(self, ns);
+    }
+
     fn counts(&self, node: &str) -> Option<NodeCounts> {
         self.node_counts(node).ok()
     }
