@@ -9,6 +9,7 @@ mod crash_test;
 mod data;
 mod open;
 mod output;
+mod probe;
 mod reproduce;
 mod resp;
 mod serve;
@@ -73,6 +74,13 @@ enum Command {
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
+    /// Measure what every memory of this machine costs
+    #[command(after_help = "Examples:\n  \
+                      terrace probe --quick\n  \
+                      terrace probe --out profile.json --html profile.html\n  \
+                      terrace probe --model optane-001 --node pmem0 --part stores\n\n\
+                      Run again with the same --out it refines the profile.")]
+    Probe(probe::Arguments),
     /// Let the power fail under every persistent structure, and look at what recovery makes of it
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
@@ -106,6 +114,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
+        Command::Probe(a) => probe::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),

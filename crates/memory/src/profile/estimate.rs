@@ -62,11 +62,10 @@ impl From<Estimate> for Vec<f64> {
     }
 }
 
-/// More digits than these are noise.
-fn four_digits(value: f64) -> f64 {
-    if value == 0.0 {
-        return 0.0;
+/// `value` to four significant digits: more are noise.
+pub fn four_digits(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
     }
-    let scale = 10f64.powf(3.0 - value.abs().log10().floor());
-    (value * scale).round() / scale
+    format!("{value:.3e}").parse().unwrap_or(value)
 }

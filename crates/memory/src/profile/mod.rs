@@ -14,7 +14,7 @@ mod figures;
 mod file;
 
 pub use error::ProfileError;
-pub use estimate::Estimate;
+pub use estimate::{Estimate, four_digits};
 pub use figures::{
     Bandwidth, Copy, DirtyCache, Flavour, Latency, Loaded, Measured, Pages, Quantiles, StoreCost,
 };

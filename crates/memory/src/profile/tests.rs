@@ -100,6 +100,8 @@ fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
     }
     assert_eq!(Estimate::of(f64::INFINITY), estimate(&[0.0]));
     assert_eq!(Estimate::of(123.456), estimate(&[123.5]));
+    assert_eq!(four_digits(123_456.0), 123_500.0);
+    assert_eq!(four_digits(-0.001_234_56), -0.001_235);
     let mut many = Estimate::of(1.0);
     (0..40).for_each(|run| many.refine(Estimate::of(f64::from(run))));
     assert_eq!((many.runs(), many.range()), (32, [8.0, 39.0]));
