@@ -7,6 +7,7 @@
 mod bench;
 mod crash_test;
 mod data;
+mod doctor;
 mod open;
 mod output;
 mod probe;
@@ -74,6 +75,9 @@ enum Command {
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
+    /// Say what this machine offers, what is missing and what would enable it
+    #[command(after_help = "Example: terrace doctor --json")]
+    Doctor(doctor::Arguments),
     /// Measure what every memory of this machine costs
     #[command(after_help = "Examples:\n  \
                       terrace probe --quick\n  \
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
+        Command::Doctor(a) => doctor::main(&a),
         Command::Probe(a) => probe::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
