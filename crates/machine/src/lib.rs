@@ -4,9 +4,11 @@
 pub mod counted;
 pub mod crash;
 pub mod ground;
+pub mod lines;
 pub mod load;
 pub mod model;
 mod random;
+pub mod rewrite;
 mod without;
 
 pub use counted::{Counted, Counts};
