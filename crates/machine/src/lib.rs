@@ -5,10 +5,12 @@ pub mod chase;
 pub mod counted;
 pub mod crash;
 pub mod ground;
+pub mod lines;
 pub mod load;
 pub mod loaded;
 pub mod model;
 mod random;
+pub mod rewrite;
 pub mod stores;
 mod without;
 

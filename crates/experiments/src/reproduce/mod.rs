@@ -16,6 +16,7 @@
 //! machine shared with others a wall clock measures them too.
 
 mod error;
+mod grounds;
 mod measure;
 mod record;
 mod report;
