@@ -7,9 +7,11 @@ pub mod ground;
 pub mod load;
 pub mod model;
 mod random;
+mod recorded;
 mod without;
 
 pub use counted::{Counted, Counts};
 pub use crash::{Crashable, Explorer, Failure, Log, Noted, Report, Schedule};
 pub use model::{Machine, Modelled, Preset};
+pub use recorded::{Access, Recorded, Tape, What};
 pub use without::Without;

@@ -18,6 +18,7 @@ rows! {
     kv_breakdown,
     kv_ycsb,
     prestore_hotline,
+    numa_placement,
     kv_recovery,
     ssp_crash,
     ssp_software,
