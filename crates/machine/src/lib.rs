@@ -4,10 +4,12 @@
 pub mod counted;
 pub mod crash;
 pub mod ground;
+pub mod lines;
 pub mod load;
 pub mod model;
 mod random;
 mod recorded;
+pub mod rewrite;
 mod without;
 
 pub use counted::{Counted, Counts};

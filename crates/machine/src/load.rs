@@ -95,9 +95,12 @@ impl Load<'_> {
         let mut threads: Vec<File<'_, G::Bench>> = (0..self.threads as u64)
             .map(|thread| File::new(self, &bench, &memory, thread * file, file))
             .collect();
-        // Plain stores reach the memory only when the caches are full of them.
-        let warm = if self.op == Op::Store { 2 * cache } else { effort.bytes / 8 };
-        self.go(&bench, &mut threads, warm, effort.time / 4);
+        // Plain stores reach the memory only when the caches are full of them, however long it takes.
+        let (warm, most) = match self.op {
+            Op::Store => (2 * cache, Duration::MAX),
+            _ => (effort.bytes / 8, effort.time / 4),
+        };
+        self.go(&bench, &mut threads, warm, most);
         let before = bench.counts(self.node);
         let (bytes, time) = self.go(&bench, &mut threads, effort.bytes, effort.time);
         let counts = bench.counts(self.node).zip(before).map(|(after, before)| after - before);

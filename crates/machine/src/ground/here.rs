@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use terrace_memory::{Backing, Divide, Domain, Native, Region, Topology};
+use terrace_memory::{
+    Backing, Divide, Domain, Memory, Native, Region, Topology, instructions,
+};
 
 /// How long a thread measures one figure.
 const TIME: Duration = Duration::from_millis(200);
@@ -148,6 +150,11 @@ impl Bench for HereBench {
             Instant::now()
         });
         start.elapsed()
+    }
+
+    fn forget(&self, memory: &Native) {
+        // SAFETY: the whole memory, which no measurement changes now.
+        instructions::evict(unsafe { memory.bytes(0, memory.len()) });
     }
 
     fn now_ps(&self) -> u64 {

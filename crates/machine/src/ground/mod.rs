@@ -65,6 +65,8 @@ pub trait Bench: Sync {
     /// # Panics
     /// If there are more closures than threads, or one panics.
     fn run<S: FnMut() -> bool + Send>(&self, steps: &mut [S]) -> Duration;
+    /// Takes every line of a memory out of all caches, written back where it was dirty.
+    fn forget(&self, memory: &Self::Memory);
     /// The clock of the thread that asks, ps since some moment.
     fn now_ps(&self) -> u64;
     /// Charges the running thread with work that is no access, where time is virtual.

@@ -65,6 +65,11 @@ impl Bench for Machine {
         self.run_steps(steps)
     }
 
+    /// All lines of all memories: there is nothing else on the machine.
+    fn forget(&self, _memory: &Modelled) {
+        self.clear_caches();
+    }
+
     fn now_ps(&self) -> u64 {
         Machine::now_ps(self)
     }
