@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod copy;
 pub mod counted;
 pub mod crash;
 pub mod ground;
 pub mod lines;
+pub mod litmus;
 pub mod load;
 pub mod model;
 mod random;

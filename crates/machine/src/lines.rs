@@ -43,7 +43,8 @@ impl<'a, B: Bench> Lines<'a, B> {
     pub fn new(bench: &'a B, node: &str, bytes: u64, item_bytes: u64) -> io::Result<Self> {
         let each = bytes / item_bytes / bench.threads() as u64;
         if each < 2 || !item_bytes.is_multiple_of(LINE) {
-            let what = format!("{bytes} bytes for {} threads; 2 items each at least", bench.threads());
+            let what =
+                format!("{bytes} bytes for {} threads; 2 items each at least", bench.threads());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let items = 1 << each.ilog2();

@@ -7,8 +7,8 @@
 //! machine with as many threads as it has cores, each structure on whatever node it is put.
 //!
 //! What that leaves out: threads never wait for each other's locks; instructions other than accesses to
-//! the two structures cost nothing, so there is no server whose own time would make placements look
-//! alike; a thread's log is its own, as with libpmemobj's lanes, though a pool has one.
+//! the two structures cost nothing but what the server in front of them is said to take; a thread's log is
+//! its own, as with libpmemobj's lanes, though a pool has one.
 
 mod engine;
 mod play;

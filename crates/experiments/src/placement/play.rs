@@ -37,7 +37,7 @@ impl Played {
 }
 
 /// Plays a recording with `threads` threads on the cores of the first socket; operations are dealt to
-/// them in turn.
+/// them in turn, and each has `server_ns` of work before it that is no access to the structures.
 ///
 /// # Errors
 /// The machine has no such nodes.
@@ -46,15 +46,16 @@ pub fn play(
     recording: &Recording,
     layout: Layout<'_>,
     threads: usize,
+    server_ns: f64,
 ) -> io::Result<Played> {
     let machine = Machine::new(preset, threads, SEED);
     let stages = stages(&machine, recording, layout, threads).map_err(io::Error::other)?;
     let warm_up = recording.operations.len() / WARM_UP;
     let (before, measured) = recording.operations.split_at(warm_up);
-    run(&machine, &stages, before);
+    run(&machine, &stages, before, server_ns);
     let count = || layout.map(|node| machine.node_counts(node).unwrap_or_default());
     let earlier = count();
-    let (time, [reads_ns, inserts_ns]) = run(&machine, &stages, measured);
+    let (time, [reads_ns, inserts_ns]) = run(&machine, &stages, measured, server_ns);
     let later = count();
     let counts = [later[0] - earlier[0], later[1] - earlier[1]];
     Ok(Played { operations: measured.len(), time, counts, reads_ns, inserts_ns })
@@ -84,14 +85,16 @@ fn run(
     machine: &Machine,
     stages: &[Vec<Stage>],
     operations: &[Operation],
+    server_ns: f64,
 ) -> (Duration, [Vec<f64>; 2]) {
     let hand = |thread: usize| operations.iter().skip(thread).step_by(stages.len());
     let accesses: Vec<Vec<&[Access]>> = (0..stages.len())
         .map(|thread| hand(thread).map(|operation| &operation.accesses[..]).collect())
         .collect();
     let players = stages.iter().zip(&accesses);
-    let mut players: Vec<Player<'_>> =
-        players.map(|(stages, hand)| Player::new(machine, stages.clone(), hand)).collect();
+    let mut players: Vec<Player<'_>> = players
+        .map(|(stages, hand)| Player::new(machine, stages.clone(), hand).working(server_ns))
+        .collect();
     let time = machine.run_steps(&mut players);
     let mut took_ns = [Vec::new(), Vec::new()];
     for (thread, player) in players.iter().enumerate() {

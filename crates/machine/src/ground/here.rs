@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use terrace_memory::{
-    Backing, Divide, Domain, Memory, Native, Region, Topology, instructions,
-};
+use terrace_memory::{Backing, Divide, Domain, Memory, Native, Region, Topology, instructions};
 
 /// How long a thread measures one figure.
 const TIME: Duration = Duration::from_millis(200);

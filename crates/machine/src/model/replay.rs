@@ -79,6 +79,8 @@ pub struct Player<'a> {
     /// By the number of the recorded memory.
     stages: Vec<Stage>,
     operations: &'a [&'a [Access]],
+    /// Work before each operation that is no access, ns.
+    own_ns: f64,
     operation: usize,
     access: usize,
     /// Bytes of the access that are done.
@@ -95,11 +97,17 @@ impl<'a> Player<'a> {
         operations: &'a [&'a [Access]],
     ) -> Player<'a> {
         let took_ps = Vec::with_capacity(operations.len());
-        let (operation, access, done, began_ps) = (0, 0, 0, 0);
-        Player { machine, stages, operations, operation, access, done, began_ps, took_ps }
+        let (own_ns, operation, access, done, began_ps) = (0.0, 0, 0, 0, 0);
+        Player { machine, stages, operations, own_ns, operation, access, done, began_ps, took_ps }
     }
 
-    /// How long each of its operations took, ps, in their order.
+    /// The same, with work before each operation that is no access to these memories.
+    #[must_use]
+    pub fn working(self, own_ns: f64) -> Player<'a> {
+        Player { own_ns, ..self }
+    }
+
+    /// How long each of its operations took, own work included, ps, in their order.
     pub fn took_ps(&self) -> &[u64] {
         &self.took_ps
     }
@@ -127,6 +135,9 @@ impl Step for Player<'_> {
         };
         if self.access == 0 && self.done == 0 {
             self.began_ps = self.machine.now_ps();
+            if self.own_ns > 0.0 {
+                self.machine.compute_ns(self.own_ns);
+            }
         }
         if let Some(access) = operation.get(self.access)
             && self.play(*access)

@@ -19,6 +19,8 @@ rows! {
     kv_ycsb,
     prestore_hotline,
     numa_placement,
+    uma_memory,
+    uma_litmus,
     kv_recovery,
     ssp_crash,
     ssp_software,

@@ -1,9 +1,9 @@
 //! The Optane servers of seeds 001 and 004.
 
 use super::super::{NodeCounts, Preset};
-use super::{Check, Generator};
 use super::load::{load_latency_ns, persist_ns, random_lines_gb_s};
 use super::run;
+use super::{Check, Generator};
 use crate::load::{Load, Op, Run};
 use crate::rewrite::rewrite;
 
