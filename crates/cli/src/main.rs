@@ -9,6 +9,7 @@ mod crash_test;
 mod data;
 mod open;
 mod output;
+mod place;
 mod reproduce;
 mod resp;
 mod serve;
@@ -73,6 +74,9 @@ enum Command {
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
+    /// Say which structure belongs on which memory
+    #[command(after_help = place::EXAMPLES)]
+    Place(place::Arguments),
     /// Let the power fail under every persistent structure, and look at what recovery makes of it
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
+        Command::Place(a) => place::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),

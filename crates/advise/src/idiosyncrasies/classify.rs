@@ -95,9 +95,8 @@ pub struct Cause {
 impl Cause {
     /// The classes as in table 1, with a star where it is worse.
     pub fn classes_text(&self) -> String {
-        let name = |(class, worse): &(Class, bool)| {
-            format!("{class:?}{}", if *worse { "*" } else { "" })
-        };
+        let name =
+            |(class, worse): &(Class, bool)| format!("{class:?}{}", if *worse { "*" } else { "" });
         self.classes.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 }
@@ -245,7 +244,8 @@ fn cause(test: Test, evidence: &Evidence) -> Cause {
             Reading::NotMeasurable(why) => cause.unexplained = Some(why),
         }
     } else if cause.components.is_empty() {
-        cause.unexplained = Some("it is DRAM's too, and no part of the platform explains it".into());
+        cause.unexplained =
+            Some("it is DRAM's too, and no part of the platform explains it".into());
     }
     cause
 }

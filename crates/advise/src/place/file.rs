@@ -1,7 +1,7 @@
 //! A question as a file: what a preset knows need not be written.
 
 use super::error::{Error, Result};
-use super::question::{Node, Question, Structure, valid};
+use super::question::{Node, Structure, valid};
 use serde::Deserialize;
 use terrace_machine::Preset;
 use terrace_memory::ByteSize;
@@ -68,7 +68,8 @@ fn needed<T>(value: Option<T>, of: &str, field: &'static str, valid: &'static st
 }
 
 impl File {
-    pub fn question(self) -> Result<Question> {
+    /// Its structures and nodes, with what the preset knows of these.
+    pub fn parts(self) -> Result<(Vec<Structure>, Vec<Node>)> {
         let preset = self.preset.as_deref().map(Preset::named).transpose()?;
         if let Some(preset) = &preset
             && self.socket >= preset.processor.sockets
@@ -87,7 +88,7 @@ impl File {
             Some(preset) => draft.over_preset(number + 1, preset, self.socket),
             None => draft.node(number + 1),
         });
-        Question::new(structures.collect::<Result<_>>()?, nodes.collect::<Result<_>>()?)
+        Ok((structures.collect::<Result<_>>()?, nodes.collect::<Result<_>>()?))
     }
 }
 

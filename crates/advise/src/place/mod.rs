@@ -42,6 +42,7 @@ pub mod cost;
 mod error;
 pub mod exhaustive;
 mod file;
+pub mod maps;
 mod question;
 pub mod rule;
 

@@ -117,10 +117,24 @@ impl Question {
     /// # Errors
     /// It cannot be read, is neither, or as [`Question::new`].
     pub fn read(path: &Path) -> Result<Question> {
+        Question::read_with(path, |_| Vec::new())
+    }
+
+    /// The same with more structures than are in the file; `more` is shown the nearest node.
+    ///
+    /// # Errors
+    /// As [`Question::read`].
+    pub fn read_with(path: &Path, more: impl FnOnce(&Node) -> Vec<Structure>) -> Result<Question> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| Error::Unreadable { path: path.into(), source })?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
-        if is_json { Question::parse_json(&text) } else { Question::parse_toml(&text) }
+        let file = if is_json { file::json(&text)? } else { file::toml(&text)? };
+        let (mut structures, nodes) = file.parts()?;
+        nodes.iter().try_for_each(check_node)?;
+        if let Some(nearest) = nearest_first(&nodes).first() {
+            structures.extend(more(&nodes[*nearest]));
+        }
+        Question::new(structures, nodes)
     }
 
     /// The same from the text of a TOML file.
@@ -128,7 +142,8 @@ impl Question {
     /// # Errors
     /// As [`Question::read`].
     pub fn parse_toml(text: &str) -> Result<Question> {
-        file::toml(text)?.question()
+        let (structures, nodes) = file::toml(text)?.parts()?;
+        Question::new(structures, nodes)
     }
 
     /// The same from the text of a JSON file.
@@ -136,7 +151,8 @@ impl Question {
     /// # Errors
     /// As [`Question::read`].
     pub fn parse_json(text: &str) -> Result<Question> {
-        file::json(text)?.question()
+        let (structures, nodes) = file::json(text)?.parts()?;
+        Question::new(structures, nodes)
     }
 
     /// What is to be placed.
@@ -164,12 +180,16 @@ impl Question {
 
     /// The nodes by nearness: local ones before others, then by the time of a load.
     pub fn nearest_first(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        let far = |node: usize| !self.nodes[node].local;
-        let ns = |node: usize| self.nodes[node].read_ns;
-        order.sort_by(|a, b| far(*a).cmp(&far(*b)).then(ns(*a).total_cmp(&ns(*b))));
-        order
+        nearest_first(&self.nodes)
     }
+}
+
+fn nearest_first(nodes: &[Node]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..nodes.len()).collect();
+    let far = |node: usize| !nodes[node].local;
+    let ns = |node: usize| nodes[node].read_ns;
+    order.sort_by(|a, b| far(*a).cmp(&far(*b)).then(ns(*a).total_cmp(&ns(*b))));
+    order
 }
 
 fn check_names<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<()> {

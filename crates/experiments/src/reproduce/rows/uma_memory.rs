@@ -44,15 +44,19 @@ struct Measured {
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let repeats = run.size(9, 3);
-    let here = Topology::read().map_err(io::Error::other).and_then(Here::new);
-    let here = here.map_err(Error::system("ask for this machine's memories"))?;
+    let ask = || {
+        let here = Topology::read().map_err(io::Error::other).and_then(Here::new);
+        here.map_err(Error::system("ask for this machine's memories"))
+    };
+    // Memory that is chased through is used for nothing else: it holds zeros.
+    let (here, chased) = (ask()?, ask()?);
     let most = here.most_threads();
     let mut counts: Vec<usize> =
         std::iter::successors(Some(1), |threads| Some(threads * 2)).take_while(|n| *n < most).collect();
     counts.push(most);
     let measured = counts.into_iter().map(|threads| {
         (run.tell)(&format!("{threads} threads"));
-        measure(&here, threads, repeats).map_err(Error::system("measure this machine's memory"))
+        measure(&here, &chased, threads, repeats).map_err(Error::system("measure this machine's memory"))
     });
     let measured = measured.collect::<Result<Vec<_>>>()?;
     let mut outcome = judge(&measured);
@@ -62,7 +66,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn measure(here: &Here, threads: usize, repeats: u32) -> io::Result<Measured> {
+fn measure(here: &Here, chased: &Here, threads: usize, repeats: u32) -> io::Result<Measured> {
     let node = &here.nodes()[0];
     let load = |op| {
         let load = Load { node, op, random: false, bytes: PIECE, threads, overhead_ns: 0.0 };
@@ -72,7 +76,7 @@ fn measure(here: &Here, threads: usize, repeats: u32) -> io::Result<Measured> {
     for _ in 0..repeats {
         samples[0].push(load(Op::Read)?);
         samples[1].push(load(Op::Store)?);
-        samples[2].push(chase(here, node, threads)?);
+        samples[2].push(chase(chased, node, threads)?);
         samples[3].push(Copy { node, bytes: COPY_BYTES, threads, times: 1 }.run(here)?);
     }
     let [read_gb_s, write_gb_s, chase_ns, copy_gb_s] = samples.each_ref().map(Samples::median);
