@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use terrace::memory::{Topology, tier};
 use terrace_advise::place::maps::{self, MapUse};
-use terrace_advise::place::{Question, advise};
+use terrace_advise::place::{Advice, Question, advise};
 
 /// What `--help` ends with.
 pub const EXAMPLES: &str = "Examples:
@@ -67,6 +68,8 @@ struct Maps {
     used: Vec<MapUse>,
     measured: Option<String>,
     assumed: Option<String>,
+    /// Tiers that the directory's maps could be told to lie in.
+    tiers: Vec<String>,
 }
 
 /// Advises.
@@ -87,11 +90,12 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let advice = question.and_then(|question| advise(&question));
     let refused = |e| Failure::Usage(format!("{}: {e}", arguments.file.display()));
     let advice = advice.map_err(refused)?;
+    let settings = settings_for(&advice, &maps);
     if arguments.json {
         return print_json(&json!({
             "placed": advice.plan().placed, "cost": advice.plan().cost,
             "agrees": advice.agrees(), "advice": advice,
-            "maps": maps.used, "unused_maps": idle,
+            "maps": maps.used, "unused_maps": idle, "terrace_toml": settings,
             "measured": maps.measured, "assumed": maps.assumed,
         }));
     }
@@ -102,7 +106,18 @@ pub fn main(arguments: &Arguments) -> Outcome {
     for (what, text) in [("measured", maps.measured), ("assumed", maps.assumed)] {
         text.map_or(Ok(()), |text| print(format_args!("{what}: {text}")))?;
     }
-    Ok(())
+    settings.map_or(Ok(()), |settings| print(format_args!("\nfor terrace.toml:\n{settings}")))
+}
+
+/// Maps whose values are to lie on a node that is a tier of the directory's machine too, as settings.
+fn settings_for(advice: &Advice, maps: &Maps) -> Option<String> {
+    let section = |map: &MapUse| {
+        let node = advice.node_of(&maps::values_of(&map.name))?;
+        let is_tier = maps.tiers.iter().any(|tier| tier == node);
+        is_tier.then(|| format!("[maps.{}]\ntier = \"{node}\"\n", map.name))
+    };
+    let sections: Vec<String> = maps.used.iter().filter_map(section).collect();
+    (!sections.is_empty()).then(|| sections.join("\n"))
 }
 
 /// What a directory tells: sizes. How its maps will be used must be said.
@@ -116,6 +131,10 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
     }
     let [reads, writes] = checked;
     let (config, _) = settings::read(dir, None, &Flags::default())?;
+    let topology = Topology::read().map_err(Failure::new)?;
+    let found = tier::found_specs(&topology);
+    let memories = config.tiers.iter().chain(&found).filter(|tier| !tier.kind.has_path());
+    let tiers = memories.map(|tier| tier.name.clone()).collect();
     let db = settings::open_to_read(dir, &config, false)?;
     let mut used = Vec::new();
     for name in db.map_names() {
@@ -138,6 +157,7 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
     }
     Ok(Maps {
         used,
+        tiers,
         measured: Some("bytes and keys, by the maps' own counters".into()),
         assumed: Some(format!(
             "the given rates, divided among maps by their keys; {}",
@@ -181,6 +201,7 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
     });
     Ok(Maps {
         used: used.collect(),
+        tiers: Vec::new(),
         measured: Some(format!(
             "bytes, keys, bytes written to the medium and values found, by the server's counters in {seconds} s"
         )),

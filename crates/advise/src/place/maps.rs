@@ -39,6 +39,11 @@ impl MapUse {
     }
 }
 
+/// The name of a map's values among the structures.
+pub fn values_of(map: &str) -> String {
+    format!("{map}: values")
+}
+
 /// The two structures of a map, their effective bandwidth ratios being what they read and write of the
 /// bandwidths of `node`, on which they lie now. None where nobody used it: there is nothing to tell.
 pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
@@ -47,10 +52,10 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
     if operations <= 0.0 || of.keys == 0 {
         return Vec::new();
     }
-    let structure = |what: &str, bytes: u64, access_bytes: u64| {
+    let structure = |name: String, bytes: u64, access_bytes: u64| {
         let gb_s = |rate: f64| rate * access_bytes as f64 / 1e9;
         Structure {
-            name: format!("{}: {what}", of.name),
+            name,
             bytes: ByteSize(bytes.max(1)),
             ebr: gb_s(reads) / node.read_gb_s + gb_s(writes) / node.write_gb_s,
             ewr: None,
@@ -61,8 +66,8 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
         }
     };
     vec![
-        structure("index", of.index_bytes, BUCKET_BYTES),
-        structure("values", of.live_bytes, of.item_bytes()),
+        structure(format!("{}: index", of.name), of.index_bytes, BUCKET_BYTES),
+        structure(values_of(&of.name), of.live_bytes, of.item_bytes()),
     ]
 }
 
