@@ -10,6 +10,7 @@ mod data;
 mod doctor;
 mod open;
 mod output;
+mod place;
 mod probe;
 mod reproduce;
 mod resp;
@@ -85,6 +86,9 @@ enum Command {
                       terrace probe --model optane-001 --node pmem0 --part stores\n\n\
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
+    /// Say which structure belongs on which memory
+    #[command(after_help = place::EXAMPLES)]
+    Place(place::Arguments),
     /// Let the power fail under every persistent structure, and look at what recovery makes of it
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
         Command::Topology(a) => topology::main(&a),
         Command::Doctor(a) => doctor::main(&a),
         Command::Probe(a) => probe::main(&a),
+        Command::Place(a) => place::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),
