@@ -3,6 +3,7 @@
 //! door is not checked.
 #![forbid(unsafe_code)]
 
+mod bench_machine;
 mod clients;
 mod performance;
 mod run;
@@ -26,6 +27,7 @@ Usage: cargo xtask COMMAND
     --list        name the steps
   tidy            layers, sizes, unsafe, leftovers: a second, no compilation
   bench-server    Terrace, redis-server and memcached in one run (arguments are passed on)
+  bench-machine   the binary on an emulated machine with memory of several kinds; power cuts
   performance     put what was measured into docs/performance.md
     --peers FILE  tables of `terrace-peers run --markdown FILE`
     --server FILE what `terrace bench server` printed
@@ -40,6 +42,9 @@ fn main() -> ExitCode {
         Some("test") => test::main(&root, &arguments[1..]),
         Some("tidy") => tidy::main(&root),
         Some("performance") => performance::main(&root, &arguments[1..]),
+        Some("bench-machine") => {
+            bench_machine::main(&root).and_then(|missing| missing.map_or(Ok(()), Err))
+        }
         Some("bench-server") => test::bench_server(&root, &arguments[1..]),
         Some("help" | "--help" | "-h") | None => {
             print!("{HELP}");

@@ -39,15 +39,15 @@ impl Log {
 
     /// The table at the end of a run.
     pub fn print(&self) {
-        println!("\n{:<12} {:>9}", "step", "seconds");
+        println!("\n{:<14} {:>9}", "step", "seconds");
         for step in &self.done {
             match &step.skipped {
-                None => println!("{:<12} {:>9.1}", step.name, step.took.as_secs_f64()),
-                Some(why) => println!("{:<12} {:>9}  {why}", step.name, "-"),
+                None => println!("{:<14} {:>9.1}", step.name, step.took.as_secs_f64()),
+                Some(why) => println!("{:<14} {:>9}  {why}", step.name, "-"),
             }
         }
         let total: Duration = self.done.iter().map(|d| d.took).sum();
-        println!("{:<12} {:>9.1}", "all", total.as_secs_f64());
+        println!("{:<14} {:>9.1}", "all", total.as_secs_f64());
     }
 }
 

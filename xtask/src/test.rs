@@ -2,7 +2,7 @@
 
 use crate::clients;
 use crate::run::{Log, cargo, run};
-use crate::{tidy, tools};
+use crate::{bench_machine, tidy, tools};
 use std::path::Path;
 use std::process::Command;
 
@@ -20,6 +20,7 @@ const STEPS: &[(&str, &str)] = &[
     ("clippy", "cargo clippy, warnings denied"),
     ("tests", "unit, property, integration and documentation tests"),
     ("crashes", "the whole map in a million crash states, and every ordering point left out"),
+    ("bench-machine", "the binary on an emulated machine with persistent memory; power cuts"),
     ("docs", "cargo doc, warnings denied"),
     ("python", "the Python Redis client against a real server"),
     ("java", "YCSB's own Java core against a real server"),
@@ -52,7 +53,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
 pub fn main(root: &Path, arguments: &[String]) -> Result<(), String> {
     if arguments.iter().any(|a| a == "--list") {
         for (name, what) in STEPS {
-            println!("{name:<12} {what}");
+            println!("{name:<14} {what}");
         }
         return Ok(());
     }
@@ -85,6 +86,7 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
         ])),
         "tests" => run(&mut tests(root, options)),
         "crashes" => crashes(root, options),
+        "bench-machine" => return bench_machine::main(root),
         "docs" => run(cargo(root)
             .args(["doc", "--workspace", "--no-deps", "--quiet"])
             .env("RUSTDOCFLAGS", "-D warnings")),

@@ -75,6 +75,34 @@ pub const TOOLS: &[Tool] = &[
         probe: &["-shared", "-o", "/dev/null", "-x", "c", "/dev/null", "-lpmemobj"],
         optional: true,
     },
+    Tool {
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+        needed_for: "the emulated machine",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
+        program: "busybox",
+        package: "busybox-static",
+        needed_for: "the emulated machine",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
+        program: "depmod",
+        package: "kmod",
+        needed_for: "the emulated machine",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
+        program: "mkfs.ext4",
+        package: "e2fsprogs",
+        needed_for: "the emulated machine",
+        probe: &[],
+        optional: true,
+    },
 ];
 
 impl Tool {
@@ -88,10 +116,11 @@ impl Tool {
     }
 }
 
-/// Where `program` is on the search path.
+/// Where `program` is on the search path, or among those that only an administrator has on it.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 /// Sees to it that the required tools are there. Optional ones are tried once and may be absent.
@@ -100,7 +129,7 @@ pub fn ensure() -> Result<Option<String>, String> {
     let missing: Vec<&Tool> = TOOLS.iter().filter(|t| !t.is_there()).collect();
     for tool in TOOLS {
         let found = find(tool.program).map_or("missing".into(), |p| p.display().to_string());
-        println!("    {:<16} {found}", tool.program);
+        println!("    {:<18} {found}", tool.program);
     }
     if missing.is_empty() {
         return Ok(None);

@@ -1,0 +1,245 @@
+//! What must be true of the guest's words: each check knows it from the machine's definition, not from
+//! an earlier run.
+
+use super::machine::{Boot, NODES};
+use serde_json::Value;
+
+/// What was found to be so, or what was not.
+pub type Verdict = Result<String, String>;
+
+/// Each value design with each persist level, in the order of the databases of the server.
+pub const MAPS: [&str; 6] =
+    ["log-values", "log-index", "log-full", "slab-values", "slab-index", "slab-full"];
+
+/// Bytes that are bound to each node in turn, as the script has it.
+const BOUND_BYTES: u64 = 16 << 20;
+
+/// `Ok(what)` if it holds, else `Err(otherwise)`.
+fn holds(condition: bool, what: impl Into<String>, otherwise: impl Into<String>) -> Verdict {
+    if condition { Ok(what.into()) } else { Err(otherwise.into()) }
+}
+
+/// `text` has all of `wanted`.
+fn says(text: &str, wanted: &[&str]) -> Result<(), String> {
+    match wanted.iter().find(|word| !text.contains(**word)) {
+        None => Ok(()),
+        Some(word) => Err(format!("`{word}` is not in `{}`", text.trim())),
+    }
+}
+
+fn topology(boot: &Boot) -> Result<Value, String> {
+    serde_json::from_str(boot.output("topology")?).map_err(|e| format!("not JSON: {e}"))
+}
+
+fn list<'v>(value: &'v Value, name: &str) -> Result<&'v Vec<Value>, String> {
+    value[name].as_array().ok_or(format!("`{name}` is not told"))
+}
+
+/// All nodes, those without processors known as such.
+pub fn nodes(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let found: Vec<_> = list(&topology, "nodes")?
+        .iter()
+        .map(|node| (node["node"].as_u64(), node["cpus"].as_array().map_or(0, Vec::len)))
+        .collect();
+    let wanted = [(Some(0), 2), (Some(1), 0), (Some(2), 0), (Some(3), 0)];
+    holds(found == wanted, "node 0 has 2 cpus; nodes 1, 2, 3 have none", format!("{found:?}"))
+}
+
+/// Latency and bandwidth of each node, as the firmware tells them.
+pub fn costs(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let nodes = list(&topology, "nodes")?;
+    for (number, wanted) in NODES.iter().enumerate() {
+        let access = &nodes.get(number).ok_or(format!("no node {number}"))?["access1"];
+        let found = ["read_latency_ns", "write_latency_ns", "read_bandwidth_mbps"]
+            .map(|cost| access[cost].as_u64());
+        let wanted = [wanted.latency_ns, wanted.latency_ns, wanted.bandwidth_gib << 10].map(Some);
+        if found != wanted {
+            return Err(format!("node {number}: {found:?}, the firmware tells {wanted:?}"));
+        }
+    }
+    let latencies = NODES.map(|node| node.latency_ns.to_string());
+    Ok(format!("{} ns, and the bandwidths", latencies.join(", ")))
+}
+
+/// The kernel's tiers: HBM above DRAM above the expander above the NVDIMM.
+pub fn kernel_tiers(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let mut tiers: Vec<_> = list(&topology, "kernel_tiers")?
+        .iter()
+        .map(|tier| (tier["tier"].as_u64(), tier["nodes"].to_string()))
+        .collect();
+    tiers.sort();
+    let order: Vec<_> = tiers.into_iter().map(|(_, nodes)| nodes).collect();
+    holds(order == ["[1]", "[0]", "[2]", "[3]"], order.join(" > "), format!("{order:?}"))
+}
+
+/// The file system for direct access, with the domain of the region below it.
+pub fn direct_mount(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let persistent = &topology["persistent"];
+    let regions = list(persistent, "regions")?.len();
+    let mount = list(persistent, "mounts")?.first().ok_or("no mount with direct access")?;
+    let found = [&mount["mount"]["mount_point"], &mount["mount"]["kind"], &mount["domain"]];
+    holds(
+        regions == 2 && found == ["/pm", "ext4", "adr"],
+        format!("/pm on ext4 over {}, ADR; {regions} regions", mount["regions"][0]),
+        format!("{regions} regions, {found:?}"),
+    )
+}
+
+/// The NVDIMM that the kernel uses as memory.
+pub fn device_memory(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let device = list(&topology["persistent"], "devices")?.first().ok_or("no device")?;
+    let found = (device["driver"].as_str(), device["target_node"].as_u64());
+    holds(found == (Some("kmem"), Some(3)), "driver kmem, node 3", format!("{found:?}"))
+}
+
+/// `terrace doctor` finds the same things, where there is one.
+pub fn doctor(boot: &Boot) -> Verdict {
+    if !boot.sections.contains_key("doctor-table") {
+        return Ok("not in this build".into());
+    }
+    says(boot.output("doctor-table")?, &["/pm", "ADR", "node 1", "node 2", "node 3"])?;
+    Ok("names the nodes and the persistent memory".into())
+}
+
+/// Tiers of a configuration on each node, and one whose domain was found, not declared.
+pub fn tiers(boot: &Boot) -> Verdict {
+    let wanted = [
+        "near: dram",
+        "fast: node, 64 MiB; none: memory of node 1 (no processors)",
+        "slow: node",
+        "memory of node 3 (no processors)",
+        "kept: dax, no limit; ADR: ext4 on /dev/pmem",
+        "maps directly with MAP_SYNC on region",
+    ];
+    says(boot.output("tiers-found")?, &wanted)?;
+    Ok("memory of nodes 1 to 3; ADR found on /pm".into())
+}
+
+/// Tiers that the machine does not have.
+pub fn refused_tiers(boot: &Boot) -> Verdict {
+    says(boot.refusal("tier-too-large")?, &["fast: 64 GiB asked"])?;
+    says(boot.refusal("tier-unknown")?, &["no node 9; this machine has [0, 1, 2, 3]"])?;
+    says(boot.refusal("tier-too-strong")?, &["domain eADR is declared, but ADR"])?;
+    Ok("too large, of no node, of a domain too strong".into())
+}
+
+/// Memory bound to each node by our own code: by its own word, by the kernel's, and not a byte more
+/// than the budget.
+pub fn bound(boot: &Boot) -> Verdict {
+    let pages = BOUND_BYTES / 4096;
+    for node in 0..NODES.len() {
+        let output = boot.output(&format!("bound-{node}"))?;
+        let placed = format!("placed   {pages} pages on node {node}, 0 absent");
+        let kernel = [format!(" bind:{node} "), format!(" N{node}={pages} ")];
+        let refused = format!("refused  1 bytes asked, {BOUND_BYTES} of {BOUND_BYTES} bytes used");
+        says(output, &[&placed, &kernel[0], &kernel[1], &refused])?;
+        let nodes = output.split_whitespace().filter(|word| {
+            let number = word.strip_prefix('N').and_then(|rest| rest.split_once('='));
+            number.is_some_and(|(number, _)| number.parse::<u32>().is_ok())
+        });
+        if nodes.count() != 1 {
+            return Err(format!("the kernel sees pages elsewhere: {output}"));
+        }
+    }
+    says(boot.refusal("bound-9")?, &["node: 9"])?;
+    Ok(format!("{pages} pages on each of 4 nodes, one more byte refused"))
+}
+
+/// Single keys, and a load of so many records into each map.
+pub fn load(boot: &Boot, records: u64) -> Verdict {
+    boot.output("put")?;
+    says(boot.output("get")?, &["hello"])?;
+    says(boot.output("del")?, &["1 removed"])?;
+    for map in MAPS {
+        let output = boot.output(&format!("import-{map}"))?;
+        let report: Value = serde_json::from_str(output).map_err(|e| format!("not JSON: {e}"))?;
+        if report["summary"]["records"].as_u64() != Some(records) {
+            return Err(format!("{map}: {}", report["summary"]));
+        }
+    }
+    Ok(format!("{} keys in {} maps", records * MAPS.len() as u64, MAPS.len()))
+}
+
+/// After an orderly end and another boot: kept indexes are taken up as they are, and every record is
+/// what it was.
+pub fn reopened(boot: &Boot, records: u64) -> Verdict {
+    let output = boot.output("reopen")?;
+    let report: Value = serde_json::from_str(output).map_err(|e| format!("not JSON: {e}"))?;
+    for map in MAPS {
+        let said = list(&report, "maps")?.iter().find(|said| said["name"] == map);
+        let said = said.ok_or(format!("{map} is gone"))?;
+        if said["keys"].as_u64() != Some(records) {
+            return Err(format!("{map}: {} keys", said["keys"]));
+        }
+        let says = said["procedure_says"].as_str().unwrap_or_default();
+        let read =
+            says.starts_with("every log was read") || says.starts_with("every slot was read");
+        if read != map.ends_with("-values") || !said["index_unfit"].is_null() {
+            return Err(format!("{map}: {says}; {}", said["index_unfit"]));
+        }
+        boot.output(&format!("compare-{map}")).map_err(|what| format!("{map}: {what}"))?;
+    }
+    Ok(format!("{} records as they were; 4 kept indexes taken up", records * MAPS.len() as u64))
+}
+
+/// Values and kept indexes mapped so that written lines are found again without a sync.
+pub fn mapped(boot: &Boot) -> Verdict {
+    let output = boot.output("mapped")?;
+    let mappings: Vec<_> = output.lines().filter_map(|line| line.split_once(":VmFlags:")).collect();
+    let plain = mappings.iter().find(|(_, flags)| !flags.split(' ').any(|flag| flag == "sf"));
+    if let Some((file, _)) = plain {
+        return Err(format!("{file} is mapped without MAP_SYNC"));
+    }
+    let files = MAPS.len() + MAPS.iter().filter(|map| !map.ends_with("-values")).count();
+    let mut found: Vec<_> = mappings.iter().map(|(file, _)| *file).collect();
+    found.sort_unstable();
+    found.dedup();
+    holds(found.len() == files, format!("{files} files, all with MAP_SYNC"), format!("{found:?}"))
+}
+
+/// The medium of the servers, as they say it themselves.
+pub fn media(boot: &Boot) -> Verdict {
+    let careful = boot.output("serve-6379")?;
+    says(careful, &["ADR (durable after write-back and fence)", "mapped with MAP_SYNC"])?;
+    says(boot.output("serve-6380")?, &["page cache: ext4 on /dev/pmem"])?;
+    Ok("ADR with MAP_SYNC where asked for, page cache where not".into())
+}
+
+/// After a cut each map is recovered by the procedure of its persist level.
+pub fn procedures(boot: &Boot) -> Verdict {
+    let output = boot.output("recovered")?;
+    let wanted = [
+        "0: every log was read (procedure 2)",
+        "1: the kept index was walked, other bytes counted (procedure 4)",
+        "2: the last section was replayed (procedure 5)",
+        "3: every slot was read (procedure 1)",
+        "4: the kept index was walked, other slots freed (procedure 3)",
+        "5: the last section was replayed (procedure 5)",
+    ];
+    let found: Vec<_> = output
+        .lines()
+        .filter_map(|line| {
+            let (head, procedure) = line.split_once("; ")?;
+            let (map, _) = head.split_once(": ").filter(|(map, _)| map.parse::<u32>().is_ok())?;
+            Some(format!("{map}: {procedure}"))
+        })
+        .collect();
+    holds(found == wanted, "procedures 2, 4, 5 of logs, 1, 3, 5 of slabs", format!("{found:?}"))
+}
+
+/// A firmware that does not say what survives: nothing is promised in its stead.
+pub fn nothing_is_guessed(boot: &Boot) -> Verdict {
+    let topology = topology(boot)?;
+    let domain = &list(&topology["persistent"], "mounts")?.first().ok_or("no mount")?["domain"];
+    if !domain.is_null() {
+        return Err(format!("the domain is {domain}"));
+    }
+    let wanted = "kept: dax, no limit; page cache: ext4 on /dev/pmem";
+    says(boot.output("tiers-found")?, &[wanted, "the kernel reports no persistence domain"])?;
+    Ok("no domain told, so /pm is made durable by fdatasync".into())
+}

@@ -1,0 +1,297 @@
+//! One boot of the emulated machine: how it is built, what it says over its serial line, and how its
+//! power fails.
+//!
+//! Two processors with DRAM (node 0), memory like HBM (node 1) and like a CXL expander (node 2), both
+//! without processors, an NVDIMM beside the DRAM and one that becomes node 3. What memory costs is
+//! written in the firmware's tables and nowhere else: nothing in here is slow or fast.
+
+use super::initramfs;
+use super::parts::Parts;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// An emulator on a machine with other work is slow; one that is slower than this is stuck.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Memory of the nodes, and what the firmware says of it: MiB, ns, GiB/s. Node 3 gets its memory
+/// from the second NVDIMM.
+pub const NODES: [Node; 4] = [
+    Node { mib: 512, latency_ns: 90, bandwidth_gib: 100 },
+    Node { mib: 256, latency_ns: 130, bandwidth_gib: 400 },
+    Node { mib: 256, latency_ns: 400, bandwidth_gib: 30 },
+    Node { mib: 0, latency_ns: 1000, bandwidth_gib: 8 },
+];
+
+const DISTANCES: [(u32, u32, u32); 6] =
+    [(0, 1, 15), (0, 2, 21), (0, 3, 40), (1, 2, 25), (1, 3, 45), (2, 3, 45)];
+
+/// Images of the NVDIMMs, the nodes they are of, MiB.
+const NVDIMMS: [(&str, u32, u32); 2] = [("file", 0, 768), ("device", 3, 256)];
+
+/// Memory of one node.
+pub struct Node {
+    pub mib: u32,
+    pub latency_ns: u64,
+    pub bandwidth_gib: u64,
+}
+
+/// What the firmware tells.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Firmware {
+    /// What each memory costs, and that the NVDIMMs keep what reached their controller.
+    Tells,
+    /// Neither.
+    IsSilent,
+}
+
+/// When a boot ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The guest has done its steps and turns the power off.
+    InOrder,
+    /// The power fails once so many operations on each of so many maps were acknowledged.
+    PowerCut { maps: usize, acknowledged: u64 },
+}
+
+/// What one command in the guest printed.
+#[derive(Default)]
+pub struct Section {
+    pub output: String,
+    /// Its exit status; `None` if it never ended.
+    pub status: Option<i32>,
+}
+
+/// What was said during one boot.
+#[derive(Default)]
+pub struct Boot {
+    pub sections: BTreeMap<String, Section>,
+    /// Operations acknowledged on each map, counted.
+    pub acknowledged: BTreeMap<String, u64>,
+    /// Operations that were answered otherwise.
+    pub refused: Vec<String>,
+    is_over: bool,
+}
+
+/// The machine, with the images its NVDIMMs keep.
+pub struct Machine {
+    parts: Parts,
+    initramfs: PathBuf,
+    /// Images, and what each boot said.
+    folder: PathBuf,
+}
+
+impl Machine {
+    /// A new machine in `work`: its NVDIMMs were never used.
+    pub fn build(parts: Parts, work: &Path) -> Result<Machine, String> {
+        let initramfs = initramfs::build(&parts, work)?;
+        let folder = work.join("boots");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for (name, _, mib) in NVDIMMS {
+            let path = folder.join(format!("{name}.nvdimm"));
+            let made = File::create(&path).and_then(|image| image.set_len(u64::from(mib) << 20));
+            made.map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(Machine { parts, initramfs, folder })
+    }
+
+    /// Boots, with `settings` of the guest's script, until the `end`. What each command printed is
+    /// kept in a folder named `name`.
+    pub fn boot(
+        &self,
+        name: &str,
+        firmware: Firmware,
+        settings: &str,
+        end: End,
+    ) -> Result<Boot, String> {
+        let start = Instant::now();
+        let mut child = self
+            .command(firmware, settings)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("the emulator could not be started: {e}"))?;
+        let said = self.read_to_end(name, &mut child, end);
+        // The power fails, or is off already.
+        let killed = child.kill().and_then(|()| child.wait());
+        let boot = said?;
+        killed.map_err(|e| format!("the emulator could not be ended: {e}"))?;
+        let how = if end == End::InOrder { "off in order" } else { "power cut" };
+        println!("    boot `{name}`: {how} after {:.1} s", start.elapsed().as_secs_f64());
+        self.keep(name, &boot)?;
+        Ok(boot)
+    }
+
+    fn command(&self, firmware: Firmware, settings: &str) -> Command {
+        let tells = firmware == Firmware::Tells;
+        let machine = match firmware {
+            Firmware::Tells => "q35,nvdimm=on,hmat=on,nvdimm-persistence=mem-ctrl",
+            Firmware::IsSilent => "q35,nvdimm=on",
+        };
+        let memory: u32 = NODES.iter().map(|node| node.mib).sum();
+        let mut command = Command::new(&self.parts.emulator);
+        command.args([
+            "-accel",
+            "tcg,thread=multi,tb-size=512",
+            "-machine",
+            machine,
+            "-cpu",
+            "max",
+        ]);
+        command.args(["-smp", "2,sockets=1,cores=2", "-nodefaults", "-no-user-config"]);
+        command.args(["-nographic", "-serial", "stdio", "-no-reboot"]);
+        command.args(["-m", &format!("{memory}M,slots=4,maxmem=8G")]);
+        for (number, node) in NODES.iter().enumerate() {
+            let mut words = format!("node,nodeid={number}");
+            if number == 0 {
+                words.push_str(",cpus=0-1");
+            } else if tells {
+                words.push_str(",initiator=0");
+            }
+            if node.mib > 0 {
+                let (id, mib) = (format!("m{number}"), node.mib);
+                command.args(["-object", &format!("memory-backend-ram,id={id},size={mib}M")]);
+                words.push_str(&format!(",memdev={id}"));
+            }
+            command.args(["-numa", &words]);
+        }
+        for (from, to, distance) in DISTANCES {
+            command.args(["-numa", &format!("dist,src={from},dst={to},val={distance}")]);
+        }
+        if tells {
+            NODES.iter().enumerate().for_each(|(number, node)| tell(&mut command, number, node));
+        }
+        for (name, node, mib) in NVDIMMS {
+            let image = self.folder.join(format!("{name}.nvdimm"));
+            let backend = format!("memory-backend-file,id={name},share=on,size={mib}M");
+            command.args(["-object", &format!("{backend},mem-path={}", image.display())]);
+            command.args(["-device", &format!("nvdimm,id=nv-{name},memdev={name},node={node}")]);
+        }
+        let line = format!("console=ttyS0 quiet loglevel=3 panic=-1 rdinit=/init {settings}");
+        command.arg("-kernel").arg(&self.parts.kernel);
+        command.arg("-initrd").arg(&self.initramfs).args(["-append", &line]);
+        command
+    }
+
+    /// Reads what the guest says until the end comes.
+    fn read_to_end(&self, name: &str, child: &mut Child, end: End) -> Result<Boot, String> {
+        let path = self.folder.join(format!("{name}.log"));
+        let mut log = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let lines = lines_of(child.stdout.take().ok_or("the emulator has no output")?);
+        let deadline = Instant::now() + PATIENCE;
+        let (mut boot, mut open) = (Boot::default(), None);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match lines.recv_timeout(left) {
+                Ok(line) => {
+                    writeln!(log, "{line}").map_err(|e| format!("{}: {e}", path.display()))?;
+                    boot.hear(&mut open, &line);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let seconds = PATIENCE.as_secs();
+                    return Err(format!("not done in {seconds} s; see {}", path.display()));
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if let End::PowerCut { maps, acknowledged } = end
+                && boot.acknowledged.values().filter(|n| **n >= acknowledged).count() == maps
+            {
+                return Ok(boot);
+            }
+        }
+        if end == End::InOrder && boot.is_over {
+            return Ok(boot);
+        }
+        Err(format!("the guest ended before its time; see {}", path.display()))
+    }
+
+    fn keep(&self, name: &str, boot: &Boot) -> Result<(), String> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for (section, said) in &boot.sections {
+            let path = folder.join(format!("{section}.txt"));
+            fs::write(&path, &said.output).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a processor of node 0 pays for a node, as a line of the firmware's table.
+fn tell(command: &mut Command, number: usize, node: &Node) {
+    let pair = format!("hmat-lb,initiator=0,target={number},hierarchy=memory");
+    let latency = format!("{pair},data-type=access-latency,latency={}", node.latency_ns);
+    let bandwidth = format!("{pair},data-type=access-bandwidth,bandwidth={}G", node.bandwidth_gib);
+    command.args(["-numa", &latency, "-numa", &bandwidth]);
+}
+
+/// Whole lines, as they come. One that the power cut short is none.
+fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            if line.ends_with(b"\n") {
+                let text = String::from_utf8_lossy(&line);
+                let _nobody_listens = sender.send(text.trim_end_matches(['\r', '\n']).to_owned());
+            }
+            line.clear();
+        }
+    });
+    lines
+}
+
+impl Boot {
+    /// Takes in one line; `open` is the section it belongs to.
+    fn hear(&mut self, open: &mut Option<String>, line: &str) {
+        // The firmware's codes for the terminal stand before the first line.
+        let mark = line.find("@@ ").map(|at| line[at + 3..].split(' ').collect::<Vec<_>>());
+        match mark.as_deref() {
+            Some(["begin", name]) => {
+                self.sections.insert((*name).to_owned(), Section::default());
+                *open = Some((*name).to_owned());
+            }
+            Some(["end", name, status]) => {
+                self.sections.entry((*name).to_owned()).or_default().status = status.parse().ok();
+                *open = None;
+            }
+            Some(["acknowledged", map, _]) => {
+                *self.acknowledged.entry((*map).to_owned()).or_default() += 1;
+            }
+            Some(["refused", ..]) => self.refused.push(line.to_owned()),
+            Some(["over"]) => self.is_over = true,
+            _ => {
+                let section = open.as_ref().and_then(|name| self.sections.get_mut(name));
+                section.into_iter().for_each(|section| section.output += &format!("{line}\n"));
+            }
+        }
+    }
+
+    /// What the command called `name` printed, if it ended well.
+    pub fn output(&self, name: &str) -> Result<&str, String> {
+        let section = self.section(name)?;
+        match section.status {
+            Some(0) => Ok(&section.output),
+            Some(status) => Err(format!("`{name}` ended with {status}: {}", section.output.trim())),
+            None => Err(format!("`{name}` did not end")),
+        }
+    }
+
+    /// What the command called `name` printed, if it refused.
+    pub fn refusal(&self, name: &str) -> Result<&str, String> {
+        let section = self.section(name)?;
+        match section.status {
+            Some(1 | 2) => Ok(&section.output),
+            status => Err(format!("`{name}` ended with {status:?}, not with a refusal")),
+        }
+    }
+
+    fn section(&self, name: &str) -> Result<&Section, String> {
+        self.sections.get(name).ok_or(format!("`{name}` was not run"))
+    }
+}
