@@ -83,7 +83,8 @@ enum Command {
     #[command(after_help = "Examples:\n  \
                       terrace probe --quick\n  \
                       terrace probe --out profile.json --html profile.html\n  \
-                      terrace probe --model optane-001 --node pmem0 --part stores\n\n\
+                      terrace probe --model optane-001 --node pmem0 --part stores\n  \
+                      terrace probe --idiosyncrasies --model optane-001 --remote pmem1\n\n\
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
     /// Say which structure belongs on which memory

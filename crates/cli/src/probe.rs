@@ -2,8 +2,10 @@
 
 use crate::output::{self, Failure, Outcome, print, print_json};
 use clap::Args;
+use serde_json::json;
 use std::path::PathBuf;
 use terrace::memory::{Profile, Topology};
+use terrace_advise::idiosyncrasies::{self as tests, Findings, Settings, Sweep};
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::ground::{Ground, Here};
 use terrace_advise::probe::{self, Part, Plan};
@@ -26,6 +28,15 @@ pub struct Arguments {
     /// Measure a modelled machine instead of this one: a preset's name, or its file
     #[arg(long, value_name = "PRESET")]
     model: Option<String>,
+    /// Hold one memory to the eight tests of PMIdioBench instead: effects, causes and what follows
+    #[arg(long, conflicts_with_all = ["parts", "threads", "out", "html"])]
+    idiosyncrasies: bool,
+    /// The memory to compare it with, DRAM; the machine's first such where absent
+    #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
+    dram: Option<String>,
+    /// The same kind of memory of another socket
+    #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
+    remote: Option<String>,
     /// Write the profile here; one that is there is refined
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -40,6 +51,12 @@ pub struct Arguments {
 /// Measures, prints and writes.
 pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
+    if arguments.idiosyncrasies {
+        return match &arguments.model {
+            Some(name) => idiosyncrasies(&preset(name)?, arguments),
+            None => idiosyncrasies(&here()?, arguments),
+        };
+    }
     // A profile that cannot be refined is found before minutes are spent.
     let known = match &arguments.out {
         Some(path) if path.exists() => Some(Profile::read(path).map_err(Failure::new)?),
@@ -53,10 +70,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     };
     let run = match &arguments.model {
         Some(name) => measure(&preset(name)?, &plan)?,
-        None => {
-            let topology = Topology::read().map_err(Failure::new)?;
-            measure(&Here::new(topology).map_err(Failure::new)?, &plan)?
-        }
+        None => measure(&here()?, &plan)?,
     };
     let profile = match known {
         Some(mut known) => {
@@ -77,6 +91,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if arguments.json { print_json(&profile) } else { print(probe::table(&profile).trim_end()) }
 }
 
+fn here() -> Result<Here, Failure> {
+    let topology = Topology::read().map_err(Failure::new)?;
+    Here::new(topology).map_err(Failure::new)
+}
+
 fn preset(name: &str) -> Result<Preset, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
     if name.contains(['/', '.']) {
@@ -95,4 +114,43 @@ fn measure<G: Ground>(ground: &G, plan: &Plan) -> Result<Profile, Failure> {
     let found = probe::probe(ground, plan, &tell);
     spinner.finish_and_clear();
     found.map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// The eight tests of one memory, beside DRAM's.
+fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
+    let nodes = ground.nodes();
+    let known = |node: &String| match nodes.contains(node) {
+        true => Ok(()),
+        false => {
+            Err(Failure::Usage(format!("no node `{node}`; this machine has: {}", nodes.join(", "))))
+        }
+    };
+    let first = |wanted: &dyn Fn(&&String) -> bool| {
+        nodes.iter().find(wanted).or(nodes.first()).cloned().unwrap_or_default()
+    };
+    let subject = arguments.nodes.first().cloned();
+    let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
+    let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));
+    [Some(&subject), Some(&dram), arguments.remote.as_ref()]
+        .into_iter()
+        .flatten()
+        .try_for_each(known)?;
+    let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
+    let sweep = Sweep::new(ground, settings);
+    let spinner = output::spinner("probe");
+    let tell = |what: &str| spinner.set_message(what.to_string());
+    let measure = |node: &str, remote: Option<&str>| {
+        Findings::measure(&sweep, node, remote, &tell)
+            .map_err(|error| Failure::new(format!("{node}: {error}")))
+    };
+    let found = measure(&subject, arguments.remote.as_deref())?;
+    let beside = if dram == subject { found.clone() } else { measure(&dram, None)? };
+    spinner.finish_and_clear();
+    let (causes, advice) = (tests::classify(&found, &beside), tests::recommend(&found));
+    if arguments.json {
+        return print_json(&json!({
+            "findings": found, "dram": beside, "causes": causes, "recommendations": advice
+        }));
+    }
+    print(tests::table(&found, &causes, &advice).trim_end())
 }

@@ -1,15 +1,28 @@
-//! Copies of much memory by the C library (paper 000, C1): each thread copies its share of one piece to
-//! another, as a whole, again and again.
+//! Copies of much memory by processors (paper 000, C1): each thread copies its share of one piece to
+//! another, as a whole, again and again, through the caches or past them.
 
 use crate::ground::{Bench, Ground};
 use std::io;
 use terrace_memory::{Divide, Domain, Memory};
 
+/// How bytes are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Stored, as by the C library: through the caches.
+    Store,
+    /// Streamed: past the caches.
+    Stream,
+}
+
 /// Copies of a piece of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy<'a> {
-    /// The memory, which holds the source and the target.
-    pub node: &'a str,
+    /// The memory of the source.
+    pub from: &'a str,
+    /// The memory of the target.
+    pub to: &'a str,
+    /// What copies.
+    pub engine: Engine,
     /// Bytes of a copy, of all threads together.
     pub bytes: u64,
     /// How many threads.
@@ -31,18 +44,37 @@ impl Copy<'_> {
         assert!(self.bytes > 0 && self.times > 0, "something is copied");
         let bench = ground.bench(self.threads)?;
         let share = (self.bytes / self.threads as u64).next_multiple_of(64).max(64);
-        let memory = bench.memory(self.node, 2 * share * self.threads as u64, Domain::Adr)?;
+        let all_shares = share * self.threads as u64;
+        // One memory for both where they are on one node: asked for twice it would be the same one.
+        let (source, target) = match self.from == self.to {
+            true => {
+                let both = bench.memory(self.from, 2 * all_shares, Domain::Adr)?;
+                (both.part(0, all_shares), both.part(all_shares, all_shares))
+            }
+            false => (
+                bench.memory(self.from, all_shares, Domain::Adr)?,
+                bench.memory(self.to, all_shares, Domain::Adr)?,
+            ),
+        };
         let shares: Vec<_> = (0..self.threads as u64)
-            .map(|thread| memory.part(2 * share * thread, 2 * share))
+            .map(|thread| thread * share)
+            .map(|start| (source.part(start, share), target.part(start, share)))
             .collect();
         let all = |times: u32| {
             let mut steps: Vec<_> = shares
                 .iter()
-                .map(|own| {
+                .map(|(source, target)| {
                     let mut left = times;
                     move || {
-                        // SAFETY: two halves of a part that is this thread's alone.
-                        unsafe { own.write(share, own.bytes(0, share)) };
+                        // SAFETY: two parts that do not overlap, this thread's alone.
+                        unsafe {
+                            let bytes = source.bytes(0, share);
+                            match self.engine {
+                                Engine::Store => target.write(0, bytes),
+                                Engine::Stream => target.stream(0, bytes),
+                            }
+                        }
+                        target.fence();
                         left -= 1;
                         left > 0
                     }

@@ -11,6 +11,7 @@ pub mod litmus;
 pub mod load;
 pub mod loaded;
 pub mod model;
+pub mod pages;
 mod random;
 mod recorded;
 pub mod rewrite;

@@ -17,6 +17,7 @@
 
 use super::{Findings, Reading};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// An effect by this factor shows.
 pub const SHOWS: f64 = 1.5;
@@ -72,6 +73,20 @@ impl Component {
             Component::DevicePrefetcher => &[C2, C4],
             Component::Contention | Component::DeviceBuffer => &[C4],
         }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Component::CpuCache => "the processor's caches",
+            Component::Interconnect => "what joins the sockets",
+            Component::CpuPrefetcher => "the processor's prefetchers",
+            Component::Contention => "writers contending for a slow medium",
+            Component::Granularity => "the medium's line size",
+            Component::DevicePrefetcher => "the memory's prefetcher",
+            Component::DeviceBuffer => "the memory's buffer",
+        })
     }
 }
 

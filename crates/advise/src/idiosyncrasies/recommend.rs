@@ -5,6 +5,7 @@
 
 use super::{Findings, Reading};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How much a recommendation is worth (the scale of table 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,6 +51,20 @@ pub enum Recommendation {
     R6,
     /// Avoid transactions: a log for each thread, or a dirty bit.
     R7,
+}
+
+impl fmt::Display for Recommendation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Recommendation::R1 => "avoid p-stores that are not necessary; keep such data in DRAM",
+            Recommendation::R2 => "limit the threads that write at a time",
+            Recommendation::R3 => "combine small writes; else store and write back, do not stream",
+            Recommendation::R4 => "keep what has a low EBR on the near socket",
+            Recommendation::R5 => "write back what will not be used again soon",
+            Recommendation::R6 => "avoid random accesses: write in a log, gather writes",
+            Recommendation::R7 => "avoid transactions: a log for each thread, or a dirty bit",
+        })
+    }
 }
 
 /// A recommendation for a memory of a machine.

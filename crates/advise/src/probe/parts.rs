@@ -1,16 +1,18 @@
 //! The parts: each takes its settings from the plan and its figures from a generator.
 
 use super::plan::{Part, Plan};
+use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
 use terrace_machine::chase::{Chase, Times};
+use terrace_machine::copy::{self, Engine};
 use terrace_machine::ground::{Bench, Ground};
 use terrace_machine::load::{Load, Op};
 use terrace_machine::loaded::Loaded;
 use terrace_machine::stores::Stores;
 use terrace_memory::Domain;
 use terrace_memory::profile::{
-    Bandwidth, Estimate, Flavour, Latency, Loaded as LoadedPoint, Measured, NodeProfile, Profile,
-    Quantiles, StoreCost,
+    Bandwidth, Copy, DirtyCache, Estimate, Flavour, Latency, Loaded as LoadedPoint, Measured,
+    NodeProfile, Pages, Profile, Quantiles, StoreCost,
 };
 
 /// How much larger than the largest cache the largest working set is.
@@ -32,9 +34,11 @@ pub(super) fn measure<G: Ground>(
         Part::Bandwidth => found.bandwidth = measured(bandwidth(ground, plan, node)),
         Part::Loaded => found.loaded = loaded(ground, plan, node),
         Part::Stores => found.stores = measured(stores(ground, plan, node)),
-        Part::DirtyCache | Part::Copies | Part::Pages => {
-            let _ = &profile;
-        }
+        Part::DirtyCache => found.dirty_cache = measured(dirty_cache(ground, node)),
+        Part::Copies => profile.copies.refine(measured(copies(ground, plan, node))),
+        // All nodes have pages of the same kinds: those of the first are measured.
+        Part::Pages if profile.nodes.is_empty() => profile.pages = measured(pages(ground, node)),
+        Part::Pages => {}
     }
 }
 
@@ -139,4 +143,45 @@ fn stores<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Stor
         }
     }
     Ok(points)
+}
+
+/// Test I8: what a cache full of written lines costs a reader.
+fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>> {
+    let sweep = Sweep::new(ground, Settings::brief());
+    let found = idiosyncrasies::DirtyCache::measure(&sweep, node)?;
+    Ok(vec![DirtyCache {
+        dirty_bytes: found.region_bytes / 2,
+        clean_ns: Estimate::of(found.clean_ns),
+        dirty_ns: Estimate::of(found.dirty_ns),
+    }])
+}
+
+/// From this node to each.
+fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> io::Result<Vec<Copy>> {
+    let threads = plan.threads.unwrap_or(ground.most_threads());
+    let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
+    let mut points = Vec::new();
+    for to in ground.nodes() {
+        for (engine, name) in [(Engine::Store, "store"), (Engine::Stream, "stream")] {
+            let copy = copy::Copy { from, to: &to, engine, bytes, threads, times: 1 };
+            points.push(Copy {
+                engine: name.into(),
+                from: from.into(),
+                to: to.clone(),
+                piece_bytes: bytes / threads as u64,
+                threads,
+                gb_s: Estimate::of(copy.run(ground)?),
+            });
+        }
+    }
+    Ok(points)
+}
+
+fn pages<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<Pages>> {
+    let cost = |page: terrace_machine::pages::PageCost| Pages {
+        page_bytes: page.page_bytes,
+        fault_ns: Estimate::of(page.fault_ns),
+        random_load_ns: Estimate::of(page.random_load_ns),
+    };
+    Ok(ground.pages(node)?.into_iter().map(cost).collect())
 }

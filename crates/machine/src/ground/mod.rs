@@ -11,6 +11,7 @@ mod modelled;
 pub use here::{Here, HereBench};
 
 use crate::model::NodeCounts;
+use crate::pages::PageCost;
 use std::io;
 use std::time::Duration;
 use terrace_memory::{Divide, Domain, Memory};
@@ -31,6 +32,11 @@ pub trait Ground {
     fn cache_bytes(&self) -> u64;
     /// How much a measurement does before it ends.
     fn effort(&self) -> Effort;
+    /// What pages of each size cost on a node.
+    ///
+    /// # Errors
+    /// There is no such node, or it tells nothing of pages, or the system refuses memory there.
+    fn pages(&self, node: &str) -> io::Result<Vec<PageCost>>;
     /// Threads to measure with, each on its own processor of the first socket as far as there are enough.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use super::{Bench, Effort, Ground};
 use crate::model::{Machine, Modelled, NodeCounts, Preset};
+use crate::pages::PageCost;
 use std::io;
 use std::time::Duration;
 use terrace_memory::Domain;
@@ -36,6 +37,10 @@ impl Ground for Preset {
 
     fn effort(&self) -> Effort {
         Effort { bytes: 16 << 20, time: Duration::MAX }
+    }
+
+    fn pages(&self, _node: &str) -> io::Result<Vec<PageCost>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "modelled machines have no pages"))
     }
 
     fn bench(&self, threads: usize) -> io::Result<Machine> {

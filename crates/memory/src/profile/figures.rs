@@ -42,7 +42,7 @@ pub(super) trait Point: Sized {
 #[allow(private_bounds, reason = "the points are all here")]
 impl<P: Point> Measured<P> {
     /// What another run has measured counts as well; that it measured nothing takes nothing away.
-    pub(super) fn refine(&mut self, run: Measured<P>) {
+    pub fn refine(&mut self, run: Measured<P>) {
         match (&mut *self, run) {
             (Measured::Points(known), Measured::Points(points)) => {
                 for point in points {

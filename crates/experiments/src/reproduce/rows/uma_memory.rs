@@ -8,7 +8,7 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
 use std::io;
-use terrace_machine::copy::Copy;
+use terrace_machine::copy::{Copy, Engine};
 use terrace_machine::ground::{Ground, Here};
 use terrace_machine::lines::{Lines, Pass};
 use terrace_machine::load::{Load, Op};
@@ -66,6 +66,11 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
+fn copy(here: &Here, node: &str, threads: usize) -> io::Result<f64> {
+    let (from, to, engine) = (node, node, Engine::Store);
+    Copy { from, to, engine, bytes: COPY_BYTES, threads, times: 1 }.run(here)
+}
+
 fn measure(here: &Here, chased: &Here, threads: usize, repeats: u32) -> io::Result<Measured> {
     let node = &here.nodes()[0];
     let load = |op| {
@@ -77,7 +82,7 @@ fn measure(here: &Here, chased: &Here, threads: usize, repeats: u32) -> io::Resu
         samples[0].push(load(Op::Read)?);
         samples[1].push(load(Op::Store)?);
         samples[2].push(chase(chased, node, threads)?);
-        samples[3].push(Copy { node, bytes: COPY_BYTES, threads, times: 1 }.run(here)?);
+        samples[3].push(copy(here, node, threads)?);
     }
     let [read_gb_s, write_gb_s, chase_ns, copy_gb_s] = samples.each_ref().map(Samples::median);
     let spread = samples.iter().map(Samples::spread).fold(0.0, f64::max);
