@@ -84,7 +84,7 @@ enum Command {
                       terrace probe --quick\n  \
                       terrace probe --out profile.json --html profile.html\n  \
                       terrace probe --model optane-001 --node pmem0 --part stores\n  \
-                      terrace probe --idiosyncrasies --model optane-001 --remote pmem1\n\n\
+                      terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
     /// Say which structure belongs on which memory

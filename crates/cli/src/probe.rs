@@ -34,7 +34,7 @@ pub struct Arguments {
     /// The memory to compare it with, DRAM; the machine's first such where absent
     #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
     dram: Option<String>,
-    /// The same kind of memory of another socket
+    /// The same kind of memory of another socket; a modelled machine's is known
     #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
     remote: Option<String>,
     /// Write the profile here; one that is there is refined
@@ -143,8 +143,14 @@ fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
         Findings::measure(&sweep, node, remote, &tell)
             .map_err(|error| Failure::new(format!("{node}: {error}")))
     };
-    let found = measure(&subject, arguments.remote.as_deref())?;
-    let beside = if dram == subject { found.clone() } else { measure(&dram, None)? };
+    // A preset's nodes are named by kind and socket; what the kernel's numbers mean is not known.
+    let twin = |node: &str| {
+        let kind = |node: &str| node.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
+        let is_twin = |other: &&String| other.as_str() != node && kind(other) == kind(node);
+        nodes.iter().find(is_twin).filter(|_| ground.is_modelled()).map(String::as_str)
+    };
+    let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
+    let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
     spinner.finish_and_clear();
     let (causes, advice) = (tests::classify(&found, &beside), tests::recommend(&found));
     if arguments.json {
