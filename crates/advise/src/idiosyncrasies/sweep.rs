@@ -92,7 +92,7 @@ impl<'a, G: Ground> Sweep<'a, G> {
         bytes: u64,
         threads: usize,
     ) -> io::Result<Run> {
-        let overhead_ns = self.settings.generator.piece_ns(op);
+        let overhead_ns = self.settings.generator.piece_ns(op, bytes);
         Load { node, op, random, bytes, threads, overhead_ns }.run(self.ground)
     }
 

@@ -45,6 +45,8 @@ pub(super) struct Node {
     line: Ps,
     interleave_lines: u64,
     channels: Vec<Channel>,
+    /// Lines that another socket may hold, a bit each, where the memory keeps such notes.
+    noted: Option<Vec<u64>>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ struct Served {
 }
 
 impl Node {
-    pub fn new(spec: &NodeSpec, line_bytes: u64, without: Ablation) -> Self {
+    pub fn new(spec: &NodeSpec, line_bytes: u64, notes: bool, without: Ablation) -> Self {
         let channel = || match &spec.media {
             Some(media) => Channel::Media(Box::new(Media::new(spec, media, line_bytes, without))),
             None => Channel::Dram(Box::new(Dram::new(spec, line_bytes, without))),
@@ -79,20 +81,28 @@ impl Node {
             ),
             interleave_lines: spec.interleave_bytes / line_bytes,
             channels: (0..spec.channels).map(|_| channel()).collect(),
+            noted: notes.then(Vec::new),
         }
     }
 
-    /// Reads the line at `at`; returns when it is there.
-    pub fn read(&mut self, line: u64, at: Ps, why: Read) -> Ps {
+    /// Reads the line at `at` for a socket; returns when it is there.
+    pub fn read(&mut self, line: u64, at: Ps, why: Read, socket: usize) -> Ps {
         self.counts.read_bytes += self.line_bytes;
         if why == Read::Prefetch {
             self.counts.prefetched_bytes += self.line_bytes;
         }
         let (channel, local) = self.place(line);
-        match &mut self.channels[channel] {
+        let there = match &mut self.channels[channel] {
             Channel::Dram(dram) => dram.read(local, at),
             Channel::Media(media) => media.read(local, at, &mut self.counts),
+        };
+        if socket != self.socket && self.note(line, true) {
+            self.counts.written_bytes += self.line_bytes;
+            self.counts.noted_bytes += self.line_bytes;
+            // Nobody waits for it but whoever comes to the channel next.
+            self.put(line, at);
         }
+        there
     }
 
     /// Writes the line at `at`; returns when it is accepted.
@@ -104,12 +114,37 @@ impl Node {
             Write::Stream => (&mut self.counts.streamed_bytes, self.stream),
         };
         *count += self.line_bytes;
+        self.note(line, false);
+        let served = self.put(line, at);
+        at + latency + (served.begin - at).saturating_sub(served.queue)
+    }
+
+    fn put(&mut self, line: u64, at: Ps) -> Served {
         let (channel, local) = self.place(line);
-        let served = match &mut self.channels[channel] {
+        match &mut self.channels[channel] {
             Channel::Dram(dram) => dram.write(local, at),
             Channel::Media(media) => media.write(local, at, &mut self.counts),
+        }
+    }
+
+    /// Notes whether another socket may hold the line; returns whether that is news, never where no notes
+    /// are kept.
+    fn note(&mut self, line: u64, remote: bool) -> bool {
+        let Some(noted) = &mut self.noted else {
+            return false;
         };
-        at + latency + (served.begin - at).saturating_sub(served.queue)
+        let (word, bit) = ((line / 64) as usize, 1 << (line % 64));
+        if word >= noted.len() {
+            if !remote {
+                return false;
+            }
+            noted.resize(2 * word + 1, 0);
+        }
+        let known = noted[word] & bit != 0;
+        if known != remote {
+            noted[word] ^= bit;
+        }
+        known != remote
     }
 
     /// How long a single write of `lines`, each alone in its line of the medium, takes at most.
