@@ -199,8 +199,8 @@ fn remote(fio: &Fio<'_>) -> Vec<Check> {
             published: 1.0 - percent / 100.0,
             modelled: rate(far) / rate(near),
             given: near == "dram0" && random,
-            reason: "links here delay lines and limit their rate; that they also disorder them, and what \
-                     their protocol adds to the memory's own traffic, is not modelled",
+            reason: "notes of the directory at most double what is written; what more breaks down \
+                     on the machine, as soon as writers wait for one another, is not published",
         }
     };
     rows.map(check).into()

@@ -10,12 +10,14 @@
 
 mod dram;
 mod media;
+mod notes;
 
 use super::counters::NodeCounts;
 use super::preset::{Ablation, NodeSpec};
 use super::time::{Ps, from_ns, of_bytes};
 use dram::Dram;
 use media::Media;
+use notes::Notes;
 
 /// Why the processor reads a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,8 @@ pub(super) struct Node {
     line: Ps,
     interleave_lines: u64,
     channels: Vec<Channel>,
-    /// Lines that another socket may hold, a bit each, where the memory keeps such notes.
-    noted: Option<Vec<u64>>,
+    /// Which lines another socket may hold, where the memory keeps such notes.
+    notes: Option<Notes>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +62,11 @@ enum Channel {
 struct Served {
     begin: Ps,
     queue: Ps,
+}
+
+/// Of the lines of a channel's write queue, those that are free when its server is busy for so long.
+fn room(lines: u64, queue: Ps, wait: Ps) -> usize {
+    (lines - (lines * wait / queue.max(1)).min(lines)) as usize
 }
 
 impl Node {
@@ -81,7 +88,7 @@ impl Node {
             ),
             interleave_lines: spec.interleave_bytes / line_bytes,
             channels: (0..spec.channels).map(|_| channel()).collect(),
-            noted: notes.then(Vec::new),
+            notes: notes.then(|| Notes::new(spec.channels)),
         }
     }
 
@@ -96,11 +103,8 @@ impl Node {
             Channel::Dram(dram) => dram.read(local, at),
             Channel::Media(media) => media.read(local, at, &mut self.counts),
         };
-        if socket != self.socket && self.note(line, true) {
-            self.counts.written_bytes += self.line_bytes;
-            self.counts.noted_bytes += self.line_bytes;
-            // Nobody waits for it but whoever comes to the channel next.
-            self.put(line, at);
+        if socket != self.socket {
+            self.note(line, at);
         }
         there
     }
@@ -114,7 +118,10 @@ impl Node {
             Write::Stream => (&mut self.counts.streamed_bytes, self.stream),
         };
         *count += self.line_bytes;
-        self.note(line, false);
+        let channel = self.place(line).0;
+        if let Some(notes) = &mut self.notes {
+            notes.forget(channel, line);
+        }
         let served = self.put(line, at);
         at + latency + (served.begin - at).saturating_sub(served.queue)
     }
@@ -127,24 +134,23 @@ impl Node {
         }
     }
 
-    /// Notes whether another socket may hold the line; returns whether that is news, never where no notes
-    /// are kept.
-    fn note(&mut self, line: u64, remote: bool) -> bool {
-        let Some(noted) = &mut self.noted else {
-            return false;
+    /// Notes that another socket may hold the line, where such notes are kept. They wait in what room the
+    /// channel's write queue has; nobody waits for them but whoever comes to the channel next.
+    fn note(&mut self, line: u64, at: Ps) {
+        let channel = self.place(line).0;
+        let room = match &mut self.channels[channel] {
+            Channel::Dram(dram) => dram.room(at),
+            Channel::Media(media) => media.room(at),
         };
-        let (word, bit) = ((line / 64) as usize, 1 << (line % 64));
-        if word >= noted.len() {
-            if !remote {
-                return false;
-            }
-            noted.resize(2 * word + 1, 0);
+        let Some(notes) = &mut self.notes else {
+            return;
+        };
+        notes.add(channel, line);
+        while let Some(oldest) = self.notes.as_mut().and_then(|notes| notes.beyond(channel, room)) {
+            self.counts.written_bytes += self.line_bytes;
+            self.counts.noted_bytes += self.line_bytes;
+            self.put(oldest, at);
         }
-        let known = noted[word] & bit != 0;
-        if known != remote {
-            noted[word] ^= bit;
-        }
-        known != remote
     }
 
     /// How long a single write of `lines`, each alone in its line of the medium, takes at most.
