@@ -1,10 +1,10 @@
 //! `pmem-classify`: table 1 of paper 001 from measurements alone.
 
 use super::{Check, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{
-    DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, measured, optane, sweep,
+use crate::reproduce::grounds::{DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, measured, optane};
+use terrace_advise::idiosyncrasies::{
+    Advice, Cause, Findings, Reading, Settings, Sweep, Thresholds, classify, recommend,
 };
-use terrace_advise::idiosyncrasies::{Advice, Cause, Findings, Reading, classify, recommend};
 
 pub(super) const ROW: Row = Row {
     id: "pmem-classify",
@@ -28,13 +28,18 @@ const TABLE_1: [(&str, &str); 7] = [
 fn run(run: &Run<'_>) -> Result<Outcome> {
     // Where tests fill caches, smaller ones are sooner full; nothing else changes.
     let (preset, generator) = optane(run.size(1, 16))?;
-    let model = sweep(&preset, generator, run.full);
-    let findings = |node, remote| {
-        Findings::measure(&model, node, Some(remote), run.tell).map_err(measured())
-    };
-    let pmem = findings(PMEM, REMOTE_PMEM)?;
-    let dram = findings(DRAM, REMOTE_DRAM)?;
-    Ok(judge(&classify(&pmem, &dram), &classify(&dram, &dram), &recommend(&pmem)))
+    let settings = run.size(Settings::paper(), Settings::briefest());
+    let model = &Sweep::new(&preset, Settings { generator, ..settings });
+    (run.tell)("all eight tests of PMEM and of DRAM, side by side");
+    let (pmem, dram) = std::thread::scope(|scope| {
+        let findings = |node, remote| Findings::measure(model, node, Some(remote), &|_| {});
+        let pmem = scope.spawn(move || findings(PMEM, REMOTE_PMEM));
+        let dram = findings(DRAM, REMOTE_DRAM);
+        (pmem.join().expect("invariant: a test does not panic"), dram)
+    });
+    let (pmem, dram) = (pmem.map_err(measured())?, dram.map_err(measured())?);
+    let by = Thresholds::default();
+    Ok(judge(&classify(&pmem, &dram, by), &classify(&dram, &dram, by), &recommend(&pmem)))
 }
 
 fn judge(causes: &[Cause], of_dram: &[Cause], advice: &[Advice]) -> Outcome {

@@ -15,7 +15,7 @@ pub(super) const ROW: Row = Row {
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     // Caches must be full of stored lines before anything is measured: smaller ones are sooner.
-    let divisor = run.size(1, 8);
+    let divisor = run.size(1, 2);
     let (preset, generator) = optane(divisor)?;
     let model = sweep(&preset, generator, run.full);
     let lost = |node: &str| {
