@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terrace_machine::load::{Load, Op};
 use terrace_machine::model::{Ablation, Machine, Modelled, Preset};
 use terrace_memory::{Backing, Domain, Memory, Region};
 
@@ -546,4 +547,78 @@ fn this_machine_can_be_modelled_too() {
     assert_eq!(machine.now_ps(), 120_000);
     memory.look(0);
     assert_eq!(machine.now_ps(), 122_000);
+}
+
+#[test]
+fn a_read_of_another_socket_is_noted_in_memory_until_the_line_is_written() {
+    let noted = |name: &str, notes: bool| {
+        let mut preset = preset(name);
+        preset.link.as_mut().unwrap().notes_in_memory = notes;
+        let machine = Machine::new(&preset, 1, 7);
+        let counted = |node: &str, write: bool| {
+            let memory = machine.memory(node, 1 << 20, Domain::Adr).unwrap();
+            let look = || (0..1000u64).for_each(|block| memory.look(block * 256));
+            look();
+            let first = machine.node_counts(node).unwrap().noted_bytes;
+            // Again from memory: the note stands, unless the line was written meanwhile.
+            if write {
+                (0..1000u64).for_each(|block| memory.wrote(block * 256, 64));
+            }
+            machine.clear_caches();
+            look();
+            (first / 64, (machine.node_counts(node).unwrap().noted_bytes - first) / 64)
+        };
+        [counted("pmem0", false), counted("pmem1", false), counted("pmem1", true)]
+    };
+    // The last ones wait in the queues of six channels, of 72 lines each. The processor's own prefetcher
+    // sees no sequence in every fourth line.
+    let [near, read, written] = noted("optane-001", true);
+    assert_eq!(near, (0, 0));
+    assert_eq!(read.0, 1000 - 6 * 72);
+    assert_eq!(read.1, 0, "the notes stand");
+    assert_eq!(written.0, 2000 - 6 * 72);
+    assert!((900..=1000).contains(&written.1), "{}: each is news again", written.1);
+    assert_eq!(noted("optane-001", false), [(0, 0); 3]);
+}
+
+#[test]
+fn notes_in_memory_cost_many_remote_writers_of_persistent_memory_half() {
+    let remote_by_local = |notes: bool, threads| {
+        let mut preset = preset("optane-001");
+        preset.link.as_mut().unwrap().notes_in_memory = notes;
+        let rate = |node: &str| {
+            let load = Load {
+                node,
+                op: Op::StoreFlush,
+                random: false,
+                bytes: 4096,
+                threads,
+                overhead_ns: 0.0,
+            };
+            load.run(&preset).unwrap().gb_s()
+        };
+        rate("pmem1") / rate("pmem0")
+    };
+    let (with, without) = (remote_by_local(true, 8), remote_by_local(false, 8));
+    println!("remote by local, 8 threads: {with:.2} with notes, {without:.2} without");
+    assert!(with < 0.6 && without > 0.9, "{with} and {without}");
+    // One writer's notes wait until its own writes come.
+    let (with, without) = (remote_by_local(true, 1), remote_by_local(false, 1));
+    println!("remote by local, 1 thread: {with:.2} with notes, {without:.2} without");
+    assert!(with > 0.9 * without, "{with} and {without}");
+}
+
+#[test]
+fn a_line_takes_as_many_cycles_as_it_takes_stores() {
+    let machine = optane(1);
+    let memory = pmem(&machine, 4096);
+    memory.put(0, 1);
+    memory.fence();
+    let time = |bytes: usize| {
+        let start = machine.now_ps();
+        (0..1000).for_each(|_| memory.wrote(0, bytes));
+        (machine.now_ps() - start) as f64 / 1000.0 / 1000.0
+    };
+    let (word, line) = (time(8), time(64));
+    assert!((line / word - 2.0).abs() < 0.05, "{word} and {line} ns: 32 bytes a cycle");
 }

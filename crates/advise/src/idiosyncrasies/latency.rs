@@ -105,7 +105,7 @@ impl DirtyCache {
                     lines.forget();
                     lines.pass(Pass::Load, 0..half, 0.0);
                 }
-                lines.pass(Pass::Load, half..half + half / 2, 0.0)
+                lines.pass(Pass::Load, half..half + half / 4, 0.0)
             })
         };
         Ok(DirtyCache { region_bytes: lines.bytes(), clean_ns: ns(false), dirty_ns: ns(true) })

@@ -29,7 +29,7 @@ mod small;
 mod sweep;
 
 pub use bandwidth::{Asymmetry, Reads};
-pub use classify::{Cause, Class, Component, Evidence, SHOWS, STRONGER, classify};
+pub use classify::{Cause, Class, Component, Evidence, Thresholds, classify};
 pub use latency::{CachedLatency, DirtyCache};
 pub use losses::Losses;
 pub use recommend::{Advice, Impact, Recommendation, recommend};

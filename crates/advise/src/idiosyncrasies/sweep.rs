@@ -35,6 +35,11 @@ impl Settings {
     pub fn brief() -> Settings {
         Settings { threads: vec![1, 8, 28], sizes: vec![64, 256, 4096], ..Settings::paper() }
     }
+
+    /// The numbers of threads that write most to persistent memory and to DRAM: enough for the causes.
+    pub fn briefest() -> Settings {
+        Settings { threads: vec![8, 28], ..Settings::brief() }
+    }
 }
 
 /// A machine and over what to go.
@@ -92,7 +97,7 @@ impl<'a, G: Ground> Sweep<'a, G> {
         bytes: u64,
         threads: usize,
     ) -> io::Result<Run> {
-        let overhead_ns = self.settings.generator.piece_ns(op);
+        let overhead_ns = self.settings.generator.piece_ns(op, bytes);
         Load { node, op, random, bytes, threads, overhead_ns }.run(self.ground)
     }
 

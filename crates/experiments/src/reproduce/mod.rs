@@ -17,6 +17,7 @@
 
 mod error;
 mod figure;
+mod grounds;
 mod measure;
 mod plot;
 mod record;

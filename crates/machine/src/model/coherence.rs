@@ -145,7 +145,7 @@ impl State {
         }
         self.threads[self.running].counts.misses += 1;
         let (node, local) = self.node_of(line);
-        let there = self.nodes[node].read(local, at, why);
+        let there = self.nodes[node].read(local, at, why, mine);
         (self.links.carry(self.nodes[node].socket, mine, there), 0)
     }
 

@@ -12,7 +12,7 @@ pub struct NodeCounts {
     pub read_bytes: u64,
     /// Of these, by processors' prefetchers.
     pub prefetched_bytes: u64,
-    /// Written by the processor: the sum of the next three.
+    /// Written by the processor: the sum of the next four.
     pub written_bytes: u64,
     /// Dirty lines that caches gave up.
     pub evicted_bytes: u64,
@@ -20,6 +20,8 @@ pub struct NodeCounts {
     pub written_back_bytes: u64,
     /// Lines streamed.
     pub streamed_bytes: u64,
+    /// Lines written because the memory notes that another socket read them.
+    pub noted_bytes: u64,
     /// Read from the medium: for reads, for fetching ahead, and to complete lines that are written
     /// in part.
     pub media_read_bytes: u64,
@@ -137,7 +139,7 @@ macro_rules! subtract {
 }
 
 subtract!(NodeCounts: read_bytes prefetched_bytes written_bytes evicted_bytes written_back_bytes
-    streamed_bytes media_read_bytes media_completed_bytes media_ahead_bytes media_written_bytes
+    streamed_bytes noted_bytes media_read_bytes media_completed_bytes media_ahead_bytes media_written_bytes
     read_hit_bytes write_hit_bytes);
 subtract!(ThreadCounts: accesses first_level_hits second_level_hits shared_hits from_cores misses
     prefetches fences fence_wait_ps store_wait_ps buffer_wait_ps memory_wait_ps eviction_wait_ps);

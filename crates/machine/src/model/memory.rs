@@ -59,6 +59,18 @@ impl Modelled {
         }
     }
 
+    /// Stores to every line of a range by this action, as many bytes a cycle as the core can.
+    fn put(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::State, u64)) {
+        if bytes > 0 {
+            self.machine.charge(|state| {
+                let lines = self.lines(state.line_shift, at, bytes);
+                let count = lines.end - lines.start;
+                lines.for_each(|line| action(state, line));
+                state.store_more(bytes, count);
+            });
+        }
+    }
+
     /// Does something to every line of a range.
     fn each(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::State, u64)) {
         if bytes > 0 {
@@ -152,13 +164,13 @@ impl Memory for Modelled {
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.each(at, source.len() as u64, super::state::State::store);
+        self.put(at, source.len() as u64, super::state::State::store);
         // SAFETY: above.
         unsafe { self.native.write(at, source) }
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.each(at, source.len() as u64, super::state::State::stream);
+        self.put(at, source.len() as u64, super::state::State::stream);
         // SAFETY: above. A plain copy: nothing of this machine's caches is modelled.
         unsafe { self.native.write(at, source) }
     }

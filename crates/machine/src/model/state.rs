@@ -27,6 +27,7 @@ pub(super) struct Costs {
     pub core_to_core: Ps,
     pub stores: Stores,
     pub store_buffer: usize,
+    pub store_bytes: u64,
     pub write_back: WriteBack,
     pub write_back_queue: u64,
     pub prefetch_lines: u64,
@@ -125,7 +126,9 @@ impl State {
             let socket = core / processor.cores_per_socket;
             Thread::new(*core, socket, processor.line_fill_buffers, processor.store_buffer)
         };
-        let nodes = preset.node.iter().map(|node| Node::new(node, line_bytes, preset.without));
+        let notes = preset.link.as_ref().is_some_and(|link| link.notes_in_memory);
+        let nodes =
+            preset.node.iter().map(|node| Node::new(node, line_bytes, notes, preset.without));
         State {
             costs: costs(preset),
             line_shift: line_bytes.trailing_zeros(),
@@ -271,6 +274,13 @@ impl State {
             }
             Stores::Lazy => self.keep_private(line),
         }
+    }
+
+    /// The cycles of stores to `lines` lines beyond the first of each, for so many bytes in all.
+    pub fn store_more(&mut self, bytes: u64, lines: u64) {
+        let more = bytes.div_ceil(self.costs.store_bytes).saturating_sub(lines);
+        let cycles = more * self.costs.cycle;
+        self.thread().clock += cycles;
     }
 
     /// Brings a line in to be written, in the background; the store buffer's order is kept.
@@ -446,6 +456,7 @@ fn costs(preset: &Preset) -> Costs {
         core_to_core: from_ns(processor.core_to_core_ns),
         stores: processor.stores,
         store_buffer: processor.store_buffer,
+        store_bytes: processor.store_bytes,
         write_back: processor.write_back,
         write_back_queue: processor.write_back_queue,
         prefetch_lines: if preset.without.prefetching { 0 } else { processor.prefetch_lines },

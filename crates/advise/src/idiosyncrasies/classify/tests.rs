@@ -178,8 +178,8 @@ fn dram() -> Findings {
     }
 }
 
-fn table(subject: &Findings, dram: &Findings) -> Vec<(String, Vec<Component>)> {
-    let causes = classify(subject, dram);
+fn table(subject: &Findings, dram: &Findings, by: Thresholds) -> Vec<(String, Vec<Component>)> {
+    let causes = classify(subject, dram, by);
     causes.into_iter().map(|cause| (cause.classes_text(), cause.components)).collect()
 }
 
@@ -195,13 +195,23 @@ fn the_papers_figures_give_its_table_1() {
         ("C1, C2*, C3, C4*", vec![CpuPrefetcher, DevicePrefetcher]),
         ("C4", vec![DeviceBuffer]),
     ];
-    assert_eq!(table(&pmem(), &dram()), expected.map(|(text, parts)| (text.to_string(), parts)));
+    let expected = expected.map(|(text, parts)| (text.to_string(), parts));
+    assert_eq!(table(&pmem(), &dram(), Thresholds::default()), expected);
+    // It does not hang on where in that range the thresholds are, and is gone beyond.
+    for factor in [1.15, 1.4, 1.6] {
+        let by = Thresholds { shows: factor, stronger: factor };
+        assert_eq!(table(&pmem(), &dram(), by), expected, "{factor}");
+    }
+    for (shows, stronger) in [(1.05, 1.25), (1.8, 1.25), (1.25, 2.2)] {
+        let by = Thresholds { shows, stronger };
+        assert_ne!(table(&pmem(), &dram(), by), expected, "{by:?}");
+    }
 }
 
 #[test]
 fn dram_beside_itself_has_only_what_the_platform_does() {
     use Component::*;
-    let found = table(&dram(), &dram());
+    let found = table(&dram(), &dram(), Thresholds::default());
     let platform: Vec<_> = found.iter().map(|(_, parts)| parts.clone()).collect();
     let none = Vec::new;
     assert_eq!(
@@ -216,7 +226,7 @@ fn without_the_counters_no_part_of_the_device_is_blamed() {
     blind.small_writes.random_ewr = Reading::NotMeasurable("no counters".into());
     blind.reads.buffer_hits = Reading::NotMeasurable("no counters".into());
     blind.rewritten = Reading::NotMeasurable("no counters".into());
-    let causes = classify(&blind, &dram());
+    let causes = classify(&blind, &dram(), Thresholds::default());
     for (place, classes) in [(2, ""), (3, "C1, C2, C3, C4"), (4, ""), (6, "")] {
         assert_eq!(causes[place].classes_text(), classes, "{:?}", causes[place]);
         assert_eq!(causes[place].unexplained.as_deref(), Some("no counters"));
@@ -224,7 +234,7 @@ fn without_the_counters_no_part_of_the_device_is_blamed() {
     // What the counters contradict is not said either.
     let mut contrary = pmem();
     contrary.reads.buffer_hits = Reading::Measured([0.6, 0.6]);
-    assert_eq!(classify(&contrary, &dram())[4].components, []);
+    assert_eq!(classify(&contrary, &dram(), Thresholds::default())[4].components, []);
 }
 
 #[test]

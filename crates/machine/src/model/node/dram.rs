@@ -7,7 +7,7 @@
 use super::super::calendar::Calendar;
 use super::super::preset::{Ablation, NodeSpec};
 use super::super::time::{Ps, from_ns, of_bytes};
-use super::Served;
+use super::{Served, room};
 
 /// Rows open at a time: 16 banks in each of two ranks, the common DDR4 and DDR5 module.
 const ROWS: usize = 32;
@@ -26,6 +26,7 @@ pub(super) struct Dram {
     write: [Ps; 2],
     latency: [Ps; 2],
     queue: Ps,
+    queue_lines: u64,
 }
 
 impl Dram {
@@ -42,6 +43,7 @@ impl Dram {
             write,
             latency: [from_ns(spec.read_ns), from_ns(spec.random_read_ns)],
             queue: spec.write_queue * write[0],
+            queue_lines: spec.write_queue,
         }
     }
 
@@ -54,6 +56,11 @@ impl Dram {
         let opened = self.open(line);
         let wires = self.wires.reserve(at, self.read[opened]);
         Served { begin: self.writer.reserve(at, self.write[opened]).max(wires), queue: self.queue }
+    }
+
+    /// Lines that the write queue has room for.
+    pub fn room(&mut self, at: Ps) -> usize {
+        room(self.queue_lines, self.queue, self.writer.wait(at))
     }
 
     /// 0 if the line's row is open, 1 if it had to be opened.

@@ -18,7 +18,7 @@ use super::super::calendar::Calendar;
 use super::super::counters::NodeCounts;
 use super::super::preset::{Ablation, MediaSpec, NodeSpec};
 use super::super::time::{Ps, from_ns, of_bytes};
-use super::Served;
+use super::{Served, room};
 
 /// Sequential readers that the prefetcher tells apart.
 const STREAMS: usize = 16;
@@ -43,6 +43,7 @@ pub(super) struct Media {
     hit_latency: Ps,
     media_latency: Ps,
     queue: Ps,
+    queue_lines: u64,
 }
 
 impl Media {
@@ -65,6 +66,7 @@ impl Media {
             hit_latency: from_ns(spec.read_ns),
             media_latency: from_ns(spec.random_read_ns),
             queue: spec.write_queue * ((read + write) / lines),
+            queue_lines: spec.write_queue,
         }
     }
 
@@ -116,6 +118,11 @@ impl Media {
         }
         let begin = begin.unwrap_or_else(|| at + self.server.wait(at));
         Served { begin, queue }
+    }
+
+    /// Lines that the write queue has room for.
+    pub fn room(&mut self, at: Ps) -> usize {
+        room(self.queue_lines, self.queue, self.server.wait(at))
     }
 
     /// Writes out every line that was written in part.

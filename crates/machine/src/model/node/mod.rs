@@ -10,12 +10,14 @@
 
 mod dram;
 mod media;
+mod notes;
 
 use super::counters::NodeCounts;
 use super::preset::{Ablation, NodeSpec};
 use super::time::{Ps, from_ns, of_bytes};
 use dram::Dram;
 use media::Media;
+use notes::Notes;
 
 /// Why the processor reads a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(super) struct Node {
     line: Ps,
     interleave_lines: u64,
     channels: Vec<Channel>,
+    /// Which lines another socket may hold, where the memory keeps such notes.
+    notes: Option<Notes>,
 }
 
 #[derive(Clone, Debug)]
@@ -60,8 +64,13 @@ struct Served {
     queue: Ps,
 }
 
+/// Of the lines of a channel's write queue, those that are free when its server is busy for so long.
+fn room(lines: u64, queue: Ps, wait: Ps) -> usize {
+    (lines - (lines * wait / queue.max(1)).min(lines)) as usize
+}
+
 impl Node {
-    pub fn new(spec: &NodeSpec, line_bytes: u64, without: Ablation) -> Self {
+    pub fn new(spec: &NodeSpec, line_bytes: u64, notes: bool, without: Ablation) -> Self {
         let channel = || match &spec.media {
             Some(media) => Channel::Media(Box::new(Media::new(spec, media, line_bytes, without))),
             None => Channel::Dram(Box::new(Dram::new(spec, line_bytes, without))),
@@ -79,20 +88,25 @@ impl Node {
             ),
             interleave_lines: spec.interleave_bytes / line_bytes,
             channels: (0..spec.channels).map(|_| channel()).collect(),
+            notes: notes.then(|| Notes::new(spec.channels)),
         }
     }
 
-    /// Reads the line at `at`; returns when it is there.
-    pub fn read(&mut self, line: u64, at: Ps, why: Read) -> Ps {
+    /// Reads the line at `at` for a socket; returns when it is there.
+    pub fn read(&mut self, line: u64, at: Ps, why: Read, socket: usize) -> Ps {
         self.counts.read_bytes += self.line_bytes;
         if why == Read::Prefetch {
             self.counts.prefetched_bytes += self.line_bytes;
         }
         let (channel, local) = self.place(line);
-        match &mut self.channels[channel] {
+        let there = match &mut self.channels[channel] {
             Channel::Dram(dram) => dram.read(local, at),
             Channel::Media(media) => media.read(local, at, &mut self.counts),
+        };
+        if socket != self.socket {
+            self.note(line, at);
         }
+        there
     }
 
     /// Writes the line at `at`; returns when it is accepted.
@@ -104,12 +118,39 @@ impl Node {
             Write::Stream => (&mut self.counts.streamed_bytes, self.stream),
         };
         *count += self.line_bytes;
+        let channel = self.place(line).0;
+        if let Some(notes) = &mut self.notes {
+            notes.forget(channel, line);
+        }
+        let served = self.put(line, at);
+        at + latency + (served.begin - at).saturating_sub(served.queue)
+    }
+
+    fn put(&mut self, line: u64, at: Ps) -> Served {
         let (channel, local) = self.place(line);
-        let served = match &mut self.channels[channel] {
+        match &mut self.channels[channel] {
             Channel::Dram(dram) => dram.write(local, at),
             Channel::Media(media) => media.write(local, at, &mut self.counts),
+        }
+    }
+
+    /// Notes that another socket may hold the line, where such notes are kept. They wait in what room the
+    /// channel's write queue has; nobody waits for them but whoever comes to the channel next.
+    fn note(&mut self, line: u64, at: Ps) {
+        let channel = self.place(line).0;
+        let room = match &mut self.channels[channel] {
+            Channel::Dram(dram) => dram.room(at),
+            Channel::Media(media) => media.room(at),
         };
-        at + latency + (served.begin - at).saturating_sub(served.queue)
+        let Some(notes) = &mut self.notes else {
+            return;
+        };
+        notes.add(channel, line);
+        while let Some(oldest) = self.notes.as_mut().and_then(|notes| notes.beyond(channel, room)) {
+            self.counts.written_bytes += self.line_bytes;
+            self.counts.noted_bytes += self.line_bytes;
+            self.put(oldest, at);
+        }
     }
 
     /// How long a single write of `lines`, each alone in its line of the medium, takes at most.

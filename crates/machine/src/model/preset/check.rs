@@ -32,6 +32,9 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
             return refuse(field, found.to_string(), "1 to 64");
         }
     }
+    if processor.store_bytes == 0 || processor.store_bytes > processor.line_bytes {
+        return refuse("processor.store_bytes", processor.store_bytes.to_string(), "1 to a line");
+    }
     if processor.sockets > 1 && preset.link.is_none() {
         return refuse("link", "nothing".into(), "given where there are several sockets");
     }

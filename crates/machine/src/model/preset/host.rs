@@ -169,6 +169,7 @@ impl Preset {
                 line_bytes: LINE,
                 line_fill_buffers: 12,
                 store_buffer: 56,
+                store_bytes: 32,
                 stores: Stores::Eager,
                 write_back: WriteBack::Keeps,
                 write_back_queue: 64,

@@ -76,6 +76,8 @@ pub struct Processor {
     pub line_fill_buffers: usize,
     /// Stores that a core can have made and not yet put into its cache.
     pub store_buffer: usize,
+    /// Bytes that a core stores in a cycle.
+    pub store_bytes: u64,
     /// When stores leave the store buffer.
     pub stores: Stores,
     /// Whether a write-back keeps the line.
@@ -207,6 +209,9 @@ pub struct LinkSpec {
     pub latency_ns: f64,
     /// Each direction, each pair of sockets.
     pub gb_s: f64,
+    /// Whether the memory itself notes which of its lines another socket may hold: the first such read of
+    /// a line is then a write to the memory too, until the line is written and the note with it.
+    pub notes_in_memory: bool,
 }
 
 /// Why a preset was refused: one line.
