@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use terrace::memory::{Profile, Topology};
-use terrace_advise::idiosyncrasies::{self as tests, Findings, Settings, Sweep};
+use terrace_advise::idiosyncrasies::{self as tests, Findings, Settings, Sweep, Thresholds};
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::ground::{Ground, Here};
 use terrace_advise::probe::{self, Part, Plan};
@@ -152,7 +152,8 @@ fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
     let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
     let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
     spinner.finish_and_clear();
-    let (causes, advice) = (tests::classify(&found, &beside), tests::recommend(&found));
+    let (causes, advice) =
+        (tests::classify(&found, &beside, Thresholds::default()), tests::recommend(&found));
     if arguments.json {
         return print_json(&json!({
             "findings": found, "dram": beside, "causes": causes, "recommendations": advice

@@ -212,6 +212,7 @@ mod tests {
         let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
         assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
         assert_eq!(placed.options().node, Some(node));
+        drop((placed, free));
         db.close().expect("close");
         // What is kept is in the directory, wherever it was used.
         let db = Database::open(dir.path(), MapOptions::default()).expect("open");

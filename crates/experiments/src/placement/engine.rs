@@ -4,7 +4,7 @@ use crate::structures::{BTree, Records, Structure as _};
 use std::io;
 use std::ops::Range;
 use terrace_durable::sections::{EngineKind, Options, Pool};
-use terrace_machine::{Access, Recorded, Tape};
+use terrace_machine::{Access, Recorded, Tape, What};
 use terrace_memory::{Backing, Domain, Region};
 use terrace_workload::random::{Rng, mix};
 use terrace_workload::ycsb::Distribution;
@@ -68,6 +68,23 @@ pub struct Recording {
     pub logs: [Range<u64>; 2],
 }
 
+impl Recording {
+    /// Of the bytes that were stored to a structure, its log's among them, the part in pieces of at least
+    /// so many.
+    pub fn stored_in_pieces(&self, structure: Structure, bytes: u32) -> f64 {
+        let all = self.operations.iter().flat_map(|operation| &operation.accesses);
+        let stored = all.filter(|access| usize::from(access.place) == structure as usize);
+        let stored = stored
+            .filter(|access| matches!(access.what, What::Store | What::Write | What::Stream))
+            .map(|access| access.bytes);
+        let (large, sum) = stored.fold((0.0, 0.0), |(large, sum), piece| {
+            let piece_bytes = f64::from(piece);
+            (large + if piece >= bytes { piece_bytes } else { 0.0 }, sum + piece_bytes)
+        });
+        if sum > 0.0 { large / sum } else { 0.0 }
+    }
+}
+
 /// The engine in memory of its own, filled.
 #[derive(Debug)]
 pub struct Engine {
@@ -112,7 +129,7 @@ impl Engine {
             Pool::create(memory, &options).map_err(other)
         };
         let pools = [pool(0)?, pool(1)?];
-        pools[0].section(|tx| Index::create(tx)).map_err(other)?;
+        pools[0].section(Index::create).map_err(other)?;
         pools[1].section(|tx| Records::create(tx, records)).map_err(other)?;
         let mut engine =
             Engine { pools, _regions: regions, tape, records: 0, value: vec![7; RECORD_BYTES] };

@@ -15,3 +15,62 @@ mod play;
 
 pub use engine::{Engine, Kind, Operation, Recording, Structure};
 pub use play::{Layout, Played, play};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_machine::{Preset, What};
+
+    const NEAR: &str = "pmem0";
+    const FAR: &str = "pmem1";
+
+    fn recording(insert_percent: u64) -> Recording {
+        let engine = Engine::filled(1000, 400).expect("an engine");
+        engine.record(insert_percent, 400, 7).expect("operations")
+    }
+
+    fn preset() -> Preset {
+        Preset::named("optane-001").expect("built in").with_caches_divided(512)
+    }
+
+    #[test]
+    fn reads_touch_both_structures_and_write_neither() {
+        let recording = recording(50);
+        let of = |kind| recording.operations.iter().filter(move |operation| operation.kind == kind);
+        assert!(of(Kind::Read).count() > 150 && of(Kind::Insert).count() > 150);
+        for read in of(Kind::Read) {
+            let touched = |place| read.accesses.iter().any(|access| access.place == place);
+            assert!(touched(0) && touched(1));
+            let is_read = |what| matches!(what, What::Read | What::Load);
+            assert!(read.accesses.iter().all(|access| is_read(access.what)));
+        }
+        assert!(recording.stored_in_pieces(Structure::Records, 2048) > 0.9);
+        assert_eq!(recording.stored_in_pieces(Structure::Index, 2048), 0.0);
+    }
+
+    #[test]
+    fn what_is_far_is_slower_by_the_link_and_by_nothing_else() {
+        let recording = recording(10);
+        let per_second = |preset: &Preset, layout| {
+            play(preset, &recording, layout, 4, 0.0).expect("played").per_second()
+        };
+        let with = preset();
+        let (near, far) = (per_second(&with, [NEAR; 2]), per_second(&with, [FAR; 2]));
+        assert!(far < 0.95 * near, "{far} of {near}");
+        let without = Preset { link: None, ..preset() };
+        let (near, far) = (per_second(&without, [NEAR; 2]), per_second(&without, [FAR; 2]));
+        assert!(
+            (far / near - 1.0).abs() < 0.02,
+            "{far} and {near}: without the link nothing is far"
+        );
+    }
+
+    #[test]
+    fn a_servers_time_is_part_of_each_operation() {
+        let recording = recording(0);
+        let played = play(&preset(), &recording, [NEAR; 2], 2, 1e6).expect("played");
+        assert_eq!(played.reads_ns.len(), 300, "a quarter warms up");
+        assert!(played.reads_ns[0] > 1e6 && played.inserts_ns.is_empty());
+        assert!((1900.0..2000.0).contains(&played.per_second()), "{}", played.per_second());
+    }
+}

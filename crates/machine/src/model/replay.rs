@@ -160,8 +160,15 @@ fn perform(state: &mut State, what: What, at: u64, bytes: u64) {
         What::Read => state.load_lines(lines),
         What::Load => state.load(lines.start),
         What::Exchange => state.exchange(lines.start),
-        What::Store | What::Write => lines.for_each(|line| state.store(line)),
-        What::Stream => lines.for_each(|line| state.stream(line)),
+        What::Store => state.store(lines.start),
+        What::Write | What::Stream => {
+            let count = lines.end - lines.start;
+            match what {
+                What::Write => lines.for_each(|line| state.store(line)),
+                _ => lines.for_each(|line| state.stream(line)),
+            }
+            state.store_more(bytes, count);
+        }
         What::WriteBack => lines.for_each(|line| state.write_back(line)),
         What::Prefetch => state.prefetch(lines.start, 0),
         What::PrefetchToWrite => state.prefetch(lines.start, OWNED),
