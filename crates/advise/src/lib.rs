@@ -13,5 +13,8 @@
 
 pub mod doctor;
 pub mod idiosyncrasies;
+pub mod page;
 pub mod place;
 pub mod probe;
+
+pub use terrace_machine as machine;

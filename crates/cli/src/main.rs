@@ -7,8 +7,11 @@
 mod bench;
 mod crash_test;
 mod data;
+mod doctor;
 mod open;
 mod output;
+mod place;
+mod probe;
 mod reproduce;
 mod resp;
 mod serve;
@@ -73,6 +76,20 @@ enum Command {
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
+    /// Say what this machine offers, what is missing and what would enable it
+    #[command(after_help = "Example: terrace doctor --json")]
+    Doctor(doctor::Arguments),
+    /// Measure what every memory of this machine costs
+    #[command(after_help = "Examples:\n  \
+                      terrace probe --quick\n  \
+                      terrace probe --out profile.json --html profile.html\n  \
+                      terrace probe --model optane-001 --node pmem0 --part stores\n  \
+                      terrace probe --idiosyncrasies --model optane-001 --remote pmem1\n\n\
+                      Run again with the same --out it refines the profile.")]
+    Probe(probe::Arguments),
+    /// Say which structure belongs on which memory
+    #[command(after_help = place::EXAMPLES)]
+    Place(place::Arguments),
     /// Let the power fail under every persistent structure, and look at what recovery makes of it
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
@@ -106,6 +123,9 @@ fn main() -> ExitCode {
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
         Command::Topology(a) => topology::main(&a),
+        Command::Doctor(a) => doctor::main(&a),
+        Command::Probe(a) => probe::main(&a),
+        Command::Place(a) => place::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),
         Command::Bench(c) => bench::main(c),

@@ -5,6 +5,8 @@ use crate::output::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
+use terrace::memory::Topology;
+use terrace::memory::tier::SystemPaths;
 use terrace::{Database, Map, MapOptions};
 
 /// Every key of the configuration as a flag.
@@ -166,7 +168,20 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
 
 /// Opens one map with its own settings.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
-    db.map_with(name, |base| config.options_of(name, base)).map_err(|e| locked_or(db.dir(), e))
+    let options = |base| config.options_of(name, base);
+    let is_placed = config.maps.get(name).is_some_and(|map| map.tier.is_some());
+    let tier = match is_placed {
+        true => {
+            let topology = Topology::read().map_err(Failure::new)?;
+            config.tier_of(name, &topology, &SystemPaths)?
+        }
+        false => None,
+    };
+    let map = match tier {
+        Some(tier) => db.map_in(name, &tier, options),
+        None => db.map_with(name, options),
+    };
+    map.map_err(|e| locked_or(db.dir(), e))
 }
 
 /// A directory that exists, or words: reading must not make an empty database of a typing error.

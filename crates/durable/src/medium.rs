@@ -27,6 +27,7 @@ use crate::error::{Result, io_error};
 use file::ValueFile;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Domain, Memory, Native, Region};
 
 /// Unit of transfer of a mirrored medium.
@@ -75,6 +76,36 @@ impl Medium {
             file: Some(file),
             disk: None,
         })
+    }
+
+    /// Takes the memory of a mirrored medium, none of which was touched yet, from a NUMA node.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) with the kernel's reason; also where the file is the memory, which
+    /// lies where the file does.
+    pub fn bind(&self, node: u32) -> Result<()> {
+        let bound = match self.region() {
+            Some(region) if self.mirrored => {
+                region.bind_untouched(node).map_err(std::io::Error::other)
+            }
+            _ => Err(std::io::Error::other("the file is the memory, and lies where it lies")),
+        };
+        bound.map_err(io_error(self.path(), "bind the memory of"))
+    }
+
+    /// Where the first `bytes` bytes of its memory are.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) where the kernel does not tell.
+    pub fn placement(&self, bytes: u64) -> Result<Placement> {
+        let region = self.region().expect("a medium of this machine's memory has a region");
+        let found = region.placement(bytes).map_err(std::io::Error::other);
+        found.map_err(io_error(self.path(), "ask for the nodes of the memory of"))
+    }
+
+    fn region(&self) -> Option<&Region> {
+        let of_file = self.file.as_ref().map(|file| &file.region);
+        of_file.or(self.disk.as_ref().map(|(region, _)| region))
     }
 
     /// Mirrors `disk`, which is all there from the start; `is_new` if it holds nothing yet.

@@ -2,6 +2,8 @@
 //!
 //! * [`crash`] lets the power fail under every persistent structure, wherever that can make a
 //!   difference, and looks at what recovery makes of it.
+//! * [`placement`] puts the two structures of a small database on two sockets' memories, on modelled
+//!   machines.
 //! * [`reproduce`] runs the papers' experiments and judges them by what it measures.
 //! * [`sections`] measures what failure-atomic sections write and take, by undo, redo and shadow
 //!   sub-paging.
@@ -10,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod placement;
 pub mod reproduce;
 pub mod sections;
 pub mod structures;

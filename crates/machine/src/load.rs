@@ -95,9 +95,12 @@ impl Load<'_> {
         let mut threads: Vec<File<'_, G::Bench>> = (0..self.threads as u64)
             .map(|thread| File::new(self, &bench, &memory, thread * file, file))
             .collect();
-        // Plain stores reach the memory only when the caches are full of them.
-        let warm = if self.op == Op::Store { 2 * cache } else { effort.bytes / 8 };
-        self.go(&bench, &mut threads, warm, effort.time / 4);
+        // Plain stores reach the memory only when the caches are full of them, however long it takes.
+        let (warm, most) = match self.op {
+            Op::Store => (2 * cache, Duration::MAX),
+            _ => (effort.bytes / 8, effort.time / 4),
+        };
+        self.go(&bench, &mut threads, warm, most);
         let before = bench.counts(self.node);
         let (bytes, time) = self.go(&bench, &mut threads, effort.bytes, effort.time);
         let counts = bench.counts(self.node).zip(before).map(|(after, before)| after - before);
@@ -144,7 +147,7 @@ impl Load<'_> {
 }
 
 /// A thread's file.
-struct File<'a, B: Bench> {
+pub(crate) struct File<'a, B: Bench> {
     load: Load<'a>,
     bench: &'a B,
     memory: &'a B::Memory,
@@ -161,7 +164,13 @@ struct File<'a, B: Bench> {
 }
 
 impl<'a, B: Bench> File<'a, B> {
-    fn new(load: Load<'a>, bench: &'a B, memory: &'a B::Memory, start: u64, bytes: u64) -> Self {
+    pub(crate) fn new(
+        load: Load<'a>,
+        bench: &'a B,
+        memory: &'a B::Memory,
+        start: u64,
+        bytes: u64,
+    ) -> Self {
         let mut rng = Rng::new(start);
         // Threads that all begin at their file's start would go from DIMM to DIMM together.
         let next = rng.below(bytes / load.bytes);
@@ -175,7 +184,7 @@ impl<'a, B: Bench> File<'a, B> {
     /// A part of a piece; whether the piece is done. Parts are small because what one step does to the
     /// DIMMs' buffers is not interleaved with what other modelled threads do.
     #[inline]
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let (size, memory) = (self.load.bytes, self.memory);
         if self.done == 0 {
             let pieces = self.bytes / size;

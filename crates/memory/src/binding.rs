@@ -125,6 +125,17 @@ impl std::fmt::Display for Placement {
 /// # Cost
 /// Moving copies each page present; verifying asks for each page, about 0.1 us a page.
 pub fn bind_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Placement, BindError> {
+    bind_untouched(start, bytes, node)?;
+    let found = placement(start, bytes)?;
+    if found.is_only_on(node) { Ok(found) } else { Err(BindError::Elsewhere { node, found }) }
+}
+
+/// The same where no page was touched yet, so that there is none to ask for its node: what is touched
+/// later comes from `node`.
+///
+/// # Errors
+/// As [`bind_to_node`], but that no page is looked at.
+pub fn bind_untouched(start: *const u8, bytes: usize, node: u32) -> Result<(), BindError> {
     check_range(start, bytes)?;
     let mask = mask_of(node)?;
     let flags = MPOL_MF_MOVE | MPOL_MF_STRICT;
@@ -143,9 +154,7 @@ pub fn bind_to_node(start: *const u8, bytes: usize, node: u32) -> Result<Placeme
         )
     };
     check(result, "mbind", node)?;
-    verify_policy(start, node, &mask)?;
-    let found = placement(start, bytes)?;
-    if found.is_only_on(node) { Ok(found) } else { Err(BindError::Elsewhere { node, found }) }
+    verify_policy(start, node, &mask)
 }
 
 /// Where the pages of `bytes` bytes at `start` are.

@@ -189,6 +189,25 @@ impl Region {
         crate::binding::bind_to_node(self.base.as_ptr(), self.bytes as usize, node)
     }
 
+    /// The same for a region of which nothing was touched yet, however large: no page is looked at.
+    ///
+    /// # Errors
+    /// As [`Region::bind`].
+    pub fn bind_untouched(&self, node: u32) -> Result<(), crate::binding::BindError> {
+        crate::binding::bind_untouched(self.base.as_ptr(), self.bytes as usize, node)
+    }
+
+    /// Where its first `bytes` bytes are.
+    ///
+    /// # Errors
+    /// [`BindError`](crate::binding::BindError) where the kernel does not tell.
+    pub fn placement(
+        &self,
+        bytes: u64,
+    ) -> Result<crate::binding::Placement, crate::binding::BindError> {
+        crate::binding::placement(self.base.as_ptr(), bytes.min(self.bytes) as usize)
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.bytes

@@ -48,7 +48,11 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         ..spec.clone()
     });
     let opening = Opening { options, budget, has_threads: true, threads: processors() };
-    let values = opening.values(Medium::open(&spec)?, design)?;
+    let medium = Medium::open(&spec)?;
+    if let Some(node) = opening.options.node {
+        medium.bind(node)?;
+    }
+    let values = opening.values(medium, design)?;
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
@@ -242,6 +246,15 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
             options.domain
         );
         return Err(Error::Option { field: "persist", why });
+    }
+    if options.node.is_some() && options.domain.is_byte_addressable() {
+        let why = format!(
+            "the file of {} is the memory of its values ({}) and lies where it lies; leave the tier out, or put the \
+             directory there",
+            dir.display(),
+            options.domain
+        );
+        return Err(Error::Option { field: "tier", why });
     }
     if options.flush == Flush::Keep && options.domain != Domain::Eadr {
         let why = format!(

@@ -81,6 +81,9 @@ pub struct MapOptions {
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
     pub dax: bool,
+    /// The NUMA node that the memory of the values comes from; every node if none. Not where the
+    /// directory's file is the memory.
+    pub node: Option<u32>,
 }
 
 impl Default for MapOptions {
@@ -97,6 +100,7 @@ impl Default for MapOptions {
             salvage: false,
             domain: Domain::PageCache,
             dax: false,
+            node: None,
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod file;
 mod keys;
+mod placed;
 mod server;
 mod values;
 
@@ -65,6 +66,8 @@ pub struct MapConfig {
     pub when_full: Option<WhenFull>,
     /// Current logs; 0 means one per core.
     pub writers: Option<usize>,
+    /// The tier of memory that the values lie in while the map is open.
+    pub tier: Option<String>,
 }
 
 /// [`Durability`] before its interval is known.
@@ -121,6 +124,7 @@ impl Default for Config {
                 deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
                 writers: Some(0),
+                tier: None,
             },
             maps: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),
@@ -295,6 +299,7 @@ impl MapConfig {
             deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
             writers: self.writers.or(all.writers),
+            tier: self.tier.clone().or_else(|| all.tier.clone()),
         }
     }
 

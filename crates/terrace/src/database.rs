@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use terrace_memory::{Budget, Domain, dax};
+use terrace_memory::{Budget, Domain, Tier, dax};
 use terrace_store::{Error, Map, MapOptions, Result};
 
 /// Longest name of a map in bytes.
@@ -18,6 +18,8 @@ pub struct Database {
     options: MapOptions,
     budget: Arc<Budget>,
     maps: Mutex<BTreeMap<String, Map>>,
+    /// Of tiers with a size of their own, by name: maps in one share it.
+    tiers: Mutex<BTreeMap<String, Arc<Budget>>>,
 }
 
 impl Database {
@@ -39,7 +41,8 @@ impl Database {
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-        Ok(Database { dir, options, budget, maps: Mutex::default() })
+        let (maps, tiers) = (Mutex::default(), Mutex::default());
+        Ok(Database { dir, options, budget, maps, tiers })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -61,13 +64,43 @@ impl Database {
         name: &str,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
+        self.map_within(name, adjust, &self.budget)
+    }
+
+    /// The same with its values in a tier of memory: on its node, and of its bytes, which maps in one tier
+    /// share and their indexes count against too. Those of the database do not count then.
+    ///
+    /// # Errors
+    /// As [`Database::map`]; [`Error::Option`] where the directory's files are the memory; the kernel's
+    /// reason where it does not give memory of the node.
+    pub fn map_in(
+        &self,
+        name: &str,
+        tier: &Tier,
+        adjust: impl FnOnce(MapOptions) -> MapOptions,
+    ) -> Result<Map> {
+        let bytes = tier.bytes.unwrap_or(u64::MAX);
+        let mut tiers = self.tiers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let budget = tiers.entry(tier.name.clone()).or_insert_with(|| Arc::new(Budget::new(bytes)));
+        let budget = Arc::clone(budget);
+        drop(tiers);
+        let node = tier.node;
+        self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &budget)
+    }
+
+    fn map_within(
+        &self,
+        name: &str,
+        adjust: impl FnOnce(MapOptions) -> MapOptions,
+        budget: &Arc<Budget>,
+    ) -> Result<Map> {
         check_name(name)?;
         let mut maps = self.maps();
         if let Some(map) = maps.get(name) {
             return Ok(map.clone());
         }
         let options = adjust(self.options.clone());
-        let map = Map::open_within(&self.dir.join("maps").join(name), options, &self.budget)?;
+        let map = Map::open_within(&self.dir.join("maps").join(name), options, budget)?;
         maps.insert(name.to_string(), map.clone());
         Ok(map)
     }
@@ -144,6 +177,67 @@ fn check_name(name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_memory::tier::SystemPaths;
+    use terrace_memory::{ByteSize, TierKind, TierSpec, Topology};
+
+    const MIB: usize = 1 << 20;
+
+    /// How many values of a mebibyte go into a map before it has no room, 80 at the most.
+    fn room_of(map: &Map) -> usize {
+        let value = vec![7; MIB];
+        (0..80usize).take_while(|key| map.put(&key.to_le_bytes(), &value).is_ok()).count()
+    }
+
+    #[test]
+    fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
+        let topology = Topology::read().expect("a topology");
+        let node = topology.nodes[0].node;
+        let spec = TierSpec {
+            node: Some(node),
+            bytes: Some(ByteSize(64 << 20)),
+            ..TierSpec::new("near", TierKind::Node)
+        };
+        let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
+        let dir = tempfile::tempdir().expect("directory");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        let placed = match db.map_in("placed", &tier, |options| options) {
+            // Containers without the capability, kernels without NUMA.
+            Err(e) if e.to_string().contains("not permitted") => return,
+            placed => placed.expect("a map in the tier"),
+        };
+        let free = db.map("free").expect("a map anywhere");
+        let room = room_of(&placed);
+        assert!((32..64).contains(&room), "{room} MiB in a tier of 64");
+        assert_eq!(room_of(&free), 80, "the others' budget is the database's");
+        let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
+        assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
+        assert_eq!(placed.options().node, Some(node));
+        db.close().expect("close");
+        // What is kept is in the directory, wherever it was used.
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        assert_eq!(db.map("placed").expect("open").len(), room as u64);
+    }
+
+    #[test]
+    fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
+        let topology = Topology::read().expect("a topology");
+        let spec = TierSpec {
+            node: Some(topology.nodes[0].node),
+            ..TierSpec::new("near", TierKind::Node)
+        };
+        let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
+        let dir = tempfile::tempdir().expect("directory");
+        let options = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
+        let db = Database::open(dir.path(), options).expect("open");
+        let refused =
+            db.map_in("a", &tier, |options| options).err().expect("a refusal").to_string();
+        assert!(refused.starts_with("tier: the file of ") && !refused.contains('\n'), "{refused}");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        let nowhere = Tier { node: Some(1023), ..tier };
+        let refused =
+            db.map_in("b", &nowhere, |options| options).err().expect("a refusal").to_string();
+        assert!(refused.contains("node 1023") && !refused.contains('\n'), "{refused}");
+    }
 
     #[test]
     fn maps_are_kept_apart_named_and_found_again() {

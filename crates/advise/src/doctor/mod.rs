@@ -1,1 +1,135 @@
 //! `terrace doctor`: what this machine offers, what is missing, and what would enable it.
+//!
+//! Every check reads what the system tells (nothing is measured, changed, or asks for root) and comes to
+//! one line. A check that could not be made says so; it never passes for an absence.
+
+mod engines;
+mod memories;
+mod system;
+
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use terrace_memory::Topology;
+use terrace_memory::topology::Roots;
+
+/// What a check came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It is there and can be used.
+    Found,
+    /// It is there, and something keeps it from being used well.
+    Limited,
+    /// It is not there.
+    Missing,
+    /// The system does not tell.
+    Unknown,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            State::Found => "found",
+            State::Limited => "limited",
+            State::Missing => "missing",
+            State::Unknown => "unknown",
+        })
+    }
+}
+
+/// One line of the doctor's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked for.
+    pub subject: &'static str,
+    /// What it came to.
+    pub state: State,
+    /// What was found, in words.
+    pub what: String,
+    /// The command or setting that would enable it, or better it.
+    pub enable: Option<String>,
+}
+
+impl Finding {
+    fn found(subject: &'static str, what: impl Into<String>) -> Finding {
+        Finding { subject, state: State::Found, what: what.into(), enable: None }
+    }
+
+    fn limited(
+        subject: &'static str,
+        what: impl Into<String>,
+        enable: impl Into<String>,
+    ) -> Finding {
+        let (what, enable) = (what.into(), Some(enable.into()));
+        Finding { subject, state: State::Limited, what, enable }
+    }
+
+    fn missing(
+        subject: &'static str,
+        what: impl Into<String>,
+        enable: impl Into<String>,
+    ) -> Finding {
+        let (what, enable) = (what.into(), Some(enable.into()));
+        Finding { subject, state: State::Missing, what, enable }
+    }
+
+    fn unknown(subject: &'static str, what: impl Into<String>) -> Finding {
+        Finding { subject, state: State::Unknown, what: what.into(), enable: None }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<8} {:<18} {}", self.state, self.subject, self.what)?;
+        match &self.enable {
+            Some(enable) => write!(f, "\n{:<27} -> {enable}", ""),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where the system's files are.
+#[derive(Debug)]
+struct Place<'a> {
+    topology: &'a Topology,
+    roots: &'a Roots,
+}
+
+impl Place<'_> {
+    fn sys(&self, path: &str) -> PathBuf {
+        self.roots.sys.join(path)
+    }
+
+    fn proc(&self, path: &str) -> PathBuf {
+        self.roots.proc.join(path)
+    }
+}
+
+/// Examines the machine of a topology, whose other files are below `roots`.
+pub fn examine(topology: &Topology, roots: &Roots) -> Vec<Finding> {
+    let place = Place { topology, roots };
+    let mut findings = memories::examine(&place);
+    findings.extend(engines::examine(&place));
+    findings.extend(system::examine(&place));
+    findings
+}
+
+/// A small file's text, without the line's end; `None` if it is not there or may not be read.
+fn line_of(path: &Path) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+/// Names in a folder, rising; none if it is not there.
+fn names_in(path: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(path) else {
+        return Vec::new();
+    };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}

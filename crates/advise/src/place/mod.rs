@@ -1,1 +1,54 @@
-//! `terrace place`: which structure on which memory (paper 001, 2.4: the EBR rule).
+//! Placement advice: which structure on which node (paper 001, 2.4, case study 1).
+//!
+//! Each structure lies wholly on one node. The paper's rule needs one figure of each: its **effective
+//! bandwidth ratio**, the bandwidth it reaches by the most that its node has. A low one tells of small
+//! scattered accesses, which a link between sockets makes worse still; so the lowest go nearest and the
+//! rest is spilled ([`rule`]). The rule knows nothing of how often a structure is used. Beside it
+//! therefore stand a predicted cost ([`cost`]) and, where there are few enough, every placement there is
+//! ([`exhaustive`]); where the two differ the advice says so.
+//!
+//! ```
+//! use terrace_advise::place::{Question, advise};
+//!
+//! let question = Question::parse_toml(r#"
+//!     preset = "optane-001"
+//!     [[structure]]
+//!     name = "index"
+//!     bytes = "1 GiB"
+//!     ebr = 0.169
+//!     accesses_per_s = 1.0e6
+//!     read_share = 0.5
+//!     [[structure]]
+//!     name = "record store"
+//!     bytes = "8 GiB"
+//!     ebr = 0.10
+//!     accesses_per_s = 2.0e6
+//!     read_share = 0.5
+//!     [[node]]
+//!     name = "pmem0"
+//!     capacity = "8 GiB"
+//!     [[node]]
+//!     name = "pmem1"
+//!     capacity = "16 GiB"
+//! "#)?;
+//! let advice = advise(&question)?;
+//! assert_eq!(advice.node_of("record store"), Some("pmem0"));
+//! assert!(advice.agrees());
+//! # Ok::<(), terrace_advise::place::Error>(())
+//! ```
+
+mod advice;
+pub mod cost;
+mod error;
+pub mod exhaustive;
+mod file;
+pub mod maps;
+mod question;
+pub mod rule;
+
+pub use advice::{Advice, Placed, Plan, advise};
+pub use error::{Error, Result};
+pub use question::{Node, Placement, Question, Structure};
+
+#[cfg(test)]
+mod tests;

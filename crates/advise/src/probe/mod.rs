@@ -1,1 +1,114 @@
-//! `terrace probe`: what every memory of this machine costs.
+//! `terrace probe`: what every memory of a machine costs.
+//!
+//! Each part measures one thing on one node, on this machine or on a modelled one, by the generators
+//! of [`terrace_machine`]; what comes of it goes into a [`Profile`]. Nothing is measured in memory
+//! that fits into the largest cache: sizes follow from the caches that were found, and
+//! what the node has no room for is not measured, with the reason in its place.
+
+mod parts;
+mod plan;
+mod print;
+mod report;
+
+pub use plan::{Part, Plan};
+pub use print::table;
+pub use report::html;
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+use terrace_machine::ground::Ground;
+use terrace_memory::profile::{Measured, NodeProfile, Profile, ProfiledMachine};
+
+/// The reason that stands where nobody asked for a part.
+const NOT_ASKED_FOR: &str = "not asked for";
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// No memory of that name.
+    #[error("no node `{node}`; this machine has: {known}")]
+    NoSuchNode {
+        /// The name.
+        node: String,
+        /// Those there are.
+        known: String,
+    },
+    /// More threads than there are processors, or none.
+    #[error("{threads} threads; valid is 1 to {most}")]
+    Threads {
+        /// Asked for.
+        threads: usize,
+        /// How many can be used.
+        most: usize,
+    },
+    /// The system refused something that every part needs.
+    #[error("{node}: {source}")]
+    Refused {
+        /// The memory.
+        node: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// Measures a machine by a plan; `tell` hears of each part before it begins, with how many there are.
+///
+/// # Errors
+/// [`ProbeError`]. What a single node refuses is no error: it stands in the profile.
+///
+/// # Cost
+/// Seconds to minutes, and memory of several times the largest cache while it runs.
+pub fn probe<G: Ground>(
+    ground: &G,
+    plan: &Plan,
+    tell: &dyn Fn(usize, usize, &str),
+) -> Result<Profile, ProbeError> {
+    let nodes = plan.nodes(ground)?;
+    let most = ground.most_threads();
+    if plan.threads.is_some_and(|threads| threads == 0 || threads > most) {
+        return Err(ProbeError::Threads { threads: plan.threads.unwrap_or(0), most });
+    }
+    let mut profile = Profile::new(machine_of(ground));
+    let steps = nodes.len() * plan.parts.len();
+    let mut done = 0;
+    for node in &nodes {
+        let mut found = not_asked_for(node);
+        for part in &plan.parts {
+            tell(done, steps, &format!("{node}: {part}"));
+            parts::measure(ground, plan, node, *part, &mut found, &mut profile);
+            done += 1;
+        }
+        profile.nodes.push(found);
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    profile.taken_at.push(now);
+    Ok(profile)
+}
+
+fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
+    ProfiledMachine {
+        name: ground.name().into(),
+        is_modelled: ground.is_modelled(),
+        threads: ground.most_threads(),
+        cache_bytes: ground.cache_bytes(),
+        nodes: ground.nodes(),
+    }
+}
+
+fn not_asked_for(node: &str) -> NodeProfile {
+    fn not<P>() -> Measured<P> {
+        Measured::not(NOT_ASKED_FOR)
+    }
+    NodeProfile {
+        name: node.into(),
+        latency: not(),
+        bandwidth: not(),
+        loaded: not(),
+        stores: not(),
+        dirty_cache: not(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,7 @@ use parking_lot::ReentrantMutex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use terrace_memory::Memory;
 
 /// Longest log and journal: an entry's words fit their 24 bits.
@@ -187,6 +188,7 @@ pub struct Pool<M> {
     engine: EngineKind,
     recovery: Recovery,
     number: u64,
+    log: Range<u64>,
 }
 
 impl<M> fmt::Debug for Pool<M> {
@@ -292,6 +294,7 @@ impl<M: Memory> Pool<M> {
             engine: identity.engine,
             recovery: report,
             number,
+            log: geometry.cell_at..geometry.log_at + geometry.log_bytes,
         })
     }
 
@@ -331,6 +334,12 @@ impl<M: Memory> Pool<M> {
     /// What the engine wrote back since the pool was opened, recovery included.
     pub fn written(&self) -> Written {
         self.media.written()
+    }
+
+    /// Where the commit mark and the log lie in the memory: what libraries with a log for each thread have
+    /// as often as threads. The same for all engines; of shadow, the fall-back's.
+    pub fn log(&self) -> Range<u64> {
+        self.log.clone()
     }
 
     /// The memory below, for its counters. Touching the pool's bytes through it breaks the pool.

@@ -16,9 +16,8 @@
 //! machine shared with others a wall clock measures them too.
 
 mod error;
-mod figure;
+mod grounds;
 mod measure;
-mod plot;
 mod record;
 mod report;
 mod results;
@@ -26,13 +25,14 @@ mod rows;
 mod stand_in;
 
 pub use error::{Error, Result};
-pub use figure::{Figure, Form, Series};
 pub use record::{Check, Experiment, Record, Verdict};
 pub use report::{html, markdown};
 pub use results::Results;
 pub use rows::ALL;
+pub use terrace_advise::page::{Figure, Form, Series};
 
 use std::time::Instant;
+use terrace_advise::page as figure;
 use terrace_workload::system::Machine;
 
 /// One experiment.

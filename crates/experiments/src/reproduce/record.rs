@@ -6,6 +6,7 @@
 
 use super::figure::Figure;
 use serde::{Deserialize, Serialize};
+use terrace_memory::profile::four_digits;
 use terrace_workload::system::Machine;
 
 /// One thing that must show, and what was found.
@@ -59,15 +60,6 @@ fn lies_within(measured: Option<f64>, low: Option<f64>, high: Option<f64>) -> bo
     measured.is_some_and(|value| {
         low.is_none_or(|low| value >= low) && high.is_none_or(|high| value <= high)
     })
-}
-
-/// `value` to four significant digits.
-pub(super) fn four_digits(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let text = format!("{value:.3e}");
-    text.parse().unwrap_or(value)
 }
 
 /// What a row's checks come to.
@@ -179,8 +171,6 @@ mod tests {
     fn a_check_is_judged_as_it_is_printed() {
         let check = Check::at_least("ratio", "2.2", 1.499_96, 1.5);
         assert_eq!((check.measured, check.pass), (Some(1.5), true));
-        assert_eq!(four_digits(123_456.0), 123_500.0);
-        assert_eq!(four_digits(-0.001_234_56), -0.001_235);
     }
 
     #[test]

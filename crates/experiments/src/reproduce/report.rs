@@ -1,15 +1,11 @@
 //! The records as a document: Markdown for the repository, one HTML page with the drawings.
 
-use super::plot::{self, COLOURS, escaped};
 use super::record::{Check, Record};
 use super::results::Results;
 use super::rows::ALL;
 use super::{Row, Verdict};
 use std::fmt::Write;
-
-/// Colours of series, on light and on dark: told apart by those who do not see red and green too.
-const LIGHT: [&str; COLOURS] = ["#0b62a4", "#c8590a", "#1a7f5a", "#8f3fa0", "#8a6d00", "#5b6770"];
-const DARK: [&str; COLOURS] = ["#6cb6ff", "#ff9e57", "#5ad1a4", "#d69ae6", "#e0c04c", "#a8b3bc"];
+use terrace_advise::page::{self, escaped};
 
 const HEAD: &str = "What the papers claim of the systems that Terrace has built, tried by \
 `terrace reproduce` and judged by what was measured. A check that was missed is printed as missed, \
@@ -101,13 +97,11 @@ pub fn markdown(results: &Results) -> String {
 
 /// The report as one HTML page that needs nothing beside it.
 pub fn html(results: &Results) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Terrace: reproduction</title>\n<style>\n{}</style></head><body><main>\n\
-         <h1>Reproduction</h1>\n<p>{}</p>\n<p>{}.</p>\n<table><tr><th>row</th><th>source</th>\
+    let mut page = page::head("Terrace: reproduction");
+    let _ = write!(
+        page,
+        "<h1>Reproduction</h1>\n<p>{}</p>\n<p>{}.</p>\n<table><tr><th>row</th><th>source</th>\
          <th>runs on</th><th>verdict</th></tr>\n",
-        style(),
         escaped(HEAD),
         tally(results)
     );
@@ -126,7 +120,7 @@ pub fn html(results: &Results) -> String {
     for (row, record) in recorded(results) {
         section(&mut page, row, record);
     }
-    page.push_str("</main></body></html>\n");
+    page.push_str(page::END);
     page
 }
 
@@ -152,14 +146,7 @@ fn section(page: &mut String, row: &Row, record: &Record) {
         );
     }
     let _ = writeln!(page, "</table>\n<p>{}</p>", escaped(&experiment.note));
-    for figure in &record.figures {
-        let _ = write!(
-            page,
-            "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
-            escaped(&figure.title),
-            plot::svg(figure)
-        );
-    }
+    record.figures.iter().for_each(|figure| page::draw(page, figure));
     let _ = writeln!(
         page,
         "<p class=\"where\">Ran on: {}.</p></section>",
@@ -167,35 +154,11 @@ fn section(page: &mut String, row: &Row, record: &Record) {
     );
 }
 
-fn style() -> String {
-    let colours = |colours: &[&str; COLOURS]| -> String {
-        let rule = |(n, colour)| format!(".f{n}{{fill:{colour}}}.s{n}{{stroke:{colour}}}\n");
-        colours.iter().enumerate().map(rule).collect()
-    };
-    format!(
-        ":root{{color-scheme:light dark;--ink:#1b1f24;--page:#fdfdfc;--quiet:#5b6570;--line:#d5d9de}}\n\
-         body{{background:var(--page);color:var(--ink);font:16px/1.5 system-ui,sans-serif;margin:0}}\n\
-         main{{max-width:60rem;margin:auto;padding:1.5rem}}\n\
-         table{{border-collapse:collapse;width:100%;font-size:.9rem}}\n\
-         th,td{{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line);vertical-align:top}}\n\
-         figure{{margin:1rem 0;max-width:42rem}}figcaption{{font-weight:600}}svg{{width:100%;height:auto}}\n\
-         svg text{{fill:var(--ink);font:12px system-ui,sans-serif}}.grid{{stroke:var(--line)}}\n\
-         .axis{{stroke:var(--quiet);fill:none}}path[class^=s]{{fill:none;stroke-width:2}}\n\
-         .where{{color:var(--quiet);font-size:.85rem}}\n\
-         .pass{{color:#1a7f3c}}.miss{{color:#b3261e;font-weight:600}}.skipped{{color:var(--quiet)}}\n{}\
-         @media(prefers-color-scheme:dark){{\n\
-         :root{{--ink:#e6e9ec;--page:#14171a;--quiet:#9aa4ae;--line:#323940}}\n\
-         a{{color:#8ec5ff}}.pass{{color:#5ad17e}}.miss{{color:#ff8a80}}\n{}}}\n",
-        colours(&LIGHT),
-        colours(&DARK)
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::figure::{Figure, Form};
     use super::super::record::Experiment;
     use super::*;
+    use terrace_advise::page::{Figure, Form};
     use terrace_workload::system::Machine;
 
     fn results() -> Results {

@@ -6,7 +6,7 @@ use terrace_durable::plain;
 use terrace_durable::sections::{Offset, Plain, Result, Root, Tx};
 use terrace_memory::Memory;
 
-/// Keys of a node.
+/// Keys that a node has room for.
 const KEYS: usize = 14;
 
 plain! {
@@ -27,9 +27,10 @@ plain! {
 
 const ROOT: Root<Tree> = Root::new(1);
 
-/// A tree from words to words, under root 1 of its pool.
+/// A tree from words to words with at most `FULL` keys in a node, 3 to 14, under root 1 of its pool. What
+/// a node has room for beyond that is padding.
 #[derive(Debug)]
-pub struct BTree;
+pub struct BTree<const FULL: usize = KEYS>;
 
 fn child_of(node: &Node, key: u64) -> usize {
     node.keys[..node.count as usize].partition_point(|k| *k <= key)
@@ -57,22 +58,26 @@ fn update<M: Memory>(tx: &mut Tx<'_, M>, at: Offset<Node>, old: &Node, new: &Nod
 }
 
 /// Splits the full child `index` of `parent`, which is not full.
-fn split<M: Memory>(tx: &mut Tx<'_, M>, parent_at: Offset<Node>, index: usize) -> Result<()> {
+fn split<M: Memory, const FULL: usize>(
+    tx: &mut Tx<'_, M>,
+    parent_at: Offset<Node>,
+    index: usize,
+) -> Result<()> {
     let parent = tx.get(parent_at)?;
     let child_at = Offset::<Node>::new(parent.slots[index]);
     let child = tx.get(child_at)?;
-    let half = KEYS / 2;
+    let half = FULL / 2;
     let mut right = Node { keys: [0; KEYS], slots: [0; KEYS + 1], ..child };
     let mut left = child;
     let separator = child.keys[half];
     if child.is_leaf == 1 {
-        right.count = (KEYS - half) as u64;
-        right.keys[..KEYS - half].copy_from_slice(&child.keys[half..]);
-        right.slots[..KEYS - half].copy_from_slice(&child.slots[half..KEYS]);
+        right.count = (FULL - half) as u64;
+        right.keys[..FULL - half].copy_from_slice(&child.keys[half..FULL]);
+        right.slots[..FULL - half].copy_from_slice(&child.slots[half..FULL]);
     } else {
-        right.count = (KEYS - half - 1) as u64;
-        right.keys[..KEYS - half - 1].copy_from_slice(&child.keys[half + 1..]);
-        right.slots[..KEYS - half].copy_from_slice(&child.slots[half + 1..]);
+        right.count = (FULL - half - 1) as u64;
+        right.keys[..FULL - half - 1].copy_from_slice(&child.keys[half + 1..FULL]);
+        right.slots[..FULL - half].copy_from_slice(&child.slots[half + 1..=FULL]);
     }
     left.count = half as u64;
     let right_at = tx.create(&right)?;
@@ -86,19 +91,19 @@ fn split<M: Memory>(tx: &mut Tx<'_, M>, parent_at: Offset<Node>, index: usize) -
     update(tx, parent_at, &parent, &new)
 }
 
-fn insert<M: Memory>(
+fn insert<M: Memory, const FULL: usize>(
     tx: &mut Tx<'_, M>,
     tree_at: Offset<Tree>,
     key: u64,
     value: u64,
 ) -> Result<()> {
     let mut at = tx.get(Tree::top(tree_at))?;
-    if tx.get(Node::count(at))? == KEYS as u64 {
+    if tx.get(Node::count(at))? == FULL as u64 {
         let mut top = Node { is_leaf: 0, count: 0, keys: [0; KEYS], slots: [0; KEYS + 1] };
         top.slots[0] = at.at();
         at = tx.create(&top)?;
         tx.set(Tree::top(tree_at), at)?;
-        split(tx, at, 0)?;
+        split::<M, FULL>(tx, at, 0)?;
     }
     loop {
         let node = tx.get(at)?;
@@ -113,8 +118,8 @@ fn insert<M: Memory>(
             return update(tx, at, &node, &new);
         }
         let child = Offset::<Node>::new(node.slots[child_of(&node, key)]);
-        if tx.get(Node::count(child))? == KEYS as u64 {
-            split(tx, at, child_of(&node, key))?;
+        if tx.get(Node::count(child))? == FULL as u64 {
+            split::<M, FULL>(tx, at, child_of(&node, key))?;
             continue;
         }
         at = child;
@@ -150,11 +155,12 @@ fn remove<M: Memory>(tx: &mut Tx<'_, M>, at: Offset<Node>, key: u64) -> Result<b
     Ok(false)
 }
 
-fn find<M: Memory>(tx: &Tx<'_, M>, mut at: Offset<Node>, key: u64) -> Result<bool> {
+fn find<M: Memory>(tx: &Tx<'_, M>, mut at: Offset<Node>, key: u64) -> Result<Option<u64>> {
     loop {
         let node = tx.get(at)?;
         if node.is_leaf == 1 {
-            return Ok(node.keys[..node.count as usize].binary_search(&key).is_ok());
+            let place = node.keys[..node.count as usize].binary_search(&key);
+            return Ok(place.ok().map(|place| node.slots[place]));
         }
         at = Offset::new(node.slots[child_of(&node, key)]);
     }
@@ -176,7 +182,28 @@ fn delete<M: Memory>(tx: &mut Tx<'_, M>, tree_at: Offset<Tree>, key: u64) -> Res
     Ok(())
 }
 
-impl Structure for BTree {
+impl<const FULL: usize> BTree<FULL> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Those of the section's reads; without a tree that is
+    /// [`Error::OutOfHeap`](terrace_durable::sections::Error::OutOfHeap).
+    pub fn get<M: Memory>(tx: &Tx<'_, M>, key: u64) -> Result<Option<u64>> {
+        let tree = tx.root(ROOT)?;
+        find(tx, tx.get(Tree::top(tree))?, key)
+    }
+
+    /// Adds a `key` that is not there, which the caller knows: nothing looks for it first.
+    ///
+    /// # Errors
+    /// As [`BTree::get`], and those of writes and allocations.
+    pub fn add<M: Memory>(tx: &mut Tx<'_, M>, key: u64, value: u64) -> Result<()> {
+        let tree = tx.root(ROOT)?;
+        insert::<M, FULL>(tx, tree, key, value)
+    }
+}
+
+impl<const FULL: usize> Structure for BTree<FULL> {
     const NAME: &'static str = "B-tree";
 
     fn create<M: Memory>(tx: &mut Tx<'_, M>) -> Result<()> {
@@ -190,8 +217,8 @@ impl Structure for BTree {
         let tree = tx.root(ROOT)?;
         let top = tx.get(Tree::top(tree))?;
         match find(tx, top, key)? {
-            true => delete(tx, tree, key),
-            false => insert(tx, tree, key, value),
+            Some(_) => delete(tx, tree, key),
+            None => insert::<M, FULL>(tx, tree, key, value),
         }
     }
 

@@ -33,6 +33,7 @@ mod b_tree;
 mod cache;
 mod hash_table;
 mod keys;
+mod records;
 mod red_black;
 mod swaps;
 
@@ -41,6 +42,7 @@ pub use b_tree::BTree;
 pub use cache::Cache;
 pub use hash_table::HashTable;
 pub use keys::{Keys, Random};
+pub use records::Records;
 pub use red_black::RedBlackTree;
 pub use swaps::Swaps;
 
@@ -108,6 +110,32 @@ mod tests {
             assert_eq!(Table::remove(tx, 8)?, None);
             assert_eq!((Table::get(tx, 7)?, Table::get(tx, 8)?), (Some(70), None));
             assert_eq!(Table::contents(tx)?.len(), 19);
+            Ok(())
+        });
+        done.expect("a section");
+    }
+
+    #[test]
+    fn records_are_found_by_their_numbers_and_narrow_trees_keep_their_order() {
+        let (pool, _region) = pool(EngineKind::Undo);
+        type Tree = BTree<5>;
+        let done: Result<()> = pool.section(|tx| {
+            Records::create(tx, 7)?;
+            Tree::create(tx)?;
+            for number in 0..200u64 {
+                let bytes = vec![number as u8; number as usize];
+                assert_eq!(Records::append(tx, &bytes)?, number);
+                Tree::add(tx, number.wrapping_mul(0x9e37_79b1) % 1009, number)?;
+            }
+            let mut bytes = Vec::new();
+            for number in 0..200u64 {
+                let key = number.wrapping_mul(0x9e37_79b1) % 1009;
+                assert_eq!(Tree::get(tx, key)?, Some(number));
+                assert!(Records::read(tx, number, &mut bytes)?);
+                assert_eq!(bytes, vec![number as u8; number as usize]);
+            }
+            assert!(!Records::read(tx, 200, &mut bytes)?);
+            assert_eq!(Tree::contents(tx)?.len(), 200);
             Ok(())
         });
         done.expect("a section");

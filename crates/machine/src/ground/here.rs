@@ -2,12 +2,13 @@
 
 use super::{Bench, Effort, Ground};
 use crate::model::NodeCounts;
+use crate::pages::{self, PageCost};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use terrace_memory::{Backing, Divide, Domain, Native, Region, Topology};
+use terrace_memory::{Backing, Divide, Domain, Memory, Native, Region, Topology, instructions};
 
 /// How long a thread measures one figure.
 const TIME: Duration = Duration::from_millis(200);
@@ -38,6 +39,16 @@ impl Here {
         }
         cpus.retain(|cpu| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu));
         Ok(Here { topology, cpus, regions: Regions::default() })
+    }
+
+    /// Puts a region on a node.
+    pub(crate) fn bind(&self, region: &Region, node: &str) -> io::Result<()> {
+        let number = number_of(&self.nodes(), node)?;
+        // Where there is one node alone nothing need be bound.
+        if self.topology.nodes.len() > 1 {
+            region.bind(number).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     /// Its topology.
@@ -72,6 +83,10 @@ impl Ground for Here {
 
     fn effort(&self) -> Effort {
         Effort { bytes: 4 << 30, time: TIME }
+    }
+
+    fn pages(&self, node: &str) -> io::Result<Vec<PageCost>> {
+        pages::measure(self, node)
     }
 
     fn bench(&self, threads: usize) -> io::Result<HereBench> {
@@ -109,12 +124,7 @@ impl Bench for HereBench {
     }
 
     fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Native> {
-        let known = self.nodes.iter().any(|known| known == node);
-        let number = node.strip_prefix("node").and_then(|number| number.parse().ok());
-        let Some(number) = number.filter(|_| known) else {
-            let what = format!("no node {node}; there are: {}", self.nodes.join(", "));
-            return Err(io::Error::new(io::ErrorKind::NotFound, what));
-        };
+        let number = number_of(&self.nodes, node)?;
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
         let of_node = regions.entry(number).or_default();
         let fits = |region: &Region| region.len() >= bytes && region.domain() == domain;
@@ -150,15 +160,37 @@ impl Bench for HereBench {
         start.elapsed()
     }
 
+    fn forget(&self, memory: &Native) {
+        // SAFETY: the whole memory, which no measurement changes now.
+        instructions::evict(unsafe { memory.bytes(0, memory.len()) });
+    }
+
     fn now_ps(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64 * 1000
     }
 
     fn compute_ns(&self, _ns: f64) {}
 
+    fn wait_ns(&self, ns: f64) {
+        let end = self.now_ps() + (ns * 1000.0) as u64;
+        while self.now_ps() < end {
+            std::hint::spin_loop();
+        }
+    }
+
     fn counts(&self, _node: &str) -> Option<NodeCounts> {
         None
     }
+}
+
+/// The kernel's number of a node by its name here.
+fn number_of(nodes: &[String], node: &str) -> io::Result<u32> {
+    let known = nodes.iter().any(|known| known == node);
+    let number = node.strip_prefix("node").and_then(|number| number.parse().ok());
+    number.filter(|_| known).ok_or_else(|| {
+        let what = format!("no node {node}; there are: {}", nodes.join(", "));
+        io::Error::new(io::ErrorKind::NotFound, what)
+    })
 }
 
 impl HereBench {

@@ -11,6 +11,7 @@ mod modelled;
 pub use here::{Here, HereBench};
 
 use crate::model::NodeCounts;
+use crate::pages::PageCost;
 use std::io;
 use std::time::Duration;
 use terrace_memory::{Divide, Domain, Memory};
@@ -31,6 +32,11 @@ pub trait Ground {
     fn cache_bytes(&self) -> u64;
     /// How much a measurement does before it ends.
     fn effort(&self) -> Effort;
+    /// What pages of each size cost on a node.
+    ///
+    /// # Errors
+    /// There is no such node, or it tells nothing of pages, or the system refuses memory there.
+    fn pages(&self, node: &str) -> io::Result<Vec<PageCost>>;
     /// Threads to measure with, each on its own processor of the first socket as far as there are enough.
     ///
     /// # Errors
@@ -65,10 +71,14 @@ pub trait Bench: Sync {
     /// # Panics
     /// If there are more closures than threads, or one panics.
     fn run<S: FnMut() -> bool + Send>(&self, steps: &mut [S]) -> Duration;
+    /// Takes every line of a memory out of all caches, written back where it was dirty.
+    fn forget(&self, memory: &Self::Memory);
     /// The clock of the thread that asks, ps since some moment.
     fn now_ps(&self) -> u64;
     /// Charges the running thread with work that is no access, where time is virtual.
     fn compute_ns(&self, ns: f64);
+    /// The running thread does nothing for so long, on whichever clock.
+    fn wait_ns(&self, ns: f64);
     /// What devices counted on a node; `None` where they do not tell.
     fn counts(&self, node: &str) -> Option<NodeCounts>;
 }

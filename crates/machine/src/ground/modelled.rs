@@ -2,6 +2,7 @@
 
 use super::{Bench, Effort, Ground};
 use crate::model::{Machine, Modelled, NodeCounts, Preset};
+use crate::pages::PageCost;
 use std::io;
 use std::time::Duration;
 use terrace_memory::Domain;
@@ -38,6 +39,10 @@ impl Ground for Preset {
         Effort { bytes: 16 << 20, time: Duration::MAX }
     }
 
+    fn pages(&self, _node: &str) -> io::Result<Vec<PageCost>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "modelled machines have no pages"))
+    }
+
     fn bench(&self, threads: usize) -> io::Result<Machine> {
         let most = self.most_threads();
         if threads == 0 || threads > most {
@@ -65,11 +70,20 @@ impl Bench for Machine {
         self.run_steps(steps)
     }
 
+    /// All lines of all memories: there is nothing else on the machine.
+    fn forget(&self, _memory: &Modelled) {
+        self.clear_caches();
+    }
+
     fn now_ps(&self) -> u64 {
         Machine::now_ps(self)
     }
 
     fn compute_ns(&self, ns: f64) {
+        Machine::compute_ns(self, ns);
+    }
+
+    fn wait_ns(&self, ns: f64) {
         Machine::compute_ns(self, ns);
     }
 

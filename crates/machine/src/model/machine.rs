@@ -92,9 +92,15 @@ impl Machine {
         let node = self.node(node).map_err(io::Error::other)?;
         let region = Region::reserve(bytes, Backing::HugePages)?.declared(domain);
         region.commit(0, bytes)?;
+        let start = self.take(node, bytes);
+        Ok(Modelled::new(self.clone(), region, node, start, bytes))
+    }
+
+    /// Takes address space of a node; returns where it begins there.
+    pub(super) fn take(&self, node: usize, bytes: u64) -> u64 {
         let start = self.shared.free[node].fetch_add(bytes.next_multiple_of(ALIGN_BYTES), Relaxed);
         assert!(start + bytes <= 1 << NODE_SHIFT, "a node has 256 TiB");
-        Ok(Modelled::new(self.clone(), region, node, start, bytes))
+        start
     }
 
     /// The preset it was made of.

@@ -303,6 +303,15 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         help: "current logs; 0 means one per core",
         set: |m, v| number(v, "0 to 1024").map(|n: u16| m.writers = Some(usize::from(n))),
     },
+    Key {
+        name: "tier",
+        default: "all of the machine's memory",
+        help: "tier of memory that the values lie in while the map is open: a [[tier]], or one found",
+        set: |m, v| {
+            m.tier = Some(v.to_string());
+            Ok(())
+        },
+    },
 ];
 
 /// The keys of a section `[[tier]]`.

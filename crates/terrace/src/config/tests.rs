@@ -1,4 +1,6 @@
 use super::*;
+use terrace_memory::Topology;
+use terrace_memory::tier::SystemPaths;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("terrace.toml")).map_err(|e| e.to_string())
@@ -157,4 +159,33 @@ fn the_readmes_example_is_valid() {
     let config = parse(example).expect("valid");
     assert_eq!(config.tiers.len(), 1);
     assert_eq!(config.options_of("0", config.options()).durability, Durability::Sync);
+}
+
+#[test]
+fn a_map_lies_in_a_tier_of_memory_or_is_told_which_there_are() {
+    let topology = Topology::read().expect("a topology");
+    let node = topology.nodes[0].node;
+    let text = |tier: &str| {
+        format!(
+            "[maps.users]\ntier = \"{tier}\"\n[[tier]]\nname = \"near\"\nkind = \"node\"\nnode = {node}\n\
+             bytes = \"64 MiB\"\n[[tier]]\nname = \"ram-disk\"\nkind = \"tmpfs\"\npath = \"/dev/shm\"\n"
+        )
+    };
+    let tier_of = |tier: &str, map: &str| {
+        let config = Config::parse(&text(tier), Path::new("terrace.toml")).expect("understood");
+        config.tier_of(map, &topology, &SystemPaths).map_err(|e| e.to_string())
+    };
+    let tier = tier_of("near", "users").expect("fits").expect("is said");
+    assert_eq!((tier.node, tier.bytes), (Some(node), Some(64 << 20)));
+    assert_eq!(tier_of("near", "others"), Ok(None));
+    let unknown = tier_of("nearer", "users").expect_err("there is none");
+    assert!(
+        unknown.starts_with("`maps.users.tier`: no tier `nearer`; there are near, "),
+        "{unknown}"
+    );
+    let files = tier_of("ram-disk", "users").expect_err("files");
+    assert!(
+        files.contains("`ram-disk` is a tier of files (tmpfs); those of memory are near"),
+        "{files}"
+    );
 }

@@ -111,7 +111,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         records: run.size(10_000_000, 300_000),
         key_bytes: 8,
         value_bytes: VALUE_BYTES,
-        duration: Duration::from_millis(run.size(1_000, 300)),
+        duration: Duration::from_millis(run.size(1_000, 200)),
         // What is drawn ahead for a run takes time as well.
         operations: run.size(4_000_000, 1_000_000),
         warm_up: Duration::ZERO,

@@ -5,10 +5,13 @@
 //! its preset names. A figure that is off by more than [`TOLERANCE`] is a miss and is printed as
 //! one; experiments that rest on it must say so.
 
+mod generator;
 mod load;
 mod optane;
 mod others;
 mod prestores;
+
+pub use generator::Generator;
 
 use super::preset::{Preset, PresetError};
 use crate::load::{Load, Run};

@@ -1,11 +1,11 @@
 //! The Optane servers of seeds 001 and 004.
 
-use super::super::{Machine, NodeCounts, Preset};
-use super::Check;
+use super::super::{NodeCounts, Preset};
 use super::load::{load_latency_ns, persist_ns, random_lines_gb_s};
 use super::run;
+use super::{Check, Generator};
 use crate::load::{Load, Op, Run};
-use terrace_memory::{Domain, Memory};
+use crate::rewrite::rewrite;
 
 /// Paper 004, table 2.1.
 pub(super) fn of_seed_004(preset: &Preset) -> Vec<Check> {
@@ -63,29 +63,20 @@ pub(super) fn of_seed_001(preset: &Preset) -> Vec<Check> {
     checks
 }
 
-/// The load generator of paper 001. What it costs itself is taken from its figures for the smallest
-/// sequential piece on DRAM, one for writes and one for reads, and is the same everywhere else.
+/// The load generator of paper 001.
 struct Fio<'a> {
     preset: &'a Preset,
-    write_ns: f64,
-    read_ns: f64,
+    generator: Generator,
 }
 
 impl<'a> Fio<'a> {
     fn new(preset: &'a Preset) -> Self {
-        let bare = Fio { preset, write_ns: 0.0, read_ns: 0.0 };
-        let overhead = |op, threads, published_mib_s: f64| {
-            let own_ns = 64.0 * threads as f64 / bare.run("dram0", op, false, 64, threads).gb_s();
-            let published_ns = 64.0 * threads as f64 / (published_mib_s * 1.048_576e-3);
-            (published_ns - own_ns).max(0.0)
-        };
-        let write_ns = overhead(Op::StoreFlush, 1, 314.0);
-        let read_ns = overhead(Op::Read, 16, 5092.0);
-        Fio { preset, write_ns, read_ns }
+        let generator = Generator::of_paper_001(preset).expect("the preset is of its machine");
+        Fio { preset, generator }
     }
 
     fn run(&self, node: &'static str, op: Op, random: bool, bytes: u64, threads: usize) -> Run {
-        let overhead_ns = if op == Op::Read { self.read_ns } else { self.write_ns };
+        let overhead_ns = self.generator.piece_ns(op);
         run(Load { node, op, random, bytes, threads, overhead_ns }, self.preset)
     }
 }
@@ -264,14 +255,8 @@ fn reads(fio: &Fio<'_>) -> Vec<Check> {
 
 /// I7: one line of the medium, streamed again and again.
 fn one_line(preset: &Preset) -> Vec<Check> {
-    let machine = Machine::new(preset, 1, 1);
-    let memory = machine.memory("pmem0", 1 << 20, Domain::Adr).expect("the node exists");
-    for _ in 0..20_000 {
-        // SAFETY: inside; nobody else is there.
-        unsafe { memory.stream(0, &[1; 256]) };
-        memory.fence();
-    }
-    let counts: NodeCounts = machine.node_counts("pmem0").expect("the node exists");
+    let counts = rewrite(preset, "pmem0", 256, 20_000).expect("the node exists");
+    let counts = counts.expect("modelled devices tell what they count");
     let figures = [
         ("EWR", 0.913, counts.ewr()),
         ("RWR", 0.793, counts.rwr()),

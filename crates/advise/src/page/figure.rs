@@ -1,7 +1,7 @@
-//! What a row measured, in a form that can be drawn.
+//! What was measured, in a form that can be drawn.
 
-use super::record::four_digits;
 use serde::{Deserialize, Serialize};
+use terrace_memory::profile::four_digits;
 
 /// How the values of a figure are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

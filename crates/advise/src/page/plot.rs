@@ -67,7 +67,7 @@ fn step(most: f64) -> f64 {
 }
 
 /// The figure as an `svg` element.
-pub(super) fn svg(figure: &Figure) -> String {
+pub fn svg(figure: &Figure) -> String {
     let scale = Scale::of(figure);
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
@@ -218,7 +218,7 @@ fn number(value: f64) -> String {
 }
 
 /// Text as HTML shows it.
-pub(super) fn escaped(words: &str) -> String {
+pub fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

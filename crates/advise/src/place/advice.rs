@@ -1,0 +1,176 @@
+//! The advice: the rule's placement and the best one, side by side.
+
+use super::error::{Error, Result};
+use super::exhaustive::{self, Best};
+use super::question::{Placement, Question};
+use super::{cost, rule};
+use serde::Serialize;
+use std::fmt;
+use terrace_memory::ByteSize;
+
+/// Costs that differ by less are the same.
+const SAME: f64 = 1e-9;
+
+/// A structure on its node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Placed {
+    /// The structure.
+    pub structure: String,
+    /// Its size.
+    pub bytes: ByteSize,
+    /// Its effective bandwidth ratio.
+    pub ebr: f64,
+    /// The node.
+    pub node: String,
+    /// Whether the node belongs to the threads' socket.
+    pub local: bool,
+}
+
+/// A placement of every structure.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// In the order of the question.
+    pub placed: Vec<Placed>,
+    /// Threads that wait, predicted; see [`cost`].
+    pub cost: f64,
+    /// Cost over that of everything on its nearest node, had that room for all: what too little of it
+    /// costs.
+    pub penalty: f64,
+    /// By node, what is left of its capacity and the part of its bandwidth that is asked for.
+    pub nodes: Vec<(String, ByteSize, f64)>,
+}
+
+/// What to put where.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Advice {
+    /// By the rule; none if what chose first left no room for the rest.
+    pub rule: Option<Plan>,
+    /// The structure that the rule found no room for.
+    pub without_room: Option<String>,
+    /// The cheapest of all; none if there are too many to try.
+    pub best: Option<Plan>,
+    /// Placements there are; none if too many to count.
+    pub placements: Option<u64>,
+    /// Of these, those that fit, if they were tried.
+    pub fitting: Option<u64>,
+}
+
+/// Advice for a question.
+///
+/// # Errors
+/// [`Error::NoRoom`] if nothing fits; where the placements are too many to try them, if the rule finds none.
+pub fn advise(question: &Question) -> Result<Advice> {
+    let best = exhaustive::best(question, |placement| cost::predicted(question, placement))?;
+    let by_rule = rule::by_ebr(question);
+    if best.is_none() && by_rule.is_err() {
+        let bytes = question.structures().iter().map(|s| s.bytes.0).fold(0, u64::saturating_add);
+        let capacity = question.nodes().iter().map(|n| n.capacity.0).fold(0, u64::saturating_add);
+        return Err(Error::NoRoom { bytes: ByteSize(bytes), capacity: ByteSize(capacity) });
+    }
+    let name = |structure: &usize| question.structures()[*structure].name.clone();
+    let fitting = best.as_ref().map(|best| best.fitting);
+    Ok(Advice {
+        without_room: by_rule.as_ref().err().map(name),
+        rule: by_rule.ok().map(|placement| plan(question, &placement)),
+        placements: exhaustive::placements(question),
+        fitting,
+        best: best.map(|Best { placement, .. }| plan(question, &placement)),
+    })
+}
+
+fn plan(question: &Question, placement: &Placement) -> Plan {
+    let nodes = question.nodes();
+    let placed = question.structures().iter().zip(placement).map(|(structure, node)| Placed {
+        structure: structure.name.clone(),
+        bytes: structure.bytes,
+        ebr: structure.ebr,
+        node: nodes[*node].name.clone(),
+        local: nodes[*node].local,
+    });
+    let cost = cost::predicted(question, placement);
+    let nearest = vec![question.nearest_first()[0]; placement.len()];
+    let left = question.room_left(placement).expect("a plan fits");
+    let asked = cost::utilisation(question, placement);
+    let on = nodes.iter().zip(left).zip(asked);
+    Plan {
+        placed: placed.collect(),
+        cost,
+        penalty: cost / cost::predicted(question, &nearest),
+        nodes: on.map(|((node, left), part)| (node.name.clone(), ByteSize(left), part)).collect(),
+    }
+}
+
+impl Plan {
+    fn same_as(&self, other: &Plan) -> bool {
+        self.cost <= other.cost * (1.0 + SAME)
+    }
+}
+
+impl Advice {
+    /// The placement to take: the cheapest, if all were tried; otherwise the rule's.
+    pub fn plan(&self) -> &Plan {
+        self.best.as_ref().or(self.rule.as_ref()).expect("without either there is no advice")
+    }
+
+    /// Whether the rule's placement costs no more than the best one. Where they were too many to try,
+    /// nothing contradicts it.
+    pub fn agrees(&self) -> bool {
+        match (&self.rule, &self.best) {
+            (Some(rule), Some(best)) => rule.same_as(best),
+            (rule, _) => rule.is_some(),
+        }
+    }
+
+    /// The node of a structure, by [`Advice::plan`].
+    pub fn node_of(&self, structure: &str) -> Option<&str> {
+        let placed = self.plan().placed.iter().find(|placed| placed.structure == structure)?;
+        Some(&placed.node)
+    }
+}
+
+fn told(plan: &Plan) -> String {
+    let places = plan.placed.iter().map(|p| format!("{} on {}", p.structure, p.node));
+    places.collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.plan();
+        let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).max(9);
+        let names = width(&mut plan.placed.iter().map(|placed| placed.structure.len()));
+        writeln!(f, "{:names$}  {:>10}  {:>7}  node", "structure", "bytes", "EBR")?;
+        for Placed { structure, bytes, ebr, node, local } in &plan.placed {
+            let far = if *local { "" } else { " (remote)" };
+            writeln!(f, "{structure:names$}  {bytes:>10}  {ebr:>7.3}  {node}{far}")?;
+        }
+        for (node, left, part) in &plan.nodes {
+            writeln!(f, "{node}: {left} left, {:.0} % of its bandwidth asked for", 100.0 * part)?;
+        }
+        writeln!(
+            f,
+            "predicted: {:.3} threads wait for memory, {:.2} times what they would with room for all nearby",
+            plan.cost, plan.penalty
+        )?;
+        match (&self.rule, &self.best) {
+            (_, None) => {
+                write!(f, "by the rule alone: there are too many placements to try them all")
+            }
+            (None, Some(_)) => {
+                let name = self.without_room.as_deref().unwrap_or_default();
+                write!(f, "DISAGREEMENT: the rule (lowest EBR nearest) leaves no room for {name}")
+            }
+            (Some(rule), Some(best)) if !rule.same_as(best) => write!(
+                f,
+                "DISAGREEMENT: the rule (lowest EBR nearest) says {}, predicted {:.3}; EBR does not tell how \
+                 often a structure is used",
+                told(rule),
+                rule.cost
+            ),
+            (Some(_), Some(_)) => write!(
+                f,
+                "the rule (lowest EBR nearest) and the cheapest of {} placements that fit agree",
+                self.fitting.unwrap_or(0)
+            ),
+        }
+    }
+}

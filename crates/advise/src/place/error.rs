@@ -1,0 +1,93 @@
+//! Why a question has no answer: one line each, which names the field and what it may be.
+
+use std::path::PathBuf;
+use terrace_machine::model::PresetError;
+use terrace_memory::ByteSize;
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// It is neither TOML nor JSON, or has a field that nobody knows.
+    #[error("line {line}: {what}")]
+    Syntax {
+        /// Where, from 1.
+        line: usize,
+        /// What was found and what was expected.
+        what: String,
+    },
+    /// A field is not there.
+    #[error("{of}: `{field}` is missing; it must be {valid}")]
+    Missing {
+        /// The structure or node.
+        of: String,
+        /// The field.
+        field: &'static str,
+        /// What it may be.
+        valid: &'static str,
+    },
+    /// A field has a value that it cannot have.
+    #[error("{of}: `{field}` is {found}; it must be {valid}")]
+    Field {
+        /// The structure or node.
+        of: String,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What it may be.
+        valid: &'static str,
+    },
+    /// No preset has this name, or the preset has no such node.
+    #[error("{0}")]
+    Preset(#[from] PresetError),
+    /// Two have one name.
+    #[error("two [[{what}]] are called `{name}`; give each a name of its own")]
+    Twice {
+        /// `structure` or `node`.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// There is nothing to place, or nowhere to place it.
+    #[error("there is no [[{what}]]; write at least one")]
+    Nothing {
+        /// `structure` or `node`.
+        what: &'static str,
+    },
+    /// A structure is larger than every node.
+    #[error(
+        "structure `{structure}`: `bytes` is {bytes}, more than any node holds; the largest is `{node}` with {capacity}"
+    )]
+    FitsNowhere {
+        /// The structure.
+        structure: String,
+        /// Its size.
+        bytes: ByteSize,
+        /// The largest node.
+        node: String,
+        /// What that holds.
+        capacity: ByteSize,
+    },
+    /// Each fits somewhere, but not all together.
+    #[error(
+        "no placement holds all structures ({bytes}) on the nodes ({capacity}); raise a node's `capacity`"
+    )]
+    NoRoom {
+        /// Of all structures.
+        bytes: ByteSize,
+        /// Of all nodes.
+        capacity: ByteSize,
+    },
+}
+
+/// What advice returns.
+pub type Result<T> = std::result::Result<T, Error>;

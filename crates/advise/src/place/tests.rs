@@ -1,0 +1,279 @@
+//! The rule against every placement, on the paper's numbers and on random ones; bad questions.
+
+use super::*;
+use proptest::prelude::*;
+use terrace_memory::ByteSize;
+
+const GIB: u64 = 1 << 30;
+
+fn structure(name: &str, bytes: u64, ebr: f64, accesses_per_s: f64) -> Structure {
+    Structure {
+        name: name.into(),
+        bytes: ByteSize(bytes),
+        ebr,
+        ewr: None,
+        accesses_per_s,
+        read_share: 0.5,
+        access_bytes: 64,
+        sequential: false,
+    }
+}
+
+fn node(name: &str, capacity: u64, local: bool) -> Node {
+    let further = if local { 0.0 } else { 60.0 };
+    Node {
+        name: name.into(),
+        capacity: ByteSize(capacity),
+        local,
+        read_ns: 305.0 + further,
+        write_ns: 62.0 + further,
+        read_gb_s: 31.4,
+        write_gb_s: 8.5,
+    }
+}
+
+/// The two structures of paper 001 with the ratios of its figure 9(a) and room for one nearby. Accesses
+/// are stores of figure 9(b): for each insert ten to the index and nineteen to the record store (their
+/// 4 to 8 KB stores, one each, are 10 and 5.2 % of all), 77 000 inserts a second in workload A.
+fn of_the_paper() -> Question {
+    let index = structure("index", 10 * GIB, 0.169, 77_000.0 * 10.0);
+    let records = structure("record store", 10 * GIB, 0.10, 77_000.0 * 19.2);
+    let of = |s: Structure, bytes, ewr| Structure { access_bytes: bytes, ewr: Some(ewr), ..s };
+    let structures = vec![of(index, 462, 0.50), of(records, 274, 0.292)];
+    let nodes = vec![node("pmem0", 10 * GIB, true), node("pmem1", 20 * GIB, false)];
+    Question::new(structures, nodes).expect("it makes sense")
+}
+
+#[test]
+fn the_rule_keeps_the_papers_record_store_nearby_and_every_measure_agrees() {
+    let question = of_the_paper();
+    assert_eq!(rule::by_ebr(&question), Ok(vec![1, 0]), "the index is spilled");
+    let advice = advise(&question).expect("advice");
+    assert!(advice.agrees() && advice.node_of("record store") == Some("pmem0"), "{advice}");
+    // And by what the paper measured: figure 8, operations a second.
+    for (workload, records, index, none) in [
+        ("A", 151_860.0, 127_210.0, 122_167.0),
+        ("B", 207_727.0, 202_347.0, 187_758.0),
+        ("C", 231_965.0, 218_388.0, 207_082.0),
+    ] {
+        let seconds = |placement: &[usize]| match placement {
+            [1, 0] => 1.0 / records,
+            [0, 1] => 1.0 / index,
+            _ => 1.0 / none,
+        };
+        let best = exhaustive::best(&question, seconds).expect("fits").expect("four placements");
+        assert_eq!(
+            (best.placement, best.placements, best.fitting),
+            (vec![1, 0], 4, 3),
+            "{workload}"
+        );
+    }
+}
+
+#[test]
+fn where_the_better_ratio_is_used_far_more_often_the_disagreement_is_printed() {
+    let structures = vec![
+        structure("log", GIB, 0.05, 1_000.0), // scattered, and hardly ever
+        structure("index", GIB, 0.5, 1_000_000.0),
+    ];
+    let nodes = vec![node("near", GIB, true), node("far", 2 * GIB, false)];
+    let advice = advise(&Question::new(structures, nodes).expect("fits")).expect("advice");
+    assert!(!advice.agrees());
+    assert_eq!(advice.node_of("index"), Some("near"), "the best placement is advised");
+    let text = advice.to_string();
+    assert!(text.contains("DISAGREEMENT: the rule") && text.contains("log on near"), "{text}");
+}
+
+#[test]
+fn equal_ratios_are_decided_by_use_and_then_by_order() {
+    let nodes = vec![node("near", GIB, true), node("far", 4 * GIB, false)];
+    let placed =
+        |structures| rule::by_ebr(&Question::new(structures, nodes.clone()).expect("fits"));
+    let [rare, often] = [1.0, 2.0].map(|rate| structure("x", GIB, 0.1, rate));
+    let called = |s: &Structure, name: &str| Structure { name: name.into(), ..s.clone() };
+    assert_eq!(placed(vec![called(&rare, "a"), called(&often, "b")]), Ok(vec![1, 0]));
+    assert_eq!(placed(vec![called(&rare, "a"), called(&rare, "b")]), Ok(vec![0, 1]));
+}
+
+#[test]
+fn a_rule_that_paints_itself_into_a_corner_is_told_and_the_best_placement_taken() {
+    // The small one chooses first and takes the only place that the large one fits in.
+    let structures = vec![structure("small", GIB, 0.1, 1.0), structure("large", 4 * GIB, 0.2, 1.0)];
+    let nodes = vec![node("near", 4 * GIB, true), node("far", GIB, false)];
+    let question = Question::new(structures.clone(), nodes).expect("each fits");
+    assert_eq!(rule::by_ebr(&question), Err(1));
+    let advice = advise(&question).expect("advice");
+    assert_eq!(advice.without_room.as_deref(), Some("large"));
+    assert_eq!((advice.node_of("large"), advice.agrees()), (Some("near"), false));
+    assert!(advice.to_string().contains("leaves no room for large"), "{advice}");
+    let narrow = vec![node("near", 4 * GIB, true)];
+    let error =
+        advise(&Question::new(structures, narrow).expect("each fits")).expect_err("not both");
+    assert!(error.to_string().contains("(5 GiB) on the nodes (4 GiB)"), "{error}");
+}
+
+const GOOD: &str = r#"
+    preset = "optane-001"
+    [[structure]]
+    name = "index"
+    bytes = "1 GiB"
+    ebr = 0.169
+    accesses_per_s = 1e6
+    read_share = 0.5
+    [[node]]
+    name = "pmem0"
+    capacity = "8 GiB"
+    [[node]]
+    name = "pmem1"
+    capacity = "16 GiB"
+"#;
+
+#[test]
+fn a_preset_fills_in_what_a_file_leaves_out() {
+    let question = Question::parse_toml(GOOD).expect("good");
+    let [near, far] = question.nodes() else { panic!("two nodes") };
+    assert!(near.local && !far.local);
+    assert_eq!((near.read_ns, far.read_ns), (305.0, 365.0));
+    assert_eq!((near.read_gb_s, far.read_gb_s), (31.4, 17.8), "the link's");
+    let from_socket_1 = Question::parse_toml(&format!("socket = 1\n{GOOD}")).expect("good");
+    assert!(from_socket_1.nodes()[1].local);
+    let json = r#"{"structure": [{"name": "a", "bytes": 64, "ebr": 0.1, "accesses_per_s": 1,
+        "read_share": 1}], "node": [{"name": "n", "capacity": "1 KiB", "local": true, "read_ns": 80,
+        "write_ns": 60, "read_gb_s": 80, "write_gb_s": 40}]}"#;
+    assert_eq!(Question::parse_json(json).expect("good").nodes().len(), 1);
+}
+
+#[test]
+fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be() {
+    let changed = |from: &str, to: &str| {
+        assert!(GOOD.contains(from), "{from}");
+        GOOD.replace(from, to)
+    };
+    let cases = [
+        (
+            changed("ebr = 0.169", ""),
+            "structure `index`: `ebr` is missing; it must be a ratio above 0",
+        ),
+        (
+            changed("ebr = 0.169", "ebr = 0"),
+            "structure `index`: `ebr` is 0; it must be a ratio above 0",
+        ),
+        (changed("ebr = 0.169", "ebr = nan"), "structure `index`: `ebr` is NaN"),
+        (
+            changed("ebr = 0.169", "ebbr = 1"),
+            "line 6: unknown field `ebbr`, expected one of `name`",
+        ),
+        (changed("\"1 GiB\"", "\"1 bit\""), "line 5: \"1 bit\" is not an amount of bytes"),
+        (
+            changed("\"1 GiB\"", "0"),
+            "structure `index`: `bytes` is 0 B; it must be a size of at least",
+        ),
+        (
+            changed("\"1 GiB\"", "\"1 TiB\""),
+            "more than any node holds; the largest is `pmem1` with 16 GiB",
+        ),
+        (
+            changed("1e6", "-1.0"),
+            "structure `index`: `accesses_per_s` is -1; it must be a number above",
+        ),
+        (
+            changed("read_share = 0.5", "read_share = 50"),
+            "`read_share` is 50; it must be from 0 (only",
+        ),
+        (
+            changed("\"8 GiB\"", "0"),
+            "node `pmem0`: `capacity` is 0 B; it must be a size of at least",
+        ),
+        (changed("name = \"pmem0\"", ""), "[[node]] number 1: `name` is missing; it must be text"),
+        (changed("pmem0", "pmem7"), "no memory 'pmem7'; there are dram0, pmem0, dram1, pmem1"),
+        (changed("pmem0", "pmem1"), "two [[node]] are called `pmem1`"),
+        (changed("optane-001", "optane"), "no preset 'optane'; there are optane-000"),
+        (
+            changed("preset = \"optane-001\"", ""),
+            "node `pmem0`: `local` is missing; it must be true or false",
+        ),
+        (
+            changed("preset", "socket = 2\npreset"),
+            "`socket` is 2; it must be the number of one of its",
+        ),
+        ("preset = \"cxl\"".into(), "there is no [[structure]]; write at least one"),
+    ];
+    for (text, expected) in cases {
+        let error = Question::parse_toml(&text).expect_err(expected).to_string();
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}\nnot: {expected}");
+    }
+}
+
+#[test]
+fn too_many_placements_are_left_to_the_rule() {
+    let structures = (0..21).map(|i| structure(&format!("s{i}"), 1, 0.1, 1.0)).collect();
+    let nodes = vec![node("near", GIB, true), node("far", GIB, false)];
+    let advice = advise(&Question::new(structures, nodes).expect("fits")).expect("advice");
+    assert!(advice.best.is_none() && advice.placements == Some(1 << 21));
+    assert!(advice.to_string().contains("by the rule alone"), "{advice}");
+}
+
+fn questions() -> impl Strategy<Value = Question> {
+    let structure = (1..100u64, 0.01..1.0f64, 1.0..1e7f64, 0.0..=1.0f64, any::<bool>());
+    let node = (100..400u64, any::<bool>());
+    let many = (prop::collection::vec(structure, 1..6), prop::collection::vec(node, 1..4));
+    many.prop_map(|(structures, nodes)| {
+        let structures = structures.into_iter().enumerate().map(|(i, of)| Structure {
+            read_share: of.3,
+            sequential: of.4,
+            ..structure_of(i, of.0, of.1, of.2)
+        });
+        let nodes = nodes.into_iter().enumerate();
+        let nodes = nodes.map(|(i, (capacity, local))| node_of(i, capacity, local));
+        Question::new(structures.collect(), nodes.collect()).expect("it makes sense")
+    })
+}
+
+fn structure_of(number: usize, bytes: u64, ebr: f64, rate: f64) -> Structure {
+    structure(&format!("s{number}"), bytes, ebr, rate)
+}
+
+fn node_of(number: usize, capacity: u64, local: bool) -> Node {
+    node(&format!("n{number}"), capacity, local)
+}
+
+proptest! {
+    #[test]
+    fn the_rule_never_places_more_than_a_capacity(question in questions()) {
+        if let Ok(placement) = rule::by_ebr(&question) {
+            prop_assert!(question.room_left(&placement).is_some());
+        }
+    }
+
+    #[test]
+    fn nothing_that_fits_is_cheaper_than_the_best(question in questions(), draw in any::<u64>()) {
+        let cost = |placement: &[usize]| cost::predicted(&question, placement);
+        let Ok(Some(best)) = exhaustive::best(&question, cost) else { return Ok(()) };
+        prop_assert!(question.room_left(&best.placement).is_some());
+        let nodes = question.nodes().len() as u64;
+        let any: Vec<usize> = (0..question.structures().len() as u64)
+            .map(|i| (draw.rotate_left(7 * i as u32) % nodes) as usize)
+            .collect();
+        if question.room_left(&any).is_some() {
+            prop_assert!(cost(&any) >= best.cost);
+        }
+        if let Ok(placement) = rule::by_ebr(&question) {
+            prop_assert!(cost(&placement) >= best.cost);
+        }
+    }
+
+    /// Of structures alike in all but their ratio and their use, with the use falling as the ratio
+    /// rises, the rule is right.
+    #[test]
+    fn the_rule_is_the_best_where_the_worst_patterns_are_used_most(
+        mut rates in prop::collection::vec(1.0..1e5f64, 2..6), room in 1..5u64,
+    ) {
+        rates.sort_by(|a, b| b.total_cmp(a));
+        let structures = rates.iter().enumerate();
+        let structures = structures.map(|(i, rate)| structure_of(i, 10, 0.1 + 0.1 * i as f64, *rate));
+        let nodes = vec![node_of(0, 10 * room, true), node_of(1, 1000, false)];
+        let question = Question::new(structures.collect(), nodes).expect("it makes sense");
+        let advice = advise(&question).expect("it fits");
+        prop_assert!(advice.agrees(), "{}", advice);
+    }
+}

@@ -1,0 +1,187 @@
+//! The parts: each takes its settings from the plan and its figures from a generator.
+
+use super::plan::{Part, Plan};
+use crate::idiosyncrasies::{self, Settings, Sweep};
+use std::io;
+use terrace_machine::chase::{Chase, Times};
+use terrace_machine::copy::{self, Engine};
+use terrace_machine::ground::{Bench, Ground};
+use terrace_machine::load::{Load, Op};
+use terrace_machine::loaded::Loaded;
+use terrace_machine::stores::Stores;
+use terrace_memory::Domain;
+use terrace_memory::profile::{
+    Bandwidth, Copy, DirtyCache, Estimate, Flavour, Latency, Loaded as LoadedPoint, Measured,
+    NodeProfile, Pages, Profile, Quantiles, StoreCost,
+};
+
+/// How much larger than the largest cache the largest working set is.
+const CACHES: u64 = 4;
+/// The least of the largest working set, bytes.
+const OUTGROWN_MIN: u64 = 64 << 20;
+
+/// Measures a part of a node into its profile. A refusal becomes the part's content.
+pub(super) fn measure<G: Ground>(
+    ground: &G,
+    plan: &Plan,
+    node: &str,
+    part: Part,
+    found: &mut NodeProfile,
+    profile: &mut Profile,
+) {
+    match part {
+        Part::Latency => found.latency = measured(latency(ground, plan, node)),
+        Part::Bandwidth => found.bandwidth = measured(bandwidth(ground, plan, node)),
+        Part::Loaded => found.loaded = loaded(ground, plan, node),
+        Part::Stores => found.stores = measured(stores(ground, plan, node)),
+        Part::DirtyCache => found.dirty_cache = measured(dirty_cache(ground, node)),
+        Part::Copies => profile.copies.refine(measured(copies(ground, plan, node))),
+        // All nodes have pages of the same kinds: those of the first are measured.
+        Part::Pages if profile.nodes.is_empty() => profile.pages = measured(pages(ground, node)),
+        Part::Pages => {}
+    }
+}
+
+fn measured<P>(found: io::Result<Vec<P>>) -> Measured<P> {
+    match found {
+        Ok(points) => Measured::Points(points),
+        Err(error) => Measured::not(error.to_string()),
+    }
+}
+
+fn quantiles(times: Times) -> Quantiles {
+    Quantiles {
+        mean_ns: Estimate::of(times.mean_ns),
+        p50_ns: Estimate::of(times.p50_ns),
+        p99_ns: Estimate::of(times.p99_ns),
+    }
+}
+
+/// Working sets from 16 KiB on, each four times the one before (twice, if not quick), up to one that no
+/// cache has a quarter of.
+fn latency<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Latency>> {
+    let bench = ground.bench(1)?;
+    let most = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN).next_power_of_two();
+    let memory = bench.memory(node, most, Domain::None)?;
+    let factor = if plan.is_quick { 4 } else { 2 };
+    let smaller = std::iter::successors(Some(most), |bytes| Some(bytes / factor));
+    let mut sizes: Vec<u64> = smaller.take_while(|bytes| *bytes >= 16 << 10).collect();
+    sizes.reverse();
+    let of_size = |bytes: u64| {
+        let load = Chase::lay(&bench, &memory, bytes).follow(plan.samples());
+        Latency { bytes, load: quantiles(load) }
+    };
+    Ok(sizes.into_iter().map(of_size).collect())
+}
+
+fn op_of(flavour: Flavour) -> Op {
+    match flavour {
+        Flavour::Read => Op::Read,
+        Flavour::Store => Op::Store,
+        Flavour::StoreFlush => Op::StoreFlush,
+        Flavour::Stream => Op::Stream,
+    }
+}
+
+fn bandwidth<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Bandwidth>> {
+    let mut points = Vec::new();
+    for threads in plan.threads_of(ground) {
+        for flavour in [Flavour::Read, Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
+            for is_random in [false, true] {
+                for piece_bytes in plan.pieces().iter().copied() {
+                    let load = Load {
+                        node,
+                        op: op_of(flavour),
+                        random: is_random,
+                        bytes: piece_bytes,
+                        threads,
+                        overhead_ns: 0.0,
+                    };
+                    let gb_s = Estimate::of(load.run(ground)?.gb_s());
+                    points.push(Bandwidth { flavour, is_random, piece_bytes, threads, gb_s });
+                }
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn loaded<G: Ground>(ground: &G, plan: &Plan, node: &str) -> Measured<LoadedPoint> {
+    let threads = plan.threads.unwrap_or(ground.most_threads()) - 1;
+    if threads == 0 {
+        return Measured::not("one thread chases and at least one moves bytes: 2 processors");
+    }
+    let mut points = Vec::new();
+    for writes_percent in plan.mixtures().iter().copied() {
+        for pause_ns in plan.pauses().iter().copied() {
+            let samples = plan.samples();
+            let setting =
+                Loaded { node, writes_percent, pause_ns: pause_ns as f64, threads, samples };
+            match setting.run(ground) {
+                Err(error) => return Measured::not(error.to_string()),
+                Ok(point) => points.push(LoadedPoint {
+                    writes_percent,
+                    pause_ns,
+                    threads,
+                    gb_s: Estimate::of(point.gb_s),
+                    load: quantiles(point.times),
+                }),
+            }
+        }
+    }
+    Measured::Points(points)
+}
+
+fn stores<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<StoreCost>> {
+    let mut points = Vec::new();
+    for flavour in [Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
+        for piece_bytes in plan.pieces().iter().copied().filter(|bytes| *bytes <= 4096) {
+            let samples = plan.samples() / 2;
+            let setting = Stores { node, op: op_of(flavour), bytes: piece_bytes, samples };
+            let piece = quantiles(setting.run(ground)?);
+            points.push(StoreCost { flavour, piece_bytes, piece });
+        }
+    }
+    Ok(points)
+}
+
+/// Test I8: what a cache full of written lines costs a reader.
+fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>> {
+    let sweep = Sweep::new(ground, Settings::brief());
+    let found = idiosyncrasies::DirtyCache::measure(&sweep, node)?;
+    Ok(vec![DirtyCache {
+        dirty_bytes: found.region_bytes / 2,
+        clean_ns: Estimate::of(found.clean_ns),
+        dirty_ns: Estimate::of(found.dirty_ns),
+    }])
+}
+
+/// From this node to each.
+fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> io::Result<Vec<Copy>> {
+    let threads = plan.threads.unwrap_or(ground.most_threads());
+    let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
+    let mut points = Vec::new();
+    for to in ground.nodes() {
+        for (engine, name) in [(Engine::Store, "store"), (Engine::Stream, "stream")] {
+            let copy = copy::Copy { from, to: &to, engine, bytes, threads, times: 1 };
+            points.push(Copy {
+                engine: name.into(),
+                from: from.into(),
+                to: to.clone(),
+                piece_bytes: bytes / threads as u64,
+                threads,
+                gb_s: Estimate::of(copy.run(ground)?),
+            });
+        }
+    }
+    Ok(points)
+}
+
+fn pages<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<Pages>> {
+    let cost = |page: terrace_machine::pages::PageCost| Pages {
+        page_bytes: page.page_bytes,
+        fault_ns: Estimate::of(page.fault_ns),
+        random_load_ns: Estimate::of(page.random_load_ns),
+    };
+    Ok(ground.pages(node)?.into_iter().map(cost).collect())
+}

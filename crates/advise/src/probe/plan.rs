@@ -1,0 +1,132 @@
+//! What is measured, and at which settings.
+
+use super::ProbeError;
+use std::fmt;
+use std::str::FromStr;
+use terrace_machine::ground::Ground;
+
+/// A part of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Dependent loads by working set.
+    Latency,
+    /// Bandwidth by flavour, order, piece and threads.
+    Bandwidth,
+    /// Latency while others move bytes.
+    Loaded,
+    /// Single pieces written, by flavour.
+    Stores,
+    /// Misses into a dirty cache.
+    DirtyCache,
+    /// Copies from and to every node.
+    Copies,
+    /// Page faults and huge pages.
+    Pages,
+}
+
+impl Part {
+    /// All of them, in the order they are measured in.
+    pub const ALL: [Part; 7] = [
+        Part::Latency,
+        Part::Bandwidth,
+        Part::Loaded,
+        Part::Stores,
+        Part::DirtyCache,
+        Part::Copies,
+        Part::Pages,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Part::Latency => "latency",
+            Part::Bandwidth => "bandwidth",
+            Part::Loaded => "loaded",
+            Part::Stores => "stores",
+            Part::DirtyCache => "dirty-cache",
+            Part::Copies => "copies",
+            Part::Pages => "pages",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Part {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Part, String> {
+        Part::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
+            let names = Part::ALL.map(Part::name).join(", ");
+            format!("no part `{name}`; there are: {names}")
+        })
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Nodes by name; all where empty.
+    pub only: Vec<String>,
+    /// Parts, in this order.
+    pub parts: Vec<Part>,
+    /// The most threads; as many as there are processors where absent.
+    pub threads: Option<usize>,
+    /// Fewer settings, within a minute.
+    pub is_quick: bool,
+}
+
+impl Plan {
+    /// The nodes it is of.
+    pub(super) fn nodes<G: Ground>(&self, ground: &G) -> Result<Vec<String>, ProbeError> {
+        let known = ground.nodes();
+        if self.only.is_empty() {
+            return Ok(known);
+        }
+        match self.only.iter().find(|node| !known.contains(node)) {
+            Some(node) => {
+                Err(ProbeError::NoSuchNode { node: node.clone(), known: known.join(", ") })
+            }
+            None => Ok(self.only.clone()),
+        }
+    }
+
+    /// Thread counts: 1, 2, 4, ... and the most.
+    pub(super) fn threads_of<G: Ground>(&self, ground: &G) -> Vec<usize> {
+        let most = self.threads.unwrap_or(ground.most_threads());
+        let doubled = std::iter::successors(Some(1), |threads| Some(threads * 2));
+        let mut counts: Vec<usize> = doubled.take_while(|threads| *threads < most).collect();
+        counts.push(most);
+        if self.is_quick && counts.len() > 2 {
+            counts = vec![1, counts[counts.len() / 2], most];
+        }
+        counts
+    }
+
+    /// Bytes of pieces.
+    pub(super) fn pieces(&self) -> &'static [u64] {
+        if self.is_quick { &[64, 256, 4096] } else { &[64, 128, 256, 512, 1024, 4096, 65536] }
+    }
+
+    /// Of 100 pieces moved, those written.
+    pub(super) fn mixtures(&self) -> &'static [u64] {
+        if self.is_quick { &[0, 50] } else { &[0, 25, 50, 75, 100] }
+    }
+
+    /// Pauses of those who move bytes, ns, the longest first.
+    pub(super) fn pauses(&self) -> &'static [u64] {
+        if self.is_quick {
+            &[10_000, 1_000, 200, 0]
+        } else {
+            &[20_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 0]
+        }
+    }
+
+    /// Samples of a distribution.
+    pub(super) fn samples(&self) -> u64 {
+        if self.is_quick { 2_000 } else { 20_000 }
+    }
+}

@@ -1,0 +1,84 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use terrace_machine::Preset;
+use terrace_memory::profile::Flavour;
+
+/// A server with persistent memory, with caches that are soon outgrown.
+fn server() -> Preset {
+    Preset::named("optane-004").unwrap().with_caches_divided(64)
+}
+
+fn plan(parts: &[Part]) -> Plan {
+    Plan { only: vec!["pmem0".into()], parts: parts.into(), threads: Some(4), is_quick: true }
+}
+
+fn probed(parts: &[Part]) -> Profile {
+    probe(&server(), &plan(parts), &|_, _, _| {}).unwrap()
+}
+
+#[test]
+fn a_modelled_memory_is_found_to_be_what_its_preset_says() {
+    let alone = Plan { threads: Some(1), ..plan(&[Part::Latency, Part::Bandwidth, Part::Stores]) };
+    let profile = probe(&server(), &alone, &|_, _, _| {}).unwrap();
+    let node = profile.node("pmem0").unwrap();
+    let idle = node.idle_latency().unwrap().load.mean_ns.median();
+    assert!((idle / 305.0 - 1.0).abs() < 0.15, "{idle} ns by 305");
+    let nearest = node.latency.points()[0].load.p50_ns.median();
+    assert!(nearest < 10.0, "the smallest working set is within a cache: {nearest} ns");
+    let read = node.peak_gb_s(Flavour::Read, false).unwrap();
+    let written = node.peak_gb_s(Flavour::Stream, false).unwrap();
+    assert!(read > written, "{read} read, {written} written");
+    let of = |bytes| {
+        let stores = node.stores.points().iter();
+        let mut of = stores.filter(|point| point.flavour == Flavour::StoreFlush);
+        of.find(|point| point.piece_bytes == bytes).unwrap().piece.mean_ns.median()
+    };
+    assert!(of(64) > 60.0 && of(4096) > 4.0 * of(64), "{} and {} ns", of(64), of(4096));
+    // Nobody asked for the others, and a modelled machine has no pages.
+    assert!(node.loaded.points().is_empty() && node.dirty_cache.points().is_empty());
+    assert_eq!(profile.taken_at.len(), 1);
+}
+
+#[test]
+fn latency_rises_with_what_others_move() {
+    let profile = probed(&[Part::Loaded]);
+    let points = profile.node("pmem0").unwrap().loaded.points();
+    let reads: Vec<_> = points.iter().filter(|point| point.writes_percent == 0).collect();
+    let (calm, busy) = (reads.first().unwrap(), reads.last().unwrap());
+    assert!(busy.gb_s.median() > 4.0 * calm.gb_s.median());
+    assert!(busy.load.mean_ns.median() > calm.load.mean_ns.median());
+}
+
+#[test]
+fn what_cannot_be_measured_says_why() {
+    let profile = probed(&[Part::Pages]);
+    let told = serde_json::to_string(&profile.pages).unwrap();
+    assert!(told.contains("modelled machines have no pages"), "{told}");
+    let alone = Plan { threads: Some(1), ..plan(&[Part::Loaded]) };
+    let profile = probe(&server(), &alone, &|_, _, _| {}).unwrap();
+    assert!(table(&profile).contains("not measured: one thread chases"));
+}
+
+#[test]
+fn an_unknown_node_and_impossible_threads_are_refused_with_the_valid_ones() {
+    let refused = |plan: Plan| probe(&server(), &plan, &|_, _, _| {}).unwrap_err().to_string();
+    let node = refused(Plan { only: vec!["hbm0".into()], ..plan(&[]) });
+    assert!(node.contains("`hbm0`") && node.contains("pmem0"), "{node}");
+    for threads in [0, 10_000] {
+        let error = refused(Plan { threads: Some(threads), ..plan(&[]) });
+        assert!(error.contains("valid is 1 to 56"), "{error}");
+    }
+    let part = "latencies".parse::<Part>().unwrap_err();
+    assert!(part.contains("`latencies`") && part.contains("latency, bandwidth"), "{part}");
+}
+
+#[test]
+fn the_page_is_whole_and_shows_every_figure() {
+    let page = html(&probed(&[Part::Latency, Part::Stores, Part::Copies]));
+    for words in ["A dependent load by working set", "A piece written", "pmem0 to dram1", "<svg"] {
+        assert!(page.contains(words), "{words}");
+    }
+    assert!(page.ends_with("</html>\n") && !page.contains("http"));
+    assert!(!page.contains("NaN"));
+}

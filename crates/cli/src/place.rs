@@ -1,0 +1,236 @@
+//! `terrace place`: which structure belongs on which memory.
+
+use crate::output::{Failure, Outcome, print, print_json};
+use crate::resp::{Connection, Reply};
+use crate::settings::{self, Flags};
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use terrace::memory::{Topology, tier};
+use terrace_advise::place::maps::{self, MapUse};
+use terrace_advise::place::{Advice, Question, advise};
+
+/// What `--help` ends with.
+pub const EXAMPLES: &str = "Examples:
+  terrace place question.toml --json
+  terrace place nodes.toml --server 127.0.0.1:6379 --seconds 10
+  terrace place nodes.toml --map ./data --reads-per-s 1e6 --writes-per-s 1e5
+
+A question (JSON if its name ends so):
+  preset = \"optane-001\"       # nodes of a modelled machine; or write their figures below
+  [[structure]]
+  name = \"index\"
+  bytes = \"1 GiB\"
+  ebr = 0.169                 # effective bandwidth ratio: bandwidth reached by the node's most
+  # ewr = 0.5                 # effective write ratio, where the memory has one
+  accesses_per_s = 1e6
+  read_share = 0.5            # of the accesses
+  # access_bytes = 64
+  # sequential = false
+  [[node]]
+  name = \"pmem0\"
+  capacity = \"8 GiB\"
+  # local, read_ns, write_ns, read_gb_s, write_gb_s: needed without a preset";
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Structures and nodes; with --map or --server nodes are enough
+    file: PathBuf,
+    /// Place the maps of this directory too, which nobody has open
+    #[arg(long, value_name = "DIR", conflicts_with = "server", requires_all = ["reads_per_s", "writes_per_s"])]
+    map: Option<PathBuf>,
+    /// With --map: values that will be read a second, of all maps together
+    #[arg(long, value_name = "N", requires = "map")]
+    reads_per_s: Option<f64>,
+    /// With --map: values that will be written a second, of all maps together
+    #[arg(long, value_name = "N", requires = "map")]
+    writes_per_s: Option<f64>,
+    /// Place the databases of this running server too, by what it counts
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// With --server: its password
+    #[arg(long, value_name = "TEXT", requires = "server")]
+    password: Option<String>,
+    /// With --server: how long to count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Maps with what is known of their use, and how: in sentences.
+#[derive(Default)]
+struct Maps {
+    used: Vec<MapUse>,
+    measured: Option<String>,
+    assumed: Option<String>,
+    /// Tiers that the directory's maps could be told to lie in.
+    tiers: Vec<String>,
+}
+
+/// Advises.
+pub fn main(arguments: &Arguments) -> Outcome {
+    let maps = match (&arguments.map, &arguments.server) {
+        (Some(dir), _) => at_rest(dir, arguments)?,
+        (None, Some(server)) => running(server, arguments)?,
+        (None, None) => Maps::default(),
+    };
+    let mut idle = Vec::new();
+    let question = Question::read_with(&arguments.file, |node| {
+        let of = |used: &MapUse| (used.name.clone(), maps::structures(used, node));
+        let (unused, used): (Vec<_>, Vec<_>) =
+            maps.used.iter().map(of).partition(|(_, structures)| structures.is_empty());
+        idle = unused.into_iter().map(|(name, _)| name).collect();
+        used.into_iter().flat_map(|(_, structures)| structures).collect()
+    });
+    let advice = question.and_then(|question| advise(&question));
+    let refused = |e| Failure::Usage(format!("{}: {e}", arguments.file.display()));
+    let advice = advice.map_err(refused)?;
+    let settings = settings_for(&advice, &maps);
+    if arguments.json {
+        return print_json(&json!({
+            "placed": advice.plan().placed, "cost": advice.plan().cost,
+            "agrees": advice.agrees(), "advice": advice,
+            "maps": maps.used, "unused_maps": idle, "terrace_toml": settings,
+            "measured": maps.measured, "assumed": maps.assumed,
+        }));
+    }
+    print(&advice)?;
+    for name in idle {
+        print(format_args!("{name}: nobody used it, so nothing is said of it"))?;
+    }
+    for (what, text) in [("measured", maps.measured), ("assumed", maps.assumed)] {
+        text.map_or(Ok(()), |text| print(format_args!("{what}: {text}")))?;
+    }
+    settings.map_or(Ok(()), |settings| print(format_args!("\nfor terrace.toml:\n{settings}")))
+}
+
+/// Maps whose values are to lie on a node that is a tier of the directory's machine too, as settings.
+fn settings_for(advice: &Advice, maps: &Maps) -> Option<String> {
+    let section = |map: &MapUse| {
+        let node = advice.node_of(&maps::values_of(&map.name))?;
+        let is_tier = maps.tiers.iter().any(|tier| tier == node);
+        is_tier.then(|| format!("[maps.{}]\ntier = \"{node}\"\n", map.name))
+    };
+    let sections: Vec<String> = maps.used.iter().filter_map(section).collect();
+    (!sections.is_empty()).then(|| sections.join("\n"))
+}
+
+/// What a directory tells: sizes. How its maps will be used must be said.
+fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
+    let rates = [("reads", arguments.reads_per_s), ("writes", arguments.writes_per_s)];
+    let mut checked = [0.0; 2];
+    for (rate, (what, given)) in checked.iter_mut().zip(rates) {
+        *rate = given.filter(|rate| rate.is_finite() && *rate >= 0.0).ok_or_else(|| {
+            Failure::Usage(format!("--{what}-per-s: it must be a number of at least 0"))
+        })?;
+    }
+    let [reads, writes] = checked;
+    let (config, _) = settings::read(dir, None, &Flags::default())?;
+    let topology = Topology::read().map_err(Failure::new)?;
+    let found = tier::found_specs(&topology);
+    let memories = config.tiers.iter().chain(&found).filter(|tier| !tier.kind.has_path());
+    let tiers = memories.map(|tier| tier.name.clone()).collect();
+    let db = settings::open_to_read(dir, &config, false)?;
+    let mut used = Vec::new();
+    for name in db.map_names() {
+        let stats = settings::open_map(&db, &name, &config)?.stats();
+        used.push(MapUse {
+            name,
+            keys: stats.keys,
+            index_bytes: stats.index_bytes,
+            live_bytes: stats.live_bytes,
+            reads_per_s: 0.0,
+            written_bytes_per_s: 0.0,
+        });
+    }
+    db.close().map_err(Failure::new)?;
+    let keys: u64 = used.iter().map(|map| map.keys).sum();
+    for map in &mut used {
+        let share = map.keys as f64 / keys.max(1) as f64;
+        map.reads_per_s = reads * share;
+        map.written_bytes_per_s = writes * share * map.item_bytes() as f64;
+    }
+    Ok(Maps {
+        used,
+        tiers,
+        measured: Some("bytes and keys, by the maps' own counters".into()),
+        assumed: Some(format!(
+            "the given rates, divided among maps by their keys; {}",
+            maps::ASSUMED
+        )),
+    })
+}
+
+/// A server's counters at one moment.
+#[derive(Default)]
+struct Counted {
+    hits: f64,
+    /// By database: what INFO says of it.
+    databases: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// What a server tells of itself in some seconds: sizes, bytes written, reads.
+fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
+    let failed = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
+    let mut connection = Connection::open(server, arguments.password.as_deref()).map_err(failed)?;
+    let before = counted(&mut connection).map_err(failed)?;
+    std::thread::sleep(Duration::from_secs(arguments.seconds));
+    let after = counted(&mut connection).map_err(failed)?;
+    let seconds = arguments.seconds as f64;
+    let reads = (after.hits - before.hits).max(0.0) / seconds;
+    let of = |name: &str, field: &str, at: &Counted| {
+        at.databases.get(name).and_then(|fields| fields.get(field)).copied().unwrap_or(0)
+    };
+    let keys: u64 = after.databases.keys().map(|name| of(name, "keys", &after)).sum();
+    let used = after.databases.keys().map(|name| {
+        let now = |field| of(name, field, &after);
+        let written = now("bytes_written").saturating_sub(of(name, "bytes_written", &before));
+        MapUse {
+            name: name.clone(),
+            keys: now("keys"),
+            index_bytes: now("index_bytes"),
+            live_bytes: now("live_bytes"),
+            reads_per_s: reads * now("keys") as f64 / keys.max(1) as f64,
+            written_bytes_per_s: written as f64 / seconds,
+        }
+    });
+    Ok(Maps {
+        used: used.collect(),
+        tiers: Vec::new(),
+        measured: Some(format!(
+            "bytes, keys, bytes written to the medium and values found, by the server's counters in {seconds} s"
+        )),
+        assumed: Some(format!(
+            "reads are divided among databases by their keys; {}",
+            maps::ASSUMED
+        )),
+    })
+}
+
+fn counted(connection: &mut Connection) -> io::Result<Counted> {
+    let mut counted = Counted::default();
+    for section in ["stats", "tiers"] {
+        let Reply::Bulk(Some(text)) = connection.call(&[b"INFO", section.as_bytes()])? else {
+            return Err(io::Error::other("no reply to INFO; is it a Terrace server?"));
+        };
+        for line in String::from_utf8_lossy(&text).lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            if name == "keyspace_hits" {
+                counted.hits = value.parse().unwrap_or(0.0);
+            }
+            // `db0_memory:tier=dram,keys=7,...` and `db0_values:...`.
+            if let Some((database, _)) = name.split_once('_').filter(|(db, _)| db.starts_with("db"))
+            {
+                let fields = value.split(',').filter_map(|field| field.split_once('='));
+                let numbers = fields.filter_map(|(name, n)| Some((name.into(), n.parse().ok()?)));
+                counted.databases.entry(database.into()).or_default().extend(numbers);
+            }
+        }
+    }
+    Ok(counted)
+}

@@ -1,0 +1,155 @@
+//! `terrace place` as a process: from a file, from a directory at rest, from a running server.
+
+mod common;
+
+use common::Served;
+use redis::Commands;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const QUESTION: &str = r#"
+    preset = "optane-001"
+    [[structure]]
+    name = "index"
+    bytes = "1 GiB"
+    ebr = 0.169
+    accesses_per_s = 1e6
+    read_share = 0.5
+    [[structure]]
+    name = "record store"
+    bytes = "8 GiB"
+    ebr = 0.10
+    accesses_per_s = 2e6
+    read_share = 0.5
+    [[node]]
+    name = "pmem0"
+    capacity = "8 GiB"
+    [[node]]
+    name = "pmem1"
+    capacity = "16 GiB"
+"#;
+
+/// Nodes by the names of the directory's tiers, the near one too small for the values.
+const NODES: &str = r#"
+    [[node]]
+    name = "near"
+    capacity = "900 KiB"
+    local = true
+    read_ns = 80
+    write_ns = 60
+    read_gb_s = 80
+    write_gb_s = 40
+    [[node]]
+    name = "far"
+    capacity = "1 GiB"
+    local = false
+    read_ns = 300
+    write_ns = 200
+    read_gb_s = 30
+    write_gb_s = 15
+"#;
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
+    let output = output.expect("the binary starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+}
+
+fn file(dir: &Path, text: &str) -> PathBuf {
+    let path = dir.join("question.toml");
+    std::fs::write(&path, text).expect("written");
+    path
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn a_question_is_answered_as_a_table_and_as_json() {
+    let dir = tempfile::tempdir().expect("directory");
+    let path = file(dir.path(), QUESTION);
+    let path = path.to_str().expect("text");
+    let (code, table, _) = run(&["place", path]);
+    assert_eq!(code, 0);
+    assert!(table.contains("the rule (lowest EBR nearest) and the cheapest"), "{table}");
+    let (_, text, _) = run(&["place", path, "--json"]);
+    let found = json(&text);
+    assert_eq!((&found["agrees"], &found["placed"][1]["node"]), (&true.into(), &"pmem0".into()));
+}
+
+#[test]
+fn bad_questions_end_with_2_and_one_line() {
+    let dir = tempfile::tempdir().expect("directory");
+    let cases = [
+        (QUESTION.replace("ebr = 0.10", ""), "structure `record store`: `ebr` is missing"),
+        (QUESTION.replace("pmem1", "pmem9"), "no memory 'pmem9'; there are dram0"),
+        (QUESTION.replace("\"16 GiB\"", "0"), "node `pmem1`: `capacity` is 0 B"),
+        (NODES.into(), "there is no [[structure]]"),
+    ];
+    for (text, expected) in cases {
+        let path = file(dir.path(), &text);
+        let (code, _, error) = run(&["place", path.to_str().expect("text")]);
+        assert!(code == 2 && error.contains(expected), "{code}: {error}");
+    }
+    let (code, _, error) = run(&["place", "/nowhere.toml"]);
+    assert!(code == 2 && error.contains("/nowhere.toml: No such file"), "{error}");
+}
+
+#[test]
+fn maps_at_rest_are_placed_and_their_settings_are_ready() {
+    let dir = tempfile::tempdir().expect("directory");
+    let data = dir.path().join("data");
+    std::fs::create_dir(&data).expect("made");
+    let tiers =
+        "[[tier]]\nname = \"near\"\nkind = \"dram\"\n[[tier]]\nname = \"far\"\nkind = \"dram\"\n";
+    std::fs::write(data.join("terrace.toml"), tiers).expect("written");
+    let data = data.to_str().expect("text");
+    let value = "x".repeat(100_000);
+    for key in 0..12 {
+        assert_eq!(run(&["put", data, "users", &key.to_string(), &value]).0, 0);
+    }
+    let path = file(dir.path(), NODES);
+    let question = ["place", path.to_str().expect("text"), "--map", data];
+    let (code, _, error) = run(&question);
+    assert!(code == 2 && error.contains("--reads-per-s"), "{error}");
+    let rates = ["--reads-per-s", "1e5", "--writes-per-s", "1e4"];
+    let (_, text, error) = run(&[&question[..], &rates, &["--json"]].concat());
+    assert_eq!(error, "");
+    let found = json(&text);
+    assert_eq!(found["terrace_toml"], "[maps.users]\ntier = \"far\"\n", "{text}");
+    let (_, table, _) = run(&[&question[..], &rates].concat());
+    assert!(table.contains("assumed: the given rates"), "{table}");
+    // And the piece is one that the database takes.
+    let with = format!("{tiers}\n{}", found["terrace_toml"].as_str().expect("text"));
+    std::fs::write(Path::new(data).join("terrace.toml"), with).expect("written");
+    assert_eq!(run(&["get", data, "users", "3"]).1.trim_end(), value);
+}
+
+#[test]
+fn a_servers_databases_are_placed_by_what_it_counts() {
+    let dir = tempfile::tempdir().expect("directory");
+    let served = Served::start(&dir.path().join("data"), &[]);
+    let mut connection = served.connect();
+    let _: () = connection.set("key", vec![7u8; 10_000]).expect("set");
+    let path = file(dir.path(), &NODES.replace("900 KiB", "900 MiB"));
+    let server = format!("127.0.0.1:{}", served.port);
+    let advice = std::thread::scope(|scope| {
+        let path = path.to_str().expect("text");
+        let asked =
+            scope.spawn(|| run(&["place", path, "--server", &server, "--seconds", "2", "--json"]));
+        while !asked.is_finished() {
+            let _: Vec<u8> = connection.get("key").expect("get");
+            let _: () = connection.set("key", vec![8u8; 10_000]).expect("set");
+        }
+        asked.join().expect("no panic")
+    });
+    assert_eq!(advice.0, 0, "{}", advice.2);
+    let found = json(&advice.1);
+    assert!(found["maps"][0]["reads_per_s"].as_f64() > Some(10.0), "{found}");
+    assert!(found["maps"][0]["written_bytes_per_s"].as_f64() > Some(1000.0), "{found}");
+    assert_eq!(found["placed"][1]["structure"], "db0: values");
+    served.kill();
+}

@@ -1,0 +1,68 @@
+//! `pmem-i5`: stores that nobody writes back (paper 001, I5, figure 6).
+
+use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
+use terrace_advise::idiosyncrasies::{Grid, Losses};
+use terrace_machine::model::calibrate::Generator;
+
+pub(super) const ROW: Row = Row {
+    id: "pmem-i5",
+    source: "001 section 2.3 I5, figure 6",
+    runs_on: "native + model optane-001",
+    must_show: "plain stores below p-stores on PMEM (up to 66 %), not on DRAM",
+    run,
+};
+
+fn run(run: &Run<'_>) -> Result<Outcome> {
+    // Caches must be full of stored lines before anything is measured: smaller ones are sooner.
+    let divisor = run.size(1, 8);
+    let (preset, generator) = optane(divisor)?;
+    let model = sweep(&preset, generator, run.full);
+    let lost = |node: &str| {
+        (run.tell)(&format!("model, {node}"));
+        Losses::of_plain_stores(&model, node).map_err(measured())
+    };
+    let (pmem, dram) = (lost(PMEM)?, lost(DRAM)?);
+    (run.tell)("this machine");
+    let (machine, node) = here()?;
+    let native = sweep(&machine, Generator::default(), run.full);
+    let native = Losses::of_plain_stores(&native, &node).map_err(measured())?;
+    Ok(judge(divisor, &pmem, &dram, &native))
+}
+
+fn judge(divisor: u64, pmem: &Losses, dram: &Losses, native: &Losses) -> Outcome {
+    let mut outcome = Outcome::default();
+    let at = |grid: &Grid, threads| 100.0 * grid.at(threads, 4096).unwrap_or(f64::NAN);
+    let mut check = |what: &str, paper: &str, value: f64, low: f64, high: f64| {
+        let what = format!("% lost, {what}");
+        outcome.checks.push(Check::within(what, paper, value, low, high));
+    };
+    check("most of the grid, model PMEM", "66", 100.0 * pmem.most(), 50.0, 80.0);
+    check("sequential 4 KiB, 1 thread, model PMEM", "7", at(&pmem.sequential, 1), -10.0, 25.0);
+    check("sequential 4 KiB, 8 threads, model PMEM", "66", at(&pmem.sequential, 8), 50.0, 80.0);
+    check("sequential 4 KiB, 28 threads, model PMEM", "55", at(&pmem.sequential, 28), 40.0, 70.0);
+    check("random 4 KiB, 28 threads, model PMEM", "48", at(&pmem.random, 28), 30.0, 65.0);
+    check("most of the grid, model DRAM", "11", 100.0 * dram.most(), -100.0, 20.0);
+    check("most of the grid, native DRAM", "11", 100.0 * native.most(), -1000.0, 20.0);
+    outcome.size("model's caches divided by", divisor);
+    outcome.note = format!(
+        "{MODEL} Plain stores after the caches are full of stored lines, against store, write-back and \
+         fence; losses are negative where stores are ahead. This machine: its DRAM."
+    );
+    for (losses, node) in [(pmem, "model PMEM"), (dram, "model DRAM"), (native, "native DRAM")] {
+        for (grid, pattern) in [(&losses.sequential, "sequential"), (&losses.random, "random")] {
+            let title = format!("% by which stores are below p-stores, {node}, {pattern}");
+            outcome.figures.push(percents(grid, &title));
+        }
+    }
+    outcome
+}
+
+/// A grid of shares as lines of percents, one for each number of threads.
+pub(super) fn percents(grid: &Grid, title: &str) -> Figure {
+    let figure = Figure::new(title, "bytes of a piece", "%", Form::Lines).over(&grid.sizes);
+    grid.threads.iter().zip(&grid.values).fold(figure, |figure, (threads, row)| {
+        let name = format!("{threads} thread{}", if *threads == 1 { "" } else { "s" });
+        figure.with(&name, row.iter().map(|share| 100.0 * share))
+    })
+}

@@ -1,0 +1,90 @@
+//! Copies of much memory by processors (paper 000, C1): each thread copies its share of one piece to
+//! another, as a whole, again and again, through the caches or past them.
+
+use crate::ground::{Bench, Ground};
+use std::io;
+use terrace_memory::{Divide, Domain, Memory};
+
+/// How bytes are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// Stored, as by the C library: through the caches.
+    Store,
+    /// Streamed: past the caches.
+    Stream,
+}
+
+/// Copies of a piece of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy<'a> {
+    /// The memory of the source.
+    pub from: &'a str,
+    /// The memory of the target.
+    pub to: &'a str,
+    /// What copies.
+    pub engine: Engine,
+    /// Bytes of a copy, of all threads together.
+    pub bytes: u64,
+    /// How many threads.
+    pub threads: usize,
+    /// How often everything is copied.
+    pub times: u32,
+}
+
+impl Copy<'_> {
+    /// Runs it: once unmeasured, then measured; returns 10^9 bytes copied a second. What is copied is
+    /// read once and written once, so a memory moves twice as much and more.
+    ///
+    /// # Errors
+    /// The machine has not so many threads, or no such node, or refuses the memory.
+    ///
+    /// # Panics
+    /// If there is nothing to copy.
+    pub fn run<G: Ground>(self, ground: &G) -> io::Result<f64> {
+        assert!(self.bytes > 0 && self.times > 0, "something is copied");
+        let bench = ground.bench(self.threads)?;
+        let share = (self.bytes / self.threads as u64).next_multiple_of(64).max(64);
+        let all_shares = share * self.threads as u64;
+        // One memory for both where they are on one node: asked for twice it would be the same one.
+        let (source, target) = match self.from == self.to {
+            true => {
+                let both = bench.memory(self.from, 2 * all_shares, Domain::Adr)?;
+                (both.part(0, all_shares), both.part(all_shares, all_shares))
+            }
+            false => (
+                bench.memory(self.from, all_shares, Domain::Adr)?,
+                bench.memory(self.to, all_shares, Domain::Adr)?,
+            ),
+        };
+        let shares: Vec<_> = (0..self.threads as u64)
+            .map(|thread| thread * share)
+            .map(|start| (source.part(start, share), target.part(start, share)))
+            .collect();
+        let all = |times: u32| {
+            let mut steps: Vec<_> = shares
+                .iter()
+                .map(|(source, target)| {
+                    let mut left = times;
+                    move || {
+                        // SAFETY: two parts that do not overlap, this thread's alone.
+                        unsafe {
+                            let bytes = source.bytes(0, share);
+                            match self.engine {
+                                Engine::Store => target.write(0, bytes),
+                                Engine::Stream => target.stream(0, bytes),
+                            }
+                        }
+                        target.fence();
+                        left -= 1;
+                        left > 0
+                    }
+                })
+                .collect();
+            bench.run(&mut steps)
+        };
+        all(1);
+        let time = all(self.times);
+        let copied = share * self.threads as u64 * u64::from(self.times);
+        Ok(copied as f64 / 1e9 / time.as_secs_f64())
+    }
+}

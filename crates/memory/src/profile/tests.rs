@@ -1,0 +1,119 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+
+fn estimate(runs: &[f64]) -> Estimate {
+    Estimate::try_from(runs.to_vec()).unwrap()
+}
+
+fn quantiles(ns: f64) -> Quantiles {
+    let [mean_ns, p50_ns, p99_ns] = [ns, ns, 2.0 * ns].map(Estimate::of);
+    Quantiles { mean_ns, p50_ns, p99_ns }
+}
+
+fn profile(threads: usize, bytes: u64, ns: f64) -> Profile {
+    let machine = ProfiledMachine {
+        name: "a machine".into(),
+        is_modelled: false,
+        threads,
+        cache_bytes: 1 << 20,
+        nodes: vec!["node0".into()],
+    };
+    let mut profile = Profile::new(machine);
+    profile.taken_at.push(1);
+    profile.nodes.push(NodeProfile {
+        name: "node0".into(),
+        latency: Measured::Points(vec![Latency { bytes, load: quantiles(ns) }]),
+        bandwidth: Measured::not("not asked for"),
+        loaded: Measured::not("one processor"),
+        stores: Measured::not("not asked for"),
+        dirty_cache: Measured::not("not asked for"),
+    });
+    profile
+}
+
+#[test]
+fn another_run_refines_and_takes_nothing_away() {
+    let mut known = profile(2, 4096, 100.0);
+    known.refine(profile(2, 4096, 110.0)).unwrap();
+    known.refine(profile(2, 8192, 120.0)).unwrap();
+    let mut nothing = profile(2, 4096, 1.0);
+    nothing.nodes[0].latency = Measured::not("not asked for");
+    known.refine(nothing).unwrap();
+    let points = known.node("node0").unwrap().latency.points();
+    assert_eq!(points.len(), 2);
+    assert_eq!(points[0].load.mean_ns, estimate(&[100.0, 110.0]));
+    assert_eq!(points[0].load.mean_ns.median(), 105.0);
+    assert_eq!(points[0].load.p99_ns.range(), [200.0, 220.0]);
+    assert_eq!(known.node("node0").unwrap().idle_latency().unwrap().bytes, 8192);
+    assert_eq!(known.taken_at.len(), 4);
+}
+
+#[test]
+fn a_run_elsewhere_is_refused_by_the_field_that_differs() {
+    let mut known = profile(2, 4096, 100.0);
+    let before = known.clone();
+    let error = known.refine(profile(4, 4096, 1.0)).unwrap_err().to_string();
+    assert!(error.contains("threads is `2`, here it is `4`"), "{error}");
+    assert_eq!(known, before, "nothing was changed");
+}
+
+#[test]
+fn a_file_is_read_as_it_was_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let written = profile(2, 4096, 101.239);
+    written.write(&path).unwrap();
+    written.write(&path).unwrap();
+    assert_eq!(Profile::read(&path).unwrap(), written);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+    let nowhere = folder.path().join("no/profile.json");
+    assert!(written.write(&nowhere).unwrap_err().to_string().contains("no/profile.json"));
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let good = serde_json::to_string(&profile(2, 4096, 100.0)).unwrap();
+    let cases = [
+        (good.replace("terrace-profile", "other"), "`format`", "`terrace-profile`"),
+        (good.replace("\"version\":1", "\"version\":9"), "`version`", "known here is 1"),
+        (good.replace("\"threads\":2", "\"threads\":\"two\""), "`machine.threads`", "usize"),
+        (good.replace("\"threads\"", "\"treads\""), "treads", "`threads`"),
+        (good[..good.len() / 2].to_string(), "profile.json", "EOF"),
+        (good + "x", "profile.json", "trailing"),
+        (String::new(), "profile.json", "EOF"),
+    ];
+    for (text, field, reason) in cases {
+        std::fs::write(&path, &text).unwrap();
+        let error = Profile::read(&path).unwrap_err().to_string();
+        assert!(error.contains(field) && error.contains(reason), "{error}");
+        assert!(!error.contains('\n'));
+    }
+}
+
+#[test]
+fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
+    for bad in [vec![], vec![-1.0], vec![f64::NAN], vec![1.0; 33]] {
+        assert!(Estimate::try_from(bad).is_err());
+    }
+    assert_eq!(Estimate::of(f64::INFINITY), estimate(&[0.0]));
+    assert_eq!(Estimate::of(123.456), estimate(&[123.5]));
+    assert_eq!(four_digits(123_456.0), 123_500.0);
+    assert_eq!(four_digits(-0.001_234_56), -0.001_235);
+    let mut many = Estimate::of(1.0);
+    (0..40).for_each(|run| many.refine(Estimate::of(f64::from(run))));
+    assert_eq!((many.runs(), many.range()), (32, [8.0, 39.0]));
+}
+
+#[test]
+fn the_published_schema_is_that_of_the_format() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/profile.schema.json");
+    let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    if std::env::var_os("TERRACE_WRITE_SCHEMA").is_some() {
+        std::fs::write(path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(published == schema, "TERRACE_WRITE_SCHEMA=1 cargo test -p terrace-memory profile");
+}
