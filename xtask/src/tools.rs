@@ -193,6 +193,11 @@ fn may_install() -> bool {
     root.is_ok_and(|o| o.stdout.trim_ascii() == b"0") && find("apt-get").is_some()
 }
 
+/// Reads the lists of packages anew, where this is root on a machine that has any.
+pub fn update_lists() -> bool {
+    may_install() && apt(&["update"]).is_ok()
+}
+
 fn install(packages: &[&str]) -> Result<(), String> {
     let mut arguments = vec!["install", "-y", "--no-install-recommends"];
     arguments.extend_from_slice(packages);

@@ -59,14 +59,14 @@ pub struct FilesystemInfo {
 }
 
 impl FilesystemInfo {
-    /// Whether its contents live in memory that the power takes with it: tmpfs, ramfs, or a memory
-    /// block device.
+    /// Whether its contents live in memory that the power takes with it: tmpfs, ramfs, the first root
+    /// that a kernel unpacks (`rootfs`), or a memory block device.
     pub fn is_volatile(&self) -> bool {
         let memory_device = |prefix| {
             let number = self.device.strip_prefix(prefix);
             number.is_some_and(|number: &str| number.parse::<u32>().is_ok())
         };
-        matches!(self.kind.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
+        matches!(self.kind.as_str(), "tmpfs" | "ramfs" | "rootfs" | "devtmpfs" | "hugetlbfs")
             || memory_device("/dev/zram")
             || memory_device("/dev/ram")
     }
@@ -310,6 +310,9 @@ mod tests {
             info.is_volatile()
         };
         assert!(device("/dev/zram0") && device("/dev/ram1"));
+        let mut first_root = FilesystemInfo::of_mount(&mount(1, "/"));
+        first_root.kind = "rootfs".to_owned();
+        assert!(first_root.is_volatile());
         assert!(!device("/dev/vda") && !device("/dev/ramdisk") && !device("/dev/pmem0"));
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
-use terrace_memory::{Budget, Domain, Tier, dax};
+use terrace_memory::dax::FilesystemInfo;
+use terrace_memory::tier::{SystemPaths, TierError};
+use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
 use terrace_store::{Error, Map, MapOptions, Result};
 
 /// Longest name of a map in bytes.
@@ -132,16 +134,33 @@ impl Database {
     /// or declared, and why.
     pub fn durability_of_medium(&self) -> String {
         let found = dax::filesystem_of(&self.dir);
+        let is_volatile = found.as_ref().is_ok_and(FilesystemInfo::is_volatile);
         let place = found.map_or_else(|_| "an unknown file system".to_string(), |fs| fs.phrase());
-        match self.options.domain {
-            Domain::PageCache | Domain::None => {
-                format!("page cache: {place}, made durable by fdatasync")
-            }
-            declared if self.options.dax => format!("{declared}: {place}, mapped with MAP_SYNC"),
-            declared => {
-                format!("{declared}: declared for {place}, a stand-in; not safe from a power cut")
-            }
+        let declared = self.options.domain;
+        if !declared.is_byte_addressable() {
+            return match is_volatile {
+                true => format!("none: {place}, lost with the power"),
+                false => format!("page cache: {place}, made durable by fdatasync"),
+            };
         }
+        match self.direct_medium(declared) {
+            Some(Ok(_)) => format!("{declared}: {place}, mapped with MAP_SYNC"),
+            Some(Err(TierError::DomainTooStrong { found, .. })) => {
+                format!("{declared}: declared, but found {found}; not safe from a power cut")
+            }
+            _ => format!("{declared}: declared for {place}, a stand-in; not safe from a power cut"),
+        }
+    }
+
+    /// The directory as a tier with direct access that keeps what is declared, or why it is none.
+    fn direct_medium(&self, declared: Domain) -> Option<std::result::Result<Tier, TierError>> {
+        let topology = Topology::read().ok()?;
+        let spec = TierSpec {
+            path: Some(self.dir.clone()),
+            domain: Some(declared),
+            ..TierSpec::new("directory", TierKind::Dax)
+        };
+        Some(spec.resolve(&topology, &SystemPaths))
     }
 
     /// Flushes and closes every map.
@@ -177,8 +196,7 @@ fn check_name(name: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_memory::tier::SystemPaths;
-    use terrace_memory::{ByteSize, TierKind, TierSpec, Topology};
+    use terrace_memory::ByteSize;
 
     const MIB: usize = 1 << 20;
 
@@ -238,6 +256,23 @@ mod tests {
         let refused =
             db.map_in("b", &nowhere, |options| options).err().expect("a refusal").to_string();
         assert!(refused.contains("node 1023") && !refused.contains('\n'), "{refused}");
+    }
+
+    /// A server on a RAM disk once said that its writes were made durable by fdatasync.
+    #[test]
+    fn what_the_power_takes_is_not_called_durable() {
+        let shm = Path::new("/dev/shm");
+        if !dax::filesystem_of(shm).is_ok_and(|found| found.kind == "tmpfs") {
+            return;
+        }
+        let dir = tempfile::tempdir_in(shm).expect("directory");
+        let told = |domain| {
+            let options = MapOptions { domain, ..MapOptions::default() };
+            Database::open(dir.path(), options).expect("open").durability_of_medium()
+        };
+        assert_eq!(told(Domain::PageCache), "none: tmpfs at /dev/shm, lost with the power");
+        let stand_in = "declared for tmpfs at /dev/shm, a stand-in; not safe from a power cut";
+        assert_eq!(told(Domain::Adr), format!("{}: {stand_in}", Domain::Adr));
     }
 
     #[test]

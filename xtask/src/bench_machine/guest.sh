@@ -78,35 +78,64 @@ survey() {
     fi
 }
 
-# What the server says of tiers before it listens, or why it does not.
-tiers() {
-    name=$1
-    shift
-    section "$name" serve_and_stop "$@"
-}
-
+# What a server says of its medium and its tiers, or why it does not come up.
 serve_and_stop() {
-    terrace serve /tmp/tiers --port 0 "$@" >/tmp/tiers.out 2>&1 &
+    terrace serve "$@" --port 0 >/tmp/said 2>&1 &
     server=$!
-    until grep -q '^listening' /tmp/tiers.out || ! kill -0 $server 2>/dev/null; do sleep 0.1; done
+    until grep -q '^listening' /tmp/said || ! kill -0 $server 2>/dev/null; do sleep 0.1; done
     kill -TERM $server 2>/dev/null
     wait $server
     status=$?
-    cat /tmp/tiers.out
+    cat /tmp/said
     return $status
 }
 
+tiers() {
+    section tiers-found serve_and_stop /tmp/tiers --tier name=near,kind=dram,node=0 \
+        --tier name=fast,kind=node,node=1,bytes=64MiB --tier name=slow,kind=node,node=2 \
+        --tier name=given,kind=node,node=3 --tier name=kept,kind=dax,path=/pm
+    section tier-too-large serve_and_stop /tmp/tiers --tier name=fast,kind=node,node=1,bytes=64GiB
+    section tier-unknown serve_and_stop /tmp/tiers --tier name=fast,kind=node,node=9
+    section tier-too-strong serve_and_stop /tmp/tiers --tier name=kept,kind=dax,path=/pm,domain=eadr
+    section medium-adr serve_and_stop /pm/tiers --domain adr
+    section medium-eadr serve_and_stop /pm/tiers --domain eadr
+}
+
 nodes() {
-    tiers tiers-found --tier name=near,kind=dram,node=0 --tier name=fast,kind=node,node=1,bytes=64MiB \
-        --tier name=slow,kind=node,node=2 --tier name=given,kind=node,node=3 \
-        --tier name=kept,kind=dax,path=/pm
-    tiers tier-too-large --tier name=fast,kind=node,node=1,bytes=64GiB
-    tiers tier-unknown --tier name=fast,kind=node,node=9
-    tiers tier-too-strong --tier name=kept,kind=dax,path=/pm,domain=eadr
     for node in 0 1 2 3; do
         section "bound-$node" node_budget $node 16777216
     done
     section bound-9 node_budget 9 16777216
+    placed
+}
+
+# A map whose values are to lie on a node without processors, and what does not fit there.
+placed() {
+    mkdir -p /tmp/placed
+    cat >/tmp/placed/terrace.toml <<END
+[[tier]]
+name = "slow"
+kind = "node"
+node = 2
+bytes = "32 MiB"
+[maps.0]
+tier = "slow"
+END
+    serve 6381 /tmp/placed
+    section writes-to-a-tier writes_to_a_tier
+    section pages-of-a-tier grep 'bind:' "/proc/$(pidof terrace)/numa_maps"
+    kill -TERM "$(pidof terrace)"
+    wait
+}
+
+# 40 MiB in values of 32 KiB; each answer, counted.
+writes_to_a_tier() {
+    awk 'BEGIN {
+        value = sprintf("%32768s", "")
+        gsub(" ", "x", value)
+        for (n = 0; n < 1280; n++) printf "SET k%d %s\r\n", n, value
+        printf "QUIT\r\n"
+    }' | nc 127.0.0.1 6381 | sort | uniq -c
 }
 
 # Every value design with every persist level.
@@ -168,17 +197,17 @@ serve() {
     section "serve-$port" cat "/tmp/said-$port"
 }
 
-# Two servers until the power fails: one careful, and one that may lose the last hour.
+# Two servers until the power fails: one on persistent memory, and one on a disk in memory.
 fail() {
     mkdir -p /pm/served
     settings_of_maps numbered >/pm/served/terrace.toml
     serve 6379 /pm/served
     section mapped sync_mappings
-    serve 6380 /pm/careless --durability interval --interval-ms 3600000 --memory-budget 64MiB
+    serve 6380 /tmp/volatile --durability sync --memory-budget 64MiB
     for database in 0 1 2 3 4 5; do
         write 6379 $database $database &
     done
-    write 6380 0 careless &
+    write 6380 0 volatile &
     wait
 }
 
@@ -216,8 +245,7 @@ verify() {
     for database in 0 1 2 3 4 5; do
         section "found-$database" terrace scan /pm/served $database
     done
-    section recovered-careless terrace open /pm/careless --explain
-    section found-careless terrace scan /pm/careless 0
+    section found-volatile terrace scan /tmp/volatile 0
 }
 
 modprobe -a nfit nd_pmem device_dax dax_pmem kmem

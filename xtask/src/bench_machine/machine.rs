@@ -9,7 +9,7 @@ use super::initramfs;
 use super::parts::Parts;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -116,15 +116,17 @@ impl Machine {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|e| format!("the emulator could not be started: {e}"))?;
-        let said = self.read_to_end(name, &mut child, end);
+        let mut line = SerialLine::of(&mut child, self.folder.join(format!("{name}.log")))?;
+        let said = line.listen_until(end);
         // The power fails, or is off already.
         let killed = child.kill().and_then(|()| child.wait());
-        let boot = said?;
         killed.map_err(|e| format!("the emulator could not be ended: {e}"))?;
+        said?;
+        line.hear_the_rest();
         let how = if end == End::InOrder { "off in order" } else { "power cut" };
         println!("    boot `{name}`: {how} after {:.1} s", start.elapsed().as_secs_f64());
-        self.keep(name, &boot)?;
-        Ok(boot)
+        self.keep(name, &line.boot)?;
+        Ok(line.boot)
     }
 
     fn command(&self, firmware: Firmware, settings: &str) -> Command {
@@ -178,38 +180,6 @@ impl Machine {
         command
     }
 
-    /// Reads what the guest says until the end comes.
-    fn read_to_end(&self, name: &str, child: &mut Child, end: End) -> Result<Boot, String> {
-        let path = self.folder.join(format!("{name}.log"));
-        let mut log = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let lines = lines_of(child.stdout.take().ok_or("the emulator has no output")?);
-        let deadline = Instant::now() + PATIENCE;
-        let (mut boot, mut open) = (Boot::default(), None);
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match lines.recv_timeout(left) {
-                Ok(line) => {
-                    writeln!(log, "{line}").map_err(|e| format!("{}: {e}", path.display()))?;
-                    boot.hear(&mut open, &line);
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    let seconds = PATIENCE.as_secs();
-                    return Err(format!("not done in {seconds} s; see {}", path.display()));
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            if let End::PowerCut { maps, acknowledged } = end
-                && boot.acknowledged.values().filter(|n| **n >= acknowledged).count() == maps
-            {
-                return Ok(boot);
-            }
-        }
-        if end == End::InOrder && boot.is_over {
-            return Ok(boot);
-        }
-        Err(format!("the guest ended before its time; see {}", path.display()))
-    }
-
     fn keep(&self, name: &str, boot: &Boot) -> Result<(), String> {
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
@@ -229,8 +199,63 @@ fn tell(command: &mut Command, number: usize, node: &Node) {
     command.args(["-numa", &latency, "-numa", &bandwidth]);
 }
 
+/// The guest's only way to say anything.
+struct SerialLine {
+    lines: Receiver<String>,
+    /// Everything that was said.
+    log: BufWriter<File>,
+    path: PathBuf,
+    boot: Boot,
+    /// The section that lines belong to.
+    open: Option<String>,
+}
+
+impl SerialLine {
+    fn of(child: &mut Child, path: PathBuf) -> Result<SerialLine, String> {
+        let log = File::create(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let lines = lines_of(child.stdout.take().ok_or("the emulator has no output")?);
+        Ok(SerialLine { lines, log: BufWriter::new(log), path, boot: Boot::default(), open: None })
+    }
+
+    fn listen_until(&mut self, end: End) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        let why = loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.hear(&line),
+                Err(RecvTimeoutError::Timeout) => break "it is stuck",
+                Err(RecvTimeoutError::Disconnected) => break "it ended before its time",
+            }
+            let is_end = match end {
+                End::InOrder => self.boot.is_over,
+                End::PowerCut { maps, acknowledged } => {
+                    let enough = self.boot.acknowledged.values().filter(|n| **n >= acknowledged);
+                    enough.count() == maps
+                }
+            };
+            if is_end {
+                return Ok(());
+            }
+        };
+        let flushed = self.log.flush().map_err(|e| format!("{}: {e}", self.path.display()));
+        flushed.and(Err(format!("the guest: {why}; see {}", self.path.display())))
+    }
+
+    /// What the emulator had passed on before it was ended.
+    fn hear_the_rest(&mut self) {
+        while let Ok(line) = self.lines.recv() {
+            self.hear(&line);
+        }
+    }
+
+    fn hear(&mut self, line: &str) {
+        // The log is for people; a full disk must not look like a failing guest.
+        let _unwritten = writeln!(self.log, "{line}");
+        self.boot.hear(&mut self.open, line);
+    }
+}
+
 /// Whole lines, as they come. One that the power cut short is none.
-fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);

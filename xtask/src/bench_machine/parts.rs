@@ -2,7 +2,7 @@
 //! binaries. Whatever is missing is named with the command that brings it.
 
 use crate::run::{cargo, run};
-use crate::tools::find;
+use crate::tools::{self, find};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,7 +89,8 @@ fn kernel(work: &Path) -> Result<Option<(PathBuf, PathBuf)>, String> {
     if let Some(found) = unpacked(&folder) {
         return Ok(Some(found));
     }
-    let Some(package) = package_of_kernel() else {
+    let updated = || tools::update_lists().then(package_of_kernel).flatten();
+    let Some(package) = package_of_kernel().or_else(updated) else {
         return Ok(None);
     };
     fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;

@@ -95,7 +95,7 @@ fn mounted(found: &DaxMount) -> Finding {
         _ => Finding::limited(
             SUBJECT,
             what("mapped directly, and the kernel does not say what survives a power cut"),
-            "declare it where you know: `domain = \"adr\"` or `\"eadr\"` for the tier",
+            "declare it where you know: `domain = \"adr\"` or `\"eadr\"` of a directory there",
         ),
     }
 }
