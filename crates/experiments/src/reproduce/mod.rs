@@ -18,6 +18,7 @@
 mod error;
 mod figure;
 mod measure;
+mod modelled;
 mod plot;
 mod record;
 mod report;

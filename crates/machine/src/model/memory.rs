@@ -169,6 +169,16 @@ impl Memory for Modelled {
         unsafe { self.native.bytes(at, bytes) }
     }
 
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: above.
+        unsafe { self.native.bytes(at, bytes) }
+    }
+
+    fn look(&self, at: u64, bytes: u64) {
+        assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
+        self.read_range(at, bytes);
+    }
+
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         self.each(at, bytes, super::state::State::write_back);
     }

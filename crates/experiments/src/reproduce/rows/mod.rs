@@ -21,4 +21,5 @@ rows! {
     kv_recovery,
     ssp_crash,
     ssp_software,
+    kv_burst,
 }
