@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod chase;
 pub mod counted;
 pub mod crash;
 pub mod ground;

@@ -22,4 +22,5 @@ rows! {
     ssp_crash,
     ssp_software,
     kv_burst,
+    kv_dirty_dram,
 }
