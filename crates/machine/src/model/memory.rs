@@ -204,6 +204,10 @@ impl Memory for Modelled {
     }
 
     fn pause(&self) {
-        self.machine.charge(|state| state.thread().clock += PAUSE);
+        self.machine.charge(|state| {
+            let thread = state.thread();
+            thread.clock += PAUSE;
+            thread.counts.paused_ps += PAUSE;
+        });
     }
 }

@@ -22,5 +22,7 @@ rows! {
     ssp_crash,
     ssp_software,
     kv_burst,
+    kv_levels,
+    kv_flush,
     kv_dirty_dram,
 }
