@@ -35,6 +35,8 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 const BESIDE_VALUE_BYTES: u64 = 48;
 /// Of an index in DRAM and of one that is kept.
 const INDEX_BYTES_PER_KEY: [u64; 2] = [24, 48];
+/// Operations between two looks whether the collector's queue is full.
+const COLLECT_EVERY: u64 = 64;
 /// Bytes of values for which books have one.
 const VALUES_PER_BOOKS: u64 = 256;
 
@@ -56,11 +58,11 @@ pub(super) fn all_threads(preset: &Preset) -> usize {
     preset.processor.cores_per_socket
 }
 
-/// So many keys that items of this many bytes fill the caches of a socket twice.
-pub(super) fn keys_beyond_caches(preset: &Preset, value_bytes: usize) -> u64 {
-    let own: u64 = preset.cache.iter().rev().skip(1).map(|level| level.bytes).max().unwrap_or(0);
+/// So many keys that items with values of this many bytes fill twice the caches that so many threads use.
+pub(super) fn keys_beyond_caches(preset: &Preset, threads: usize, value_bytes: usize) -> u64 {
+    let own = preset.cache.iter().rev().skip(1).map(|level| level.bytes).max().unwrap_or(0);
     let shared = preset.cache.last().map_or(0, |level| level.bytes);
-    2 * (shared + own * preset.processor.cores_per_socket as u64) / (value_bytes as u64 + 16)
+    2 * (shared + own * threads as u64) / (value_bytes as u64 + 16)
 }
 
 /// Options of a map of this design whose every write is durable when it is acknowledged.
@@ -94,8 +96,14 @@ impl<F> Operation for F where
 pub(super) struct ModelledMap {
     pub machine: Machine,
     pub map: Map<Modelled, Modelled>,
+    options: MapOptions,
+    values: Modelled,
+    /// Of an index that is kept.
+    index: Option<Modelled>,
+    /// Of one in DRAM.
+    index_bytes: u64,
     workers: Vec<(Worker, Random)>,
-    pub keys: u64,
+    keys: u64,
     value_bytes: usize,
 }
 
@@ -152,37 +160,43 @@ impl ModelledMap {
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + aside;
         let is_kept = matches!(options.persist, Persist::Index | Persist::Full);
         let index_bytes = items * INDEX_BYTES_PER_KEY[usize::from(is_kept)] + (1 << 20);
-        let memory = |node: &str, bytes: u64| {
-            machine
-                .memory(node, bytes, options.domain)
-                .map_err(Error::system("reserve memory for the modelled machine"))
-        };
-        let values = memory("pmem0", bytes)?;
-        let map = match is_kept {
-            true => {
-                let index = memory("pmem0", index_bytes + bytes / VALUES_PER_BOOKS)?;
-                Map::over_with_index(values, index, true, 1, options)?
-            }
-            false => Map::over_with_dram(values, &memory("dram0", index_bytes)?, true, 1, options)?,
-        };
+        let values = memory(&machine, "pmem0", bytes, options.domain)?;
+        let kept_bytes = index_bytes + bytes / VALUES_PER_BOOKS;
+        let index =
+            is_kept.then(|| memory(&machine, "pmem0", kept_bytes, options.domain)).transpose()?;
+        let map = machine
+            .free_of_charge(|| open(&machine, &values, index.as_ref(), index_bytes, &options, 0))?;
         let worker = |thread| (map.session(), Random(SEED + thread));
         let workers = (0..threads as u64).map(worker).collect();
-        Ok(ModelledMap { machine, map, workers, keys: 0, value_bytes })
+        let (keys, machine) = (0, machine);
+        Ok(ModelledMap { machine, map, options, values, index, index_bytes, workers, keys, value_bytes })
     }
 
-    /// Writes `keys` keys, the threads a share each.
+    /// Leaves the map as a crash would, with cold caches, and opens it again; by one thread.
+    pub fn crash_and_open(self, lifetime: u32) -> Result<(ModelledMap, Duration)> {
+        let ModelledMap { machine, map, workers, .. } = self;
+        drop((map, workers));
+        machine.clear_caches();
+        let start = machine.elapsed();
+        let ModelledMap { values, index, index_bytes, ref options, .. } = self;
+        let map = open(&machine, &values, index.as_ref(), index_bytes, options, lifetime)?;
+        let time = machine.elapsed() - start;
+        Ok((ModelledMap { machine, map, values, index, workers: Vec::new(), ..self }, time))
+    }
+
+    /// Writes `keys` keys, the threads in turn; in no time, and past all caches.
     pub fn fill(&mut self, keys: u64) -> Result<()> {
         self.keys = keys;
         let value = vec![1; self.value_bytes];
-        let threads = self.workers.len();
-        self.in_turn(threads, keys.div_ceil(threads as u64), |worker, thread, number, _| {
-            let key = number * threads as u64 + thread;
-            if key < keys {
+        let ModelledMap { machine, workers, .. } = self;
+        let threads = workers.len() as u64;
+        machine.free_of_charge(|| {
+            (0..keys).try_for_each(|key| {
+                let (worker, _) = &mut workers[(key % threads) as usize];
                 worker.put(&key.to_be_bytes(), &value, None)?;
-            }
-            Ok(0.0)
-        })?;
-        Ok(())
+                Ok(worker.commit()?)
+            })
+        })
     }
 
     /// An update of a key, each chosen alike.
@@ -273,6 +287,48 @@ impl ModelledMap {
             counts.paused_ps
         };
         (pmem, (0..self.machine.threads()).map(paused).sum())
+    }
+}
+
+/// A memory of the machine.
+fn memory(machine: &Machine, node: &str, bytes: u64, domain: Domain) -> Result<Modelled> {
+    machine
+        .memory(node, bytes, domain)
+        .map_err(Error::system("reserve memory for the modelled machine"))
+}
+
+/// Opens a map, for the first time if `lifetime` is 0.
+fn open(
+    machine: &Machine,
+    values: &Modelled,
+    index: Option<&Modelled>,
+    dram_bytes: u64,
+    options: &MapOptions,
+    lifetime: u32,
+) -> Result<Map<Modelled, Modelled>> {
+    let (values, is_new, options) = (values.clone(), lifetime == 0, options.clone());
+    Ok(match index {
+        Some(index) => Map::over_with_index(values, index.clone(), is_new, lifetime, options)?,
+        None => {
+            let dram = memory(machine, "dram0", dram_bytes, options.domain)?;
+            Map::over_with_dram(values, &dram, is_new, lifetime, options)?
+        }
+    })
+}
+
+/// The same, waiting for the collector whenever its queue is full: the thread collects itself. An item
+/// moved takes the processor time of a write.
+pub(super) fn collecting(does: impl Operation, value_bytes: usize) -> impl Operation {
+    move |worker, thread, number, random| {
+        let mut work_ns = does(worker, thread, number, random)?;
+        if number % COLLECT_EVERY == 0 {
+            let before = worker.map().stats().moved_bytes;
+            if worker.map().collect()? > 0 {
+                let moved_bytes = worker.map().stats().moved_bytes - before;
+                work_ns += WRITE_NS * (moved_bytes / (value_bytes as u64 + 16)) as f64;
+            }
+        }
+        Ok(work_ns)
     }
 }
 

@@ -35,7 +35,7 @@ type Runs = [Ran; THREADS.len()];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let preset = preset();
-    let keys = run.size(10_000_000, keys_beyond_caches(&preset, VALUE_BYTES));
+    let keys = run.size(10_000_000, keys_beyond_caches(&preset, all_threads(&preset), VALUE_BYTES));
     let updates = run.size(10 * UPDATES, UPDATES);
     let mut found = Vec::new();
     for (design, name) in DESIGNS {
@@ -60,7 +60,7 @@ fn measure(
     let options = MapOptions { persist, ..options(design, threads) };
     let mut map = ModelledMap::new(preset, 2 * keys, VALUE_BYTES, options)?;
     map.fill(keys)?;
-    map.in_turn(threads, keys / 32 / threads as u64, map.update())?;
+    map.in_turn(threads, keys / 8 / threads as u64, map.update())?;
     let mut runs = Vec::new();
     for threads in THREADS {
         runs.push(map.at_once(threads, updates, map.update())?);
