@@ -192,7 +192,7 @@ impl Widths {
 }
 
 /// Borrows what claims to be an item at `at`, if it ends at or before `end`. Of it header and key are
-/// looked at; whoever looks at the value says so ([`Memory::look`]).
+/// looked at; whoever looks at the value says so ([`Memory::looked_at`]).
 ///
 /// # Safety
 /// The range is committed, and not written while borrowed but for what readers do not look at.
@@ -207,7 +207,7 @@ pub(crate) unsafe fn borrow<M: Memory>(memory: &M, at: u64, end: u64) -> Option<
     }
     let before_value = header.header_bytes + header.key_bytes;
     if before_value > head.len() {
-        memory.look(at, before_value as u64);
+        memory.looked_at(at, before_value as u64);
     }
     // SAFETY: by contract.
     Some(unsafe { memory.borrow(at, bytes) })

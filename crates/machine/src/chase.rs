@@ -90,7 +90,8 @@ impl Chase<'_> {
             .collect();
         // Of what comes to the caches in a round a part stays.
         let round = self.bytes + self.steps * LINE;
-        let each = (CACHES * ground.cache_bytes() / 2 / round).div_ceil(self.threads as u64).max(64);
+        let each =
+            (CACHES * ground.cache_bytes() / 2 / round).div_ceil(self.threads as u64).max(64);
         go(&bench, &mut threads, each);
         let before = bench.counts(self.written);
         let time = go(&bench, &mut threads, each);

@@ -97,8 +97,8 @@ impl<M: Memory> Memory for Part<M> {
         // SAFETY: above.
         unsafe { self.memory.borrow(self.start + at, bytes) }
     }
-    fn look(&self, at: u64, bytes: u64) {
-        self.memory.look(self.start + at, bytes);
+    fn looked_at(&self, at: u64, bytes: u64) {
+        self.memory.looked_at(self.start + at, bytes);
     }
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         // SAFETY: above.

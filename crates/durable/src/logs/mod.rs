@@ -236,7 +236,7 @@ impl<M: Memory> Logs<M> {
         let memory = self.medium.memory();
         // SAFETY: by contract.
         let bytes = unsafe { item::borrow(memory, at, end) }?;
-        memory.look(at, bytes.len() as u64);
+        memory.looked_at(at, bytes.len() as u64);
         Some(bytes)
     }
 

@@ -169,7 +169,17 @@ impl ModelledMap {
         let worker = |thread| (map.session(), Random(SEED + thread));
         let workers = (0..threads as u64).map(worker).collect();
         let (keys, machine) = (0, machine);
-        Ok(ModelledMap { machine, map, options, values, index, index_bytes, workers, keys, value_bytes })
+        Ok(ModelledMap {
+            machine,
+            map,
+            options,
+            values,
+            index,
+            index_bytes,
+            workers,
+            keys,
+            value_bytes,
+        })
     }
 
     /// Leaves the map as a crash would, with cold caches, and opens it again; by one thread.
@@ -259,8 +269,9 @@ impl ModelledMap {
             let bodies = bodies.map(|((worker, random), thread)| {
                 let body = move || {
                     let mut numbers = 0..each;
-                    let done = numbers
-                        .try_for_each(|number| one(machine, worker, does, [thread, number], random));
+                    let done = numbers.try_for_each(|number| {
+                        one(machine, worker, does, [thread, number], random)
+                    });
                     if let Err(error) = done {
                         failed.lock().expect("no thread panicked").get_or_insert(error);
                     }

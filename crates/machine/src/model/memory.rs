@@ -174,7 +174,7 @@ impl Memory for Modelled {
         unsafe { self.native.bytes(at, bytes) }
     }
 
-    fn look(&self, at: u64, bytes: u64) {
+    fn looked_at(&self, at: u64, bytes: u64) {
         assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
         self.read_range(at, bytes);
     }

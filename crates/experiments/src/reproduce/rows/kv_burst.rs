@@ -111,20 +111,21 @@ fn note(slabs: &[Burst], logs: &[Burst]) -> String {
     let list = |bursts: &[Burst], of: fn(&Ran) -> f64| {
         bursts.iter().map(|b| format!("{:.0}", of(&b.updates))).collect::<Vec<_>>().join("/")
     };
-    let alone = |bursts: &[Burst]| bursts.iter().flat_map(|b| b.fewer.first()).map(Ran::ns).sum::<f64>();
+    let by_threads = |bursts: &[Burst]| bursts.iter().flat_map(|b| b.fewer.iter().map(Ran::ns)).collect::<Vec<_>>();
+    let pairs = by_threads(slabs).into_iter().zip(by_threads(logs));
+    let leads: Vec<_> = pairs.map(|(slabs, logs)| format!("{:.0}", 100.0 * (slabs / logs - 1.0))).collect();
     format!(
         "{}. An update writes {} B to the medium in slabs and {} B in logs, {:?} B values. The paper's index \
          is a tree of 1064 ns, this one a hash table of a cache miss or two, so that here all cores of a \
          socket bring the DIMMs to their limit at any size, and the lead of logs is that of the bytes: a slab \
          writes an item to lines of the medium that it fills in part, and the checksum that it clears to one \
-         more. One thread alone takes {:.0} ns in slabs and {:.0} in logs at 64 B, the order of the paper's \
-         lead. Equal at 1 KB the two could be if a cleared slot were written again at once, when its line is \
+         more. At {THREADS_AT} B logs lead by {} % with {THREADS:?} threads: where the DIMMs are not at their limit, \
+         by what a clear and its fence take, as in the paper. Equal at 1 KB the two could be if a cleared slot were written again at once, when its line is \
          still in the DIMM's buffer; here it waits until no reader can hold it.",
         label(),
         list(slabs, Ran::media_bytes),
         list(logs, Ran::media_bytes),
         SIZES,
-        alone(slabs),
-        alone(logs),
+        leads.join("/"),
     )
 }
