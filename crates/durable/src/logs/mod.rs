@@ -165,9 +165,8 @@ impl<M: Memory> Logs<M> {
     /// Items are written back as `flush` says. To be called before the first write.
     #[must_use]
     pub fn flushing(mut self, flush: Flush) -> Logs<M> {
-        let domain = self.medium.memory().domain();
         for writer in &mut self.writers {
-            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+            writer.get_mut().get_mut().flusher = Flusher::of_log(flush);
         }
         self
     }

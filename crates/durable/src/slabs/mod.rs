@@ -182,8 +182,9 @@ impl<M: Memory> Slabs<M> {
     #[must_use]
     pub fn flushing(mut self, flush: Flush) -> Slabs<M> {
         let domain = self.medium.memory().domain();
-        for writer in &mut self.writers {
-            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+        let flushers = Flusher::of_slabs(flush, domain, self.writers.len());
+        for (writer, flusher) in self.writers.iter_mut().zip(flushers) {
+            writer.get_mut().get_mut().flusher = flusher;
         }
         self
     }

@@ -7,7 +7,7 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::Samples;
-use crate::reproduce::modelled::{self, ModelledMap, keys_beyond_caches};
+use crate::reproduce::modelled::{self, ModelledMap};
 use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn, index_memory, memory};
 use crate::structures::Random;
 use terrace_machine::Preset;
@@ -46,7 +46,6 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     let mut outcome = judge(keys, &found);
     let preset = modelled::preset();
-    let keys = run.size(10_000_000, keys_beyond_caches(&preset, 1, VALUE_BYTES));
     let mut found = Vec::new();
     for (design, name) in DESIGNS {
         for (persist, level) in LEVELS {
@@ -54,7 +53,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
             found.push(modelled_recovered(&preset, design, persist, keys)?);
         }
     }
-    judge_modelled(&mut outcome, keys, &found);
+    judge_modelled(&mut outcome, &found);
     Ok(outcome)
 }
 
@@ -76,9 +75,8 @@ fn modelled_recovered(
     Ok(Recovered { seconds: time.as_secs_f64(), steps: Vec::new() })
 }
 
-fn judge_modelled(outcome: &mut Outcome, keys: u64, found: &[Recovered]) {
+fn judge_modelled(outcome: &mut Outcome, found: &[Recovered]) {
     outcome.checks.extend(orderings("modelled: ", found));
-    outcome.size("keys, modelled", keys);
     let ms = |of: &[Recovered]| of.iter().map(|of| of.seconds * 1e3).collect::<Vec<_>>();
     outcome.figures.push(
         Figure::new("Recovery on the modelled server", "kept", "ms", Form::LogLines)
