@@ -20,13 +20,14 @@ use terrace_machine::model::{NodeCounts, ThreadCounts};
 use terrace_machine::{Machine, Modelled, Preset};
 use terrace_memory::Domain;
 use terrace_store::{Durability, Map, MapOptions, Persist, Session, ValueDesign};
+use terrace_workload::ycsb::{Choices, Distribution};
 
 /// The paper's machine.
 const PRESET: &str = "optane-000";
 /// Processor time of a write and of a read, beside their accesses.
-pub(super) const WRITE_NS: f64 = 135.0;
+const WRITE_NS: f64 = 135.0;
 /// See [`WRITE_NS`].
-pub(super) const READ_NS: f64 = 45.0;
+const READ_NS: f64 = 45.0;
 /// What is random in its caches is so by this seed.
 const SEED: u64 = 1;
 /// Bytes of a log and of a superblock.
@@ -37,6 +38,8 @@ const BESIDE_VALUE_BYTES: u64 = 48;
 const INDEX_BYTES_PER_KEY: [u64; 2] = [24, 48];
 /// Operations between two looks whether the collector's queue is full.
 const COLLECT_EVERY: u64 = 64;
+/// Choices drawn ahead.
+const DRAWN: usize = 1 << 20;
 /// Bytes of values for which books have one.
 const VALUES_PER_BOOKS: u64 = 256;
 
@@ -136,6 +139,11 @@ impl Ran {
     /// Part of the threads' time that they wait at locks.
     pub fn at_locks(&self) -> f64 {
         self.paused_ns / (self.time.as_nanos() as f64 * self.threads as f64)
+    }
+
+    /// Bytes read of persistent memory for an operation.
+    pub fn read_bytes(&self) -> f64 {
+        self.pmem.read_bytes as f64 / self.operations as f64
     }
 
     /// Bytes written to the medium for an operation.
@@ -340,6 +348,30 @@ pub(super) fn collecting(does: impl Operation, value_bytes: usize) -> impl Opera
             }
         }
         Ok(work_ns)
+    }
+}
+
+/// Records chosen by a workload, to be walked through again and again.
+pub(super) fn drawn(distribution: Distribution, keys: u64) -> Vec<u32> {
+    match distribution.choices(keys, DRAWN, SEED) {
+        Choices::Records(choices) | Choices::Latest(choices) => choices,
+    }
+}
+
+/// An operation of YCSB on the chosen records, from the `from`-th of each thread on: of 100, `updates`
+/// update.
+pub(super) fn ycsb(choices: &[u32], updates: u64, value_bytes: usize, from: u64) -> impl Operation {
+    let value = vec![2; value_bytes];
+    move |worker, thread, number, random| {
+        // Threads begin far apart.
+        let place = (thread as usize * 49_999 + (from + number) as usize) % choices.len();
+        let key = u64::from(choices[place]).to_be_bytes();
+        if random.below(100) < updates {
+            worker.put(&key, &value, None)?;
+            return Ok(WRITE_NS);
+        }
+        worker.get(&key, |value| std::hint::black_box(value.bytes.len()))?;
+        Ok(READ_NS)
     }
 }
 

@@ -120,8 +120,9 @@ fn note(slabs: &[Burst], logs: &[Burst]) -> String {
          socket bring the DIMMs to their limit at any size, and the lead of logs is that of the bytes: a slab \
          writes an item to lines of the medium that it fills in part, and the checksum that it clears to one \
          more. At {THREADS_AT} B logs lead by {} % with {THREADS:?} threads: where the DIMMs are not at their limit, \
-         by what a clear and its fence take, as in the paper. Equal at 1 KB the two could be if a cleared slot were written again at once, when its line is \
-         still in the DIMM's buffer; here it waits until no reader can hold it.",
+         by what a clear and its fence take. They could be equal at 1 KB, suspectedly, if a cleared slot were \
+         written again at once, when its line is still in the DIMM's buffer; here a slot waits until no reader \
+         can hold it.",
         label(),
         list(slabs, Ran::media_bytes),
         list(logs, Ran::media_bytes),

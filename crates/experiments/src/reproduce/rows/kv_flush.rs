@@ -7,13 +7,12 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::modelled::{
-    ModelledMap, Operation, READ_NS, Ran, WRITE_NS, all_threads, keys_beyond_caches, label, options,
-    preset,
+    ModelledMap, Ran, all_threads, drawn, keys_beyond_caches, label, options, preset, ycsb,
 };
 use terrace_machine::Preset;
 use terrace_memory::Domain;
 use terrace_store::{Flush, MapOptions, ValueDesign};
-use terrace_workload::ycsb::{Choices, Distribution};
+use terrace_workload::ycsb::Distribution;
 
 pub(super) const ROW: Row = Row {
     id: "kv-flush",
@@ -44,8 +43,6 @@ const LOADS: [(Distribution, u64, [u64; 2], &str); 3] = [
 const C: usize = 0;
 const A_UNIFORM: usize = 1;
 const A_ZIPF: usize = 2;
-/// Operations drawn ahead, walked through again and again.
-const DRAWN: usize = 1 << 20;
 
 /// Runs by load.
 type Loads = [Ran; LOADS.len()];
@@ -75,28 +72,12 @@ fn measure(preset: &Preset, flush: Flush, keys: u64, value_bytes: usize) -> Resu
     map.fill(keys)?;
     let mut loads = Vec::new();
     for (distribution, updates, parts, _) in LOADS {
-        let Choices::Records(choices) = distribution.choices(keys, DRAWN, 1) else { continue };
+        let choices = drawn(distribution, keys);
         let [before, measured] = parts.map(|part| part * keys / 16 / threads as u64);
         map.in_turn(threads, before, ycsb(&choices, updates, value_bytes, 0))?;
         loads.push(map.in_turn(threads, measured, ycsb(&choices, updates, value_bytes, before))?);
     }
     Ok([loads[0], loads[1], loads[2]])
-}
-
-/// An operation of YCSB on the chosen records, from the `from`-th of each thread on.
-fn ycsb(choices: &[u32], updates: u64, value_bytes: usize, from: u64) -> impl Operation {
-    let value = vec![2; value_bytes];
-    move |worker, thread, number, random| {
-        // Threads begin far apart.
-        let place = (thread as usize * 49_999 + (from + number) as usize) % choices.len();
-        let key = u64::from(choices[place]).to_be_bytes();
-        if random.below(100) < updates {
-            worker.put(&key, &value, None)?;
-            return Ok(WRITE_NS);
-        }
-        worker.get(&key, |value| std::hint::black_box(value.bytes.len()))?;
-        Ok(READ_NS)
-    }
 }
 
 fn judge(preset: &Preset, sizes: &[usize], found: &[Ways]) -> Outcome {
