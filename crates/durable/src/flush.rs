@@ -2,20 +2,28 @@
 //!
 //! Where stores survive only once they are written back (ADR) there is no choice. Where the caches
 //! survive too (eADR) an item is durable without it, and the question is one of speed: written back at
-//! once, its lines leave the caches when the writer has the time; kept, they leave when other lines
-//! need their place, and whoever caused that waits, even if it only read DRAM. Keeping pays for small
-//! items that are soon written again.
+//! once, its lines leave the caches when the writer has the time, and together; kept, they leave one by
+//! one when other lines need their place, and whoever caused that waits, even if it only read DRAM.
 //!
-//! [`Flush::Auto`] measures that: each writer remembers the places it wrote last, and counts how many of
-//! the items it ends are among them.
+//! # What a kept line costs, and when it pays
+//! The medium works in lines of its own, of 256 bytes. An item that is written back touches `m` of
+//! these, and costs their writes. One that is kept, and whose `l` lines of the processor leave alone,
+//! costs `l` writes; none if its place is written again before. With the part `p` of items whose
+//! place ends soon after it was written, keeping pays if `(1 - p) l < m`.
+//!
+//! [`Flush::Auto`] measures `p` in slabs: the writers remember some of the places written last, and each
+//! counts how many of the items it ends are among them. In logs a place is written again only when its
+//! log was collected, whatever becomes of its item: there every line leaves, and `Auto` writes back at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::{Domain, Memory};
 
 /// When the lines of an item are written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flush {
-    /// As they must under ADR; under eADR at once, but for small items of writers that overwrite what
-    /// they wrote a short while ago.
+    /// As they must under ADR; under eADR at once, but for items in slabs that are expected to end before
+    /// their lines would leave the caches.
     #[default]
     Auto,
     /// At once.
@@ -24,30 +32,43 @@ pub enum Flush {
     Keep,
 }
 
-/// Items of at most so many bytes may be kept. In the paper keeping never pays from 1 KB on.
-const SMALL_BYTES: u64 = 256;
-/// Places a writer remembers: with items of that size, a quarter of a megabyte.
-const PLACES: usize = 1024;
-/// Items ended between two judgements.
-const WINDOW: u32 = 1024;
+/// A line of the medium: of Optane, and the smallest of CXL flash (paper 000, table 3.1).
+const MEDIUM_LINE_BYTES: u64 = 256;
+const LINE_BYTES: u64 = 64;
+/// One place in so many is looked at, always the same ones.
+const SAMPLED: u64 = 8;
+/// Places remembered: those of the last few thousand items, a megabyte if they are of 256 bytes.
+const PLACES: usize = 512;
+/// Items looked at, of those ended, between two judgements.
+const WINDOW: u64 = 128;
+
+/// The places that all writers wrote last, by their hash; 0: none.
+#[derive(Debug)]
+pub(crate) struct Recent(Box<[AtomicU64]>);
 
 /// A writer's policy.
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     flush: Flush,
-    /// Places written last, by their hash; empty where there is nothing to measure.
-    recent: Box<[u64]>,
-    ended: u32,
-    ended_recent: u32,
-    /// Whether a quarter and more of the items ended were written a short while ago.
-    is_skewed: bool,
+    /// Nothing where there is nothing to measure.
+    recent: Option<Arc<Recent>>,
+    ended: u64,
+    ended_soon: u64,
+    /// Of a window of items ended, how many were written a short while before.
+    soon: u64,
 }
 
 impl Flusher {
-    pub fn new(flush: Flush, domain: Domain) -> Flusher {
+    /// Of so many writers whose places are written again soon after their items ended.
+    pub fn of_slabs(flush: Flush, domain: Domain, writers: usize) -> impl Iterator<Item = Flusher> {
         let measures = flush == Flush::Auto && domain == Domain::Eadr;
-        let recent = vec![0; if measures { PLACES } else { 0 }].into();
-        Flusher { flush, recent, ..Flusher::default() }
+        let recent = measures.then(|| Arc::new(Recent((0..PLACES).map(|_| 0.into()).collect())));
+        (0..writers).map(move |_| Flusher { flush, recent: recent.clone(), ..Flusher::default() })
+    }
+
+    /// Of a writer whose places are not.
+    pub fn of_log(flush: Flush) -> Flusher {
+        Flusher { flush, ..Flusher::default() }
     }
 
     /// Makes an item of `bytes` at `at` durable on a byte-addressable memory.
@@ -56,42 +77,46 @@ impl Flusher {
     /// As for [`Memory::persist`].
     #[inline(always)]
     pub unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
-        if memory.domain() == Domain::Eadr && self.writes_back(bytes) {
+        if memory.domain() == Domain::Eadr && self.writes_back(at, bytes) {
             // SAFETY: by contract.
             unsafe { memory.write_back(at, bytes) };
         }
         // SAFETY: by contract.
         unsafe { memory.persist(at, bytes) };
-        if !self.recent.is_empty() {
-            self.recent[place(at)] = at;
+        if let Some((recent, place)) = self.sampled(at) {
+            recent.0[place].store(at, Ordering::Relaxed);
         }
     }
 
-    fn writes_back(&self, bytes: u64) -> bool {
+    fn writes_back(&self, at: u64, bytes: u64) -> bool {
+        let lines = |line_bytes| (at + bytes).div_ceil(line_bytes) - at / line_bytes;
         match self.flush {
             Flush::Eager => true,
             Flush::Keep => false,
-            Flush::Auto => bytes > SMALL_BYTES || !self.is_skewed,
+            Flush::Auto => {
+                (WINDOW - self.soon) * lines(LINE_BYTES) >= WINDOW * lines(MEDIUM_LINE_BYTES)
+            }
         }
     }
 
     /// The item at `at` has ended.
     #[inline(always)]
     pub fn ended(&mut self, at: u64) {
-        if self.recent.is_empty() {
-            return;
-        }
+        let Some((recent, place)) = self.sampled(at) else { return };
+        let is_recent = recent.0[place].load(Ordering::Relaxed) == at;
         self.ended += 1;
-        self.ended_recent += u32::from(self.recent[place(at)] == at);
+        self.ended_soon += u64::from(is_recent);
         if self.ended == WINDOW {
-            self.is_skewed = self.ended_recent * 4 >= WINDOW;
-            (self.ended, self.ended_recent) = (0, 0);
+            self.soon = self.ended_soon;
+            (self.ended, self.ended_soon) = (0, 0);
         }
     }
-}
 
-/// Where a place is remembered.
-#[inline(always)]
-fn place(at: u64) -> usize {
-    (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize
+    /// Where a place is remembered, if it is one of those looked at.
+    #[inline(always)]
+    fn sampled(&self, at: u64) -> Option<(&Recent, usize)> {
+        let recent = self.recent.as_ref()?;
+        let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32).is_multiple_of(SAMPLED).then(|| (&**recent, hash as usize >> 55))
+    }
 }

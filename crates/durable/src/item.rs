@@ -23,6 +23,7 @@
 //! left over from a log's former life never passes for one of its present.
 
 use crate::checksum::Crc;
+use terrace_memory::Memory;
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;
@@ -188,6 +189,28 @@ impl Widths {
     fn fields(self) -> usize {
         self.key + self.value + self.version
     }
+}
+
+/// Borrows what claims to be an item at `at`, if it ends at or before `end`. Of it header and key are
+/// looked at; whoever looks at the value says so ([`Memory::looked_at`]).
+///
+/// # Safety
+/// The range is committed, and not written while borrowed but for what readers do not look at.
+#[inline(always)]
+pub(crate) unsafe fn borrow<M: Memory>(memory: &M, at: u64, end: u64) -> Option<&[u8]> {
+    // SAFETY: by contract.
+    let head = unsafe { memory.bytes(at, (end - at).min(MAX_HEADER_BYTES as u64)) };
+    let header = Header::decode(head)?;
+    let bytes = header.item_bytes() as u64;
+    if bytes > end - at {
+        return None;
+    }
+    let before_value = header.header_bytes + header.key_bytes;
+    if before_value > head.len() {
+        memory.looked_at(at, before_value as u64);
+    }
+    // SAFETY: by contract.
+    Some(unsafe { memory.borrow(at, bytes) })
 }
 
 impl<'a> Item<'a> {

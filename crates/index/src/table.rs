@@ -188,6 +188,16 @@ impl HashIndex {
 }
 
 impl<I: Memory> HashIndex<I> {
+    /// An empty index that is made anew at each opening, as by [`HashIndex::new`], on given grounds: of each
+    /// of its tables (a power of two of them) for buckets and overflow lines, all of them zero. The
+    /// bytes it takes there are counted in `budget`.
+    ///
+    /// # Errors
+    /// Those of the grounds.
+    pub fn on(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
+        HashIndex::over(grounds, Keeping::Nothing, budget)
+    }
+
     /// An empty index that is kept: on the grounds of each of its tables (a power of two of them) for
     /// buckets and overflow lines, all of them zero. The bytes it takes there are counted in `budget`.
     ///

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod beside;
 pub mod chase;
 pub mod copy;
 pub mod counted;

@@ -622,3 +622,31 @@ fn a_line_takes_as_many_cycles_as_it_takes_stores() {
     let (word, line) = (time(8), time(64));
     assert!((line / word - 2.0).abs() < 0.05, "{word} and {line} ns: 32 bytes a cycle");
 }
+
+#[test]
+fn a_borrow_costs_what_is_looked_at_and_what_is_free_of_charge_nothing() {
+    let machine = optane(1);
+    let memory = pmem(&machine, 1 << 20);
+    // SAFETY: inside, and nobody writes it.
+    let borrowed = unsafe { memory.borrow(4096, 640) };
+    assert_eq!((borrowed.len(), machine.now_ps()), (640, 0));
+    machine.free_of_charge(|| memory.wrote(4096, 640));
+    assert_eq!((machine.now_ps(), borrowed.len()), (0, 640));
+    memory.looked_at(4096, 640);
+    assert!(machine.now_ps() > 0);
+    assert_eq!(machine.thread_counts(0).accesses, 10);
+}
+
+#[test]
+fn dirty_persistent_lines_slow_a_chase_through_dram_and_clean_ones_do_not() {
+    use terrace_machine::beside::{Chase, Dirty};
+
+    let step_ns = |dirty, written, threads| {
+        let chase = Chase { chased: "dram0", written, dirty, bytes: 1024, steps: 4, threads };
+        chase.run(&preset("optane-004")).unwrap().step_ns
+    };
+    let (dram, kept) = (step_ns(Dirty::Kept, "dram0", 16), step_ns(Dirty::Kept, "pmem0", 16));
+    assert!(kept > 1.5 * dram, "{kept} {dram}");
+    let cleaned = step_ns(Dirty::Cleaned, "pmem0", 16);
+    assert!(cleaned < (kept + dram) / 2.0, "{cleaned} {kept} {dram}");
+}

@@ -1,7 +1,7 @@
 //! Recorded accesses on modelled machines: the same as if the structure had run there; copies and
 //! litmus probes on both kinds of ground.
 
-use terrace_machine::copy::Copy;
+use terrace_machine::copy::{Copy, Engine};
 use terrace_machine::ground::{Ground, Here};
 use terrace_machine::litmus::{Form, PROBES, Probe};
 use terrace_machine::model::{Player, Stage};
@@ -87,7 +87,14 @@ fn what_threads_have_for_themselves_they_do_not_take_from_one_another() {
 fn a_copy_moves_less_than_the_memory_reads() {
     let preset = Preset::named("two-socket").expect("built in").with_caches_divided(32);
     let node = &preset.node[0];
-    let copy = |threads| Copy { node: &node.name, bytes: 8 << 20, threads, times: 1 };
+    let copy = |threads| Copy {
+        from: &node.name,
+        to: &node.name,
+        engine: Engine::Store,
+        bytes: 8 << 20,
+        threads,
+        times: 1,
+    };
     let [one, four] = [1, 4].map(|threads| copy(threads).run(&preset).expect("copied"));
     assert!(one > 0.5 && four > 1.5 * one && four < node.read_gb_s, "{one} and {four} GB/s");
     assert!(copy(1000).run(&preset).is_err(), "so many threads there are not");

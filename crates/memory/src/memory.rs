@@ -47,6 +47,17 @@ pub trait Memory: Send + Sync + 'static {
     unsafe fn stream(&self, at: u64, source: &[u8]);
     /// Borrows a range that nobody writes meanwhile.
     unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8];
+    /// The same of a range that is perhaps not looked at: whoever looks says so by [`Memory::looked_at`].
+    /// Here the two are one, since a borrow is no access; where accesses have a price in time, they are
+    /// not.
+    #[inline(always)]
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.bytes(at, bytes) }
+    }
+    /// Says that a borrowed range is looked at now, all of it.
+    #[inline(always)]
+    fn looked_at(&self, _at: u64, _bytes: u64) {}
     /// Starts the write-back of every line touching the range.
     unsafe fn write_back(&self, at: u64, bytes: u64);
     /// Orders earlier write-backs and streams before everything later.

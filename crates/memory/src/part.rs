@@ -93,6 +93,13 @@ impl<M: Memory> Memory for Part<M> {
         // SAFETY: above.
         unsafe { self.memory.bytes(self.start + at, bytes) }
     }
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: above.
+        unsafe { self.memory.borrow(self.start + at, bytes) }
+    }
+    fn looked_at(&self, at: u64, bytes: u64) {
+        self.memory.looked_at(self.start + at, bytes);
+    }
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         // SAFETY: above.
         unsafe { self.memory.write_back(self.start + at, bytes) }

@@ -215,6 +215,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
     fn move_item(&mut self, location: u64, item: &Item<'_>, bytes: usize, hash: u64) -> Result<()> {
         let engine = self.engine;
         let mut held = self.logs.appender(COLLECTOR, bytes + 16, Room::Urgent)?;
+        engine.look(location, item);
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();

@@ -407,6 +407,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
+    /// Says that the value of an item is looked at, where that has a price in time.
+    #[inline(always)]
+    pub fn look(&self, location: u64, item: &Item<'_>) {
+        self.values.medium().memory().looked_at(location, bytes_of(item) as u64);
+    }
+
     #[inline(always)]
     fn note(&self, new: &NewItem<'_>, bytes: usize) {
         let hint = bytes.min(256) as u32;

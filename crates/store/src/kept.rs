@@ -2,10 +2,14 @@
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
 use terrace_durable::{Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
-use terrace_index::Ground;
-use terrace_memory::{Divide, Memory, Native};
+use terrace_index::{Ground, HashIndex};
+use terrace_memory::{Budget, Divide, Memory, Native};
+
+/// Parts of a memory begin at multiples of this.
+const PART_BYTES: u64 = 4096;
 
 /// A kept index's file, and what is kept with it.
 pub(crate) struct Kept<I: Memory> {
@@ -97,6 +101,21 @@ pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
         commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(std::io::Error::other)),
     };
     file.areas().into_iter().map(|areas| areas.map(ground)).collect()
+}
+
+/// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
+pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<HashIndex<I>> {
+    let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
+    let ground = |start: u64, end: u64| Ground {
+        memory: memory.part(start, end - start),
+        commit: Box::new(|_, _| Ok(())),
+        start,
+    };
+    let grounds = vec![[ground(0, buckets), ground(buckets, memory.len())]];
+    HashIndex::on(grounds, budget).map_err(|source| {
+        let path = "(memory)".into();
+        Error::Io { path, doing: "make room in the index", source }
+    })
 }
 
 /// What an index says of its memory, as an error of the map.

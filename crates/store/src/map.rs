@@ -92,6 +92,25 @@ impl<M: Memory> Map<M> {
     }
 }
 
+impl<M: Memory, I: Divide> Map<M, I> {
+    /// As [`Map::over`], with the index in the memory `dram` as well: it is made there anew at each opening,
+    /// and `dram` is zero then. 24 bytes for each key are enough. For trying index and values together on
+    /// memories that are not this machine's.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn over_with_dram(
+        memory: M,
+        dram: &I,
+        is_new: bool,
+        lifetime: u32,
+        options: MapOptions,
+    ) -> Result<Map<M, I>> {
+        let options = MapOptions { persist: Persist::Values, ..options };
+        crate::open::over_with_dram(Medium::over(memory, is_new, lifetime), dram, options)
+    }
+}
+
 impl<M: Memory, I: Divide + Clone> Map<M, I> {
     /// The same with an index that is kept, in the memory `index`: what [`Persist::Index`], or
     /// [`Persist::Full`] if that is asked for, is to a map in a directory.

@@ -83,6 +83,19 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     start(engine, recovery, None)
 }
 
+pub(crate) fn over_with_dram<M: Memory, I: Divide>(
+    medium: Medium<M>,
+    dram: &I,
+    options: MapOptions,
+) -> Result<Map<M, I>> {
+    let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+    let opening = Opening::over_memory(options, &budget);
+    let values = opening.values(medium, asked(&opening.options))?;
+    let index = crate::kept::index_on(dram, &budget)?;
+    let (engine, recovery) = opening.read_values_to(values, index)?;
+    start(engine, recovery, None)
+}
+
 pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     medium: Medium<M>,
     index: I,

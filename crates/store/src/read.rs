@@ -79,7 +79,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let Some((location, item)) = found else { return (None, None) };
             let undurable = self.sync.load(Ordering::Relaxed);
             let undurable = if undurable { self.values.undurable(location) } else { None };
-            (is_live(&item).then(|| f(value_of(&item, location))), undurable)
+            let live = is_live(&item).then(|| {
+                self.look(location, &item);
+                f(value_of(&item, location))
+            });
+            (live, undurable)
         })
     }
 
@@ -107,6 +111,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     .or_else(|| self.lookup(batch.hashes[i], key, &guard));
                 self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
                     let live = found.filter(|(_, item)| is_live(item));
+                    live.iter().for_each(|(at, item)| self.look(*at, item));
                     each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
                     if sync && let Some((at, _)) = found {
                         self.values.undurable(at).into_iter().for_each(&mut saw);
@@ -220,6 +225,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
             self.at_rest(Some(found), hash, key, &guard, |found| {
                 if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
+                    self.look(location, &item);
                     each(item.key, value_of(&item, location));
                 }
             });

@@ -18,6 +18,7 @@ use std::time::Duration;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
 use terrace_durable::{Reach, Values};
+use terrace_index::HashIndex;
 use terrace_memory::{Memory, Native};
 
 /// Which recovery ran; the numbers are those of paper 000, A8.
@@ -106,6 +107,15 @@ impl Opening<'_> {
             self.replay::<M, Native>(&values, None)?;
         }
         let index = self.new_index(&values)?;
+        self.read_values_to(values, index)
+    }
+
+    /// Finds everything by reading the values into an empty index.
+    pub fn read_values_to<M: Memory, I: Memory>(
+        &self,
+        values: Stored<M>,
+        index: HashIndex<I>,
+    ) -> Result<Opened<M, I>> {
         let seed = self.seed(&values);
         let engine = self.engine(values, index, seed);
         let found = self.read_into(&engine)?;

@@ -65,3 +65,37 @@ fn what_is_kept_has_its_price() {
     assert_eq!(costs(Slab, Persist::Index), [(4, 3), (2, 2), (3, 2)]);
     assert_eq!(costs(Slab, Persist::Full), [(9, 3), (7, 2), (9, 3)]);
 }
+
+/// What a whole map does on a modelled server: its accesses have a price, wherever they go.
+#[test]
+fn index_and_values_are_both_on_the_modelled_server() {
+    use terrace_machine::{Machine, Preset};
+
+    let machine = Machine::new(&Preset::named("optane-000").expect("a preset"), 1, 7);
+    let memory = |node, bytes| machine.memory(node, bytes, Domain::Adr).expect("memory");
+    let (values, dram) = (memory("pmem0", VALUES_BYTES), memory("dram0", INDEX_BYTES));
+    let options = MapOptions {
+        durability: Durability::Sync,
+        domain: Domain::Adr,
+        writers: 1,
+        ..MapOptions::default()
+    };
+    let map = Map::over_with_dram(values, &dram, true, 1, options).expect("map");
+    let fill = || (0..1000u64).try_for_each(|key| map.put(&key.to_be_bytes(), &[7; 1000]));
+    let before = machine.elapsed();
+    machine.free_of_charge(fill).expect("filled");
+    assert_eq!(machine.elapsed(), before, "made for nothing");
+
+    let counts = || ["pmem0", "dram0"].map(|node| machine.node_counts(node).expect("a memory"));
+    let before = counts();
+    let told = map.get_with(&7u64.to_be_bytes(), |value| value.bytes.len()).expect("get");
+    let [pmem, dram] = [0, 1].map(|node| counts()[node] - before[node]);
+    assert_eq!(told, Some(1000));
+    assert!(dram.read_bytes >= 64, "its bucket");
+    assert!(pmem.read_bytes >= 1000, "its value");
+    let before = counts();
+    map.put(&8u64.to_be_bytes(), &[8; 8]).expect("put");
+    let pmem = counts()[0] - before[0];
+    assert!(pmem.written_back_bytes >= 64, "the new item");
+    assert!(pmem.read_bytes - pmem.prefetched_bytes < 1000, "of the old item, its key alone");
+}

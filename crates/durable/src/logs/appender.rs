@@ -113,7 +113,6 @@ impl<M: Memory> Appender<'_, M> {
         let dead = &self.logs.dead[self.id][segment_of(location)];
         // Only the holder of this writer's lock changes the counter.
         dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
-        self.lock.borrow_mut().flusher.ended(location);
         self.logs.book_dead(location, bytes, changes);
     }
 

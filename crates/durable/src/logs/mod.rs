@@ -42,7 +42,7 @@ pub use segment::{SEGMENT_HEADER_BYTES, State};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
-use crate::item::{BATCH_END_BYTES, Header, Item, MAX_HEADER_BYTES};
+use crate::item::{self, BATCH_END_BYTES, Item};
 use crate::medium::Medium;
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
 use crate::values::Keeps;
@@ -165,9 +165,8 @@ impl<M: Memory> Logs<M> {
     /// Items are written back as `flush` says. To be called before the first write.
     #[must_use]
     pub fn flushing(mut self, flush: Flush) -> Logs<M> {
-        let domain = self.medium.memory().domain();
         for writer in &mut self.writers {
-            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+            writer.get_mut().get_mut().flusher = Flusher::of_log(flush);
         }
         self
     }
@@ -222,10 +221,12 @@ impl<M: Memory> Logs<M> {
         // that may still be overwritten is not looked at beyond lengths and key without a lock
         // (`overwrite`), and a segment is freed only when none of its items is current, and reused
         // only after every guard under which its locations could be learnt is gone.
-        unsafe { self.item_bytes(location, end).expect("a location names a whole item") }
+        let bytes = unsafe { item::borrow(self.medium.memory(), location, end) };
+        bytes.expect("a location names a whole item")
     }
 
-    /// The bytes of what claims to be an item at `at`, if it ends at or before `end`.
+    /// The bytes of what claims to be an item at `at`, if it ends at or before `end`; all of them are
+    /// looked at.
     ///
     /// # Safety
     /// The range is committed, and not written while borrowed but for what readers do not look at.
@@ -233,10 +234,9 @@ impl<M: Memory> Logs<M> {
     unsafe fn item_bytes(&self, at: u64, end: u64) -> Option<&[u8]> {
         let memory = self.medium.memory();
         // SAFETY: by contract.
-        let head = unsafe { memory.bytes(at, (end - at).min(MAX_HEADER_BYTES as u64)) };
-        let bytes = Header::decode(head)?.item_bytes() as u64;
-        // SAFETY: by contract.
-        (bytes <= end - at).then(|| unsafe { memory.bytes(at, bytes) })
+        let bytes = unsafe { item::borrow(memory, at, end) }?;
+        memory.looked_at(at, bytes.len() as u64);
+        Some(bytes)
     }
 
     /// During recovery: counts `bytes` of the item at `location` as dead, since a newer one of the
@@ -322,7 +322,7 @@ impl<M: Memory> Logs<M> {
             + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
         let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
         // SAFETY: a claimed segment is sealed: nobody writes it until it is freed.
-        while let Some(bytes) = unsafe { self.item_bytes(at, end) } {
+        while let Some(bytes) = unsafe { item::borrow(self.medium.memory(), at, end) } {
             match Item::read(bytes) {
                 Some(item) if bytes.len() > BATCH_END_BYTES => visit(at, item, bytes.len()),
                 _ => {}

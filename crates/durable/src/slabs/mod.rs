@@ -49,7 +49,7 @@ pub use write::Slots;
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
-use crate::item::{self, Item, MAX_HEADER_BYTES};
+use crate::item::{self, Item};
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::sections::Changes;
@@ -182,8 +182,9 @@ impl<M: Memory> Slabs<M> {
     #[must_use]
     pub fn flushing(mut self, flush: Flush) -> Slabs<M> {
         let domain = self.medium.memory().domain();
-        for writer in &mut self.writers {
-            writer.get_mut().get_mut().flusher = Flusher::new(flush, domain);
+        let flushers = Flusher::of_slabs(flush, domain, self.writers.len());
+        for (writer, flusher) in self.writers.iter_mut().zip(flushers) {
+            writer.get_mut().get_mut().flusher = flusher;
         }
         self
     }
@@ -259,13 +260,8 @@ impl<M: Memory> Slabs<M> {
         // could be learnt is gone, but for its checksum, which readers do not look at. What follows
         // a short item in its last bytes here may be another slot, which no reader of this item
         // looks at either.
-        unsafe {
-            let head = memory.bytes(location, (end - location).min(MAX_HEADER_BYTES as u64));
-            let header = item::Header::decode(head);
-            let bytes = header.map_or(0, |header| header.item_bytes() as u64);
-            assert!((1..=end - location).contains(&bytes), "a location names a whole item");
-            memory.bytes(location, bytes)
-        }
+        let bytes = unsafe { item::borrow(memory, location, end) };
+        bytes.expect("a location names a whole item")
     }
 
     /// Writer `id`'s slots.

@@ -18,6 +18,7 @@
 mod error;
 mod grounds;
 mod measure;
+mod modelled;
 mod record;
 mod report;
 mod results;

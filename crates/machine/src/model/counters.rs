@@ -124,6 +124,8 @@ pub struct ThreadCounts {
     pub memory_wait_ps: u64,
     /// Of that, because the write-back queue was full, ps.
     pub eviction_wait_ps: u64,
+    /// Waited for other threads, as [`pause`](terrace_memory::Memory::pause) said, ps.
+    pub paused_ps: u64,
 }
 
 macro_rules! subtract {
@@ -142,7 +144,8 @@ subtract!(NodeCounts: read_bytes prefetched_bytes written_bytes evicted_bytes wr
     streamed_bytes noted_bytes media_read_bytes media_completed_bytes media_ahead_bytes media_written_bytes
     read_hit_bytes write_hit_bytes);
 subtract!(ThreadCounts: accesses first_level_hits second_level_hits shared_hits from_cores misses
-    prefetches fences fence_wait_ps store_wait_ps buffer_wait_ps memory_wait_ps eviction_wait_ps);
+    prefetches fences fence_wait_ps store_wait_ps buffer_wait_ps memory_wait_ps eviction_wait_ps
+    paused_ps);
 
 #[cfg(test)]
 mod tests {

@@ -181,6 +181,16 @@ impl Memory for Modelled {
         unsafe { self.native.bytes(at, bytes) }
     }
 
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: above.
+        unsafe { self.native.bytes(at, bytes) }
+    }
+
+    fn looked_at(&self, at: u64, bytes: u64) {
+        assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
+        self.read_range(at, bytes);
+    }
+
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         self.each(at, bytes, super::state::State::write_back);
     }
@@ -206,6 +216,10 @@ impl Memory for Modelled {
     }
 
     fn pause(&self) {
-        self.machine.charge(|state| state.thread().clock += PAUSE);
+        self.machine.charge(|state| {
+            let thread = state.thread();
+            thread.clock += PAUSE;
+            thread.counts.paused_ps += PAUSE;
+        });
     }
 }

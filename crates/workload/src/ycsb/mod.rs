@@ -35,7 +35,7 @@ mod settings;
 mod target;
 mod worker;
 
-pub use distribution::Distribution;
+pub use distribution::{Choices, Distribution};
 pub use latency::Latency;
 pub use report::{LoadReport, PhaseReport};
 pub use runner::{Bench, LoadBy};

@@ -34,4 +34,8 @@ rows! {
     pmem_i8,
     pmem_metrics,
     pmem_classify,
+    kv_burst,
+    kv_levels,
+    kv_flush,
+    kv_dirty_dram,
 }

@@ -1,0 +1,390 @@
+//! Maps on the modelled Optane server: index and values as they are, in virtual time.
+//!
+//! Values lie on `pmem0`, the index on `dram0`, or on `pmem0` too if it is kept; every access to them is
+//! charged to the logical thread that made it. Threads run on the cores of one socket, that of both
+//! memories, each with a writer of its own. What else a map keeps in DRAM is small and charged for
+//! nothing: free slots as bits, dead bytes of logs as counters, writers.
+//!
+//! # Work that is no access
+//! On the model no instruction takes time but what it is told of. Each write is charged [`WRITE_NS`] and
+//! each read [`READ_NS`] beside its accesses, the same for all designs: the processor time of a put of 64
+//! bytes and of a get in a map in logs of 200 keys, without write-backs, on a Xeon of 2.1 GHz. (A put in
+//! slabs took 220 ns there, for its lists of free slots and the epochs they wait for.)
+
+use super::error::{Error, Result};
+use crate::structures::Random;
+use std::cell::RefCell;
+use std::sync::Mutex;
+use std::time::Duration;
+use terrace_machine::model::{NodeCounts, ThreadCounts};
+use terrace_machine::{Machine, Modelled, Preset};
+use terrace_memory::Domain;
+use terrace_store::{Durability, Map, MapOptions, Persist, Session, ValueDesign};
+use terrace_workload::ycsb::{Choices, Distribution};
+
+/// The paper's machine.
+const PRESET: &str = "optane-000";
+/// Processor time of a write and of a read, beside their accesses.
+const WRITE_NS: f64 = 135.0;
+/// See [`WRITE_NS`].
+const READ_NS: f64 = 45.0;
+/// What is random in its caches is so by this seed.
+const SEED: u64 = 1;
+/// Bytes of a log and of a superblock.
+const SEGMENT_BYTES: u64 = 4 << 20;
+/// Key, header, and what a slot may leave unused.
+const BESIDE_VALUE_BYTES: u64 = 48;
+/// Of an index in DRAM and of one that is kept.
+const INDEX_BYTES_PER_KEY: [u64; 2] = [24, 48];
+/// Operations between two looks whether the collector's queue is full.
+const COLLECT_EVERY: u64 = 64;
+/// Choices drawn ahead.
+const DRAWN: usize = 1 << 20;
+/// Bytes of values for which books have one.
+const VALUES_PER_BOOKS: u64 = 256;
+
+/// What notes say of it.
+pub(super) fn label() -> String {
+    format!(
+        "modelled server {PRESET}, virtual time; beside its accesses a write is charged {WRITE_NS} ns and a \
+         read {READ_NS} ns of instructions, the same for all designs"
+    )
+}
+
+/// The paper's machine.
+pub(super) fn preset() -> Preset {
+    Preset::named(PRESET).expect("a preset that is compiled in")
+}
+
+/// Threads of a measurement: a core of the socket each.
+pub(super) fn all_threads(preset: &Preset) -> usize {
+    preset.processor.cores_per_socket
+}
+
+/// So many keys that items with values of this many bytes fill twice the caches that so many threads use.
+pub(super) fn keys_beyond_caches(preset: &Preset, threads: usize, value_bytes: usize) -> u64 {
+    let own = preset.cache.iter().rev().skip(1).map(|level| level.bytes).max().unwrap_or(0);
+    let shared = preset.cache.last().map_or(0, |level| level.bytes);
+    2 * (shared + own * threads as u64) / (value_bytes as u64 + 16)
+}
+
+/// Options of a map of this design whose every write is durable when it is acknowledged.
+pub(super) fn options(values: ValueDesign, threads: usize) -> MapOptions {
+    MapOptions {
+        durability: Durability::Sync,
+        domain: Domain::Adr,
+        values,
+        memory_budget_bytes: 1 << 40,
+        writers: threads,
+        ..MapOptions::default()
+    }
+}
+
+/// One logical thread's handle.
+pub(super) type Worker = Session<Modelled, Modelled>;
+
+/// What a thread does again and again: with its session, its number, the operation's number and a source
+/// of randomness. Returns the processor time of it beside its accesses, ns.
+pub(super) trait Operation:
+    Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<f64> + Sync
+{
+}
+
+impl<F> Operation for F where
+    F: Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<f64> + Sync
+{
+}
+
+/// A map on a machine of its own.
+pub(super) struct ModelledMap {
+    pub machine: Machine,
+    pub map: Map<Modelled, Modelled>,
+    options: MapOptions,
+    values: Modelled,
+    /// Of an index that is kept.
+    index: Option<Modelled>,
+    /// Of one in DRAM.
+    index_bytes: u64,
+    workers: Vec<(Worker, Random)>,
+    keys: u64,
+    value_bytes: usize,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    /// Operations of all threads.
+    pub operations: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Virtual time, from the first operation to the last.
+    pub time: Duration,
+    /// What went in and out of the persistent memory.
+    pub pmem: NodeCounts,
+    /// Waited by all threads for others, at locks, ns.
+    pub paused_ns: f64,
+}
+
+impl Ran {
+    /// Million operations a second.
+    pub fn million_s(&self) -> f64 {
+        self.operations as f64 / 1e6 / self.time.as_secs_f64()
+    }
+
+    /// Nanoseconds of a thread for an operation.
+    pub fn ns(&self) -> f64 {
+        self.time.as_nanos() as f64 * self.threads as f64 / self.operations as f64
+    }
+
+    /// Part of the threads' time that they wait at locks.
+    pub fn at_locks(&self) -> f64 {
+        self.paused_ns / (self.time.as_nanos() as f64 * self.threads as f64)
+    }
+
+    /// Bytes read of persistent memory for an operation.
+    pub fn read_bytes(&self) -> f64 {
+        self.pmem.read_bytes as f64 / self.operations as f64
+    }
+
+    /// Bytes written to the medium for an operation.
+    pub fn media_bytes(&self) -> f64 {
+        self.pmem.media_written_bytes as f64 / self.operations as f64
+    }
+}
+
+impl ModelledMap {
+    /// An empty map for `items` values of `value_bytes`, used by as many threads as it has writers.
+    pub fn new(
+        preset: &Preset,
+        items: u64,
+        value_bytes: usize,
+        options: MapOptions,
+    ) -> Result<ModelledMap> {
+        let threads = options.writers;
+        let machine = Machine::new(preset, threads, SEED);
+        // What open logs, size classes and the collector keep for themselves.
+        let aside = (threads as u64 + 24) * SEGMENT_BYTES;
+        let bytes = items * (value_bytes as u64 + BESIDE_VALUE_BYTES) * 9 / 8;
+        let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + aside;
+        let is_kept = matches!(options.persist, Persist::Index | Persist::Full);
+        let index_bytes = items * INDEX_BYTES_PER_KEY[usize::from(is_kept)] + (1 << 20);
+        let values = memory(&machine, "pmem0", bytes, options.domain)?;
+        let kept_bytes = index_bytes + bytes / VALUES_PER_BOOKS;
+        let index =
+            is_kept.then(|| memory(&machine, "pmem0", kept_bytes, options.domain)).transpose()?;
+        let map = machine
+            .free_of_charge(|| open(&machine, &values, index.as_ref(), index_bytes, &options, 0))?;
+        let worker = |thread| (map.session(), Random(SEED + thread));
+        let workers = (0..threads as u64).map(worker).collect();
+        let (keys, machine) = (0, machine);
+        Ok(ModelledMap {
+            machine,
+            map,
+            options,
+            values,
+            index,
+            index_bytes,
+            workers,
+            keys,
+            value_bytes,
+        })
+    }
+
+    /// Leaves the map as a crash would, with cold caches, and opens it again; by one thread.
+    pub fn crash_and_open(self, lifetime: u32) -> Result<(ModelledMap, Duration)> {
+        let ModelledMap { machine, map, workers, .. } = self;
+        drop((map, workers));
+        machine.clear_caches();
+        let start = machine.elapsed();
+        let ModelledMap { values, index, index_bytes, ref options, .. } = self;
+        let map = open(&machine, &values, index.as_ref(), index_bytes, options, lifetime)?;
+        let time = machine.elapsed() - start;
+        Ok((ModelledMap { machine, map, values, index, workers: Vec::new(), ..self }, time))
+    }
+
+    /// Writes `keys` keys, the threads in turn; in no time, and past all caches.
+    pub fn fill(&mut self, keys: u64) -> Result<()> {
+        self.keys = keys;
+        let value = vec![1; self.value_bytes];
+        let ModelledMap { machine, workers, .. } = self;
+        let threads = workers.len() as u64;
+        machine.free_of_charge(|| {
+            (0..keys).try_for_each(|key| {
+                let (worker, _) = &mut workers[(key % threads) as usize];
+                worker.put(&key.to_be_bytes(), &value, None)?;
+                Ok(worker.commit()?)
+            })
+        })
+    }
+
+    /// An update of a key, each chosen alike.
+    pub fn update(&self) -> impl Operation + use<> {
+        let (value, keys) = (vec![2; self.value_bytes], self.keys);
+        move |worker, _, _, random| {
+            worker.put(&random.below(keys).to_be_bytes(), &value, None)?;
+            Ok(WRITE_NS)
+        }
+    }
+
+    /// The deletion of a key, each once in no order.
+    pub fn delete(&self) -> impl Operation + use<> {
+        let (keys, threads) = (self.keys, self.workers.len() as u64);
+        move |worker, thread, number, _| {
+            // A large prime: every key comes once.
+            let key = (number * threads + thread).wrapping_mul(2_654_435_761) % keys;
+            worker.delete(&key.to_be_bytes())?;
+            Ok(WRITE_NS)
+        }
+    }
+
+    /// Has each of the first `threads` threads do `each` operations. They run to their end one by one, the
+    /// thread furthest behind first: nobody waits for a lock.
+    pub fn in_turn(&mut self, threads: usize, each: u64, does: impl Operation) -> Result<Ran> {
+        let before = self.counts();
+        let failed = RefCell::new(None);
+        let time = {
+            let (machine, does, failed) = (&self.machine, &does, &failed);
+            let mut steps: Vec<_> = self.workers[..threads]
+                .iter_mut()
+                .zip(0..)
+                .map(|((worker, random), thread)| {
+                    let mut number = 0;
+                    move || {
+                        if number == each || failed.borrow().is_some() {
+                            return false;
+                        }
+                        match one(machine, worker, does, [thread, number], random) {
+                            Ok(()) => number += 1,
+                            Err(error) => drop(failed.borrow_mut().get_or_insert(error)),
+                        }
+                        true
+                    }
+                })
+                .collect();
+            machine.run_steps(&mut steps)
+        };
+        failed.into_inner().map_or(Ok(()), Err)?;
+        Ok(self.ran(threads, each, time, before))
+    }
+
+    /// The same with operations that overlap: who finds a lock held waits for it. Slower to simulate.
+    pub fn at_once(&mut self, threads: usize, each: u64, does: impl Operation) -> Result<Ran> {
+        let before = self.counts();
+        let failed = Mutex::new(None);
+        let time = {
+            let (machine, does, failed) = (&self.machine, &does, &failed);
+            let bodies = self.workers[..threads].iter_mut().zip(0..);
+            let bodies = bodies.map(|((worker, random), thread)| {
+                let body = move || {
+                    let mut numbers = 0..each;
+                    let done = numbers.try_for_each(|number| {
+                        one(machine, worker, does, [thread, number], random)
+                    });
+                    if let Err(error) = done {
+                        failed.lock().expect("no thread panicked").get_or_insert(error);
+                    }
+                };
+                Box::new(body) as Box<dyn FnOnce() + Send>
+            });
+            machine.run_threads(bodies.collect())
+        };
+        failed.into_inner().expect("no thread panicked").map_or(Ok(()), Err)?;
+        Ok(self.ran(threads, each, time, before))
+    }
+
+    fn ran(&self, threads: usize, each: u64, time: Duration, before: (NodeCounts, u64)) -> Ran {
+        let (pmem, paused_ps) = self.counts();
+        let paused_ns = (paused_ps - before.1) as f64 / 1e3;
+        let operations = each * threads as u64;
+        Ran { operations, threads, time, pmem: pmem - before.0, paused_ns }
+    }
+
+    fn counts(&self) -> (NodeCounts, u64) {
+        let pmem = self.machine.node_counts("pmem0").expect("the memory of the values");
+        let paused = |thread| -> u64 {
+            let counts: ThreadCounts = self.machine.thread_counts(thread);
+            counts.paused_ps
+        };
+        (pmem, (0..self.machine.threads()).map(paused).sum())
+    }
+}
+
+/// A memory of the machine.
+fn memory(machine: &Machine, node: &str, bytes: u64, domain: Domain) -> Result<Modelled> {
+    machine
+        .memory(node, bytes, domain)
+        .map_err(Error::system("reserve memory for the modelled machine"))
+}
+
+/// Opens a map, for the first time if `lifetime` is 0.
+fn open(
+    machine: &Machine,
+    values: &Modelled,
+    index: Option<&Modelled>,
+    dram_bytes: u64,
+    options: &MapOptions,
+    lifetime: u32,
+) -> Result<Map<Modelled, Modelled>> {
+    let (values, is_new, options) = (values.clone(), lifetime == 0, options.clone());
+    Ok(match index {
+        Some(index) => Map::over_with_index(values, index.clone(), is_new, lifetime, options)?,
+        None => {
+            let dram = memory(machine, "dram0", dram_bytes, options.domain)?;
+            Map::over_with_dram(values, &dram, is_new, lifetime, options)?
+        }
+    })
+}
+
+/// The same, waiting for the collector whenever its queue is full: the thread collects itself. An item
+/// moved takes the processor time of a write.
+pub(super) fn collecting(does: impl Operation, value_bytes: usize) -> impl Operation {
+    move |worker, thread, number, random| {
+        let mut work_ns = does(worker, thread, number, random)?;
+        if number % COLLECT_EVERY == 0 {
+            let before = worker.map().stats().moved_bytes;
+            if worker.map().collect()? > 0 {
+                let moved_bytes = worker.map().stats().moved_bytes - before;
+                work_ns += WRITE_NS * (moved_bytes / (value_bytes as u64 + 16)) as f64;
+            }
+        }
+        Ok(work_ns)
+    }
+}
+
+/// Records chosen by a workload, to be walked through again and again.
+pub(super) fn drawn(distribution: Distribution, keys: u64) -> Vec<u32> {
+    match distribution.choices(keys, DRAWN, SEED) {
+        Choices::Records(choices) | Choices::Latest(choices) => choices,
+    }
+}
+
+/// An operation of YCSB on the chosen records, from the `from`-th of each thread on: of 100, `updates`
+/// update.
+pub(super) fn ycsb(choices: &[u32], updates: u64, value_bytes: usize, from: u64) -> impl Operation {
+    let value = vec![2; value_bytes];
+    move |worker, thread, number, random| {
+        // Threads begin far apart.
+        let place = (thread as usize * 49_999 + (from + number) as usize) % choices.len();
+        let key = u64::from(choices[place]).to_be_bytes();
+        if random.below(100) < updates {
+            worker.put(&key, &value, None)?;
+            return Ok(WRITE_NS);
+        }
+        worker.get(&key, |value| std::hint::black_box(value.bytes.len()))?;
+        Ok(READ_NS)
+    }
+}
+
+/// One operation of a thread, and its commit.
+fn one(
+    machine: &Machine,
+    worker: &mut Worker,
+    does: &impl Operation,
+    [thread, number]: [u64; 2],
+    random: &mut Random,
+) -> Result<()> {
+    let work_ns = does(worker, thread, number, random)?;
+    worker.commit()?;
+    machine.compute_ns(work_ns);
+    Ok(())
+}
