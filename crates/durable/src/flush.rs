@@ -9,6 +9,7 @@
 //! [`Flush::Auto`] measures that: each writer remembers the places it wrote last, and counts how many of
 //! the items it ends are among them.
 
+use terrace_memory::prestore::{Op, Site};
 use terrace_memory::{Domain, Memory};
 
 /// When the lines of an item are written back.
@@ -30,6 +31,9 @@ const SMALL_BYTES: u64 = 256;
 const PLACES: usize = 1024;
 /// Items ended between two judgements.
 const WINDOW: u32 = 1024;
+
+/// Under eADR nothing rests on a write-back: it is a pre-store.
+static ITEM: Site = Site::new("item of a log or slab, before it is published");
 
 /// A writer's policy.
 #[derive(Debug, Default)]
@@ -56,9 +60,9 @@ impl Flusher {
     /// As for [`Memory::persist`].
     #[inline(always)]
     pub unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
-        if memory.domain() == Domain::Eadr && self.writes_back(bytes) {
+        if memory.domain() == Domain::Eadr && self.cleans(bytes) {
             // SAFETY: by contract.
-            unsafe { memory.write_back(at, bytes) };
+            unsafe { ITEM.hint_in(Op::Clean, memory, at, bytes) };
         }
         // SAFETY: by contract.
         unsafe { memory.persist(at, bytes) };
@@ -67,7 +71,7 @@ impl Flusher {
         }
     }
 
-    fn writes_back(&self, bytes: u64) -> bool {
+    fn cleans(&self, bytes: u64) -> bool {
         match self.flush {
             Flush::Eager => true,
             Flush::Keep => false,
