@@ -4,6 +4,7 @@
 pub mod counted;
 pub mod crash;
 pub mod ground;
+pub mod kernels;
 pub mod load;
 pub mod model;
 mod random;

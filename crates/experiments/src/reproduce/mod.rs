@@ -17,6 +17,7 @@
 
 mod error;
 mod figure;
+mod listing_2;
 mod measure;
 mod plot;
 mod record;
