@@ -8,6 +8,9 @@
 //!
 //! [`Flush::Auto`] measures that: each writer remembers the places it wrote last, and counts how many of
 //! the items it ends are among them.
+//!
+//! Or a value never enters the caches ([`Flush::Skip`]): what is neither read nor written again soon only
+//! displaces there what is (paper 000, B8), and its lines need not be fetched to be written.
 
 use terrace_memory::prestore::{Op, Site};
 use terrace_memory::{Domain, Memory};
@@ -23,10 +26,14 @@ pub enum Flush {
     Eager,
     /// When the caches evict them. Needs eADR.
     Keep,
+    /// Values of 256 bytes and more are written past the caches, all else at once.
+    Skip,
 }
 
 /// Items of at most so many bytes may be kept. In the paper keeping never pays from 1 KB on.
 const SMALL_BYTES: u64 = 256;
+/// Values of at least so many bytes are written past the caches.
+const SKIPPED_BYTES: usize = 256;
 /// Places a writer remembers: with items of that size, a quarter of a megabyte.
 const PLACES: usize = 1024;
 /// Items ended between two judgements.
@@ -54,12 +61,36 @@ impl Flusher {
         Flusher { flush, recent, ..Flusher::default() }
     }
 
+    /// Writes the parts of an item to `location` on, the value last, and makes it durable on a
+    /// byte-addressable memory. Returns where it ends.
+    ///
+    /// # Safety
+    /// As for [`Memory::write`].
+    #[inline(always)]
+    pub unsafe fn write<M: Memory>(&mut self, memory: &M, location: u64, parts: &[&[u8]]) -> u64 {
+        let (value, head) = parts.split_last().expect("an item has parts");
+        let mut at = location;
+        for part in head {
+            // SAFETY: by contract.
+            unsafe { memory.write(at, part) };
+            at += part.len() as u64;
+        }
+        let end = at + value.len() as u64;
+        let skips = self.flush == Flush::Skip && value.len() >= SKIPPED_BYTES;
+        // SAFETY: by contract.
+        unsafe { if skips { memory.stream(at, value) } else { memory.write(at, value) } };
+        let plain = if skips { at } else { end };
+        // SAFETY: by contract. What was streamed, a fence makes durable.
+        unsafe { self.persist(memory, location, plain - location) };
+        end
+    }
+
     /// Makes an item of `bytes` at `at` durable on a byte-addressable memory.
     ///
     /// # Safety
     /// As for [`Memory::persist`].
     #[inline(always)]
-    pub unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
+    unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
         if memory.domain() == Domain::Eadr && self.cleans(bytes) {
             // SAFETY: by contract.
             unsafe { ITEM.hint_in(Op::Clean, memory, at, bytes) };
@@ -73,7 +104,7 @@ impl Flusher {
 
     fn cleans(&self, bytes: u64) -> bool {
         match self.flush {
-            Flush::Eager => true,
+            Flush::Eager | Flush::Skip => true,
             Flush::Keep => false,
             Flush::Auto => bytes > SMALL_BYTES || !self.is_skewed,
         }

@@ -136,8 +136,7 @@ impl Tensor<'_> {
                     unsafe {
                         packets(memory, start + at, has_before, prestore);
                         if is_small && line + 1 == SMALL_LINES {
-                            (0..SMALL_LINES)
-                                .for_each(|line| drop(memory.load(start + at - line * LINE)));
+                            look_at(memory.bytes(start + at - line * LINE, SMALL_LINES * LINE));
                         }
                         let other = rng.below((own - elsewhere) / LINE) * LINE;
                         memory.write(start + elsewhere + other, &[1; LINE as usize]);

@@ -9,7 +9,7 @@ use terrace_memory::{Domain, Memory};
 /// Least bytes of Listing 2's array: several times the shared cache of paper 000's machines.
 const ARRAY_BYTES: u64 = 192 << 20;
 /// Bytes that fill the caches with written elements before anything counts.
-const WARM_BYTES: u64 = 96 << 20;
+const WARM_BYTES: u64 = 64 << 20;
 
 /// Listing 2: threads write random elements of an array.
 #[derive(Clone, Copy, Debug)]

@@ -83,14 +83,16 @@ fn measure<B: Bench, W: FnMut() -> bool + Send>(
     each: u64,
 ) -> Cost {
     let mut go = |operations: u64| {
-        let one = |worker: &'_ mut W| {
-            let mut left = operations;
-            move || {
-                left -= u64::from(worker());
-                left > 0
-            }
-        };
-        let mut steps: Vec<_> = workers.iter_mut().map(one).collect();
+        let mut steps: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| {
+                let mut left = operations;
+                move || {
+                    left -= u64::from(worker());
+                    left > 0
+                }
+            })
+            .collect();
         bench.run(&mut steps)
     };
     if warm > 0 {

@@ -7,6 +7,7 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::listing_2::{LABEL, one, preset};
 use crate::reproduce::measure::Samples;
+use std::io;
 use terrace_machine::ground::{Ground, Here};
 use terrace_machine::kernels::{Listing2, Prestore, listing_2};
 use terrace_memory::{Topology, prestore};
@@ -82,7 +83,8 @@ fn modelled(run: &Run<'_>) -> Result<Found> {
 }
 
 fn native(run: &Run<'_>) -> Result<Found> {
-    let topology = Topology::read().map_err(Error::system("read the topology of this machine"))?;
+    let topology = Topology::read()
+        .map_err(|error| Error::system("read this machine's topology")(io::Error::other(error)))?;
     let here = Here::new(topology).map_err(Error::system("ask which processors may be used"))?;
     let nodes = here.nodes();
     let node = nodes.first().map(String::as_str).unwrap_or("node0");
