@@ -2,7 +2,7 @@
 ! to the loop psinv of NAS MG (its Listing 6).
 program psinv
   use, intrinsic :: iso_c_binding
-  use terrace_prestore
+  use terrace_prestores
   implicit none
 
   integer, parameter :: n = 64

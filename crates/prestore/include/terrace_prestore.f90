@@ -1,5 +1,5 @@
 ! Pre-stores for Fortran: the functions of terrace_prestore.h, which says what they do.
-module terrace_prestore
+module terrace_prestores
   use, intrinsic :: iso_c_binding
   implicit none
 

@@ -38,16 +38,20 @@ pub(super) fn bytes(run: &Run<'_>) -> u64 {
 /// Runs it for each of these numbers of threads.
 pub(super) fn sweeps(run: &Run<'_>, threads: &[usize]) -> Result<Vec<Sweep>> {
     let (preset, elements) = (preset(), elements(run));
+    let bytes = bytes(run);
     let of = |threads: usize| -> Result<Sweep> {
         let costs = |prestore: Prestore| -> Result<Vec<Cost>> {
-            let one = |element: &u64| {
-                (run.tell)(&format!("{threads} threads, elements of {element} B, {prestore:?}"));
-                one(&preset, threads, *element, prestore, true, bytes(run))
-            };
+            let one = |element: &u64| one(&preset, threads, *element, prestore, true, bytes);
             elements.iter().map(one).collect()
         };
-        let plain = costs(Prestore::Nothing)?;
-        Ok(Sweep { threads, plain, cleaned: costs(Prestore::Clean)? })
+        (run.tell)(&format!("{threads} threads, elements of {elements:?} B"));
+        // At once: every run has a machine of its own.
+        let (plain, cleaned) = std::thread::scope(|scope| {
+            let plain = scope.spawn(|| costs(Prestore::Nothing));
+            let cleaned = costs(Prestore::Clean);
+            (plain.join().expect("the listing does not panic"), cleaned)
+        });
+        Ok(Sweep { threads, plain: plain?, cleaned: cleaned? })
     };
     threads.iter().map(|threads| of(*threads)).collect()
 }

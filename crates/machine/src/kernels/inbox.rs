@@ -7,7 +7,7 @@
 use super::{Cost, Piece, Prestore, look_at, measure};
 use crate::ground::{Bench, Ground};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_memory::{Domain, Memory};
 
 /// An inbox and its messages.
@@ -47,13 +47,16 @@ impl Inbox<'_> {
         // SAFETY: heads lie inside; nobody else is there yet.
         (0..self.slots).for_each(|number| unsafe { memory.store(ring.head(number), FREE) });
         let (begun, latency) = (AtomicU64::new(0), AtomicU64::new(0));
-        let is_under_way = AtomicBool::new(false);
+        // A modelled thread may be behind the one that sent: it does not see what is in its future.
+        let (sent_at, received_at) = (AtomicU64::new(0), AtomicU64::new(0));
         let (ring, bench_of) = (&ring, &bench);
         let mut sent = 0;
         let mut piece = Piece::default();
         let mut write = || {
             if piece.done == piece.bytes {
-                if is_under_way.load(Relaxed) {
+                // Until the last one was received and its slot given back.
+                let is_received = sent == 0 || ring.is(FREE, sent - 1);
+                if !is_received || bench_of.now_ps() < received_at.load(Relaxed) {
                     return false;
                 }
                 begun.store(bench_of.now_ps(), Relaxed);
@@ -63,18 +66,20 @@ impl Inbox<'_> {
             if !unsafe { piece.step(ring.memory, self.prestore) } || !ring.send(sent) {
                 return false;
             }
-            is_under_way.store(true, Relaxed);
+            sent_at.store(bench_of.now_ps(), Relaxed);
             sent += 1;
             true
         };
         let mut received = 0;
         let mut read = || {
-            if !ring.receive(received) {
+            if !ring.is(SENT, received) || bench_of.now_ps() < sent_at.load(Relaxed) {
                 return false;
             }
+            ring.read(received);
             let took = bench_of.now_ps().saturating_sub(begun.load(Relaxed));
             latency.fetch_add(took, Relaxed);
-            is_under_way.store(false, Relaxed);
+            ring.give_back(received);
+            received_at.store(bench_of.now_ps(), Relaxed);
             received += 1;
             true
         };
@@ -106,6 +111,12 @@ impl<M: Memory> Ring<'_, M> {
         (self.inbox.slots + number % self.inbox.slots) * self.slot
     }
 
+    /// Whether the slot is in this state.
+    fn is(&self, state: u64, number: u64) -> bool {
+        // SAFETY: heads are only ever accessed as words.
+        unsafe { self.memory.load(self.head(number)) == state }
+    }
+
     /// Takes the slot, copies the message into it and marks it as sent. `false` if the slot is not free
     /// yet.
     fn send(&self, number: u64) -> bool {
@@ -114,9 +125,7 @@ impl<M: Memory> Ring<'_, M> {
         // and messages being filled are the writer's.
         unsafe {
             // A look first: a compare-exchange that fails takes the line from the reader for nothing.
-            if self.memory.load(head) != FREE
-                || self.memory.compare_exchange(head, FREE, TAKEN).is_err()
-            {
+            if !self.is(FREE, number) || self.memory.compare_exchange(head, FREE, TAKEN).is_err() {
                 return false;
             }
             let bytes = self.memory.bytes(message, self.inbox.message_bytes);
@@ -127,18 +136,16 @@ impl<M: Memory> Ring<'_, M> {
         true
     }
 
-    /// Reads the message, if it was sent, and gives its slot back.
-    fn receive(&self, number: u64) -> bool {
-        let head = self.head(number);
-        // SAFETY: as for `send`.
-        unsafe {
-            if self.memory.load(head) != SENT {
-                return false;
-            }
-            look_at(self.memory.bytes(head + HEAD_BYTES, self.inbox.message_bytes));
-            self.memory.store(head, FREE);
-        }
+    /// Reads the message of a slot that was sent.
+    fn read(&self, number: u64) {
+        let at = self.head(number) + HEAD_BYTES;
+        // SAFETY: the slot is the reader's until it gives it back.
+        look_at(unsafe { self.memory.bytes(at, self.inbox.message_bytes) });
+    }
+
+    fn give_back(&self, number: u64) {
+        // SAFETY: heads are only ever accessed as words.
+        unsafe { self.memory.store(self.head(number), FREE) };
         self.memory.fence();
-        true
     }
 }

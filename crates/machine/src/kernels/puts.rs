@@ -95,7 +95,7 @@ impl Puts<'_> {
         let each = self.operations / self.threads as u64;
         // Until the caches are full of written values.
         let written = self.value_bytes.max(LINE) / 2;
-        let warm = (2 * ground.cache_bytes()).div_ceil(written) / self.threads as u64;
+        let warm = (ground.cache_bytes() * 5 / 4).div_ceil(written) / self.threads as u64;
         Ok(measure(&bench, self.node, &mut workers, warm, each))
     }
 

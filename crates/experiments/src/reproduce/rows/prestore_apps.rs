@@ -28,6 +28,8 @@ pub(super) const ROW: Row = Row {
 const THREADS: usize = 10;
 const PMEM: &str = "pmem0";
 const FPGA: &str = "fpga";
+/// What the paper's clean is on machine B: `dc cvau`, to where all cores see it and no further.
+const CLEAN_ON_B: Prestore = Prestore::Demote;
 /// No change: within so much of 1.
 const NONE: f64 = 0.05;
 /// Advised, and of no use on this machine: it may cost so much. (The paper's is 0.3 %.)
@@ -42,8 +44,15 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.note = "Modelled machines, virtual time: no instruction costs anything but its accesses, so gains \
                     are those of programs that wait for memory alone. Keys are chosen alike, of a store that \
                     is several times the caches; the paper's has 100 million. Sizes of messages, and what the \
-                    other functions of TensorFlow write, are not published."
+                    other functions of TensorFlow write, are not published. On machine B the paper's clean \
+                    goes to the shared cache, as its demote does."
         .into();
+    if outcome.checks.iter().any(|check| check.what.starts_with("B (") && !check.pass) {
+        outcome.note += " Where machine B gains less than in the paper: between the pre-store and the atomic \
+                         or the fence these kernels have nearly nothing to overlap it with, since no \
+                         instruction of theirs takes time; and the model's fence asks for all private lines at \
+                         once, where the real one may make them public one after the other.";
+    }
     Ok(outcome)
 }
 
@@ -51,8 +60,25 @@ fn preset(name: &str) -> Preset {
     Preset::named(name).expect("a preset that is compiled in")
 }
 
-fn tried(cost: io::Result<Cost>) -> Result<Cost> {
-    cost.map_err(Error::system("run a kernel on the modelled machine"))
+/// Runs a kernel with each of these, at once: every run has a machine of its own.
+fn each<const N: usize>(
+    prestores: [Prestore; N],
+    run: impl Fn(Prestore) -> io::Result<Cost> + Sync,
+) -> Result<[Cost; N]> {
+    let costs = std::thread::scope(|scope| {
+        let run = &run;
+        let threads = prestores.map(|prestore| scope.spawn(move || run(prestore)));
+        threads.map(|thread| thread.join().expect("a kernel does not panic"))
+    });
+    let costs: io::Result<Vec<Cost>> = costs.into_iter().collect();
+    let costs = costs.map_err(Error::system("run a kernel on the modelled machine"))?;
+    Ok(costs.try_into().expect("as many as there were"))
+}
+
+/// How many times as fast a kernel is with a pre-store as with none.
+fn gain(prestore: Prestore, run: impl Fn(Prestore) -> io::Result<Cost> + Sync) -> Result<f64> {
+    let [plain, with] = each([Prestore::Nothing, prestore], run)?;
+    Ok(with.gain_over(&plain))
 }
 
 fn puts(run: &Run<'_>, node: &'static str, index: Index, value_bytes: u64, threads: usize) -> Puts<'static> {
@@ -76,9 +102,10 @@ fn puts_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     let store = |index: Index, value_bytes: u64| -> Result<Store> {
         (run.tell)(&format!("{index:?}, values of {value_bytes} B"));
         let puts = puts(run, PMEM, index, value_bytes, THREADS);
-        let cost = |prestore| tried(Puts { prestore, ..puts }.run(&preset));
         let [plain, cleaned, skipped] =
-            [cost(Prestore::Nothing)?, cost(Prestore::Clean)?, cost(Prestore::Skip)?];
+            each([Prestore::Nothing, Prestore::Clean, Prestore::Skip], |prestore| {
+                Puts { prestore, ..puts }.run(&preset)
+            })?;
         Ok(Store { clean: cleaned.gain_over(&plain), skip: skipped.gain_over(&plain), plain, cleaned })
     };
     let small = sizes.iter().position(|bytes| *bytes == 128).expect("a size of the sweep");
@@ -119,17 +146,15 @@ fn puts_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
 }
 
 fn loops_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
-    let preset = preset("optane-000");
+    let (full, preset) = (run.full, preset("optane-000"));
     let lines = run.size(4_000_000, 400_000);
-    let tensor = |prestore| tried(Tensor { node: PMEM, threads: THREADS, prestore, lines }.run(&preset));
-    let scratch = |prestore| tried(Scratch { node: PMEM, threads: 1, prestore, lines }.run(&preset));
-    let ranks = |prestore| {
-        tried(Ranks { node: PMEM, threads: THREADS, prestore, counts: lines }.run(&preset))
-    };
+    let tensor = |prestore| Tensor { node: PMEM, threads: THREADS, prestore, lines }.run(&preset);
+    let scratch = |prestore| Scratch { node: PMEM, threads: 1, prestore, lines }.run(&preset);
+    let ranks =
+        |prestore| Ranks { node: PMEM, threads: THREADS, prestore, counts: lines }.run(&preset);
     for (kind, name) in [(Loop::Psinv, "psinv"), (Loop::Resid, "resid")] {
         (run.tell)(&format!("MG {name}"));
-        let stencil = |prestore| stencil(run, &preset, PMEM, kind, prestore);
-        let gain = stencil(Prestore::Clean)?.gain_over(&stencil(Prestore::Nothing)?);
+        let gain = gain(Prestore::Clean, |prestore| stencil(full, &preset, PMEM, kind, prestore))?;
         outcome.checks.push(Check::at_least(
             format!("A, stencil MG {name}: gain of clean"),
             "up to 1.4 (runtime 0.7)",
@@ -139,7 +164,7 @@ fn loops_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     }
     (run.tell)("the tensor operation");
     let [plain, clean, skip] =
-        [tensor(Prestore::Nothing)?, tensor(Prestore::Clean)?, tensor(Prestore::Skip)?];
+        each([Prestore::Nothing, Prestore::Clean, Prestore::Skip], tensor)?;
     outcome.checks.extend([
         Check::at_least("A, tensor op: gain of clean", "1.2 to 1.47", clean.gain_over(&plain), 1.0 + NONE),
         Check::at_most("A, tensor op: gain of skip", "0.8", skip.gain_over(&plain), 1.0 - NONE),
@@ -147,8 +172,8 @@ fn loops_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         Check::within("A, tensor op: the same, cleaned", "2.7", clean.amplification(), 2.2, 3.2),
     ]);
     (run.tell)("what is not advised");
-    let slower = 1.0 / scratch(Prestore::Clean)?.gain_over(&scratch(Prestore::Nothing)?);
-    let ranks = ranks(Prestore::Clean)?.gain_over(&ranks(Prestore::Nothing)?);
+    let slower = 1.0 / gain(Prestore::Clean, scratch)?;
+    let ranks = gain(Prestore::Clean, ranks)?;
     outcome.checks.extend([
         Check::at_least("A, not advised, FT fftz2: slowdown by clean", "3", slower, 1.5),
         Check::within("A, not advised, IS rank: gain of clean", "1", ranks, 1.0 - NONE, 1.0 + NONE),
@@ -157,17 +182,19 @@ fn loops_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
 }
 
 fn stencil(
-    run: &Run<'_>,
+    full: bool,
     preset: &Preset,
     node: &str,
     kind: Loop,
     prestore: Prestore,
-) -> Result<Cost> {
-    let side = run.size(256, 130);
-    tried(Stencil { node, kind, side, threads: THREADS, prestore }.run(preset))
+) -> io::Result<Cost> {
+    // Larger than the caches, and a share of planes for each thread.
+    let side = if full { 258 } else { 162 };
+    Stencil { node, kind, side, threads: THREADS, prestore }.run(preset)
 }
 
 fn on_enzian(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
+    let full = run.full;
     let mut inbox_of = Vec::new();
     for (name, latency) in [("enzian-fast", "0.62"), ("enzian-slow", "0.40")] {
         let preset = preset(name);
@@ -179,24 +206,23 @@ fn on_enzian(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
             (run.tell)(&format!("{name}, {index:?}"));
             // One thread: what is hidden is latency, which others do not share.
             let puts = puts(run, FPGA, index, 1024, 1);
-            let cost = |prestore| tried(Puts { prestore, ..puts }.run(&preset));
-            let gain = cost(Prestore::Clean)?.gain_over(&cost(Prestore::Nothing)?);
+            let gain = gain(CLEAN_ON_B, |prestore| Puts { prestore, ..puts }.run(&preset))?;
             let what = format!("B ({name}), {what}, 1 KB: gain of clean");
             outcome.checks.push(Check::at_least(what, paper, gain, 1.0 + NONE));
         }
         (run.tell)(&format!("{name}, messages"));
         let messages = run.size(1_000_000, 20_000);
-        let latency_ns = |prestore| {
-            let inbox = Inbox { node: FPGA, message_bytes: 128, slots: 1024, prestore, messages };
-            tried(inbox.run(&preset)).map(|cost| cost.ns())
-        };
-        let shorter = 1.0 - latency_ns(Prestore::Demote)? / latency_ns(Prestore::Nothing)?;
+        let faster = gain(Prestore::Demote, |prestore| {
+            Inbox { node: FPGA, message_bytes: 128, slots: 1024, prestore, messages }.run(&preset)
+        })?;
+        let shorter = 1.0 - 1.0 / faster;
         inbox_of.push(shorter);
         let what = format!("B ({name}), message inbox: latency saved by demote");
         outcome.checks.push(Check::at_least(what, latency, shorter, NONE));
-        let stencil = |prestore| stencil(run, &preset, FPGA, Loop::Psinv, prestore);
         (run.tell)(&format!("{name}, MG psinv"));
-        let unneeded = stencil(Prestore::Clean)?.gain_over(&stencil(Prestore::Nothing)?);
+        let unneeded = gain(CLEAN_ON_B, |prestore| {
+            stencil(full, &preset, FPGA, Loop::Psinv, prestore)
+        })?;
         let what = format!("B ({name}), stencil MG psinv, advised and of no use: gain of clean");
         outcome.checks.push(Check::at_least(what, ">= 0.997", unneeded, HARMLESS));
     }
