@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// Folders that hold nothing of ours.
 const OUTSIDE: &[&str] = &["target", ".git", "data", "node_modules"];
-const READ: &[&str] = &["rs", "toml", "md", "sh", "py", "java", "xml", "cu", "c", "h", "yml"];
+const READ: &[&str] =
+    &["rs", "toml", "md", "sh", "py", "java", "xml", "cu", "c", "h", "cpp", "f90", "yml"];
 
 /// Runs every rule over the checkout.
 pub fn main(root: &Path) -> Result<(), String> {

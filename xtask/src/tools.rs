@@ -68,6 +68,20 @@ pub const TOOLS: &[Tool] = &[
         optional: true,
     },
     Tool {
+        program: "g++",
+        package: "g++",
+        needed_for: "pre-stores from C++",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
+        program: "gfortran",
+        package: "gfortran",
+        needed_for: "pre-stores from Fortran",
+        probe: &[],
+        optional: true,
+    },
+    Tool {
         program: "cc",
         package: "libpmemobj-dev",
         needed_for: "comparing sections with PMDK's libpmemobj",

@@ -14,9 +14,13 @@
 //! [`Flush::Auto`] measures `p` in slabs: the writers remember some of the places written last, and each
 //! counts how many of the items it ends are among them. In logs a place is written again only when its
 //! log was collected, whatever becomes of its item: there every line leaves, and `Auto` writes back at once.
+//!
+//! Or a value never enters the caches ([`Flush::Skip`]): what is neither read nor written again soon only
+//! displaces there what is (paper 000, B8), and its lines need not be fetched to be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_memory::prestore::{Op, Site};
 use terrace_memory::{Domain, Memory};
 
 /// When the lines of an item are written back.
@@ -30,6 +34,8 @@ pub enum Flush {
     Eager,
     /// When the caches evict them. Needs eADR.
     Keep,
+    /// Values of 256 bytes and more are written past the caches, all else at once.
+    Skip,
 }
 
 /// A line of the medium: of Optane, and the smallest of CXL flash (paper 000, table 3.1).
@@ -42,9 +48,15 @@ const PLACES: usize = 512;
 /// Items looked at, of those ended, between two judgements.
 const WINDOW: u64 = 128;
 
+/// Values of at least so many bytes are written past the caches.
+const SKIPPED_BYTES: usize = 256;
+
 /// The places that all writers wrote last, by their hash; 0: none.
 #[derive(Debug)]
 pub(crate) struct Recent(Box<[AtomicU64]>);
+
+/// Under eADR nothing rests on a write-back: it is a pre-store.
+static ITEM: Site = Site::new("item of a log or slab, before it is published");
 
 /// A writer's policy.
 #[derive(Debug, Default)]
@@ -71,15 +83,39 @@ impl Flusher {
         Flusher { flush, ..Flusher::default() }
     }
 
+    /// Writes the parts of an item to `location` on, the value last, and makes it durable on a
+    /// byte-addressable memory. Returns where it ends.
+    ///
+    /// # Safety
+    /// As for [`Memory::write`].
+    #[inline(always)]
+    pub unsafe fn write<M: Memory>(&mut self, memory: &M, location: u64, parts: &[&[u8]]) -> u64 {
+        let (value, head) = parts.split_last().expect("an item has parts");
+        let mut at = location;
+        for part in head {
+            // SAFETY: by contract.
+            unsafe { memory.write(at, part) };
+            at += part.len() as u64;
+        }
+        let end = at + value.len() as u64;
+        let skips = self.flush == Flush::Skip && value.len() >= SKIPPED_BYTES;
+        // SAFETY: by contract.
+        unsafe { if skips { memory.stream(at, value) } else { memory.write(at, value) } };
+        let plain = if skips { at } else { end };
+        // SAFETY: by contract. What was streamed, a fence makes durable.
+        unsafe { self.persist(memory, location, plain - location) };
+        end
+    }
+
     /// Makes an item of `bytes` at `at` durable on a byte-addressable memory.
     ///
     /// # Safety
     /// As for [`Memory::persist`].
     #[inline(always)]
-    pub unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
+    unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
         if memory.domain() == Domain::Eadr && self.writes_back(at, bytes) {
             // SAFETY: by contract.
-            unsafe { memory.write_back(at, bytes) };
+            unsafe { ITEM.hint_in(Op::Clean, memory, at, bytes) };
         }
         // SAFETY: by contract.
         unsafe { memory.persist(at, bytes) };
@@ -91,7 +127,7 @@ impl Flusher {
     fn writes_back(&self, at: u64, bytes: u64) -> bool {
         let lines = |line_bytes| (at + bytes).div_ceil(line_bytes) - at / line_bytes;
         match self.flush {
-            Flush::Eager => true,
+            Flush::Eager | Flush::Skip => true,
             Flush::Keep => false,
             Flush::Auto => {
                 (WINDOW - self.soon) * lines(LINE_BYTES) >= WINDOW * lines(MEDIUM_LINE_BYTES)

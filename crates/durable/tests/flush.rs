@@ -1,4 +1,4 @@
-//! When items are written back, counted: write-backs of whole runs of updates.
+//! When items are written back, counted: write-backs and cleans of whole runs of updates.
 
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
@@ -21,9 +21,10 @@ fn memory(domain: Domain) -> (Region, Media) {
     (region, memory)
 }
 
-/// Write-backs of each of the later half of the updates, of items of `value_bytes` chosen from `keys`.
+/// Lines written back or cleaned by each of the later half of the updates, of items of `value_bytes`
+/// chosen from `keys`.
 fn each(values: &impl Values, memory: &Media, keys: u64, value_bytes: usize) -> f64 {
-    let write_backs = || memory.totals().write_backs;
+    let write_backs = || memory.totals().write_backs + memory.totals().cleans;
     let value = vec![7; value_bytes];
     let mut locations = vec![None; keys as usize];
     let mut update = |number: u64| {

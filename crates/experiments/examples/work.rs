@@ -1,14 +1,15 @@
 //! Scratch: processor time of an operation in a map that caches hold.
-use terrace_memory::{Backing, Domain, Region, instructions};
+use terrace_memory::{Backing, Domain, Region};
 use terrace_store::*;
 fn main() {
     for design in [ValueDesign::Slab, ValueDesign::Log] {
-        let region = Region::reserve(256 << 20, Backing::HugePages).unwrap().declared(Domain::Adr);
+        let region = Region::reserve(256 << 20, Backing::HugePages).unwrap().declared(Domain::Eadr);
         region.populate(0, 256 << 20).unwrap();
         let options = MapOptions {
             durability: Durability::Sync,
-            domain: Domain::Adr,
+            domain: Domain::Eadr,
             values: design,
+            flush: Flush::Keep,
             memory_budget_bytes: 1 << 40,
             writers: 1,
             ..MapOptions::default()
@@ -19,7 +20,6 @@ fn main() {
         for k in 0..keys {
             s.put(&k.to_be_bytes(), &[1; 64], None).unwrap();
         }
-        instructions::set_enabled(false);
         let cpu = || {
             let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
             t.tv_sec as f64 * 1e9 + t.tv_nsec as f64

@@ -39,6 +39,10 @@ pub struct Counts {
     pub streams: u64,
     /// Lines written back, one each time.
     pub write_backs: u64,
+    /// Lines cleaned as a hint, one each time.
+    pub cleans: u64,
+    /// Lines demoted as a hint, one each time.
+    pub demotes: u64,
     /// Fences.
     pub fences: u64,
     /// Prefetches of either kind.
@@ -57,7 +61,7 @@ pub struct Counts {
 
 impl Counts {
     /// Every count with its name, as text and in both numbers.
-    fn fields(&mut self) -> [(&mut u64, &'static str, &'static str); 14] {
+    fn fields(&mut self) -> [(&mut u64, &'static str, &'static str); 16] {
         [
             (&mut self.loads, "load", "loads"),
             (&mut self.stores, "store", "stores"),
@@ -66,6 +70,8 @@ impl Counts {
             (&mut self.writes, "write", "writes"),
             (&mut self.streams, "stream", "streams"),
             (&mut self.write_backs, "write-back", "write-backs"),
+            (&mut self.cleans, "clean", "cleans"),
+            (&mut self.demotes, "demote", "demotes"),
             (&mut self.fences, "fence", "fences"),
             (&mut self.prefetches, "prefetch", "prefetches"),
             (&mut self.bytes_read, "byte read", "bytes read"),
@@ -363,7 +369,14 @@ impl<M: Memory> Memory for Counted<M> {
         self.memory.prefetch_to_write(at);
     }
 
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        self.count(0, 0, |counts| counts.cleans += lines(at, bytes).count() as u64);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.memory.clean(at, bytes) }
+    }
+
     unsafe fn demote(&self, at: u64, bytes: u64) {
+        self.count(0, 0, |counts| counts.demotes += lines(at, bytes).count() as u64);
         // SAFETY: the caller's promise is passed on.
         unsafe { self.memory.demote(at, bytes) }
     }

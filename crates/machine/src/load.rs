@@ -2,6 +2,7 @@
 //! over a file of their own, piece by piece, on this machine or on a modelled one.
 
 use crate::ground::{Bench, Ground};
+use crate::kernels::look_at;
 use crate::model::NodeCounts;
 use crate::random::Rng;
 use std::io;
@@ -227,12 +228,4 @@ impl<'a, B: Bench> File<'a, B> {
         }
         true
     }
-}
-
-/// Reads every word, so that a borrow becomes an access where memory is real.
-#[inline]
-fn look_at(bytes: &[u8]) {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let sum = words.iter().fold(0, |sum, word| sum ^ u64::from_ne_bytes(*word));
-    std::hint::black_box((sum, rest));
 }

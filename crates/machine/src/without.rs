@@ -48,6 +48,11 @@ impl<M: Memory> Memory for Without<M> {
         unsafe { self.memory.load(at) }
     }
 
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        // SAFETY: passed on.
+        unsafe { self.memory.load_line(at) }
+    }
+
     unsafe fn store(&self, at: u64, value: u64) {
         // SAFETY: passed on.
         unsafe { self.memory.store(at, value) }
@@ -98,6 +103,15 @@ impl<M: Memory> Memory for Without<M> {
 
     fn prefetch(&self, at: u64) {
         self.memory.prefetch(at);
+    }
+
+    fn prefetch_to_write(&self, at: u64) {
+        self.memory.prefetch_to_write(at);
+    }
+
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        // SAFETY: passed on.
+        unsafe { self.memory.clean(at, bytes) }
     }
 
     unsafe fn demote(&self, at: u64, bytes: u64) {

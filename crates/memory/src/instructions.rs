@@ -2,19 +2,19 @@
 //!
 //! Three verbs cover persistence on x86: *write back* a cache line (it may stay cached), *fence*
 //! (everything written back before is ordered before everything after), and *stream* (store past
-//! the caches). `demote` and `prefetch` are hints. [`set_enabled`] switches write-backs
-//! and demotions off for A/B runs; [`counters`] tells how many were issued.
-//!
-//! Write-backs that must happen for durability go through [`write_back`] as well: switching them
-//! off is a measurement, never a way to run a store that should survive a power cut.
+//! the caches). They always happen: a store that should survive a power cut rests on them. What is
+//! only a hint, and may be switched off, is in [`prestore`](crate::prestore). [`counters`] tells how
+//! many of either were issued.
 
 mod counters;
 
 pub use counters::{Counters, counters};
 
-use counters::{Counter, add};
+pub(crate) use counters::{Counter, SITES_MAX, SiteCount, add, add_to_site, site_counts};
+
 use std::arch::asm;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Bytes of a cache line on every processor Terrace runs on.
 pub const LINE_BYTES: u64 = 64;
@@ -31,13 +31,7 @@ pub enum WriteBack {
     Clflush = 3,
 }
 
-static ENABLED: AtomicBool = AtomicBool::new(true);
 static METHOD: AtomicU8 = AtomicU8::new(0);
-
-/// Switches write-backs and demotions on (the default) or off.
-pub fn set_enabled(enabled: bool) {
-    ENABLED.store(enabled, Relaxed);
-}
 
 /// The write-back instruction of this processor.
 pub fn write_back_method() -> WriteBack {
@@ -64,7 +58,9 @@ fn detect() -> WriteBack {
     }
 }
 
-fn lines(start: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
+/// The lines that hold a byte of `[start, start + bytes)`.
+#[inline]
+pub(crate) fn lines(start: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
     let first = start as usize & !(LINE_BYTES as usize - 1);
     let end = if bytes == 0 { first } else { start as usize + bytes };
     (first..end).step_by(LINE_BYTES as usize).map(|line| line as *const u8)
@@ -76,18 +72,10 @@ fn lines(start: *const u8, bytes: usize) -> impl Iterator<Item = *const u8> {
 /// # Safety
 /// The range must be mapped.
 pub unsafe fn write_back(start: *const u8, bytes: usize) {
-    if !ENABLED.load(Relaxed) {
-        return;
-    }
     let mut count = 0;
     match write_back_method() {
-        WriteBack::Clwb => {
-            for line in lines(start, bytes) {
-                // SAFETY: the caller says the line is mapped; the instruction changes no data.
-                unsafe { asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)) };
-                count += 1;
-            }
-        }
+        // SAFETY: passed on; the processor has the instruction.
+        WriteBack::Clwb => count = unsafe { clwb(start, bytes) },
         WriteBack::ClflushOpt => {
             for line in lines(start, bytes) {
                 // SAFETY: as above.
@@ -106,12 +94,38 @@ pub unsafe fn write_back(start: *const u8, bytes: usize) {
     add(Counter::LinesWrittenBack, count);
 }
 
-/// Starts the write-back of every line of `bytes`, which stays cached where the processor can keep it
-/// (the pre-store *clean* of paper 000, B1). Changes no data; not ordered until [`fence`].
+/// `clwb` of every line of the range; returns how many.
+///
+/// # Safety
+/// The range must be mapped, and the processor have the instruction.
 #[inline]
-pub fn clean(bytes: &[u8]) {
-    // SAFETY: a slice is mapped.
-    unsafe { write_back(bytes.as_ptr(), bytes.len()) };
+pub(crate) unsafe fn clwb(start: *const u8, bytes: usize) -> u64 {
+    let mut count = 0;
+    for line in lines(start, bytes) {
+        // SAFETY: the caller says the line is mapped; the instruction changes no data.
+        unsafe { asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)) };
+        count += 1;
+    }
+    count
+}
+
+/// `cldemote` of every line of the range, a no-operation where the processor lacks it; returns how
+/// many.
+///
+/// # Safety
+/// The range must be mapped.
+#[inline]
+pub(crate) unsafe fn cldemote(start: *const u8, bytes: usize) -> u64 {
+    let mut count = 0;
+    for line in lines(start, bytes) {
+        // SAFETY: cldemote [line], encoded by bytes because not every assembler knows it. It is
+        // in the hint space: no fault, no change of data.
+        unsafe {
+            asm!(".byte 0x0f, 0x1c, 0x00", in("rax") line, options(nostack, preserves_flags))
+        };
+        count += 1;
+    }
+    count
 }
 
 /// Takes every line of `bytes` out of every cache, written back first where it was dirty: so that a
@@ -137,37 +151,73 @@ pub fn fence() {
     add(Counter::Fences, 1);
 }
 
-/// Copies `source` to `target` past the caches; at the ends, where alignment does not allow it, by
-/// plain stores whose lines are written back. Not ordered until [`fence`].
+/// Copies `source` to `target`: whole lines past the caches, and at the ends, where a line is not
+/// whole, by plain stores that are written back. Not ordered until [`fence`].
 ///
 /// # Safety
 /// `target .. target + source.len()` must be writable and not overlap `source`.
 pub unsafe fn stream(target: *mut u8, source: &[u8]) {
-    let head = target.align_offset(16).min(source.len());
-    let vectors = (source.len() - head) / 16;
-    // SAFETY: head + 16 * vectors + tail is source.len(), all inside both ranges; the streaming
-    // stores are 16-aligned because `head` brought `target` to a boundary.
+    // SAFETY: passed on; the ends are inside the range.
     unsafe {
-        std::ptr::copy_nonoverlapping(source.as_ptr(), target, head);
-        for i in 0..vectors {
-            let at = head + 16 * i;
-            let vector = std::arch::x86_64::_mm_loadu_si128(source.as_ptr().add(at).cast());
-            std::arch::x86_64::_mm_stream_si128(target.add(at).cast(), vector);
-        }
-        let done = head + 16 * vectors;
-        std::ptr::copy_nonoverlapping(
-            source.as_ptr().add(done),
-            target.add(done),
-            source.len() - done,
-        );
-        if head > 0 {
-            write_back(target, head);
-        }
-        if done < source.len() {
-            write_back(target.add(done), source.len() - done);
+        let past = copy_past(target, source.as_ptr(), source.len());
+        for end in ends(&past, source.len()) {
+            write_back(target.add(end.start), end.len());
         }
     }
-    add(Counter::BytesStreamed, 16 * vectors as u64);
+}
+
+/// What lies before and behind `middle` in `0..bytes`, as far as there is any.
+pub(crate) fn ends(middle: &Range<usize>, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    [0..middle.start, middle.end..bytes].into_iter().filter(|end| !end.is_empty())
+}
+
+/// The whole lines of `[target, target + bytes)`, as offsets; an empty range at the end if there are
+/// none.
+fn whole_lines(target: *const u8, bytes: usize) -> Range<usize> {
+    let line = LINE_BYTES as usize;
+    let head = target.align_offset(line).min(bytes);
+    head..head + (bytes - head) / line * line
+}
+
+/// Copies; whole lines go past the caches. Returns which offsets did; the rest was stored plainly.
+///
+/// # Safety
+/// `bytes` bytes may be read at `source` and written at `target`, and do not overlap.
+pub(crate) unsafe fn copy_past(target: *mut u8, source: *const u8, bytes: usize) -> Range<usize> {
+    let past = whole_lines(target, bytes);
+    // SAFETY: all offsets are within both ranges; streaming stores are 16-aligned, since whole
+    // lines begin at a multiple of 64.
+    unsafe {
+        for end in ends(&past, bytes) {
+            std::ptr::copy_nonoverlapping(source.add(end.start), target.add(end.start), end.len());
+        }
+        for at in past.clone().step_by(16) {
+            let vector = std::arch::x86_64::_mm_loadu_si128(source.add(at).cast());
+            std::arch::x86_64::_mm_stream_si128(target.add(at).cast(), vector);
+        }
+    }
+    add(Counter::BytesStreamed, past.len() as u64);
+    past
+}
+
+/// Fills; whole lines go past the caches. Returns which offsets did; the rest was stored plainly.
+///
+/// # Safety
+/// `bytes` bytes may be written at `target`.
+pub(crate) unsafe fn fill_past(target: *mut u8, byte: u8, bytes: usize) -> Range<usize> {
+    let past = whole_lines(target, bytes);
+    // SAFETY: as for `copy_past`.
+    unsafe {
+        for end in ends(&past, bytes) {
+            target.add(end.start).write_bytes(byte, end.len());
+        }
+        let vector = std::arch::x86_64::_mm_set1_epi8(byte.cast_signed());
+        for at in past.clone().step_by(16) {
+            std::arch::x86_64::_mm_stream_si128(target.add(at).cast(), vector);
+        }
+    }
+    add(Counter::BytesStreamed, past.len() as u64);
+    past
 }
 
 /// Copies bytes that another thread may be storing to. Loads are done in order, as all loads are,
@@ -244,25 +294,4 @@ pub fn prefetch_to_write(address: *const u8) {
     // SAFETY: a prefetch never faults and changes no data; 64-bit processors without the
     // instruction execute it as a no-operation.
     unsafe { asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags)) };
-}
-
-/// Hints that the lines of the range may move one cache level down (`cldemote`; executes as a
-/// no-operation where the processor lacks it).
-///
-/// # Safety
-/// The range must be mapped.
-pub unsafe fn demote(start: *const u8, bytes: usize) {
-    if !ENABLED.load(Relaxed) {
-        return;
-    }
-    let mut count = 0;
-    for line in lines(start, bytes) {
-        // SAFETY: cldemote [line], encoded by bytes because not every assembler knows it. It is
-        // in the hint space: no fault, no change of data.
-        unsafe {
-            asm!(".byte 0x0f, 0x1c, 0x00", in("rax") line, options(nostack, preserves_flags))
-        };
-        count += 1;
-    }
-    add(Counter::LinesDemoted, count);
 }

@@ -4,7 +4,8 @@
 //! * [`Memory`] is the trait; [`Native`] is this machine's, at the cost of plain instructions.
 //! * [`Region`] reserves, commits and maps address space; [`Budget`] bounds it; [`Domain`] says
 //!   when a store survives a power cut.
-//! * [`instructions`] holds write-back, fence, stream, prefetch and demote, with counters.
+//! * [`instructions`] holds write-back, fence, stream and prefetch, with counters; [`prestore`] the
+//!   hints that move what was written down the hierarchy, with a switch.
 //!
 //! This room knows nothing of any structure above it.
 
@@ -17,6 +18,7 @@ pub mod instructions;
 pub mod memory;
 pub mod native;
 pub mod part;
+pub mod prestore;
 pub mod profile;
 pub mod region;
 pub mod size;

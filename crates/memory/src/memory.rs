@@ -68,7 +68,12 @@ pub trait Memory: Send + Sync + 'static {
     fn prefetch_to_write(&self, at: u64) {
         self.prefetch(at);
     }
-    /// Hints that the range may move down the hierarchy.
+    /// Hints that the lines of the range should be written to memory soon, and stay cached: a
+    /// [pre-store](crate::prestore). Makes nothing durable. Nothing where there are no caches.
+    #[inline(always)]
+    unsafe fn clean(&self, _at: u64, _bytes: u64) {}
+    /// Hints that the range should move down the hierarchy, to where others see it: a
+    /// [pre-store](crate::prestore).
     unsafe fn demote(&self, at: u64, bytes: u64);
 
     /// Says that the caller waits for another thread to change the memory: between two looks of a

@@ -4,6 +4,7 @@ use crate::domain::Domain;
 use crate::instructions;
 use crate::memory::Memory;
 use crate::part::Divide;
+use crate::prestore::{self, Op};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -167,8 +168,14 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        // SAFETY: in bounds by contract.
+        unsafe { prestore::hint(Op::Clean, self.at(at, bytes), bytes as usize) };
+    }
+
+    #[inline(always)]
     unsafe fn demote(&self, at: u64, bytes: u64) {
         // SAFETY: in bounds by contract.
-        unsafe { instructions::demote(self.at(at, bytes), bytes as usize) };
+        unsafe { prestore::hint(Op::Demote, self.at(at, bytes), bytes as usize) };
     }
 }

@@ -113,6 +113,10 @@ impl<M: Memory> Memory for Part<M> {
     fn prefetch_to_write(&self, at: u64) {
         self.memory.prefetch_to_write(self.start + at);
     }
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        // SAFETY: above.
+        unsafe { self.memory.clean(self.start + at, bytes) }
+    }
     unsafe fn demote(&self, at: u64, bytes: u64) {
         // SAFETY: above.
         unsafe { self.memory.demote(self.start + at, bytes) }

@@ -5,8 +5,9 @@
 
 use proptest::prelude::*;
 use terrace_memory::instructions::{
-    Counters, LINE_BYTES, clean, counters, demote, fence, set_enabled, stream, write_back,
+    Counters, LINE_BYTES, WriteBack, counters, fence, stream, write_back, write_back_method,
 };
+use terrace_memory::prestore::{self, Op, Site, hint, set_enabled, set_least_bytes, sites};
 
 /// Larger than any copy, with room for every alignment on both sides.
 const BUFFER_BYTES: usize = 4096 + 256;
@@ -90,57 +91,142 @@ fn counted(work: impl FnOnce()) -> Counters {
         lines_written_back: after.lines_written_back - before.lines_written_back,
         fences: after.fences - before.fences,
         bytes_streamed: after.bytes_streamed - before.bytes_streamed,
+        lines_cleaned: after.lines_cleaned - before.lines_cleaned,
         lines_demoted: after.lines_demoted - before.lines_demoted,
     }
 }
 
+/// Cleaned lines of so many, on this processor.
+fn if_it_cleans(lines: u64) -> u64 {
+    if write_back_method() == WriteBack::Clwb { lines } else { 0 }
+}
+
 #[test]
-fn lines_are_counted_exactly_and_the_switch_stops_them() {
+fn lines_are_counted_exactly() {
     let _turn = one_at_a_time();
     let buffer = Lines([1; BUFFER_BYTES]);
     for at in 0..130 {
         for bytes in (0..200).chain([1000, 2048, 4096]) {
             let start = buffer.0[at..].as_ptr();
             let expected = lines_touched(at, bytes);
+            let of =
+                |work: Counters| (work.lines_written_back, work.lines_cleaned, work.lines_demoted);
             // SAFETY: at + bytes is at most 130 + 4096, inside the buffer.
             let work = counted(|| unsafe { write_back(start, bytes) });
-            assert_eq!(
-                (work.lines_written_back, work.lines_demoted),
-                (expected, 0),
-                "{at}+{bytes}"
-            );
+            assert_eq!(of(work), (expected, 0, 0), "{at}+{bytes}");
             // SAFETY: as above.
-            let work = counted(|| unsafe { demote(start, bytes) });
-            assert_eq!(
-                (work.lines_written_back, work.lines_demoted),
-                (0, expected),
-                "{at}+{bytes}"
-            );
+            let work = counted(|| unsafe { hint(Op::Clean, start, bytes) });
+            assert_eq!(of(work), (0, if_it_cleans(expected), 0), "{at}+{bytes}");
+            // SAFETY: as above.
+            let work = counted(|| unsafe { hint(Op::Demote, start, bytes) });
+            assert_eq!(of(work), (0, 0, expected), "{at}+{bytes}");
         }
     }
     assert!(counted(fence).fences >= 1);
     assert!(buffer.0.iter().all(|byte| *byte == 1), "none of them changes data");
+}
+
+#[test]
+fn the_switch_stops_hints_and_nothing_that_must_happen() {
+    let _turn = one_at_a_time();
+    let source = pattern();
+    let mut target = Lines([GUARD; BUFFER_BYTES]);
+    let everything = |target: &mut Lines| {
+        counted(|| {
+            prestore::clean(&target.0[..640]);
+            prestore::demote(&target.0[..640]);
+            prestore::copy(&mut target.0[3..1000], &source[3..1000]);
+            prestore::fill(&mut target.0[1000..2000], 7);
+            // SAFETY: inside the buffer.
+            unsafe {
+                write_back(target.0.as_ptr(), 640);
+                stream(target.0.as_mut_ptr().add(2048), &source[..640]);
+            }
+            fence();
+        })
+    };
+    let must =
+        Counters { lines_written_back: 10, fences: 1, bytes_streamed: 640, ..Counters::default() };
+    let stored = |target: &Lines| {
+        target.0[3..1000] == source[3..1000]
+            && target.0[1000..2000].iter().all(|byte| *byte == 7)
+            && target.0[2048..2688] == source[..640]
+    };
 
     set_enabled(false);
-    let work = counted(|| {
-        // SAFETY: inside the buffer.
-        unsafe {
-            write_back(buffer.0.as_ptr(), 640);
-            demote(buffer.0.as_ptr(), 640);
+    let off = everything(&mut target);
+    set_enabled(true);
+    assert_eq!(off, must);
+    assert!(stored(&target));
+
+    set_least_bytes(1001);
+    let small = everything(&mut target);
+    set_least_bytes(0);
+    assert_eq!(small, must);
+
+    target.0.fill(GUARD);
+    let on = everything(&mut target);
+    assert!(stored(&target));
+    // 64..960 of the copy, 1024..1984 of the fill; their ends are 61 + 40 and 24 + 16 bytes.
+    assert_eq!(on.bytes_streamed, 640 + 896 + 960);
+    let hinted = Counters { bytes_streamed: 640, lines_cleaned: 0, lines_demoted: 0, ..on };
+    assert_eq!((hinted, on.lines_demoted), (must, 10));
+    assert_eq!(on.lines_cleaned, if_it_cleans(10 + 2 + 2));
+}
+
+#[test]
+fn copying_and_filling_past_the_caches_are_copying_and_filling() {
+    let _turn = one_at_a_time();
+    let source = pattern();
+    let mut target = Lines([0; BUFFER_BYTES]);
+    for bytes in 0..=200 {
+        for to in 0..64 {
+            let from = (to * 5 + bytes) % 64;
+            target.0.fill(GUARD);
+            prestore::copy(&mut target.0[to..to + bytes], &source[from..from + bytes]);
+            prestore::fill(&mut target.0[1024 + to..1024 + to + bytes], 7);
+            fence();
+            let mut expected = [GUARD; BUFFER_BYTES];
+            expected[to..to + bytes].copy_from_slice(&source[from..from + bytes]);
+            expected[1024 + to..1024 + to + bytes].fill(7);
+            assert!(target.0 == expected, "{bytes} bytes at {to}, from {from}");
+        }
+    }
+}
+
+#[test]
+fn sites_count_what_they_issued_over_all_threads() {
+    static VALUES: Site = Site::new("values");
+    static UNUSED: Site = Site::new("unused");
+    let _turn = one_at_a_time();
+    let report = |name: &str| sites().into_iter().find(|site| site.name == name);
+    let mut buffer = Lines([0; BUFFER_BYTES]);
+    assert_eq!(report("values"), None, "not on the list before it issued something");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let lines = &buffer.0[..130];
+            scope.spawn(move || (0..1000).for_each(|_| VALUES.clean(lines)));
         }
     });
+    let found = report("values").expect("on the list");
+    assert_eq!((found.calls, found.lines, found.bytes), (4000, 4000 * 3, 4000 * 130));
+    assert!(found.file.ends_with("instructions.rs"));
+
+    VALUES.copy(&mut buffer.0[..64], &[1; 64]);
+    VALUES.fill(&mut buffer.0[64..128], 1);
+    VALUES.demote(&buffer.0[63..65]);
+    set_enabled(false);
+    VALUES.clean(&buffer.0);
+    UNUSED.demote(&buffer.0);
     set_enabled(true);
-    assert_eq!((work.lines_written_back, work.lines_demoted), (0, 0));
-    // SAFETY: inside the buffer.
-    let work = counted(|| unsafe { write_back(buffer.0.as_ptr(), 640) });
-    assert_eq!(work.lines_written_back, 10);
-    assert_eq!(counted(|| clean(&buffer.0[..65])).lines_written_back, 2);
+    let found = report("values").expect("on the list");
+    assert_eq!((found.calls, found.lines), (4003, 4000 * 3 + 1 + 1 + 2));
+    assert_eq!(report("unused"), None);
 }
 
 #[test]
 fn the_method_chosen_is_the_one_the_processor_has() {
     let _turn = one_at_a_time();
-    use terrace_memory::instructions::{WriteBack, write_back_method};
     let word = match write_back_method() {
         WriteBack::Clwb => "clwb",
         WriteBack::ClflushOpt => "clflushopt",

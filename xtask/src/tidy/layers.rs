@@ -3,6 +3,7 @@
 /// From the ground up. A room may depend only on rooms before it.
 pub const ROOMS: &[&str] = &[
     "memory",
+    "prestore",
     "machine",
     "workload",
     "durable",

@@ -7,6 +7,7 @@ const SAFETY_WITHIN_LINES: usize = 8;
 /// Rooms where unsafe may stand; everything else forbids it at its root.
 const MAY_BE_UNSAFE: &[&str] = &[
     "crates/memory/",
+    "crates/prestore/",
     "crates/machine/",
     "crates/index/",
     "crates/durable/",

@@ -254,23 +254,26 @@ impl<M: Memory> Logs<M> {
             "append within the room asked for"
         );
         let memory = self.medium.memory();
-        let mut at = location;
-        for part in parts {
-            // SAFETY: there is room (asserted); everything behind the tail belongs to the holder
-            // of the writer's lock, and nobody reads there before a location is published.
-            unsafe { memory.write(at, part) };
-            at += part.len() as u64;
-        }
+        let end = location + bytes as u64;
+        // SAFETY, for both: there is room (asserted); everything behind the tail belongs to the holder
+        // of the writer's lock, and nobody reads there before a location is published.
         if self.medium.is_byte_addressable() {
-            // SAFETY: the range just written.
-            unsafe { writer.flusher.persist(memory, location, bytes as u64) };
+            // SAFETY: above.
+            unsafe { writer.flusher.write(memory, location, parts) };
+        } else {
+            let mut at = location;
+            for part in parts {
+                // SAFETY: above.
+                unsafe { memory.write(at, part) };
+                at += part.len() as u64;
+            }
         }
         writer.tail += bytes as u32;
         writer.writes += 1;
         // The lines the next items go to are asked for now: stores that miss would hold up the
         // locked instructions that follow them.
         for line in 1..=AHEAD_LINES {
-            memory.prefetch_to_write(at + line * 64);
+            memory.prefetch_to_write(end + line * 64);
         }
         location
     }

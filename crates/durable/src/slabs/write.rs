@@ -77,15 +77,10 @@ impl<'a, M: Memory> Slots<'a, M> {
             None => [0; 4],
         };
         let memory = self.slabs.medium.memory();
-        let mut at = location;
-        for part in [&header[..header_bytes], new.key, new.value] {
-            // SAFETY: inside the slot, which holds the item (its class) and is this writer's alone:
-            // it was free, and no reader holds its location.
-            unsafe { memory.write(at, part) };
-            at += part.len() as u64;
-        }
-        // SAFETY: the range just written.
-        unsafe { self.lock.borrow_mut().flusher.persist(memory, location, at - location) };
+        let parts = [&header[..header_bytes], new.key, new.value];
+        // SAFETY: inside the slot, which holds the item (its class) and is this writer's alone: it was
+        // free, and no reader holds its location.
+        unsafe { self.lock.borrow_mut().flusher.write(memory, location, &parts) };
         if let Some(books) = self.slabs.books.get() {
             self.slabs.take_booked(books, location, u32::from_le_bytes(checksum), changes);
         }

@@ -17,6 +17,7 @@
 
 mod error;
 mod grounds;
+mod listing_2;
 mod measure;
 mod modelled;
 mod record;

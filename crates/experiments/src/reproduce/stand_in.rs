@@ -7,7 +7,9 @@
 
 use super::error::{Error, Result};
 use crate::structures::Random;
-use terrace_memory::{Backing, Domain, Region, instructions};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use terrace_machine::Without;
+use terrace_memory::{Backing, Domain, Memory, Native, Region};
 use terrace_store::{Durability, Map, MapOptions, Persist, ValueDesign};
 
 /// What notes say of it.
@@ -45,10 +47,16 @@ pub(super) fn index_memory(keys: u64, values_bytes: u64) -> Result<Region> {
     memory(keys * INDEX_BYTES_PER_KEY + values_bytes / VALUES_PER_BOOKS + (64 << 10))
 }
 
+/// Whether the write-backs of [`WithoutWriteBacks`] are left out.
+static LEFT_OUT: AtomicBool = AtomicBool::new(false);
+
+/// A stand-in whose write-backs can be left out.
+pub(super) type WithoutWriteBacks = StandIn<Without<Native>>;
+
 /// A map, and the memory it lies in.
-pub(super) struct StandIn {
+pub(super) struct StandIn<M: Memory = Native> {
     // Dropped in this order.
-    pub map: Map,
+    pub map: Map<M>,
     _values: Region,
     _index: Option<Region>,
     value_bytes: usize,
@@ -60,19 +68,7 @@ impl StandIn {
     /// An empty map for values of `value_bytes`, in memory that holds `items` of them; and with its
     /// index in such memory if the options say that it is kept.
     pub fn new(items: u64, value_bytes: usize, options: MapOptions) -> Result<StandIn> {
-        let bytes = items * (value_bytes as u64 + BESIDE_VALUE_BYTES) * 9 / 8;
-        // The head, and what open logs, size classes and the collector keep for themselves.
-        let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + 24 * SEGMENT_BYTES;
-        let values = memory(bytes)?;
-        let index = match options.persist {
-            Persist::Index | Persist::Full => Some(index_memory(items, bytes)?),
-            Persist::Auto | Persist::Values => None,
-        };
-        let map = match &index {
-            Some(index) => Map::over_with_index(values.native(), index.native(), true, 1, options)?,
-            None => Map::over(values.native(), true, 1, options)?,
-        };
-        Ok(StandIn { map, _values: values, _index: index, value_bytes, keys: 0, random: Random(1) })
+        StandIn::through(|memory| memory, items, value_bytes, options)
     }
 
     /// Options of a map of this design whose every write is durable when it is acknowledged.
@@ -85,6 +81,47 @@ impl StandIn {
             writers: 1,
             ..MapOptions::default()
         }
+    }
+}
+
+impl WithoutWriteBacks {
+    /// As [`StandIn::new`].
+    pub fn able(items: u64, value_bytes: usize, options: MapOptions) -> Result<Self> {
+        let memory = |memory| Without::nothing(memory).write_backs(|_, _| LEFT_OUT.load(Relaxed));
+        StandIn::through(memory, items, value_bytes, options)
+    }
+
+    /// Updates with values of 8 bytes and no write-backs: all that is not the writing of a value.
+    pub fn update_but_hardly_write(&mut self, count: u64) -> Result<()> {
+        LEFT_OUT.store(true, Relaxed);
+        let updated = self.update_to(count, 8);
+        LEFT_OUT.store(false, Relaxed);
+        updated
+    }
+}
+
+impl<M: Memory> StandIn<M> {
+    /// A map on what `memory` makes of the stand-in's.
+    fn through(
+        memory_of: impl FnOnce(Native) -> M,
+        items: u64,
+        value_bytes: usize,
+        options: MapOptions,
+    ) -> Result<StandIn<M>> {
+        let bytes = items * (value_bytes as u64 + BESIDE_VALUE_BYTES) * 9 / 8;
+        // The head, and what open logs, size classes and the collector keep for themselves.
+        let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + 24 * SEGMENT_BYTES;
+        let values = memory(bytes)?;
+        let index = match options.persist {
+            Persist::Index | Persist::Full => Some(index_memory(items, bytes)?),
+            Persist::Auto | Persist::Values => None,
+        };
+        let of_values = memory_of(values.native());
+        let map = match &index {
+            Some(index) => Map::over_with_index(of_values, index.native(), true, 1, options)?,
+            None => Map::over(of_values, true, 1, options)?,
+        };
+        Ok(StandIn { map, _values: values, _index: index, value_bytes, keys: 0, random: Random(1) })
     }
 
     /// Writes `keys` keys.
@@ -101,14 +138,6 @@ impl StandIn {
     /// Updates `count` keys, each chosen alike.
     pub fn update(&mut self, count: u64) -> Result<()> {
         self.update_to(count, self.value_bytes)
-    }
-
-    /// The same with values of 8 bytes and no write-backs: all that is not the writing of a value.
-    pub fn update_but_hardly_write(&mut self, count: u64) -> Result<()> {
-        instructions::set_enabled(false);
-        let updated = self.update_to(count, 8);
-        instructions::set_enabled(true);
-        updated
     }
 
     fn update_to(&mut self, count: u64, value_bytes: usize) -> Result<()> {

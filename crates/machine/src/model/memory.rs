@@ -211,6 +211,11 @@ impl Memory for Modelled {
         }
     }
 
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        // The same instruction as a write-back that must be.
+        self.each(at, bytes, super::state::State::write_back);
+    }
+
     unsafe fn demote(&self, at: u64, bytes: u64) {
         self.each(at, bytes, super::state::State::demote);
     }

@@ -9,32 +9,60 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
+/// Call sites of pre-stores that are told apart; those registered later are counted together as the
+/// last.
+pub(crate) const SITES_MAX: usize = 64;
+
 /// Issued instructions since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Lines written back.
+    /// Lines written back, which had to be.
     pub lines_written_back: u64,
     /// Store fences.
     pub fences: u64,
     /// Bytes stored past the caches.
     pub bytes_streamed: u64,
+    /// Lines cleaned, as a hint.
+    pub lines_cleaned: u64,
     /// Lines demoted.
     pub lines_demoted: u64,
 }
 
 /// What is counted.
 #[derive(Clone, Copy)]
-pub(super) enum Counter {
+pub(crate) enum Counter {
     LinesWrittenBack,
     Fences,
     BytesStreamed,
+    LinesCleaned,
     LinesDemoted,
 }
 
-/// One thread's counts, in the order of [`Counter`].
+/// What one call site issued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SiteCount {
+    pub calls: u64,
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+/// One thread's counts.
 #[repr(align(128))]
-#[derive(Default)]
-struct Stripe([AtomicU64; 4]);
+struct Stripe {
+    /// In the order of [`Counter`].
+    counts: [AtomicU64; 5],
+    /// By the number of the site: calls, lines, bytes.
+    sites: [[AtomicU64; 3]; SITES_MAX],
+}
+
+impl Stripe {
+    const fn new() -> Stripe {
+        Stripe {
+            counts: [const { AtomicU64::new(0) }; 5],
+            sites: [const { [const { AtomicU64::new(0) }; 3] }; SITES_MAX],
+        }
+    }
+}
 
 /// Every stripe there is, and those whose thread has ended.
 #[derive(Default)]
@@ -45,7 +73,7 @@ struct Stripes {
 
 static STRIPES: Mutex<Stripes> = Mutex::new(Stripes { all: Vec::new(), unused: Vec::new() });
 /// Of threads that are ending: the one stripe that several may use at once.
-static LAST: Stripe = Stripe([const { AtomicU64::new(0) }; 4]);
+static LAST: Stripe = Stripe::new();
 
 fn stripes() -> std::sync::MutexGuard<'static, Stripes> {
     STRIPES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -58,7 +86,7 @@ impl Mine {
     fn new() -> Mine {
         let mut stripes = stripes();
         let stripe = stripes.unused.pop().unwrap_or_else(|| {
-            let stripe: &'static Stripe = Box::leak(Box::default());
+            let stripe: &'static Stripe = Box::leak(Box::new(Stripe::new()));
             stripes.all.push(stripe);
             stripe
         });
@@ -81,25 +109,55 @@ thread_local! {
 
 /// Counts `count` more.
 #[inline]
-pub(super) fn add(counter: Counter, count: u64) {
+pub(crate) fn add(counter: Counter, count: u64) {
     match HERE.get() {
-        // Only this thread stores to its stripe.
-        Some(Stripe(counts)) => {
-            let count_at = &counts[counter as usize];
-            count_at.store(count_at.load(Relaxed) + count, Relaxed);
-        }
-        None => add_first(counter, count),
+        Some(stripe) => add_alone(&stripe.counts[counter as usize], count),
+        None => with_first(|stripe| _ = stripe.counts[counter as usize].fetch_add(count, Relaxed)),
     }
 }
 
-#[cold]
-fn add_first(counter: Counter, count: u64) {
-    if let Ok(stripe) = MINE.try_with(|mine| mine.0) {
-        HERE.set(Some(stripe));
-        stripe.0[counter as usize].fetch_add(count, Relaxed);
-    } else {
-        LAST.0[counter as usize].fetch_add(count, Relaxed);
+/// Counts more at the site of this number.
+#[inline]
+pub(crate) fn add_to_site(site: usize, more: SiteCount) {
+    let more = [more.calls, more.lines, more.bytes];
+    match HERE.get() {
+        Some(stripe) => {
+            stripe.sites[site].iter().zip(more).for_each(|(count, more)| add_alone(count, more));
+        }
+        None => with_first(|stripe| {
+            for (count, more) in stripe.sites[site].iter().zip(more) {
+                count.fetch_add(more, Relaxed);
+            }
+        }),
     }
+}
+
+/// Adds to a count that only this thread stores to.
+#[inline(always)]
+fn add_alone(count: &AtomicU64, more: u64) {
+    count.store(count.load(Relaxed) + more, Relaxed);
+}
+
+/// The first count of a thread, or one after its stripe was given back.
+#[cold]
+fn with_first(count: impl FnOnce(&Stripe)) {
+    match MINE.try_with(|mine| mine.0) {
+        Ok(stripe) => {
+            HERE.set(Some(stripe));
+            count(stripe);
+        }
+        Err(_) => count(&LAST),
+    }
+}
+
+/// What all threads counted at the site of this number.
+pub(crate) fn site_counts(site: usize) -> SiteCount {
+    let stripes = stripes();
+    let sum = |what: usize| {
+        let all = stripes.all.iter().copied().chain([&LAST]);
+        all.map(|stripe| stripe.sites[site][what].load(Relaxed)).sum()
+    };
+    SiteCount { calls: sum(0), lines: sum(1), bytes: sum(2) }
 }
 
 /// Sums the counters of all threads.
@@ -107,12 +165,13 @@ pub fn counters() -> Counters {
     let stripes = stripes();
     let sum = |counter: Counter| {
         let all = stripes.all.iter().copied().chain([&LAST]);
-        all.map(|Stripe(counts)| counts[counter as usize].load(Relaxed)).sum()
+        all.map(|stripe| stripe.counts[counter as usize].load(Relaxed)).sum()
     };
     Counters {
         lines_written_back: sum(Counter::LinesWrittenBack),
         fences: sum(Counter::Fences),
         bytes_streamed: sum(Counter::BytesStreamed),
+        lines_cleaned: sum(Counter::LinesCleaned),
         lines_demoted: sum(Counter::LinesDemoted),
     }
 }

@@ -16,7 +16,7 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
-use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn};
+use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn, WithoutWriteBacks};
 use terrace_store::{MapOptions, ValueDesign};
 
 pub(super) const ROW: Row = Row {
@@ -77,8 +77,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 
 /// A map, and the same with frees deferred.
 struct Pair {
-    map: StandIn,
-    unfreed: StandIn,
+    map: WithoutWriteBacks,
+    unfreed: WithoutWriteBacks,
     whole: Samples,
     index: Samples,
     write: Samples,
@@ -88,8 +88,8 @@ impl Pair {
     fn new(design: ValueDesign, keys: u64, value_bytes: usize) -> Result<Pair> {
         let options = StandIn::options(design);
         let unfreed = MapOptions { deferred_frees: usize::MAX, ..options.clone() };
-        let filled = |options| -> Result<StandIn> {
-            let mut map = StandIn::new(keys * 8 / 5, value_bytes, options)?;
+        let filled = |options| -> Result<WithoutWriteBacks> {
+            let mut map = WithoutWriteBacks::able(keys * 8 / 5, value_bytes, options)?;
             map.fill(keys)?;
             // What the first updates bring in is brought in.
             map.update(keys / BATCH_OF)?;

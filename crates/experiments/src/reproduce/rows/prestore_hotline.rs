@@ -2,13 +2,13 @@
 //!
 //! Each round writes all of one line. Cleaned each time, the next write finds the line on its way to
 //! memory. Two more loops tell how much of that is the line's doing: one calls the library with
-//! write-backs switched off (the cost of the call), one cleans another line, which is never
+//! pre-stores switched off (the cost of the call), one cleans another line, which is never
 //! written (the cost of the call and the instruction, with nothing to write back).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use std::hint::black_box;
-use terrace_memory::instructions;
+use terrace_memory::{instructions, prestore};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-hotline",
@@ -63,7 +63,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.size("write-back instruction", format!("{:?}", instructions::write_back_method()));
     outcome.note = format!(
         "64 B written to one line of DRAM, medians of {REPEATS} in processor time: {:.2} ns a write, \
-         {:.1} ns with the library's call but write-backs switched off, {:.1} ns cleaning another line \
+         {:.1} ns with the library's call but pre-stores switched off, {:.1} ns cleaning another line \
          that nobody writes, {:.1} ns cleaning the written line (spread {:.0} %).",
         ns[0],
         ns[1],
@@ -82,20 +82,20 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 fn write_often(rounds: u64, after: After) -> f64 {
     let (mut line, other) = (Line([0; 64]), Line([0; 64]));
     if let After::CleanSwitchedOff = after {
-        instructions::set_enabled(false);
+        prestore::set_enabled(false);
     }
     let spent = ns_per_operation(rounds, || {
         for round in 0..rounds {
             black_box(&mut line).0.fill(round as u8);
             match after {
                 After::Nothing => {}
-                After::CleanAnother => instructions::clean(&black_box(&other).0),
-                After::CleanIt | After::CleanSwitchedOff => instructions::clean(&line.0),
+                After::CleanAnother => prestore::clean(&black_box(&other).0),
+                After::CleanIt | After::CleanSwitchedOff => prestore::clean(&line.0),
             }
         }
         Ok::<_, std::convert::Infallible>(())
     });
-    instructions::set_enabled(true);
+    prestore::set_enabled(true);
     black_box(line);
     let Ok(ns) = spent;
     ns

@@ -1,64 +1,15 @@
 //! Pre-stores: the microbenchmarks of paper 000, chapter 3.
 
-use super::super::{Machine, NodeCounts, Preset};
+use super::super::Preset;
 use super::Check;
-use crate::ground::Ground;
-use crate::random::Rng;
-use std::time::Duration;
-use terrace_memory::{Domain, Memory};
+use crate::kernels::{self, Cost, Listing2, Prestore};
 
-/// Elements of Listing 2's array, all together: several times the shared cache.
-const ARRAY_BYTES: u64 = 192 << 20;
+/// Bytes written while Listing 2 counts.
+const BYTES: u64 = 64 << 20;
 
-/// The largest part of an element that is written in one step.
-const PART: u64 = 256;
-
-/// Listing 2: random elements are written, cleaned or not, and a field of them is read.
-fn listing_2(preset: &Preset, threads: usize, element: u64, clean: bool) -> (f64, NodeCounts) {
-    let machine = preset.bench(threads).expect("a socket has so many threads");
-    let memory = machine.memory("pmem0", ARRAY_BYTES, Domain::Eadr).expect("the node exists");
-    let elements = ARRAY_BYTES / element;
-    let run = |bytes: u64, seed: u64| -> Duration {
-        let each = bytes / element / threads as u64;
-        let mut steps: Vec<_> = (0..threads)
-            .map(|thread| {
-                let (mut rng, mut left, mut at, mut done) =
-                    (Rng::new(seed + thread as u64), each, 0, 0);
-                let memory = &memory;
-                // A part of an element at a time, so that threads interleave as on real cores.
-                move || {
-                    if done == 0 {
-                        at = rng.below(elements) * element;
-                    }
-                    let part = PART.min(element - done);
-                    // SAFETY: inside; steps run one at a time.
-                    unsafe { memory.write(at + done, &[5; PART as usize][..part as usize]) };
-                    done += part;
-                    if done < element {
-                        return true;
-                    }
-                    done = 0;
-                    // SAFETY: as above.
-                    unsafe {
-                        if clean {
-                            memory.write_back(at, element);
-                        }
-                        memory.load(at);
-                    }
-                    left -= 1;
-                    left > 0
-                }
-            })
-            .collect();
-        machine.run_steps(&mut steps)
-    };
-    // Until the caches are full of written elements, then measured.
-    run(96 << 20, 100);
-    let before = machine.node_counts("pmem0").expect("the node exists");
-    let bytes = 64 << 20;
-    let time = run(bytes, 200);
-    let counts = machine.node_counts("pmem0").expect("the node exists") - before;
-    (bytes as f64 / element as f64 / time.as_secs_f64(), counts)
+fn listing_2(preset: &Preset, threads: usize, element: u64, prestore: Prestore) -> Cost {
+    let listing = Listing2 { node: "pmem0", threads, element, prestore, reads: true, bytes: BYTES };
+    kernels::listing_2(preset, listing).expect("the preset has the node and the threads")
 }
 
 /// Machine A.
@@ -68,40 +19,39 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
         "what makes the order of evictions depend on the number of threads is not published";
     let mut checks = Vec::new();
     for (threads, published) in [(1, 1.8), (2, 3.3), (5, 3.3)] {
-        let (_, counts) = listing_2(preset, threads, 1024, false);
+        let cost = listing_2(preset, threads, 1024, Prestore::Nothing);
         checks.push(Check {
             what: format!("Listing 2, 1 KiB, {threads} threads, write amplification"),
             source,
             published,
-            modelled: counts.write_amplification(),
+            modelled: cost.amplification(),
             given: threads <= 2,
             reason: scattered,
         });
     }
-    let (_, counts) = listing_2(preset, 2, 1024, true);
+    let cost = listing_2(preset, 2, 1024, Prestore::Clean);
     checks.push(Check {
         what: "Listing 2 with clean, 1 KiB, 2 threads, write amplification".into(),
         source,
         published: 1.0,
-        modelled: counts.write_amplification(),
+        modelled: cost.amplification(),
         given: false,
         reason: "",
     });
-    let (_, counts) = listing_2(preset, 2, 128, true);
+    let cost = listing_2(preset, 2, 128, Prestore::Clean);
     checks.push(Check {
         what: "Listing 2 with clean, 128 B, 2 threads, write amplification".into(),
         source: "paper 000, 4.5 (halved)",
         published: 2.0,
-        modelled: counts.write_amplification(),
+        modelled: cost.amplification(),
         given: false,
         reason: "",
     });
     for (threads, published) in [(1, 1.0), (2, 2.2), (5, 3.0)] {
         // The paper's are the best of its sizes of elements.
         let gains = [256, 1024, 4096].map(|element| {
-            let (plain, _) = listing_2(preset, threads, element, false);
-            let (cleaned, _) = listing_2(preset, threads, element, true);
-            cleaned / plain
+            let plain = listing_2(preset, threads, element, Prestore::Nothing);
+            listing_2(preset, threads, element, Prestore::Clean).gain_over(&plain)
         });
         checks.push(Check {
             what: format!("Listing 2, {threads} threads, most gain of clean"),
@@ -123,55 +73,28 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
     checks
 }
 
-/// Listing 4: one line is written and cleaned, again and again; the slowdown by cleaning.
+/// Listing 4: the slowdown by cleaning.
 fn listing_4(preset: &Preset) -> f64 {
-    let time = |clean: bool| {
-        let machine = Machine::new(preset, 1, 1);
-        let memory = machine.memory("pmem0", 4096, Domain::Eadr).expect("the node exists");
-        for _ in 0..20_000 {
-            // SAFETY: inside; nobody else is there.
-            unsafe {
-                memory.write(0, &[1; 64]);
-                if clean {
-                    memory.write_back(0, 64);
-                }
-            }
-        }
-        machine.elapsed().as_secs_f64()
+    let ns = |prestore| {
+        let cost = kernels::listing_4(preset, "pmem0", prestore, 20_000);
+        cost.expect("the preset has the node").ns()
     };
-    time(true) / time(false)
+    ns(Prestore::Clean) / ns(Prestore::Nothing)
 }
 
-/// Listing 3: a line is written, demoted or not, `reads` lines are read from the nearest cache, and a
-/// fence follows; nanoseconds a round.
-pub(super) fn listing_3(preset: &Preset, reads: u64, demote: bool) -> f64 {
-    let machine = Machine::new(preset, 1, 1);
-    let line = preset.processor.line_bytes;
-    let array = machine.memory("fpga", 256 << 20, Domain::None).expect("the node exists");
-    let near = machine.memory("dram0", 8192, Domain::None).expect("the node exists");
-    let mut rng = Rng::new(9);
-    let rounds = 20_000;
-    let start = machine.now_ps();
-    for _ in 0..rounds {
-        let at = rng.below(array.len() / line) * line;
-        // SAFETY: inside; nobody else is there.
-        unsafe {
-            array.write(at, &[1; 128]);
-            if demote {
-                array.demote(at, line);
-            }
-            for read in 0..reads {
-                near.load(read * line % near.len());
-            }
-        }
-        array.fence();
-    }
-    (machine.now_ps() - start) as f64 / 1000.0 / rounds as f64
+/// Listing 3, nanoseconds a round.
+fn listing_3(preset: &Preset, reads: u64, prestore: Prestore) -> f64 {
+    let (nodes, line) = (("fpga", "dram0"), preset.processor.line_bytes);
+    let cost = kernels::listing_3(preset, nodes, line, reads, prestore, 20_000);
+    cost.expect("the preset has the nodes").ns()
 }
 
 /// Machine B.
 pub(super) fn on_enzian(preset: &Preset) -> Vec<Check> {
-    let gain = |reads| listing_3(preset, reads, false) / listing_3(preset, reads, true) - 1.0;
+    let gain = |reads| {
+        listing_3(preset, reads, Prestore::Nothing) / listing_3(preset, reads, Prestore::Demote)
+            - 1.0
+    };
     let sweep: Vec<(u64, f64)> = (0..=14)
         .map(|power| if power == 0 { 0 } else { 1 << (power - 1) })
         .map(|reads| (reads, gain(reads)))
