@@ -60,6 +60,8 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         memory.write_back(250, 20);
         memory.write_back(250, 1);
         memory.fence();
+        memory.clean(250, 20);
+        memory.demote(0, 8);
         memory.prefetch(0);
         memory.pause();
     });
@@ -72,6 +74,8 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         streams: 1,
         write_backs: 3,
         fences: 1,
+        cleans: 2,
+        demotes: 1,
         prefetches: 1,
         bytes_read: 8 + 64 + 16 + 42,
         bytes_written: 8 + 8 + 20,

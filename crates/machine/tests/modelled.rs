@@ -38,7 +38,7 @@ trait Shorthand {
         self.get(at);
     }
     fn put(&self, at: u64, value: u64);
-    fn clean(&self, at: u64, bytes: u64);
+    fn write_out(&self, at: u64, bytes: u64);
     fn streamed(&self, at: u64, bytes: usize);
     fn wrote(&self, at: u64, bytes: usize);
 }
@@ -54,7 +54,7 @@ impl<M: Memory> Shorthand for M {
         // SAFETY: as above.
         unsafe { self.store(at, value) }
     }
-    fn clean(&self, at: u64, bytes: u64) {
+    fn write_out(&self, at: u64, bytes: u64) {
         // SAFETY: nothing is asked of a write-back but that it is inside.
         unsafe { self.write_back(at, bytes) }
     }
@@ -116,7 +116,7 @@ fn a_fence_waits_for_what_was_written_back() {
     memory.fence();
     let start = machine.now_ps();
     memory.put(0, 2);
-    memory.clean(0, 8);
+    memory.write_out(0, 8);
     let issued = machine.now_ps();
     memory.fence();
     let fenced = machine.now_ps();
@@ -216,7 +216,7 @@ fn plain_stores_lose_what_write_backs_keep_in_order() {
                         .map(|block| {
                             memory.wrote(start + block * 256, 256);
                             if flush {
-                                memory.clean(start + block * 256, 256);
+                                memory.write_out(start + block * 256, 256);
                             }
                         })
                         .is_some()
@@ -254,7 +254,7 @@ fn dirty_persistent_lines_slow_a_chase_in_dram() {
                 if dirty {
                     persistent.wrote(place * 256, 256);
                     if clean {
-                        persistent.clean(place * 256, 256);
+                        persistent.write_out(place * 256, 256);
                     }
                 }
                 let start = machine.now_ps();
@@ -453,7 +453,7 @@ fn whether_a_write_back_keeps_the_line_shows_in_the_next_load() {
         let machine = Machine::new(&preset(name), 1, 7);
         let memory = pmem(&machine, 4096);
         memory.put(0, 1);
-        memory.clean(0, 8);
+        memory.write_out(0, 8);
         memory.fence();
         let start = machine.now_ps();
         memory.get(0);
