@@ -34,7 +34,8 @@ pub enum Flush {
     Eager,
     /// When the caches evict them. Needs eADR.
     Keep,
-    /// Values of 256 bytes and more are written past the caches, all else at once.
+    /// Values of 256 bytes and more are written past the caches, all else is written back at once. On
+    /// media that are not byte-addressable, as [`Flush::Auto`].
     Skip,
 }
 
@@ -154,5 +155,60 @@ impl Flusher {
         let recent = self.recent.as_ref()?;
         let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 32).is_multiple_of(SAMPLED).then(|| (&**recent, hash as usize >> 55))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_machine::{Crashable, Explorer, Noted};
+
+    const ITEM_AT: u64 = 64;
+    const HEAD: [u8; 24] = [1; 24];
+    const VALUE: [u8; 300] = [2; 300];
+
+    /// An item is written, and then published by a word; it must be whole wherever the word is.
+    fn published(
+        flush: Flush,
+        domain: Domain,
+        write: fn(&mut Flusher, &Crashable),
+    ) -> Explorer<()> {
+        Explorer::new(domain, 4096)
+            .thread(move |memory, _| {
+                write(&mut Flusher::new(flush, domain), memory);
+                memory.store(0, 1);
+                memory.persist(0, 8);
+            })
+            .check(|memory, _: &[Noted<()>]| {
+                let mut item = [0; HEAD.len() + VALUE.len()];
+                memory.read(ITEM_AT, &mut item);
+                let is_whole = item == *[&HEAD[..], &VALUE[..]].concat();
+                match memory.load(0) == 0 || is_whole {
+                    true => Ok(()),
+                    false => Err("published and not whole".into()),
+                }
+            })
+    }
+
+    fn write(flusher: &mut Flusher, memory: &Crashable) {
+        // SAFETY: inside the memory; nobody else is there.
+        let end = unsafe { flusher.write(memory, ITEM_AT, &[&HEAD, &VALUE]) };
+        assert_eq!(end, ITEM_AT + (HEAD.len() + VALUE.len()) as u64);
+    }
+
+    fn stream_and_go_on(_: &mut Flusher, memory: &Crashable) {
+        // SAFETY: as above.
+        unsafe { Memory::stream(memory, ITEM_AT, &[&HEAD[..], &VALUE[..]].concat()) };
+    }
+
+    #[test]
+    fn an_item_is_durable_before_it_is_published_however_it_is_flushed() {
+        for flush in [Flush::Eager, Flush::Skip, Flush::Auto] {
+            published(flush, Domain::Adr, write).sampled(2_000, 1).assert_sound();
+            published(flush, Domain::Eadr, write).sampled(2_000, 1).assert_sound();
+        }
+        published(Flush::Keep, Domain::Eadr, write).sampled(2_000, 1).assert_sound();
+        // The alarm: streamed, and published before a fence.
+        published(Flush::Skip, Domain::Adr, stream_and_go_on).sampled(2_000, 1).expect_failure();
     }
 }

@@ -111,3 +111,20 @@ fn auto_writes_back_whatever_is_in_logs_since_no_place_is_written_again_soon() {
         assert!(in_logs(Flush::Auto, Domain::Eadr, keys, value_bytes) > 0.99);
     }
 }
+
+#[test]
+fn skip_streams_large_values_and_writes_back_what_is_around_them() {
+    let streamed = |value_bytes: usize| {
+        let (_region, memory) = memory(Domain::Adr);
+        let budget = Arc::new(Budget::new(1 << 30));
+        let logs = Logs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("logs");
+        logs.recover(1, false, &|_, _, _| ()).expect("recovered");
+        let logs = logs.flushing(Flush::Skip);
+        let lines = each(&logs, logs.medium().memory(), MANY, value_bytes);
+        (logs.medium().memory().totals().bytes_streamed, lines)
+    };
+    let (bytes, lines) = streamed(LARGE);
+    assert_eq!(bytes, 2 * UPDATES * LARGE as u64);
+    assert!((1.0..3.0).contains(&lines), "the head alone: {lines} lines");
+    assert_eq!(streamed(SMALL).0, 0);
+}

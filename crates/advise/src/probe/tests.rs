@@ -28,7 +28,7 @@ fn a_modelled_memory_is_found_to_be_what_its_preset_says() {
     assert!(nearest < 10.0, "the smallest working set is within a cache: {nearest} ns");
     let read = node.peak_gb_s(Flavour::Read, false).unwrap();
     let written = node.peak_gb_s(Flavour::Stream, false).unwrap();
-    assert!(read > written, "{read} read, {written} written");
+    assert!(read < 38.9 && written < 11.6, "{read} read, {written} written: by the preset at most");
     let of = |bytes| {
         let stores = node.stores.points().iter();
         let mut of = stores.filter(|point| point.flavour == Flavour::StoreFlush);

@@ -282,7 +282,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "flush",
         default: "as above",
-        help: "eager, keep or auto",
+        help: "eager, keep, skip or auto",
         set: |m, v| choice(v, values::FLUSH).map(|f| m.flush = Some(f)),
     },
     Key {

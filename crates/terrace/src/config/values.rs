@@ -135,7 +135,7 @@ pub(super) const DOMAINS: &[(&str, Domain)] = &[
 pub(super) const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 
 pub(super) const FLUSH: &[(&str, Flush)] =
-    &[("eager", Flush::Eager), ("keep", Flush::Keep), ("auto", Flush::Auto)];
+    &[("eager", Flush::Eager), ("keep", Flush::Keep), ("skip", Flush::Skip), ("auto", Flush::Auto)];
 
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),
