@@ -10,7 +10,7 @@ use terrace_machine::Counted;
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 const BYTES: u64 = 64 << 20;
-const UPDATES: u64 = 5_000;
+const UPDATES: u64 = 24_000;
 
 type Media = Counted<Native>;
 
@@ -74,7 +74,7 @@ fn in_slabs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 
 }
 
 const FEW: u64 = 20;
-const MANY: u64 = 4_000;
+const MANY: u64 = 16_000;
 const SMALL: usize = 64;
 const LARGE: usize = 1_000;
 
