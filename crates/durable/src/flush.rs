@@ -114,7 +114,7 @@ impl Flusher {
     /// As for [`Memory::persist`].
     #[inline(always)]
     unsafe fn persist<M: Memory>(&mut self, memory: &M, at: u64, bytes: u64) {
-        if memory.domain() == Domain::Eadr && self.writes_back(at, bytes) {
+        if memory.domain() == Domain::Eadr && self.writes_back(bytes) {
             // SAFETY: by contract.
             unsafe { ITEM.hint_in(Op::Clean, memory, at, bytes) };
         }
@@ -125,13 +125,17 @@ impl Flusher {
         }
     }
 
-    fn writes_back(&self, at: u64, bytes: u64) -> bool {
-        let lines = |line_bytes| (at + bytes).div_ceil(line_bytes) - at / line_bytes;
+    fn writes_back(&self, bytes: u64) -> bool {
         match self.flush {
             Flush::Eager | Flush::Skip => true,
             Flush::Keep => false,
+            // An item may begin anywhere: the lines that it touches on the average, of the medium's size
+            // each, so that there are no fractions.
             Flush::Auto => {
-                (WINDOW - self.soon) * lines(LINE_BYTES) >= WINDOW * lines(MEDIUM_LINE_BYTES)
+                let more = bytes.saturating_sub(1);
+                let medium_lines = MEDIUM_LINE_BYTES + more;
+                let lines = MEDIUM_LINE_BYTES + more * (MEDIUM_LINE_BYTES / LINE_BYTES);
+                (WINDOW - self.soon) * lines >= WINDOW * medium_lines
             }
         }
     }

@@ -643,7 +643,7 @@ fn dirty_persistent_lines_slow_a_chase_through_dram_and_clean_ones_do_not() {
 
     let step_ns = |dirty, written, threads| {
         let chase = Chase { chased: "dram0", written, dirty, bytes: 1024, steps: 4, threads };
-        chase.run(&preset("optane-004")).unwrap().step_ns
+        chase.run(&preset("optane-004").with_caches_divided(8)).unwrap().step_ns
     };
     let (dram, kept) = (step_ns(Dirty::Kept, "dram0", 16), step_ns(Dirty::Kept, "pmem0", 16));
     assert!(kept > 1.5 * dram, "{kept} {dram}");

@@ -9,8 +9,8 @@
 //! persistent memory and this machine has none, a *stand-in* serves: DRAM declared to be in the ADR
 //! domain, so that every write-back and fence of the real path is executed. Its write-backs end in DRAM,
 //! which is faster than what it stands for, so orderings and shapes mean something there and absolute
-//! times do not. The half of a row that needs the slower device runs on modelled machines and is not
-//! here yet.
+//! times do not. What needs the slower device runs on a *model* of it, the whole map as it is, in virtual
+//! time (`modelled.rs`): the same figures on every computer.
 //!
 //! Time is the processor time of the thread (or process) measured, unless a row says otherwise: on a
 //! machine shared with others a wall clock measures them too.
