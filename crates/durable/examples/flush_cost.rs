@@ -87,12 +87,12 @@ where
         "logs" => {
             let logs = Logs::open(medium, threads, false, &budget).expect("logs");
             logs.recover(1, false, &|_, _, _| ()).expect("recovered");
-            updates(&bench, ground.is_modelled(), &logs.flushing(flush), value_bytes)
+            updates(&bench, ground.is_modelled(), &logs.flushing(flush), threads, value_bytes)
         }
         _ => {
             let slabs = Slabs::open(medium, threads, false, &budget).expect("slabs");
             slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
-            updates(&bench, ground.is_modelled(), &slabs.flushing(flush), value_bytes)
+            updates(&bench, ground.is_modelled(), &slabs.flushing(flush), threads, value_bytes)
         }
     }
 }
@@ -100,6 +100,7 @@ where
 /// Nanoseconds an update.
 fn updates<B: Bench>(
     bench: &B,
+    is_modelled: bool,
     values: &(impl Values + Sync),
     threads: usize,
     value_bytes: usize,

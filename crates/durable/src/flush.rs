@@ -179,7 +179,7 @@ mod tests {
     ) -> Explorer<()> {
         Explorer::new(domain, 4096)
             .thread(move |memory, _| {
-                write(&mut Flusher::new(flush, domain), memory);
+                write(&mut Flusher::of_log(flush), memory);
                 memory.store(0, 1);
                 memory.persist(0, 8);
             })
