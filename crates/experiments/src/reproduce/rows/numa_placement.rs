@@ -225,7 +225,7 @@ fn note(preset: &Preset, measured: &[Measured], advice: &Advice) -> String {
          higher ones then. A ratio of bandwidths tells how much is written as well as how. The cost \
          that `terrace place` predicts from the same counters keeps {kept} local. A server's time of {:.0} us \
          (paper) is part of each operation. Without it the media are what is waited for, and two nodes have twice \
-         the bandwidth: record store/index/none then reach, in % of both, {}.",
+         the bandwidth (suspected to be felt in A behind the server too, where half of the operations write): record store/index/none then reach, in % of both, {}.",
         index.0,
         index.1,
         records.0,

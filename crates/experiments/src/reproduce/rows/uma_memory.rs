@@ -29,7 +29,7 @@ const PIECE: u64 = 4096;
 /// The chase goes over a region so many times as large as the largest cache.
 const CACHES: u64 = 4;
 /// Steps of a chase, of each thread.
-const STEPS: u64 = 1 << 21;
+const STEPS: u64 = 1 << 20;
 const LINE: u64 = 64;
 
 /// Medians of one number of threads.
