@@ -102,18 +102,18 @@ impl<'a, B: Bench> Lines<'a, B> {
     fn item(&self, what: Pass, at: u64) -> u64 {
         let mut found = 0;
         for line in (at..at + self.item_bytes).step_by(LINE as usize) {
-            // SAFETY, for all: the line is in the memory, and its thread's alone.
             match what {
                 Pass::Load => {
+                    // SAFETY: the line is in the memory, and its thread's alone; what was found is zero.
                     let words = unsafe { self.memory.load_line(line + found) };
                     found += words.iter().sum::<u64>();
                 }
                 Pass::Store => (0..LINE / WORD).for_each(|word| {
-                    // SAFETY: above.
+                    // SAFETY: the line is in the memory, and its thread's alone.
                     unsafe { self.memory.store(line + word * WORD, 0) };
                 }),
                 Pass::Persist => (0..LINE / WORD).for_each(|word| {
-                    // SAFETY: above.
+                    // SAFETY: the line is in the memory, and its thread's alone.
                     unsafe {
                         self.memory.store(line + word * WORD, 0);
                         self.memory.write_back(line + word * WORD, WORD);
