@@ -104,19 +104,18 @@ impl<'a, B: Bench> Lines<'a, B> {
     fn item(&self, what: Pass, at: u64) -> u64 {
         let mut found = 0u64;
         for line in (at..at + self.item_bytes).step_by(LINE as usize) {
-            // SAFETY, for all: the line is in the memory, and its thread's alone.
             match what {
                 Pass::Load => {
-                    // SAFETY: above.
+                    // SAFETY: the line is in the memory, and its thread's alone; nothing is added to it.
                     let words = unsafe { self.memory.load_line(line + (found & self.nothing)) };
                     found = words.iter().fold(found, |sum, word| sum.wrapping_add(*word));
                 }
                 Pass::Store => (0..LINE / WORD).for_each(|word| {
-                    // SAFETY: above.
+                    // SAFETY: the line is in the memory, and its thread's alone.
                     unsafe { self.memory.store(line + word * WORD, 0) };
                 }),
                 Pass::Persist => (0..LINE / WORD).for_each(|word| {
-                    // SAFETY: above.
+                    // SAFETY: the line is in the memory, and its thread's alone.
                     unsafe {
                         self.memory.store(line + word * WORD, 0);
                         self.memory.write_back(line + word * WORD, WORD);

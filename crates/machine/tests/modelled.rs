@@ -551,34 +551,34 @@ fn this_machine_can_be_modelled_too() {
 
 #[test]
 fn a_read_of_another_socket_is_noted_in_memory_until_the_line_is_written() {
-    let noted = |name: &str, notes: bool| {
-        let mut preset = preset(name);
+    // Notes written while 1000 lines are looked at, and while they are again, from memory too.
+    let noted = |node: &str, notes: bool, write: bool| {
+        let mut preset = preset("optane-001");
         preset.link.as_mut().unwrap().notes_in_memory = notes;
         let machine = Machine::new(&preset, 1, 7);
-        let counted = |node: &str, write: bool| {
-            let memory = machine.memory(node, 1 << 20, Domain::Adr).unwrap();
-            let look = || (0..1000u64).for_each(|block| memory.look(block * 256));
-            look();
-            let first = machine.node_counts(node).unwrap().noted_bytes;
-            // Again from memory: the note stands, unless the line was written meanwhile.
-            if write {
-                (0..1000u64).for_each(|block| memory.wrote(block * 256, 64));
-            }
-            machine.clear_caches();
-            look();
-            (first / 64, (machine.node_counts(node).unwrap().noted_bytes - first) / 64)
+        let memory = machine.memory(node, 1 << 20, Domain::Adr).unwrap();
+        // The processor's own prefetcher sees no sequence in every fourth line.
+        let look = || {
+            let before = machine.node_counts(node).unwrap().noted_bytes;
+            (0..1000u64).for_each(|block| memory.look(block * 256));
+            (machine.node_counts(node).unwrap().noted_bytes - before) / 64
         };
-        [counted("pmem0", false), counted("pmem1", false), counted("pmem1", true)]
+        let first = look();
+        if write {
+            (0..1000u64).for_each(|block| memory.wrote(block * 256, 64));
+        }
+        machine.clear_caches();
+        (first, look())
     };
-    // The last ones wait in the queues of six channels, of 72 lines each. The processor's own prefetcher
-    // sees no sequence in every fourth line.
-    let [near, read, written] = noted("optane-001", true);
-    assert_eq!(near, (0, 0));
-    assert_eq!(read.0, 1000 - 6 * 72);
-    assert_eq!(read.1, 0, "the notes stand");
-    assert_eq!(written.0, 2000 - 6 * 72);
-    assert!((900..=1000).contains(&written.1), "{}: each is news again", written.1);
-    assert_eq!(noted("optane-001", false), [(0, 0); 3]);
+    // The last ones wait in the queues of six channels, of 72 lines each.
+    let most = 1000 - 6 * 72;
+    let (first, again) = noted("pmem1", true, false);
+    assert!((most..most + 50).contains(&first) && again < 50, "{first}, and {again}: notes stand");
+    let (first, again) = noted("pmem1", true, true);
+    assert!((most..most + 50).contains(&first), "{first}");
+    assert!((most..most + 50).contains(&again), "{again}: a line that was written is news again");
+    assert_eq!(noted("pmem0", true, true), (0, 0));
+    assert_eq!(noted("pmem1", false, true), (0, 0));
 }
 
 #[test]

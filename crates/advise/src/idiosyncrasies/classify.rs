@@ -9,9 +9,9 @@
 //!    nothing to explain.
 //! 2. If the same test shows it on DRAM too, the part of the platform that the test brings out is a
 //!    cause, and every class of memory has it.
-//! 3. If it is [stronger](Thresholds::stronger) than on DRAM (or DRAM does not show it), and the memory's counters speak for
-//!    the part inside of it that the test brings out, that part is a cause, and every class of memory that
-//!    has such a part is concerned: worse than the others, where both hold.
+//! 3. If it is [stronger](Thresholds::stronger) than on DRAM, and the memory's counters speak for the part
+//!    inside of it that the test brings out, that part is a cause, and every class of memory that has
+//!    such a part is concerned: worse than the others, where both hold.
 //!
 //! Effects are factors: a loss of two thirds is 3. What the counters must say is in [`Evidence`].
 

@@ -88,7 +88,7 @@ impl<'a, G: Ground> Sweep<'a, G> {
         self.settings.sizes.last().copied().unwrap_or(4096)
     }
 
-    /// One load.
+    /// One load; in real time the quicker of two, since whatever else the machine does only slows it.
     pub(super) fn run(
         &self,
         node: &str,
@@ -98,7 +98,13 @@ impl<'a, G: Ground> Sweep<'a, G> {
         threads: usize,
     ) -> io::Result<Run> {
         let overhead_ns = self.settings.generator.piece_ns(op, bytes);
-        Load { node, op, random, bytes, threads, overhead_ns }.run(self.ground)
+        let load = Load { node, op, random, bytes, threads, overhead_ns };
+        let run = load.run(self.ground)?;
+        if self.ground.is_modelled() {
+            return Ok(run);
+        }
+        let again = load.run(self.ground)?;
+        Ok(if again.mib_s() > run.mib_s() { again } else { run })
     }
 
     /// The same load by size of its pieces, MiB/s.

@@ -28,7 +28,8 @@
 //!   consecutive lines through the same histories.
 //! * Levels of one core are inclusive; the shared cache has what they gave up.
 //! * Threads of one core share its caches and nothing else: each has buffers of its own.
-//! * A link carries lines; messages of coherence cost latency and no bandwidth.
+//! * A link carries lines; messages of coherence cost latency and no bandwidth. What a directory in memory
+//!   writes there is modelled ([`LinkSpec`](preset::LinkSpec)); what it reads comes with the line.
 //! * Transactional memory is absent, as on most of these machines.
 
 mod cache;

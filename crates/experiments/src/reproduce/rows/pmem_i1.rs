@@ -61,11 +61,11 @@ fn judge(divisor: u64, [pmem, dram, native]: [&CachedLatency; 3], machine: &str)
     outcome.size("model's caches divided by", divisor);
     outcome.note = format!(
         "{MODEL} An item is 64 B, of which each word is stored, written back and fenced; the artifact of \
-         the paper writes back another line than the one stored to, so its p-stores are not quite these: on DRAM they wait less than the idle latencies of its own \
-         generation of machines add up to, and this ratio is larger. \
-         Lines come in no order and each address depends on the load before: prefetchers, which the paper \
-         switched off, see nothing. {machine}: no persistent memory, its DRAM; {:.0} ns a load and {:.0} ns \
-         a p-store where all is cached, and its write-back is no flush.",
+         the paper writes back another line than the one stored to, so its p-stores are not quite these: on \
+         DRAM they wait less than the idle latencies of its own generation of machines add up to, and this \
+         ratio is larger. Lines come in no order and each address depends on the load before: prefetchers, \
+         which the paper switched off, see nothing. {machine}: its DRAM; {:.0} ns a load and {:.0} ns a \
+         p-store where all is cached, and its write-back is no flush.",
         native.load_ns.last().copied().unwrap_or(f64::NAN),
         native.persist_ns.last().copied().unwrap_or(f64::NAN),
     );

@@ -36,11 +36,40 @@ fn judge(
     native: &SmallWrites,
 ) -> Outcome {
     let mut outcome = Outcome::default();
+    outcome.checks = checks(pmem, without);
+    outcome.size("threads", format!("{}, native {}", pmem.threads, native.threads));
+    outcome.note = format!(
+        "{MODEL} Streamed and fenced pieces. What the paper shows for persistent memory only: DRAM writes \
+         64 B in sequence {:.2} times faster than at random in the model, {:.2} times on this machine, \
+         whose devices tell no EWR.",
+        dram.effect(),
+        native.effect()
+    );
+    let rates = |figure: Figure, found: &SmallWrites, name: &str| {
+        figure
+            .with(&format!("{name}, in sequence"), found.sequential.iter().copied())
+            .with(&format!("{name}, at random"), found.random.iter().copied())
+    };
+    let figure = Figure::new("Streamed writes", "bytes of a piece", "MiB/s", Form::LogLines);
+    let figure = rates(figure.over(&pmem.sizes), pmem, "PMEM");
+    let figure = rates(figure, without, "PMEM without combining");
+    outcome.figures.push(rates(rates(figure, dram, "DRAM"), native, "native"));
+    let ratios = |reading: &Reading<Vec<f64>>| reading.measured().cloned().unwrap_or_default();
+    outcome.figures.push(
+        Figure::new("Effective write ratio, model", "bytes of a piece", "EWR", Form::Bars)
+            .over(&pmem.sizes)
+            .with("in sequence", ratios(&pmem.sequential_ewr))
+            .with("at random", ratios(&pmem.random_ewr)),
+    );
+    outcome
+}
+
+fn checks(pmem: &SmallWrites, without: &SmallWrites) -> Vec<Check> {
     let ewr = |reading: &Reading<Vec<f64>>, at: usize| {
         reading.measured().map_or(f64::NAN, |ratios| ratios[at])
     };
     let least = pmem.sequential_ewr.measured().into_iter().flatten().copied().fold(1.0, f64::min);
-    let checks = &mut outcome.checks;
+    let mut checks = Vec::new();
     let random = ewr(&pmem.random_ewr, 0);
     checks.push(Check::within("EWR, random 64 B, model", "0.248", random, 0.24, 0.27));
     checks.push(Check::within(
@@ -76,29 +105,5 @@ fn judge(
         ewr(&without.sequential_ewr, 0),
         0.26,
     ));
-    outcome.size("threads", format!("{}, native {}", pmem.threads, native.threads));
-    outcome.note = format!(
-        "{MODEL} Streamed and fenced pieces. What the paper shows for persistent memory only: DRAM writes \
-         64 B in sequence {:.2} times faster than at random in the model, {:.2} times on this machine, \
-         whose devices tell no EWR.",
-        dram.effect(),
-        native.effect()
-    );
-    let rates = |figure: Figure, found: &SmallWrites, name: &str| {
-        figure
-            .with(&format!("{name}, in sequence"), found.sequential.iter().copied())
-            .with(&format!("{name}, at random"), found.random.iter().copied())
-    };
-    let figure = Figure::new("Streamed writes", "bytes of a piece", "MiB/s", Form::LogLines);
-    let figure = rates(figure.over(&pmem.sizes), pmem, "PMEM");
-    let figure = rates(figure, without, "PMEM without combining");
-    outcome.figures.push(rates(rates(figure, dram, "DRAM"), native, "native"));
-    let ratios = |reading: &Reading<Vec<f64>>| reading.measured().cloned().unwrap_or_default();
-    outcome.figures.push(
-        Figure::new("Effective write ratio, model", "bytes of a piece", "EWR", Form::Bars)
-            .over(&pmem.sizes)
-            .with("in sequence", ratios(&pmem.sequential_ewr))
-            .with("at random", ratios(&pmem.random_ewr)),
-    );
-    outcome
+    checks
 }

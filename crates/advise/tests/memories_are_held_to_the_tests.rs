@@ -1,0 +1,57 @@
+//! The tests run on any ground, and say what they cannot tell.
+
+#![allow(clippy::unwrap_used)]
+
+use terrace_advise::idiosyncrasies::{
+    CachedLatency, DirtyCache, Losses, Reading, Rewritten, Settings, SmallWrites, Sweep,
+};
+use terrace_machine::Preset;
+use terrace_machine::model::Ablation;
+
+fn optane() -> Preset {
+    Preset::named("optane-001").unwrap().with_caches_divided(64)
+}
+
+fn few() -> Settings {
+    Settings { threads: vec![2], sizes: vec![256], ..Settings::paper() }
+}
+
+#[test]
+fn the_line_size_of_the_medium_shows_and_is_gone_without_the_buffer() {
+    let preset = optane();
+    let found = SmallWrites::measure(&Sweep::new(&preset, few()), "pmem0").unwrap();
+    let random = found.random_ewr.measured().unwrap();
+    assert!((0.24..0.27).contains(&random[0]) && random[2] > 0.94, "{random:?}");
+    assert!(found.sequential_ewr.measured().unwrap()[0] > 0.94);
+    let without = preset.without(Ablation { combining: true, ..Ablation::default() });
+    let found = SmallWrites::measure(&Sweep::new(&without, few()), "pmem0").unwrap();
+    assert!(found.sequential_ewr.measured().unwrap()[0] < 0.27);
+}
+
+#[test]
+fn what_cannot_be_told_is_no_number() {
+    let preset = optane();
+    let sweep = Sweep::new(&preset, few());
+    let Reading::NotMeasurable(why) = Rewritten::measure(&sweep, "dram0").unwrap() else {
+        panic!("DRAM has no medium to count");
+    };
+    assert!(why.contains("counters"), "{why}");
+    let Reading::NotMeasurable(why) = Losses::of_remote(&sweep, "pmem0", None).unwrap() else {
+        panic!("no remote memory was named");
+    };
+    assert!(why.contains("socket"), "{why}");
+    let error = SmallWrites::measure(&sweep, "pmem7").unwrap_err().to_string();
+    assert!(error.contains("pmem7") && error.contains("pmem0"), "{error}");
+}
+
+#[test]
+fn loads_get_quicker_by_what_caches_hold_and_p_stores_do_not() {
+    let preset = optane();
+    let found = CachedLatency::measure(&Sweep::new(&preset, few()), "pmem0").unwrap();
+    assert!(found.load_ns.windows(2).all(|pair| pair[1] < pair[0]), "{found:?}");
+    let (none, all) = (found.persist_ns[0], found.persist_ns[10]);
+    assert!((0.8..1.25).contains(&(none / all)), "{found:?}");
+    assert!(found.effect() > 10.0, "{}", found.effect());
+    let dirty = DirtyCache::measure(&Sweep::new(&preset, few()), "pmem0").unwrap();
+    assert!(dirty.effect() >= 1.0, "{dirty:?}");
+}
