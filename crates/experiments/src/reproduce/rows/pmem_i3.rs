@@ -36,7 +36,7 @@ fn judge(
     native: &SmallWrites,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.checks = checks(pmem, without);
+    outcome.checks.extend(checks(pmem, without));
     outcome.size("threads", format!("{}, native {}", pmem.threads, native.threads));
     outcome.note = format!(
         "{MODEL} Streamed and fenced pieces. What the paper shows for persistent memory only: DRAM writes \
