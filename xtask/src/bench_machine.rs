@@ -177,7 +177,7 @@ fn after_cut(
 
 /// The same machine with a firmware that tells nothing: the checks notice, and nothing is guessed.
 fn silent_firmware(machine: &Machine) -> Result<Vec<Row>, String> {
-    let steps = "steps=mount_direct,give_to_kernel,survey,tiers,nodes";
+    let steps = "steps=mount_direct,give_to_kernel,survey,tiers";
     let boot = machine.boot("silent", Firmware::IsSilent, steps, End::InOrder)?;
     let checks = [
         ("costs", checks::costs(&boot)),

@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// An emulator on a machine with other work is slow; one that is slower than this is stuck.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(480);
 
 /// Memory of the nodes, and what the firmware says of it: MiB, ns, GiB/s. Node 3 gets its memory
 /// from the second NVDIMM.
