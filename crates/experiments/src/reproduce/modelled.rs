@@ -388,3 +388,39 @@ fn one(
     machine.compute_ns(work_ns);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn updated(at_once: bool, threads: usize) -> Ran {
+        let preset = preset().with_caches_divided(64);
+        let options = options(ValueDesign::Log, 4);
+        let mut map = ModelledMap::new(&preset, 8_000, 100, options).expect("a map");
+        map.fill(4_000).expect("filled");
+        assert_eq!(map.machine.elapsed(), Duration::ZERO, "filled in no time");
+        let update = map.update();
+        match at_once {
+            true => map.at_once(threads, 100, update),
+            false => map.in_turn(threads, 100, update),
+        }
+        .expect("updated")
+    }
+
+    #[test]
+    fn a_run_in_virtual_time_is_the_same_each_time_and_more_threads_do_more() {
+        for at_once in [false, true] {
+            let [once, again, alone] = [4, 4, 1].map(|threads| updated(at_once, threads));
+            assert_eq!((once.time, once.pmem), (again.time, again.pmem));
+            assert!(once.ns() > WRITE_NS && once.million_s() > 2.0 * alone.million_s());
+        }
+    }
+
+    #[test]
+    fn items_beyond_the_caches_are_more_bytes_than_the_caches() {
+        let preset = preset();
+        let bytes = keys_beyond_caches(&preset, 20, 1000) * 1016;
+        assert!(bytes > 2 * 47_000_000, "27.5 MiB and 20 times 1 MiB");
+        assert!(keys_beyond_caches(&preset, 1, 1000) < keys_beyond_caches(&preset, 20, 1000));
+    }
+}

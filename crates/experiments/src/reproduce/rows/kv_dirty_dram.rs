@@ -111,3 +111,24 @@ fn judge(threads: &[usize], found: &[Ways], control: &Ways) -> Outcome {
     outcome.figures.push(figure);
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_effect_that_is_absent_that_stays_or_that_needs_no_queue_is_a_miss() {
+        let ways = |steps: [f64; 4]| {
+            steps.map(|step_ns| Chased { step_ns, round_ns: 0.0, counts: None })
+        };
+        let passes = |found, control| {
+            let outcome = judge(&[20], &[ways(found)], &ways(control));
+            outcome.checks.iter().map(|check| check.pass).collect::<Vec<_>>()
+        };
+        let without = [80.0, 82.0, 82.0, 82.0];
+        assert_eq!(passes([80.0, 85.0, 90.0, 160.0], without), [true, true, true]);
+        assert_eq!(passes([80.0, 85.0, 85.0, 86.0], without)[0], false);
+        assert_eq!(passes([80.0, 85.0, 150.0, 160.0], without)[1], false);
+        assert_eq!(passes([80.0, 85.0, 90.0, 160.0], [80.0, 85.0, 90.0, 160.0])[2], false);
+    }
+}
