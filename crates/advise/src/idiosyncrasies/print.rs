@@ -23,7 +23,7 @@ pub fn table(found: &Findings, causes: &[Cause], advice: &[Advice]) -> String {
             shown(&cause.on_dram),
             cause.classes_text(),
             because.join(", "),
-            cause.unexplained.as_ref().map_or(String::new(), |why| format!("{why}"))
+            cause.unexplained.as_deref().unwrap_or_default()
         );
     }
     let dirty = &found.dirty_cache;

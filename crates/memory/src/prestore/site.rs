@@ -120,9 +120,10 @@ impl Site {
             return;
         }
         self.count(at, bytes as usize);
-        // SAFETY: passed on.
         match op {
+            // SAFETY: the caller's promise is passed on.
             Op::Clean => unsafe { memory.clean(at, bytes) },
+            // SAFETY: as above.
             Op::Demote => unsafe { memory.demote(at, bytes) },
         }
     }
