@@ -101,7 +101,7 @@ where
 fn updates<B: Bench>(
     bench: &B,
     is_modelled: bool,
-    values: &(impl Values + Sync),
+    values: &impl Values,
     threads: usize,
     value_bytes: usize,
 ) -> f64 {
