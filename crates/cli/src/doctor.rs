@@ -14,11 +14,12 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints a line for each thing looked for. Nothing is measured or changed, and nothing needs root.
+/// Prints a line for each thing looked for. Nothing is changed, and nothing needs root.
 pub fn main(arguments: &Arguments) -> Outcome {
     let roots = Roots::default();
     let topology = Topology::read_from(&roots).map_err(Failure::new)?;
-    let findings = doctor::examine(&topology, &roots);
+    let mut findings = doctor::examine(&topology, &roots);
+    findings.extend(doctor::try_out());
     if arguments.json {
         return print_json(&json!({ "findings": findings }));
     }

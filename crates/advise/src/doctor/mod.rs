@@ -1,7 +1,8 @@
 //! `terrace doctor`: what this machine offers, what is missing, and what would enable it.
 //!
-//! Every check reads what the system tells (nothing is measured, changed, or asks for root) and comes to
-//! one line. A check that could not be made says so; it never passes for an absence.
+//! Every check reads what the system tells and comes to one line; nothing is changed or asks for root. One
+//! thing the system does not tell and a short try does ([`try_out`]). A check that could not be made
+//! says so; it never passes for an absence.
 
 mod engines;
 mod memories;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use terrace_memory::Topology;
+use terrace_memory::prestore::{self, Verdict};
 use terrace_memory::topology::Roots;
 
 /// What a check came to.
@@ -116,6 +118,33 @@ pub fn examine(topology: &Topology, roots: &Roots) -> Vec<Finding> {
     findings.extend(engines::examine(&place));
     findings.extend(system::examine(&place));
     findings
+}
+
+/// What only a try can tell of the processor that this runs on: some milliseconds, nothing changed.
+pub fn try_out() -> Vec<Finding> {
+    const SUBJECT: &str = "cleaned lines";
+    let found = prestore::retention();
+    let times = format!(
+        "{:.1} ns to read one again, {:.1} cached, {:.1} evicted",
+        found.cleaned_ns, found.cached_ns, found.evicted_ns
+    );
+    vec![match found.verdict {
+        Verdict::Keeps => Finding::found(SUBJECT, format!("stay where they were: {times}")),
+        Verdict::KeepsFurther => {
+            Finding::found(SUBJECT, format!("stay in a further cache: {times}"))
+        }
+        Verdict::Evicts => Finding::limited(
+            SUBJECT,
+            format!("leave the caches: {times}"),
+            "clean only what is not read again soon",
+        ),
+        Verdict::Absent => Finding::missing(
+            SUBJECT,
+            "no instruction cleans without evicting; cleaning does nothing here",
+            "a processor with clwb",
+        ),
+        Verdict::Unclear => Finding::unknown(SUBJECT, times),
+    }]
 }
 
 /// A small file's text, without the line's end; `None` if it is not there or may not be read.
