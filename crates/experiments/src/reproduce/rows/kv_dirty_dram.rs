@@ -127,8 +127,8 @@ mod tests {
         };
         let without = [80.0, 82.0, 82.0, 82.0];
         assert_eq!(passes([80.0, 85.0, 90.0, 160.0], without), [true, true, true]);
-        assert_eq!(passes([80.0, 85.0, 85.0, 86.0], without)[0], false);
-        assert_eq!(passes([80.0, 85.0, 150.0, 160.0], without)[1], false);
-        assert_eq!(passes([80.0, 85.0, 90.0, 160.0], [80.0, 85.0, 90.0, 160.0])[2], false);
+        assert!(!passes([80.0, 85.0, 85.0, 86.0], without)[0]);
+        assert!(!passes([80.0, 85.0, 150.0, 160.0], without)[1]);
+        assert!(!passes([80.0, 85.0, 90.0, 160.0], [80.0, 85.0, 90.0, 160.0])[2]);
     }
 }
