@@ -24,7 +24,8 @@ use terrace_workload::ycsb::{Choices, Distribution};
 
 /// The paper's machine.
 const PRESET: &str = "optane-000";
-/// Processor time of a write and of a read, beside their accesses.
+/// Processor time of a write and of a read, beside their accesses, in logs: what the example
+/// `processor_work` printed.
 const WRITE_NS: f64 = 135.0;
 /// See [`WRITE_NS`].
 const READ_NS: f64 = 45.0;
