@@ -20,7 +20,8 @@ pub const EXAMPLES: &str = "Examples:
   terrace place nodes.toml --map ./data --reads-per-s 1e6 --writes-per-s 1e5
 
 A question (JSON if its name ends so):
-  preset = \"optane-001\"       # nodes of a modelled machine; or write their figures below
+  preset = \"optane-001\"       # nodes of a modelled machine; or profile = \"profile.json\", which
+                              # terrace probe wrote; or write their figures below
   [[structure]]
   name = \"index\"
   bytes = \"1 GiB\"
@@ -33,7 +34,7 @@ A question (JSON if its name ends so):
   [[node]]
   name = \"pmem0\"
   capacity = \"8 GiB\"
-  # local, read_ns, write_ns, read_gb_s, write_gb_s: needed without a preset";
+  # local, read_ns, write_ns, read_gb_s, write_gb_s: needed where neither has them";
 
 #[derive(Args)]
 pub struct Arguments {

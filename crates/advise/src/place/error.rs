@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use terrace_machine::model::PresetError;
 use terrace_memory::ByteSize;
+use terrace_memory::profile::ProfileError;
 
 /// Why there is no advice.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,9 @@ pub enum Error {
     /// No preset has this name, or the preset has no such node.
     #[error("{0}")]
     Preset(#[from] PresetError),
+    /// The profile cannot be read.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
     /// Two have one name.
     #[error("two [[{what}]] are called `{name}`; give each a name of its own")]
     Twice {

@@ -1,10 +1,12 @@
-//! A question as a file: what a preset knows need not be written.
+//! A question as a file: what a preset or a machine's profile knows need not be written.
 
 use super::error::{Error, Result};
 use super::question::{Node, Structure, valid};
 use serde::Deserialize;
+use std::path::PathBuf;
 use terrace_machine::Preset;
-use terrace_memory::ByteSize;
+use terrace_memory::profile::{Flavour, NodeProfile};
+use terrace_memory::{ByteSize, Profile};
 
 /// Bytes of an access where nothing is said: a cache line.
 const LINE_BYTES: u64 = 64;
@@ -15,7 +17,9 @@ const LINE_BYTES: u64 = 64;
 pub(super) struct File {
     /// A modelled machine that nodes take their figures from.
     preset: Option<String>,
-    /// The socket of that machine which the threads run on.
+    /// A file that `terrace probe` wrote: nodes take their figures from it.
+    profile: Option<PathBuf>,
+    /// The socket of a modelled machine which the threads run on.
     #[serde(default)]
     socket: usize,
     #[serde(default)]
@@ -68,9 +72,18 @@ fn needed<T>(value: Option<T>, of: &str, field: &'static str, valid: &'static st
 }
 
 impl File {
-    /// Its structures and nodes, with what the preset knows of these.
+    /// Its structures and nodes, with what the preset or the profile knows of these.
     pub fn parts(self) -> Result<(Vec<Structure>, Vec<Node>)> {
         let preset = self.preset.as_deref().map(Preset::named).transpose()?;
+        let profile = self.profile.as_deref().map(Profile::read).transpose()?;
+        if preset.is_some() && profile.is_some() {
+            return Err(Error::Field {
+                of: "the question".into(),
+                field: "profile",
+                found: "given beside `preset`".into(),
+                valid: "the only one of the two",
+            });
+        }
         if let Some(preset) = &preset
             && self.socket >= preset.processor.sockets
         {
@@ -84,9 +97,10 @@ impl File {
         let structures = self.structure.into_iter().enumerate();
         let structures = structures.map(|(number, draft)| draft.structure(number + 1));
         let nodes = self.node.into_iter().enumerate();
-        let nodes = nodes.map(|(number, draft)| match &preset {
-            Some(preset) => draft.over_preset(number + 1, preset, self.socket),
-            None => draft.node(number + 1),
+        let nodes = nodes.map(|(number, draft)| match (&preset, &profile) {
+            (Some(preset), _) => draft.over_preset(number + 1, preset, self.socket),
+            (None, Some(profile)) => draft.over_profile(profile).node(number + 1),
+            (None, None) => draft.node(number + 1),
         });
         Ok((structures.collect::<Result<_>>()?, nodes.collect::<Result<_>>()?))
     }
@@ -144,5 +158,29 @@ impl NodeDraft {
             write_gb_s: self.write_gb_s.unwrap_or(known.write_gb_s),
             ..known
         })
+    }
+
+    /// The same of what was measured. What a profile does not have must be written, as without one.
+    fn over_profile(self, profile: &Profile) -> NodeDraft {
+        let node = self.name.as_deref().and_then(|name| profile.node(name));
+        let write_ns = |node: &NodeProfile| {
+            let mut points = node.stores.points().iter();
+            let line = |point: &&terrace_memory::profile::StoreCost| {
+                (point.flavour, point.piece_bytes) == (Flavour::StoreFlush, LINE_BYTES)
+            };
+            Some(points.find(line)?.piece.mean_ns.median())
+        };
+        let read_ns = |node: &NodeProfile| Some(node.idle_latency()?.load.mean_ns.median());
+        // Whose memory it is, a profile does not say: the quickest is taken for the threads' own.
+        let quickest = profile.nodes.iter().filter_map(read_ns).reduce(f64::min);
+        let local = node.map(|node| read_ns(node) == quickest);
+        NodeDraft {
+            local: self.local.or(local),
+            read_ns: self.read_ns.or_else(|| read_ns(node?)),
+            write_ns: self.write_ns.or_else(|| write_ns(node?)),
+            read_gb_s: self.read_gb_s.or_else(|| node?.peak_gb_s(Flavour::Read, true)),
+            write_gb_s: self.write_gb_s.or_else(|| node?.peak_gb_s(Flavour::StoreFlush, true)),
+            ..self
+        }
     }
 }

@@ -277,3 +277,38 @@ proptest! {
         prop_assert!(advice.agrees(), "{}", advice);
     }
 }
+
+#[test]
+fn what_was_measured_of_a_node_need_not_be_written() {
+    use crate::probe::{Part, Plan, probe};
+    use terrace_machine::Preset;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let server = Preset::named("optane-004").unwrap().with_caches_divided(64);
+    let plan = Plan {
+        only: vec!["dram0".into(), "pmem0".into()],
+        parts: vec![Part::Latency, Part::Stores],
+        threads: Some(1),
+        is_quick: true,
+    };
+    probe(&server, &plan, &|_, _, _| {}).unwrap().write(&path).unwrap();
+    let question = |more: &str| {
+        Question::parse_toml(&format!(
+            "profile = {path:?}\n[[structure]]\nname = \"index\"\nbytes = \"1 GiB\"\nebr = 0.1\n\
+             accesses_per_s = 1e6\nread_share = 0.5\n[[node]]\nname = \"pmem0\"\ncapacity = \"2 GiB\"\n{more}"
+        ))
+    };
+    let rates = "read_gb_s = 10.0\nwrite_gb_s = 3.0\n";
+    let found = question(rates).unwrap();
+    let node = &found.nodes()[0];
+    assert!(!node.local, "DRAM is nearer");
+    assert!((node.read_ns / 305.0 - 1.0).abs() < 0.15 && node.write_ns > 60.0, "{node:?}");
+    // Bandwidth was not measured, so it must be written; and what is no profile is told.
+    let missing = question("read_gb_s = 10.0\n").unwrap_err().to_string();
+    assert!(missing.contains("`write_gb_s` is missing"), "{missing}");
+    let nowhere = Question::parse_toml("profile = \"nowhere.json\"").unwrap_err().to_string();
+    assert!(nowhere.contains("nowhere.json"), "{nowhere}");
+    std::fs::write(&path, "{}").unwrap();
+    let broken = question(rates).unwrap_err().to_string();
+    assert!(broken.contains("missing field"), "{broken}");
+}
