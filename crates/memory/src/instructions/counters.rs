@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn counts_of_threads_that_ended_stay_and_their_stripes_are_used_again() {
-        // Nothing else in this crate's unit tests demotes.
+        // Other tests may demote meanwhile: none of these may be missing.
         let before = counters().lines_demoted;
         for _ in 0..50 {
             let ended = std::thread::spawn(|| add(Counter::LinesDemoted, 3)).join();
             ended.expect("a thread that counts");
         }
-        assert_eq!(counters().lines_demoted - before, 150);
+        assert!(counters().lines_demoted - before >= 150);
         assert!(stripes().all.len() < 50, "one after the other they share a few");
     }
 }
