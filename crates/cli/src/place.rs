@@ -135,7 +135,9 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
     let topology = Topology::read().map_err(Failure::new)?;
     let found = tier::found_specs(&topology);
     let memories = config.tiers.iter().chain(&found).filter(|tier| !tier.kind.has_path());
-    let tiers = memories.map(|tier| tier.name.clone()).collect();
+    // Where the directory's files are the memory, maps lie where these lie.
+    let can_move = !config.domain.is_byte_addressable();
+    let tiers = memories.filter(|_| can_move).map(|tier| tier.name.clone()).collect();
     let db = settings::open_to_read(dir, &config, false)?;
     let mut used = Vec::new();
     for name in db.map_names() {
@@ -207,7 +209,8 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
             "bytes, keys, bytes written to the medium and values found, by the server's counters in {seconds} s"
         )),
         assumed: Some(format!(
-            "reads are divided among databases by their keys; {}",
+            "reads are divided among databases by their keys; writes are those of the medium: in its blocks, \
+             with what collection moves, and none where it is byte-addressable; {}",
             maps::ASSUMED
         )),
     })

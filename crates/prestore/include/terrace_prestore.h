@@ -1,8 +1,8 @@
 /*
  * Pre-stores: what was written is moved down the memory hierarchy before it must be, in the background.
  *
- * They are hints. None of these functions waits for memory, fails, orders anything or makes anything
- * durable, and what they move stays where it is addressed. Where the processor cannot clean without
+ * They are hints. None of these functions but terrace_prestore_fence waits for memory or orders anything;
+ * none fails or makes anything durable, and what they move stays where it is addressed. Where the processor cannot clean without
  * evicting, cleaning does nothing; where it cannot demote, demoting does nothing.
  *
  * All functions may be called from any thread.

@@ -170,9 +170,9 @@ impl Maps {
     pub(crate) fn set_when_full(&self, when_full: WhenFull) -> terrace::Result<()> {
         self.change(|settings| settings.when_full = Some(when_full))
     }
-    /// Sets the memory that all databases share.
+    /// Sets the memory that all databases share, but those in tiers of their own.
     pub(crate) fn set_memory_budget(&self, bytes: u64) {
-        self.opened().for_each(|(_, map)| map.set_memory_budget(bytes));
+        self.database.set_memory_budget(bytes);
     }
 
     /// Why a database takes no more writes, if one does not.
@@ -185,7 +185,9 @@ impl Maps {
 
     /// The options in force.
     pub(crate) fn options(&self) -> MapOptions {
-        self.open[0].get().map_or_else(|| self.database.options().clone(), Map::options)
+        let options =
+            self.open[0].get().map_or_else(|| self.database.options().clone(), Map::options);
+        MapOptions { memory_budget_bytes: self.database.memory_budget(), ..options }
     }
 
     /// Everything acknowledged before the call is durable after it.

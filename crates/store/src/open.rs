@@ -11,6 +11,7 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
@@ -29,6 +30,27 @@ fn processors() -> usize {
 fn reserved_bytes(options: &MapOptions) -> u64 {
     let physical = rustix::param::page_size() as u64 * physical_pages();
     options.memory_budget_bytes.max(physical).max(1 << 30).next_multiple_of(1 << 30) * 2
+}
+
+/// Whether values that are in a file already fit into a tier: recovery takes what they need, and a kernel
+/// that has no more of a node ends the process.
+fn check_fits(path: &Path, most: u64) -> Result<()> {
+    let bytes = match std::fs::metadata(path) {
+        // What is allocated: the file may have holes.
+        Ok(found) => found.blocks() * 512,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+        Err(source) => {
+            return Err(Error::Io { path: path.into(), doing: "asking for its size", source });
+        }
+    };
+    if bytes <= most {
+        return Ok(());
+    }
+    let why = format!(
+        "{} has {bytes} bytes of values, and the tier {most}; give it more bytes, or another tier",
+        path.display()
+    );
+    Err(Error::Option { field: "tier", why })
 }
 
 fn physical_pages() -> u64 {
@@ -50,6 +72,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let opening = Opening { options, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
     if let Some(node) = opening.options.node {
+        check_fits(&path, budget.limit())?;
         medium.bind(node)?;
     }
     let values = opening.values(medium, design)?;
@@ -91,6 +114,8 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let opening = Opening::over_memory(options, &budget);
     let values = opening.values(medium, asked(&opening.options))?;
+    // What the last section of another opening changed among the values.
+    opening.replay::<M, I>(&values, None)?;
     let index = crate::kept::index_on(dram, &budget)?;
     let (engine, recovery) = opening.read_values_to(values, index)?;
     start(engine, recovery, None)

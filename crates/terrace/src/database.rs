@@ -125,6 +125,16 @@ impl Database {
         &self.dir
     }
 
+    /// The memory that all maps share but those in tiers of their own, bytes.
+    pub fn memory_budget(&self) -> u64 {
+        self.budget.limit()
+    }
+
+    /// Changes it. What is already in use stays; budgets of tiers stay as they are.
+    pub fn set_memory_budget(&self, bytes: u64) {
+        self.budget.set_limit(bytes);
+    }
+
     /// The options maps start from.
     pub fn options(&self) -> &MapOptions {
         &self.options
@@ -230,10 +240,18 @@ mod tests {
         let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
         assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
         assert_eq!(placed.options().node, Some(node));
+        // The database's budget is changed, and the tier's stays.
+        db.set_memory_budget(1 << 30);
+        assert_eq!(db.memory_budget(), 1 << 30);
+        assert_eq!(free.stats().memory_budget_bytes, 1 << 30);
+        assert_eq!(placed.stats().memory_budget_bytes, 64 << 20);
         drop((placed, free));
         db.close().expect("close");
         // What is kept is in the directory, wherever it was used.
         let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        let small = Tier { name: "small".into(), bytes: Some(32 << 20), ..tier };
+        let refused = db.map_in("free", &small, |options| options).err().expect("a refusal");
+        assert!(refused.to_string().contains("and the tier 33554432"), "{refused}");
         assert_eq!(db.map("placed").expect("open").len(), room as u64);
     }
 

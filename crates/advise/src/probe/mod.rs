@@ -19,9 +19,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_machine::ground::Ground;
 use terrace_memory::profile::{Measured, NodeProfile, Profile, ProfiledMachine};
 
-/// The reason that stands where nobody asked for a part.
-const NOT_ASKED_FOR: &str = "not asked for";
-
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,16 +94,13 @@ fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
 }
 
 fn not_asked_for(node: &str) -> NodeProfile {
-    fn not<P>() -> Measured<P> {
-        Measured::not(NOT_ASKED_FOR)
-    }
     NodeProfile {
         name: node.into(),
-        latency: not(),
-        bandwidth: not(),
-        loaded: not(),
-        stores: not(),
-        dirty_cache: not(),
+        latency: Measured::not_asked_for(),
+        bandwidth: Measured::not_asked_for(),
+        loaded: Measured::not_asked_for(),
+        stores: Measured::not_asked_for(),
+        dirty_cache: Measured::not_asked_for(),
     }
 }
 

@@ -49,12 +49,17 @@ fn measured<P>(found: io::Result<Vec<P>>) -> Measured<P> {
     }
 }
 
-fn quantiles(times: Times) -> Quantiles {
-    Quantiles {
-        mean_ns: Estimate::of(times.mean_ns),
-        p50_ns: Estimate::of(times.p50_ns),
-        p99_ns: Estimate::of(times.p99_ns),
-    }
+fn estimate(value: f64) -> io::Result<Estimate> {
+    let nothing = || io::Error::other("a measurement came to no figure");
+    Estimate::of(value).ok_or_else(nothing)
+}
+
+fn quantiles(times: Times) -> io::Result<Quantiles> {
+    Ok(Quantiles {
+        mean_ns: estimate(times.mean_ns)?,
+        p50_ns: estimate(times.p50_ns)?,
+        p99_ns: estimate(times.p99_ns)?,
+    })
 }
 
 /// Working sets from 16 KiB on, each four times the one before (twice, if not quick), up to one that no
@@ -69,9 +74,9 @@ fn latency<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Lat
     sizes.reverse();
     let of_size = |bytes: u64| {
         let load = Chase::lay(&bench, &memory, bytes).follow(plan.samples());
-        Latency { bytes, load: quantiles(load) }
+        Ok(Latency { bytes, load: quantiles(load)? })
     };
-    Ok(sizes.into_iter().map(of_size).collect())
+    sizes.into_iter().map(of_size).collect()
 }
 
 fn op_of(flavour: Flavour) -> Op {
@@ -97,7 +102,7 @@ fn bandwidth<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<B
                         threads,
                         overhead_ns: 0.0,
                     };
-                    let gb_s = Estimate::of(load.run(ground)?.gb_s());
+                    let gb_s = estimate(load.run(ground)?.gb_s())?;
                     points.push(Bandwidth { flavour, is_random, piece_bytes, threads, gb_s });
                 }
             }
@@ -117,19 +122,27 @@ fn loaded<G: Ground>(ground: &G, plan: &Plan, node: &str) -> Measured<LoadedPoin
             let samples = plan.samples();
             let setting =
                 Loaded { node, writes_percent, pause_ns: pause_ns as f64, threads, samples };
-            match setting.run(ground) {
+            match setting.run(ground).and_then(|point| loaded_point(&setting, pause_ns, point)) {
                 Err(error) => return Measured::not(error.to_string()),
-                Ok(point) => points.push(LoadedPoint {
-                    writes_percent,
-                    pause_ns,
-                    threads,
-                    gb_s: Estimate::of(point.gb_s),
-                    load: quantiles(point.times),
-                }),
+                Ok(point) => points.push(point),
             }
         }
     }
     Measured::Points(points)
+}
+
+fn loaded_point(
+    setting: &Loaded<'_>,
+    pause_ns: u64,
+    found: terrace_machine::loaded::Point,
+) -> io::Result<LoadedPoint> {
+    Ok(LoadedPoint {
+        writes_percent: setting.writes_percent,
+        pause_ns,
+        threads: setting.threads,
+        gb_s: estimate(found.gb_s)?,
+        load: quantiles(found.times)?,
+    })
 }
 
 fn stores<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<StoreCost>> {
@@ -138,7 +151,7 @@ fn stores<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Stor
         for piece_bytes in plan.pieces().iter().copied().filter(|bytes| *bytes <= 4096) {
             let samples = plan.samples() / 2;
             let setting = Stores { node, op: op_of(flavour), bytes: piece_bytes, samples };
-            let piece = quantiles(setting.run(ground)?);
+            let piece = quantiles(setting.run(ground)?)?;
             points.push(StoreCost { flavour, piece_bytes, piece });
         }
     }
@@ -151,8 +164,8 @@ fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>>
     let found = idiosyncrasies::DirtyCache::measure(&sweep, node)?;
     Ok(vec![DirtyCache {
         dirty_bytes: found.region_bytes / 2,
-        clean_ns: Estimate::of(found.clean_ns),
-        dirty_ns: Estimate::of(found.dirty_ns),
+        clean_ns: estimate(found.clean_ns)?,
+        dirty_ns: estimate(found.dirty_ns)?,
     }])
 }
 
@@ -170,7 +183,7 @@ fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> io::Result<Vec<Copy
                 to: to.clone(),
                 piece_bytes: bytes / threads as u64,
                 threads,
-                gb_s: Estimate::of(copy.run(ground)?),
+                gb_s: estimate(copy.run(ground)?)?,
             });
         }
     }
@@ -178,10 +191,12 @@ fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> io::Result<Vec<Copy
 }
 
 fn pages<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<Pages>> {
-    let cost = |page: terrace_machine::pages::PageCost| Pages {
-        page_bytes: page.page_bytes,
-        fault_ns: Estimate::of(page.fault_ns),
-        random_load_ns: Estimate::of(page.random_load_ns),
+    let cost = |page: terrace_machine::pages::PageCost| {
+        Ok(Pages {
+            page_bytes: page.page_bytes,
+            fault_ns: estimate(page.fault_ns)?,
+            random_load_ns: estimate(page.random_load_ns)?,
+        })
     };
-    Ok(ground.pages(node)?.into_iter().map(cost).collect())
+    ground.pages(node)?.into_iter().map(cost).collect()
 }

@@ -90,7 +90,7 @@ impl Plan {
             Some(node) => {
                 Err(ProbeError::NoSuchNode { node: node.clone(), known: known.join(", ") })
             }
-            None => Ok(self.only.clone()),
+            None => Ok(known.into_iter().filter(|node| self.only.contains(node)).collect()),
         }
     }
 

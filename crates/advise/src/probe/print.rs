@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 use terrace_memory::ByteSize;
-use terrace_memory::profile::{Estimate, Flavour, Measured, NodeProfile, Profile, Quantiles};
+use terrace_memory::profile::{
+    Estimate, Flavour, Measured, NOT_ASKED_FOR, NodeProfile, Profile, Quantiles,
+};
 
 /// The profile as tables.
 pub fn table(profile: &Profile) -> String {
@@ -92,7 +94,7 @@ fn section<P>(
             let _ = writeln!(text, "  {heading}");
             points.iter().for_each(|point| line(text, point));
         }
-        Measured::Not { not_measured } if not_measured != super::NOT_ASKED_FOR => {
+        Measured::Not { not_measured } if not_measured != NOT_ASKED_FOR => {
             let _ = writeln!(text, "  {heading}\n  not measured: {not_measured}");
         }
         Measured::Not { .. } => {}

@@ -32,7 +32,8 @@ fn figures(node: &NodeProfile) -> Vec<Figure> {
 }
 
 fn latency(node: &NodeProfile) -> Option<Figure> {
-    let points = node.latency.points();
+    let mut points = node.latency.points().to_vec();
+    points.sort_by_key(|point| point.bytes);
     let title = "A dependent load by working set";
     let figure = Figure::new(title, "working set", "ns", Form::LogLines)
         .over(points.iter().map(|point| short(point.bytes)))
@@ -100,19 +101,24 @@ fn loaded(node: &NodeProfile) -> Option<Figure> {
     let mut mixtures: Vec<u64> = points.iter().map(|point| point.writes_percent).collect();
     mixtures.sort_unstable();
     mixtures.dedup();
-    let first = mixtures.first()?;
-    let pauses = points.iter().filter(|point| point.writes_percent == *first);
+    // The longest first. A profile has its settings in the order in which runs came to them.
+    let mut pauses: Vec<u64> = points.iter().map(|point| point.pause_ns).collect();
+    pauses.sort_unstable_by(|a, b| b.cmp(a));
+    pauses.dedup();
     let title = "A dependent load while others move bytes";
     let across = "pause of each after 1 KiB, ns";
-    let mut figure =
-        Figure::new(title, across, "ns", Form::Lines).over(pauses.map(|point| point.pause_ns));
+    let mut figure = Figure::new(title, across, "ns", Form::Lines).over(&pauses);
     for mixture in &mixtures {
         let of = points.iter().filter(|point| point.writes_percent == *mixture);
         let most = of.clone().map(|point| point.gb_s.median()).fold(0.0, f64::max);
         let words = format!("{mixture} % writes, to {most:.1} GB/s");
-        figure = figure.with(&words, of.map(|point| point.load.p50_ns.median()));
+        let at = |pause: &u64| {
+            let found = of.clone().find(|point| point.pause_ns == *pause);
+            found.map_or(0.0, |point| point.load.p50_ns.median())
+        };
+        figure = figure.with(&words, pauses.iter().map(at));
     }
-    Some(figure)
+    (!points.is_empty()).then_some(figure)
 }
 
 fn stores(node: &NodeProfile) -> Option<Figure> {
@@ -124,8 +130,12 @@ fn stores(node: &NodeProfile) -> Option<Figure> {
     let mut figure = Figure::new(title, "bytes of a piece", "ns", Form::LogLines)
         .over(pieces.iter().map(|bytes| short(*bytes)));
     for flavour in [Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
-        let of = points.iter().filter(|point| point.flavour == flavour);
-        figure = figure.with(name(flavour), of.map(|point| point.piece.p50_ns.median()));
+        let at = |bytes: &u64| {
+            let mut of = points.iter().filter(|point| point.flavour == flavour);
+            let found = of.find(|point| point.piece_bytes == *bytes);
+            found.map_or(0.0, |point| point.piece.p50_ns.median())
+        };
+        figure = figure.with(name(flavour), pieces.iter().map(at));
     }
     (!points.is_empty()).then_some(figure)
 }

@@ -74,6 +74,19 @@ fn an_unknown_node_and_impossible_threads_are_refused_with_the_valid_ones() {
 }
 
 #[test]
+fn a_refined_profile_is_drawn_by_its_settings_and_not_by_the_order_of_runs() {
+    let quick = probed(&[Part::Stores]);
+    let mut turned = quick.clone();
+    let Measured::Points(points) = &mut turned.nodes[0].stores else { panic!("measured") };
+    points.reverse();
+    let drawing = |profile: &Profile| {
+        let page = html(profile);
+        page[..page.find("<h2>All figures").unwrap()].to_string()
+    };
+    assert_eq!(drawing(&turned), drawing(&quick));
+}
+
+#[test]
 fn the_page_is_whole_and_shows_every_figure() {
     let page = html(&probed(&[Part::Latency, Part::Stores, Part::Copies]));
     for words in ["A dependent load by working set", "A piece written", "pmem0 to dram1", "<svg"] {

@@ -14,9 +14,9 @@ const RUNS_MAX: usize = 32;
 pub struct Estimate(Vec<f64>);
 
 impl Estimate {
-    /// Of one run. What is not finite, or negative, is a measurement that failed: 0.
-    pub fn of(value: f64) -> Estimate {
-        Estimate(vec![if value.is_finite() { four_digits(value.max(0.0)) } else { 0.0 }])
+    /// Of one run; `None` of what is no figure: not finite, or negative.
+    pub fn of(value: f64) -> Option<Estimate> {
+        (value.is_finite() && value >= 0.0).then(|| Estimate(vec![four_digits(value)]))
     }
 
     /// The middle of the runs.

@@ -4,6 +4,9 @@ use super::estimate::Estimate;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The reason that stands where a run did not ask.
+pub const NOT_ASKED_FOR: &str = "not asked for";
+
 /// Figures, or why there are none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -18,6 +21,11 @@ pub enum Measured<P> {
 }
 
 impl<P> Measured<P> {
+    /// Not measured, since nobody asked.
+    pub fn not_asked_for() -> Measured<P> {
+        Measured::not(NOT_ASKED_FOR)
+    }
+
     /// Not measured, for this reason.
     pub fn not(reason: impl Into<String>) -> Measured<P> {
         Measured::Not { not_measured: reason.into() }
@@ -52,6 +60,7 @@ impl<P: Point> Measured<P> {
                     }
                 }
             }
+            (_, Measured::Not { not_measured }) if not_measured == NOT_ASKED_FOR => {}
             (known @ Measured::Not { .. }, run) => *known = run,
             (Measured::Points(_), Measured::Not { .. }) => {}
         }

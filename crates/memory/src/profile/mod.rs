@@ -1,6 +1,6 @@
 //! The machine profile: what every memory of a machine was measured to cost, in one documented file.
 //!
-//! `terrace probe` writes it; the engine's choices and the models read it. Every figure keeps the
+//! `terrace probe` writes it, and `terrace place` takes the costs of memories from it. Every figure keeps the
 //! values of the runs it comes from, so another run on the same machine refines it instead of
 //! replacing it; a run on another machine is refused. What could not be measured says why, and is
 //! never a zero.
@@ -16,7 +16,8 @@ mod file;
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
 pub use figures::{
-    Bandwidth, Copy, DirtyCache, Flavour, Latency, Loaded, Measured, Pages, Quantiles, StoreCost,
+    Bandwidth, Copy, DirtyCache, Flavour, Latency, Loaded, Measured, NOT_ASKED_FOR, Pages,
+    Quantiles, StoreCost,
 };
 
 use schemars::JsonSchema;
@@ -91,8 +92,8 @@ impl Profile {
             machine,
             taken_at: Vec::new(),
             nodes: Vec::new(),
-            pages: Measured::not("not asked for"),
-            copies: Measured::not("not asked for"),
+            pages: Measured::not_asked_for(),
+            copies: Measured::not_asked_for(),
         }
     }
 

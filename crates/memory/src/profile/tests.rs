@@ -7,7 +7,7 @@ fn estimate(runs: &[f64]) -> Estimate {
 }
 
 fn quantiles(ns: f64) -> Quantiles {
-    let [mean_ns, p50_ns, p99_ns] = [ns, ns, 2.0 * ns].map(Estimate::of);
+    let [mean_ns, p50_ns, p99_ns] = [ns, ns, 2.0 * ns].map(|ns| Estimate::of(ns).unwrap());
     Quantiles { mean_ns, p50_ns, p99_ns }
 }
 
@@ -40,13 +40,18 @@ fn another_run_refines_and_takes_nothing_away() {
     let mut nothing = profile(2, 4096, 1.0);
     nothing.nodes[0].latency = Measured::not("not asked for");
     known.refine(nothing).unwrap();
+    // A reason stays where nobody asked again.
+    let mut others = profile(2, 4096, 1.0);
+    others.nodes[0].loaded = Measured::not_asked_for();
+    known.refine(others).unwrap();
+    assert_eq!(known.node("node0").unwrap().loaded, Measured::not("one processor"));
     let points = known.node("node0").unwrap().latency.points();
     assert_eq!(points.len(), 2);
-    assert_eq!(points[0].load.mean_ns, estimate(&[100.0, 110.0]));
-    assert_eq!(points[0].load.mean_ns.median(), 105.0);
-    assert_eq!(points[0].load.p99_ns.range(), [200.0, 220.0]);
+    assert_eq!(points[0].load.mean_ns, estimate(&[100.0, 110.0, 1.0]));
+    assert_eq!(points[0].load.mean_ns.median(), 100.0);
+    assert_eq!(points[0].load.p99_ns.range(), [2.0, 220.0]);
     assert_eq!(known.node("node0").unwrap().idle_latency().unwrap().bytes, 8192);
-    assert_eq!(known.taken_at.len(), 4);
+    assert_eq!(known.taken_at.len(), 5);
 }
 
 #[test]
@@ -98,12 +103,12 @@ fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
     for bad in [vec![], vec![-1.0], vec![f64::NAN], vec![1.0; 33]] {
         assert!(Estimate::try_from(bad).is_err());
     }
-    assert_eq!(Estimate::of(f64::INFINITY), estimate(&[0.0]));
-    assert_eq!(Estimate::of(123.456), estimate(&[123.5]));
+    assert!([f64::INFINITY, f64::NAN, -1.0].into_iter().all(|value| Estimate::of(value).is_none()));
+    assert_eq!(Estimate::of(123.456), Some(estimate(&[123.5])));
     assert_eq!(four_digits(123_456.0), 123_500.0);
     assert_eq!(four_digits(-0.001_234_56), -0.001_235);
-    let mut many = Estimate::of(1.0);
-    (0..40).for_each(|run| many.refine(Estimate::of(f64::from(run))));
+    let mut many = estimate(&[1.0]);
+    (0..40).for_each(|run| many.refine(estimate(&[f64::from(run)])));
     assert_eq!((many.runs(), many.range()), (32, [8.0, 39.0]));
 }
 

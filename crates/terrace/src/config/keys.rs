@@ -155,13 +155,13 @@ pub const KEYS: &[Key<Config>] = &[
     key!("values", "auto", "how values are kept: log, slab or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "values", v).map_err(strip)
     }),
-    key!("persist", "auto", "what is kept for recovery: values, index or auto", |c, v| {
+    key!("persist", "auto", "what is kept for recovery: values, index, full or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip)
     }),
     key!(
         "flush",
         "auto",
-        "when items are written back: eager, keep (eADR alone) or auto",
+        "when items are written back: eager, keep (eADR alone), skip (large values past the caches) or auto",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "flush", v).map_err(strip) }
     ),
     key!("deferred_frees", "0", "slabs: slots a writer may leave to be freed later", |c, v| {

@@ -2,7 +2,7 @@
 
 use super::{Config, ConfigError};
 use terrace_memory::tier::{PathProbe, found_specs};
-use terrace_memory::{Tier, TierSpec, Topology};
+use terrace_memory::{Tier, TierKind, TierSpec, Topology};
 
 impl Config {
     /// The tier that the map `name` is to lie in, checked against the machine: one declared, or one that
@@ -10,7 +10,7 @@ impl Config {
     ///
     /// # Errors
     /// There is no such tier, it does not fit the machine, or it is of files: values lie in memory while a
-    /// map is open, and in the map's directory anyway.
+    /// map is open, and in the map's directory anyway. A tier without `bytes` gives half of what its node has.
     pub fn tier_of(
         &self,
         name: &str,
@@ -37,6 +37,19 @@ impl Config {
                 names.join(", ")
             )));
         }
-        spec.resolve(topology, paths).map(Some).map_err(|e| refused(e.to_string()))
+        let pages = topology.transparent_huge_pages.enabled.as_deref();
+        if spec.kind == TierKind::Huge && !matches!(pages, Some("always" | "madvise")) {
+            return Err(refused(format!(
+                "`{wanted}` is of huge pages, which this kernel does not make by itself \
+                 (echo madvise > /sys/kernel/mm/transparent_hugepage/enabled)"
+            )));
+        }
+        let mut tier = spec.resolve(topology, paths).map_err(|e| refused(e.to_string()))?;
+        if spec.bytes.is_none() {
+            // As for `memory_budget`: others take memory of the node too, and a kernel that has none left of
+            // it ends the process instead of refusing.
+            tier.bytes = tier.bytes.map(|bytes| bytes / 2);
+        }
+        Ok(Some(tier))
     }
 }
