@@ -255,17 +255,22 @@ fn when_the_map_was_cleared_under_load() {
         .expect("open");
         let base = recording(&map, dir.path());
         let (number, stop) = (AtomicU64::new(1), AtomicBool::new(false));
+        // Of each thread, a number that its write under way is not below: however long that takes.
+        let under_way: [AtomicU64; 3] = [const { AtomicU64::new(u64::MAX) }; 3];
         // Event, and the first write number not begun before the clear.
         let clears: Vec<(usize, u64)> = std::thread::scope(|scope| {
             for thread in 0..3u64 {
                 let (map, number, stop) = (&map, &number, &stop);
+                let mine = &under_way[thread as usize];
                 scope.spawn(move || {
                     let mut random = Random(thread + 3);
                     while !stop.load(Ordering::Relaxed) {
                         let key = random.below(50);
+                        mine.store(number.load(Ordering::SeqCst), Ordering::SeqCst);
                         let n = number.fetch_add(1, Ordering::SeqCst);
                         let value = value_of(key, n, 24 + random.below(20_000) as usize);
                         map.put(&key.to_be_bytes(), &value).expect("put");
+                        mine.store(u64::MAX, Ordering::SeqCst);
                         std::thread::sleep(Duration::from_micros(100));
                     }
                 });
@@ -273,8 +278,12 @@ fn when_the_map_was_cleared_under_load() {
             let clears = (0..12)
                 .map(|_| {
                     std::thread::sleep(Duration::from_millis(12));
-                    // Three writes at most are under way: begun before, they may land after.
-                    let first_later = number.load(Ordering::SeqCst).saturating_sub(3);
+                    // Writes under way were begun before and may land after.
+                    let begun = number.load(Ordering::SeqCst);
+                    let first_later = under_way
+                        .iter()
+                        .map(|number| number.load(Ordering::SeqCst))
+                        .fold(begun, u64::min);
                     map.clear().expect("clear");
                     (map.medium().trace_length(), first_later)
                 })
