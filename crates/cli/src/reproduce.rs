@@ -104,9 +104,12 @@ fn list(arguments: &ListArguments) -> Outcome {
             .collect();
         return print_json(&json!({ "rows": rows }));
     }
+    let width = |of: fn(&Row) -> &str| ALL.iter().map(|row| of(row).len()).max().unwrap_or(0) + 2;
+    let (ids, sources) = (width(|row| row.id), width(|row| row.source));
     for row in ALL {
         let verdict = verdict(row).map_or("not run".into(), |verdict| verdict.to_string());
-        print(format!("{:18}{:9}{:24}{}", row.id, verdict, row.source, row.must_show))?;
+        let (id, source) = (row.id, row.source);
+        print(format!("{id:ids$}{verdict:9}{source:sources$}{}", row.must_show))?;
     }
     Ok(())
 }
