@@ -44,6 +44,8 @@ pub struct MediumSpec {
     pub dax: bool,
     /// Address space to reserve: the most the medium can ever hold.
     pub capacity_bytes: u64,
+    /// Whether stores to memory that is the file's stay in this process: for looking at what is damaged.
+    pub is_copy: bool,
 }
 
 /// The memory values are used from, and the file below it.

@@ -20,6 +20,7 @@ fn medium(dir: &Path) -> Medium {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
+        is_copy: false,
     })
     .expect("open")
 }

@@ -163,21 +163,19 @@ impl Region {
         } else {
             MapFlags::SHARED
         };
-        // SAFETY: a fresh mapping chosen by the kernel overlaps nothing.
-        let raw = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-                file,
-                0,
-            )?
-        };
-        // SAFETY: mmap never returns null on success.
-        let base = unsafe { NonNull::new_unchecked(raw.cast()) };
+        let base = map(file, bytes, flags)?;
         let backing = if dax { Backing::Dax } else { Backing::File };
         Ok(Region { base, bytes, backing, domain })
+    }
+
+    /// Maps `bytes` of `file` for looking: what is stored stays in this process.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn map_copy(file: &File, bytes: u64, domain: Domain) -> io::Result<Region> {
+        // No room is set aside for pages that are stored to: they are few.
+        let base = map(file, bytes, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
+        Ok(Region { base, bytes, backing: Backing::File, domain })
     }
 
     /// Binds the region to NUMA node `node`, verified page by page; what is committed later
@@ -234,6 +232,16 @@ impl Region {
         // parts are what `Memory`'s callers may touch.
         unsafe { Native::new(self.base, self.bytes, self.domain) }
     }
+}
+
+fn map(file: &File, bytes: u64, flags: MapFlags) -> io::Result<NonNull<u8>> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping chosen by the kernel overlaps nothing.
+    let raw = unsafe {
+        rustix::mm::mmap(std::ptr::null_mut(), bytes as usize, protection, flags, file, 0)?
+    };
+    // SAFETY: mmap never returns null on success.
+    Ok(unsafe { NonNull::new_unchecked(raw.cast()) })
 }
 
 impl Drop for Region {

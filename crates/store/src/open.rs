@@ -29,7 +29,8 @@ fn processors() -> usize {
 /// until it is used.
 fn reserved_bytes(options: &MapOptions) -> u64 {
     let physical = rustix::param::page_size() as u64 * physical_pages();
-    options.memory_budget_bytes.max(physical).max(1 << 30).next_multiple_of(1 << 30) * 2
+    // A kept index has books for so much: they stay the right ones where a little memory comes or goes.
+    options.memory_budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
 }
 
 /// Whether values that are in a file already fit into a tier: recovery takes what they need, and a kernel
@@ -61,8 +62,13 @@ fn physical_pages() -> u64 {
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
     let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
-    let spec =
-        MediumSpec { path: path.clone(), domain: options.domain, dax: options.dax, capacity_bytes };
+    let spec = MediumSpec {
+        path: path.clone(),
+        domain: options.domain,
+        dax: options.dax,
+        capacity_bytes,
+        is_copy: options.salvage,
+    };
     let index = IndexInDirectory(MediumSpec {
         path: dir.join("index"),
         // An item with its share of a log is longer than 48 bytes on the whole, its entry 14.

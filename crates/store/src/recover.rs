@@ -102,10 +102,8 @@ pub(crate) type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 impl Opening<'_> {
     /// Finds everything by reading the values; the index is in DRAM.
     pub fn read_values<M: Memory>(&self, values: Stored<M>) -> Result<Opened<M, Native>> {
-        if !self.options.salvage {
-            // What the last section of another opening changed among the values.
-            self.replay::<M, Native>(&values, None)?;
-        }
+        // What the last section of another opening changed among the values; under salvage, in a copy.
+        self.replay::<M, Native>(&values, None)?;
         let index = self.new_index(&values)?;
         self.read_values_to(values, index)
     }

@@ -141,6 +141,7 @@ fn check_slots(dir: &Path) {
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 32,
+        is_copy: false,
     };
     let slabs = Slabs::open(
         Medium::open(&spec).expect("medium"),

@@ -52,6 +52,7 @@ fn closed_census(map: Map, dir: &Path) -> Census {
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 32,
+        is_copy: false,
     });
     let slabs = Slabs::open(medium.expect("medium"), 1, false, &Arc::new(Budget::new(ROOMY)))
         .expect("head");

@@ -75,6 +75,8 @@ impl ValueFile {
         };
         let region = if mirrored {
             Region::reserve(spec.capacity_bytes, Backing::HugePages)
+        } else if spec.is_copy {
+            Region::map_copy(&file, spec.capacity_bytes, spec.domain)
         } else {
             Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain)
         };

@@ -255,6 +255,7 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 30,
+        is_copy: false,
     };
     let budget = std::sync::Arc::new(terrace_memory::Budget::new(BUDGET));
     let medium = terrace_durable::Medium::open(&spec).expect("open");

@@ -71,7 +71,8 @@ pub fn path(dir: &Path) -> PathBuf {
 }
 
 pub fn open(dir: &Path, domain: Domain, budget: u64, salvage: bool) -> Result<Slabs, Error> {
-    let spec = MediumSpec { path: path(dir), domain, dax: false, capacity_bytes: 1 << 30 };
+    let spec =
+        MediumSpec { path: path(dir), domain, dax: false, capacity_bytes: 1 << 30, is_copy: false };
     Slabs::open(Medium::open(&spec)?, 4, salvage, &Arc::new(Budget::new(budget)))
 }
 

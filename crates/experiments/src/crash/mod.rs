@@ -177,6 +177,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::levels(maps::Design::Logs, s), no_controls;
     "map-slabs-levels", "sections, words and sections again, of a map with values in slabs",
         |s| maps::levels(maps::Design::Slabs, s), no_controls;
+    "map-logs-salvage", "a map with values in logs, every operation a section, read with salvage after a crash",
+        |s| maps::salvage(maps::Design::Logs, s), no_controls;
+    "map-slabs-salvage", "a map with values in slabs, every operation a section, read with salvage after a crash",
+        |s| maps::salvage(maps::Design::Slabs, s), no_controls;
     "kept-index", "the hash index in persistent memory: entries, overflow lines, splits",
         index::explorer, index::controls;
     "kept-index-sections", "the same, every operation a section: nothing is left for repair",

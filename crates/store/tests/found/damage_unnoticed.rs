@@ -244,6 +244,7 @@ fn the_file_does_not_grow_for_ever() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
+        is_copy: false,
     };
     let medium = Medium::open(&spec).expect("medium");
     let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");

@@ -37,8 +37,13 @@ fn a_power_cut_while_a_log_is_sealed_is_no_damage() {
 fn what_a_recovery_cut_off_never_comes_back() {
     fn logs(dir: &Path) -> (Logs, BTreeSet<u64>) {
         let path = file_of(dir);
-        let spec =
-            MediumSpec { path, domain: Domain::PageCache, dax: false, capacity_bytes: 1 << 30 };
+        let spec = MediumSpec {
+            path,
+            domain: Domain::PageCache,
+            dax: false,
+            capacity_bytes: 1 << 30,
+            is_copy: false,
+        };
         let medium = Medium::open(&spec).expect("medium");
         medium.start_trace();
         let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
@@ -285,6 +290,7 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
+        is_copy: false,
     };
     let medium = Medium::open(&spec).expect("medium");
     medium.start_trace();

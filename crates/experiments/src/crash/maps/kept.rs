@@ -223,3 +223,31 @@ pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<
         })
         .crashes(2)
 }
+
+/// A map whose every operation is a section is cut off, and what its values hold is read with salvage:
+/// the last section counts too.
+pub(in super::super) fn salvage(design: Design, settings: &Settings) -> Explorer<u64> {
+    let opening = Opening::new(design, settings);
+    let full = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    Explorer::new(settings.domain, VALUES_BYTES + INDEX_BYTES)
+        .setup(move |memory| full.make(memory))
+        .thread(move |memory, log| {
+            let map = Place::open(&full, memory, 2);
+            for number in 0..KEYS {
+                map.put(&number.to_be_bytes(), &[1; 20]).expect("put");
+                log.note(number + 1);
+            }
+        })
+        .check(move |memory, notes: &[Noted<u64>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let values = Part::new(Without::nothing(memory.clone()), 0, VALUES_BYTES);
+            let options = MapOptions { salvage: true, ..opening.options() };
+            let map = Map::over(values, false, 3, options).map_err(|e| e.to_string())?;
+            let found = contents(&map)?;
+            let is_prefix = found.keys().copied().eq(0..found.len() as u64);
+            match (done..=done + 1).contains(&(found.len() as u64)) && is_prefix {
+                true => Ok(()),
+                false => Err(format!("after {done} keys salvage finds {found:?}")),
+            }
+        })
+}

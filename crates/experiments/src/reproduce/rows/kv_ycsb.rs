@@ -110,12 +110,12 @@ impl Collected {
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let settings = Settings {
-        records: run.size(10_000_000, 300_000),
+        records: run.size(10_000_000, 250_000),
         key_bytes: 8,
         value_bytes: VALUE_BYTES,
-        duration: Duration::from_millis(run.size(1_000, 200)),
+        duration: Duration::from_millis(run.size(1_000, 150)),
         // What is drawn ahead for a run takes time as well.
-        operations: run.size(4_000_000, 1_000_000),
+        operations: run.size(4_000_000, 500_000),
         warm_up: Duration::ZERO,
         ..Settings::default()
     };
