@@ -129,8 +129,13 @@ impl Run {
             ..Settings::default()
         };
         settings.validate()?;
-        if let Some(workload) = self.workloads.iter().find(|workload| workload.needs_order()) {
-            return Err(format!("workload {workload} needs ordered maps, which are to come").into());
+        if let Some(workload) = self.workloads.iter().find(|workload| workload.needs_order())
+            && let Some(engine) = self.engines.iter().find(|engine| !engine.is_ordered())
+        {
+            return Err(format!("workload {workload} scans in key order, and {engine} has none").into());
+        }
+        if self.engines.contains(&Name::Congee) && self.key_bytes != 8 {
+            return Err("congee has keys of 8 bytes: give --key-bytes 8, or leave it out".into());
         }
         let repetitions = self.repetitions.unwrap_or(if self.quick { 1 } else { 3 });
         let directory = self.directory.clone().unwrap_or_else(|| {

@@ -67,18 +67,19 @@ impl Visit for Check {
         let mut model = Model::new();
         let mut engine = E::open(&self.directory, &self.options)?;
         let steps = if self.options.durability == Durability::Sync { 200 } else { 10_000 };
+        let is_ordered = engine.is_ordered();
         for _ in 0..3 {
             {
                 let mut handle = engine.handle()?;
                 change(&mut handle, &mut model, self.key_bytes, steps, &mut rng)?;
-                compare(&mut handle, &model, self.key_bytes, E::ORDERED, &mut rng)?;
+                compare(&mut handle, &model, self.key_bytes, is_ordered, &mut rng)?;
             }
             if E::DURABLE {
                 engine.flush()?;
                 engine.close()?;
                 engine = E::open(&self.directory, &self.options)?;
                 let mut handle = engine.handle()?;
-                compare(&mut handle, &model, self.key_bytes, E::ORDERED, &mut rng)?;
+                compare(&mut handle, &model, self.key_bytes, is_ordered, &mut rng)?;
             }
         }
         engine.close()

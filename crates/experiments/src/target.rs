@@ -1,7 +1,8 @@
 //! A map as the YCSB harness sees it.
 
+use std::ops::Bound;
 use terrace_memory::{Memory, Native};
-use terrace_store::{Durability, Map, Session};
+use terrace_store::{Durability, Kind, Map, Range, Session};
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{Handle, Target};
 
@@ -41,8 +42,11 @@ pub struct MapHandle<M: Memory = Native> {
 }
 
 impl<M: Memory> Target for MapTarget<M> {
-    const ORDERED: bool = false;
     type Handle<'a> = MapHandle<M>;
+
+    fn is_ordered(&self) -> bool {
+        self.map.kind() == Kind::Ordered
+    }
 
     fn handle(&self) -> Result<MapHandle<M>, Failure> {
         let (reads_wait, collects) = (self.reads_wait(), self.collects);
@@ -100,11 +104,21 @@ impl<M: Memory> Handle for MapHandle<M> {
 
     fn scan(
         &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
+        start: &[u8],
+        limit: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
-        Err("maps are unordered".into())
+        let mut seen = 0;
+        self.session.range(
+            Range { from: Bound::Included(start), ..Range::ALL },
+            limit,
+            |key, value| {
+                seen += 1;
+                each(key, value.bytes);
+            },
+        )?;
+        self.told()?;
+        Ok(seen)
     }
 
     fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {

@@ -2,6 +2,7 @@
 //! collector frees logs.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
+use crate::index::Position;
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Background {
             last_cut: Instant::now(),
             last_sweep: Instant::now(),
             last_release: Instant::now(),
-            sweep_at: 0,
+            sweep_at: Position::Start,
             writes: 0,
             writes_in_cut: 0,
         };
@@ -118,7 +119,7 @@ struct Keeper<M: Memory, I: Memory> {
     last_cut: Instant,
     last_sweep: Instant,
     last_release: Instant,
-    sweep_at: u64,
+    sweep_at: Position,
     /// Items written, at the last tick and at the last cut.
     writes: u64,
     writes_in_cut: u64,
@@ -180,11 +181,13 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         let mut gone = Vec::new();
         {
             let guard = crossbeam_epoch::pin();
-            self.sweep_at = engine.index.scan(self.sweep_at, SWEEP_ITEMS, |location| {
+            let located = engine.located(&guard);
+            let reached = engine.index.scan(&self.sweep_at, SWEEP_ITEMS, &located, |location| {
                 if let Some(key) = engine.expired_key(location, now, &guard) {
                     gone.push(key);
                 }
             });
+            self.sweep_at = if reached == Position::End { Position::Start } else { reached };
         }
         for key in gone {
             let swept = engine.update(1, &key, Hint::Bytes(8), Room::Urgent, |live| match live {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use terrace_durable::Books;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::MAX_OPEN;
+use terrace_index::HashIndex;
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
@@ -53,14 +54,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Some(joint) => joint.make_void(self.values.medium().memory()),
             None => self.write_books(&kept.books)?,
         }
-        Ok(kept.file.close(&self.index.used(), self.values.segments_end())?)
+        let used = self.index.table().map(HashIndex::used).unwrap_or_default();
+        Ok(kept.file.close(&used, self.values.segments_end())?)
     }
 
     /// Makes the books what they are to be, durably on return. Nobody writes meanwhile.
     pub fn write_books(&self, books: &Books<I>) -> Result<()> {
         let end = self.values.segments_end();
         books.grow(end)?;
-        self.index.note_books();
+        self.index.table().iter().for_each(|table| table.note_books());
         self.values.write_books(&books.pages(), &mut |address, word| books.store(address, word));
         for writer in 0..MAX_OPEN {
             let keys = self.keys.get(writer).map_or(0, |keys| keys.load(Ordering::Relaxed));

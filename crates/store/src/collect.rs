@@ -170,7 +170,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let located = self.located(&guard);
         for (hash, location) in &moving.dropped {
-            self.index.update_at(*hash, *location, &located, |_| Entry::Remove);
+            let key = logs.item(*location, &guard).key;
+            self.index.update_at(*hash, key, *location, &located, |_| Entry::Remove);
         }
         self.forgetting(logs, false, &moving.dropped);
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
@@ -190,7 +191,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let (engine, logs) = (self.engine, self.logs);
         logs.each_item(segment, |location, item, bytes| {
             let hash = hash_key(engine.seed, item.key);
-            engine.index.line(hash).prefetch();
+            engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
             batch.push((location, item, bytes, hash));
             if batch.len() == BATCH && result.is_ok() {
                 result = self.items(&mut batch);
@@ -201,7 +202,8 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
 
     fn items(&mut self, batch: &mut Vec<(u64, Item<'_>, usize, u64)>) -> Result<()> {
         batch.drain(..).try_for_each(|(location, item, bytes, hash)| {
-            if !self.engine.index.holds(hash, location) {
+            let located = self.engine.located(&BucketLock);
+            if !self.engine.index.holds(hash, item.key, location, &located) {
                 return Ok(());
             }
             if item.tombstone && item.stamp() <= self.oldest_elsewhere {
@@ -219,7 +221,8 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
-        engine.index.update_at(hash, location, &engine.located(&BucketLock), |changes| {
+        let located = engine.located(&BucketLock);
+        engine.index.update_at(hash, item.key, location, &located, |changes| {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },

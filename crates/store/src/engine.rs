@@ -12,12 +12,14 @@
 //! that was ever told is lost.
 
 use crate::error::{Error, Result};
+use crate::index::Index;
 use crate::kept::Kept;
 use crate::options::{Durability, MapOptions, WhenFull};
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::cell::Cell;
+use std::cmp::Ordering as Order;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -26,7 +28,8 @@ use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
-use terrace_index::{Change as Entry, HashIndex, Items, hash_key};
+use terrace_index::tree::Keys;
+use terrace_index::{Change as Entry, Items, Line, hash_key};
 use terrace_memory::{Budget, Memory};
 
 /// One value as it stands in its tier; borrowed while the closure runs.
@@ -79,7 +82,7 @@ pub(crate) enum Hint {
 pub(crate) const BATCH: usize = 64;
 
 pub(crate) struct Engine<M: Memory, I: Memory> {
-    pub index: HashIndex<I>,
+    pub index: Index<I>,
     pub values: Stored<M>,
     pub seed: u64,
     /// Of an index that is kept.
@@ -147,6 +150,26 @@ impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
 
     fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
         self.engine.commit(changes, publish);
+    }
+}
+
+impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
+    fn compare(&self, value: [u64; 2], key: &[u8]) -> Order {
+        self.engine.values.item(value[0], self.kept).key.cmp(key)
+    }
+
+    fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
+        into.extend_from_slice(self.engine.values.item(value[0], self.kept).key);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, value: [u64; 2]) {
+        Items::prefetch(self, value[0]);
+    }
+
+    #[inline(always)]
+    fn pause(&self) {
+        Items::pause(self);
     }
 }
 
@@ -272,15 +295,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
         // The two cache misses of a write, bucket and old item, begin before the locks are taken.
-        let line = self.index.line(hash);
-        line.prefetch_to_write();
+        let line = self.index.table().map(|table| table.line(hash));
+        line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
             Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
             Hint::InBatch => 0,
         };
         loop {
             let mut held = self.room(writer, bytes, room)?;
-            if let Some(candidate) = line.candidate(hash) {
+            if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
             match self.update_in(&mut held, writer, hash, key, &mut f)? {
@@ -435,7 +458,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) -> Result<()> {
         let hash = hash_key(self.seed, found.key);
         let mut grown = 0;
-        let newer = |at: Option<u64>| {
+        let mut newer = |at: Option<u64>| {
             let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
             match old {
                 Some((_, item)) if item.version >= found.version => {
@@ -452,8 +475,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             }
         };
+        let newer = |at: Option<u64>, _: &mut Changes| (newer(at), ());
         self.index
-            .update(hash, found.key, &self.located(&BucketLock), newer)
+            .update_then(hash, found.key, &self.located(&BucketLock), newer, |(), _| ())
             .map_err(|source| self.index_refused(source))?;
         self.keys[0].fetch_add(grown, Ordering::Relaxed);
         self.note_recovered(found, bytes);
@@ -464,13 +488,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
         self.keys[0].fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
-        self.index.holds(hash_key(self.seed, found.key), location)
+        let hash = hash_key(self.seed, found.key);
+        self.index.holds(hash, found.key, location, &self.located(&BucketLock))
     }
 
     /// Forgets the entry of an item that a crash found deleted, but for its entry.
     pub fn gone(&self, location: u64, item: &Item<'_>) {
         let hash = hash_key(self.seed, item.key);
-        self.index.update_at(hash, location, &self.located(&BucketLock), |_| Entry::Remove);
+        let located = self.located(&BucketLock);
+        self.index.update_at(hash, item.key, location, &located, |_| Entry::Remove);
     }
 
     fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
@@ -502,7 +528,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // While the index is cleared it does not go with the values: they are read if a crash comes.
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
-            self.index.clear();
+            cleared = self.index.clear().map_err(|source| self.index_refused(source));
+            if cleared.is_err() {
+                return;
+            }
             self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
             // The books do not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);

@@ -29,6 +29,16 @@ pub enum Error {
         /// The file that could not grow.
         path: PathBuf,
     },
+    /// A range was asked of a map whose keys are in no order.
+    #[error(
+        "the map is a hash map, and its keys are in no order: open it with kind = \"ordered\" for ranges"
+    )]
+    Unordered,
+    /// A scan of an ordered map was to go on where nothing is known of.
+    #[error(
+        "no scan stands at cursor {0}: begin again at 0 (an ordered map forgets cursors when many newer ones were given out, and when it is closed)"
+    )]
+    Cursor(u64),
     /// The map takes no more writes.
     #[error("the map is read-only: {0}")]
     ReadOnly(String),

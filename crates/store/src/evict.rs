@@ -8,6 +8,7 @@
 
 use crate::collect::Round;
 use crate::engine::{Engine, is_live};
+use crate::index::Position;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use terrace_durable::slabs::{self, Slabs};
@@ -60,11 +61,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     fn evict_from(&self, slabs: &Slabs<M>, oldest: &HashSet<u32>) -> usize {
         let mut evicted = 0;
-        let mut cursor = 0;
+        let mut reached = Position::Start;
         loop {
             let guard = crossbeam_epoch::pin();
             let mut found = Vec::new();
-            cursor = self.index.scan(cursor, STEP, |location| {
+            reached = self.index.scan(&reached, STEP, &self.located(&guard), |location| {
                 if oldest.contains(&slabs::superblock_number(location)) {
                     found.push(location);
                 }
@@ -72,7 +73,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             for location in found {
                 let item = slabs.item(location, &guard);
                 let hash = hash_key(self.seed, item.key);
-                let gone = self.index.update_at(hash, location, &self.located(&guard), |changes| {
+                let located = self.located(&guard);
+                let gone = self.index.update_at(hash, item.key, location, &located, |changes| {
                     // As for a delete: gone from storage, then from the index.
                     slabs.retire(location, changes);
                     self.keys[0].fetch_sub(1, Ordering::Relaxed);
@@ -88,7 +90,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     .fetch_add(u64::from(gone && is_live(&item)), Ordering::Relaxed);
             }
             guard.flush();
-            if cursor == 0 {
+            if reached == Position::End {
                 return evicted;
             }
         }

@@ -1,8 +1,10 @@
-//! A map's index: what finds a key's item.
+//! A map's index: what finds a key's item, by hash or in the order of keys.
 
 use std::io;
+use std::ops::Bound;
 use terrace_durable::sections::Changes;
-use terrace_index::{Change, Cursor, HashIndex, Items, Stats, Watch};
+use terrace_index::tree::{Direction, Entry, Keys, Tree};
+use terrace_index::{Change, Cursor, HashIndex, Items, Watch as TableWatch, tree};
 use terrace_memory::Memory;
 
 /// How far a visit of all entries has come.
@@ -13,14 +15,35 @@ pub(crate) enum Position {
     Start,
     /// To a bucket of the hash table.
     Bucket(Cursor),
+    /// Behind a key.
+    Key(Box<[u8]>),
     /// To the end.
     End,
 }
 
-/// What every kind of index does; `hash` is the key's under the map's seed.
+/// What finds the location of a key's item. A `hash` is the key's under the map's seed; where keys are in
+/// order it is not looked at.
 pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
+    /// In the order of keys; the first word of an entry's value is the item's location.
+    Ordered(Tree<I>),
+}
+
+/// See [`HashIndex::watch`].
+pub(crate) enum Watch<'a, I: Memory> {
+    Table(TableWatch<'a, I>),
+    Leaf(tree::Watch<'a, I>),
+}
+
+impl<I: Memory> Watch<'_, I> {
+    #[inline(always)]
+    pub fn saw_no_overwrite(&self) -> bool {
+        match self {
+            Watch::Table(watch) => watch.saw_no_overwrite(),
+            Watch::Leaf(watch) => watch.saw_no_overwrite(),
+        }
+    }
 }
 
 impl<I: Memory> Index<I> {
@@ -29,30 +52,25 @@ impl<I: Memory> Index<I> {
     pub fn table(&self) -> Option<&HashIndex<I>> {
         match self {
             Index::Hash(table) => Some(table),
+            Index::Ordered(_) => None,
         }
     }
 
     /// The location of `key`. Lock-free.
     #[inline(always)]
-    pub fn get(&self, hash: u64, key: &[u8], items: &impl Items) -> Option<u64> {
+    pub fn get(&self, hash: u64, key: &[u8], items: &(impl Items + Keys)) -> Option<u64> {
         match self {
             Index::Hash(table) => table.get(hash, key, items),
+            Index::Ordered(tree) => tree.get(key, items).map(location),
         }
     }
 
     /// See [`HashIndex::watch`].
     #[inline(always)]
-    pub fn watch(&self, hash: u64, _key: &[u8]) -> Watch<'_, I> {
+    pub fn watch(&self, hash: u64, key: &[u8], items: &impl Keys) -> Watch<'_, I> {
         match self {
-            Index::Hash(table) => table.watch(hash),
-        }
-    }
-
-    /// Brings near what a change of the key's entry will touch, and a candidate for its item.
-    #[inline(always)]
-    pub fn prefetch_to_write(&self, hash: u64) {
-        match self {
-            Index::Hash(table) => table.line(hash).prefetch_to_write(),
+            Index::Hash(table) => Watch::Table(table.watch(hash)),
+            Index::Ordered(tree) => Watch::Leaf(tree.watch(key, items)),
         }
     }
 
@@ -62,12 +80,22 @@ impl<I: Memory> Index<I> {
         &self,
         hash: u64,
         key: &[u8],
-        items: &impl Items,
+        items: &(impl Items + Keys),
         f: impl FnOnce(Option<u64>, &mut Changes) -> (Change, T),
         then: impl FnOnce(T, &mut Changes),
     ) -> io::Result<Option<u64>> {
         match self {
             Index::Hash(table) => table.update_then(hash, key, items, f, then),
+            Index::Ordered(tree) => {
+                // There are no sections of an ordered index.
+                let f = |value: Option<[u64; 2]>| {
+                    let (change, rest) = f(value.map(location), &mut Changes::new());
+                    (changed(change), rest)
+                };
+                let before =
+                    tree.update_then(key, items, f, |rest| then(rest, &mut Changes::new()));
+                Ok(before?.map(location))
+            }
         }
     }
 
@@ -76,11 +104,120 @@ impl<I: Memory> Index<I> {
         &self,
         hash: u64,
         key: &[u8],
-        items: &impl Items,
+        items: &(impl Items + Keys),
         f: impl FnOnce(u64) -> R,
     ) -> Option<R> {
         match self {
             Index::Hash(table) => table.look(hash, key, items, f),
+            Index::Ordered(tree) => tree.look(key, items, |value| f(location(value))),
         }
+    }
+
+    /// See [`HashIndex::update_at`].
+    pub fn update_at(
+        &self,
+        hash: u64,
+        key: &[u8],
+        at: u64,
+        items: &(impl Items + Keys),
+        f: impl FnOnce(&mut Changes) -> Change,
+    ) -> bool {
+        match self {
+            Index::Hash(table) => table.update_at(hash, at, items, f),
+            Index::Ordered(tree) => {
+                tree.update_at(key, value(at), items, || changed(f(&mut Changes::new())))
+            }
+        }
+    }
+
+    /// Whether the key's entry is exactly `at`. Lock-free.
+    #[inline(always)]
+    pub fn holds(&self, hash: u64, key: &[u8], at: u64, items: &(impl Items + Keys)) -> bool {
+        match self {
+            Index::Hash(table) => table.holds(hash, at),
+            Index::Ordered(tree) => tree.get(key, items) == Some(value(at)),
+        }
+    }
+
+    /// Visits locations from `from` until at least `count` were seen; returns where to go on. What
+    /// [`HashIndex::scan`] says of entries, and in order also [`Tree::range`], holds.
+    pub fn scan(
+        &self,
+        from: &Position,
+        count: usize,
+        items: &(impl Items + Keys),
+        mut visit: impl FnMut(u64),
+    ) -> Position {
+        match (self, from) {
+            (_, Position::End) => Position::End,
+            (Index::Hash(table), from) => {
+                let cursor = if let Position::Bucket(cursor) = from { *cursor } else { 0 };
+                match table.scan(cursor, count, visit) {
+                    0 => Position::End,
+                    cursor => Position::Bucket(cursor),
+                }
+            }
+            (Index::Ordered(tree), from) => {
+                let from = match from {
+                    Position::Key(key) => Bound::Excluded(&key[..]),
+                    _ => Bound::Unbounded,
+                };
+                let visit =
+                    |entries: &[Entry]| entries.iter().for_each(|e| visit(location(e.value)));
+                let Some(last) = tree.range(from, Direction::Up, count, items, visit) else {
+                    return Position::End;
+                };
+                let mut key = Vec::new();
+                items.key(last.value, &mut key);
+                Position::Key(key.into())
+            }
+        }
+    }
+
+    /// See [`HashIndex::clear`].
+    ///
+    /// # Errors
+    /// Those of a tree's memory; it has every entry then.
+    pub fn clear(&self) -> io::Result<()> {
+        match self {
+            Index::Hash(table) => Ok(table.clear()),
+            Index::Ordered(tree) => tree.clear(),
+        }
+    }
+
+    /// Entries.
+    pub fn len(&self) -> u64 {
+        match self {
+            Index::Hash(table) => table.len(),
+            Index::Ordered(tree) => tree.len(),
+        }
+    }
+
+    /// Bytes of memory it takes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Index::Hash(table) => table.stats().bytes,
+            Index::Ordered(tree) => tree.stats().bytes,
+        }
+    }
+}
+
+#[inline(always)]
+fn location(value: [u64; 2]) -> u64 {
+    value[0]
+}
+
+#[inline(always)]
+fn value(location: u64) -> [u64; 2] {
+    [location, 0]
+}
+
+#[inline(always)]
+fn changed(change: Change) -> tree::Change {
+    match change {
+        Change::Keep => tree::Change::Keep,
+        Change::Set(at) => tree::Change::Set(value(at)),
+        Change::Overwritten => tree::Change::Overwritten,
+        Change::Remove => tree::Change::Remove,
     }
 }

@@ -1,6 +1,7 @@
 //! Where a kept index lies: in a file beside the values, or in a memory that was given.
 
 use crate::error::{Error, Result};
+use crate::index::Index;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
@@ -104,7 +105,7 @@ pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
 }
 
 /// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
-pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<HashIndex<I>> {
+pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Index<I>> {
     let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
     let ground = |start: u64, end: u64| Ground {
         memory: memory.part(start, end - start),
@@ -112,7 +113,7 @@ pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Ha
         start,
     };
     let grounds = vec![[ground(0, buckets), ground(buckets, memory.len())]];
-    HashIndex::on(grounds, budget).map_err(|source| {
+    HashIndex::on(grounds, budget).map(Index::Hash).map_err(|source| {
         let path = "(memory)".into();
         Error::Io { path, doing: "make room in the index", source }
     })

@@ -1,21 +1,24 @@
 //! Durable maps: index, values, durability, recovery, collection.
 //!
-//! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through a hash index
-//! of `index`, which lives in DRAM and is rebuilt by scanning the values when the map is opened
-//! (minimal persistence, paper 000 A6). Nothing here knows of any transport.
+//! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
+//! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
+//! map is opened (minimal persistence, paper 000 A6). Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]
 
 mod background;
 mod books;
 mod collect;
+mod cursors;
 mod engine;
 mod error;
 mod evict;
+mod index;
 mod kept;
 mod map;
 mod open;
 mod options;
+mod range;
 mod read;
 mod recover;
 mod session;
@@ -25,10 +28,12 @@ mod take_up;
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
 pub use map::{Cursor, Map};
-pub use options::{Durability, MapOptions, Persist, ValueDesign, WhenFull};
+pub use options::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
+pub use range::Range;
 pub use recover::{Procedure, RecoveryReport};
 pub use session::Session;
 pub use stats::MapStats;
 pub use terrace_durable::Flush;
 pub use terrace_durable::logs::{Damage, TornTail};
+pub use terrace_index::tree::Direction;
 pub use terrace_memory::Domain;

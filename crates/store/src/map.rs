@@ -1,9 +1,11 @@
 //! A durable map, and the sessions that work on it.
 
 use crate::background::Background;
+use crate::cursors::Cursors;
 use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::{Error, Result};
-use crate::options::{Durability, MapOptions, Persist, WhenFull};
+use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
+use crate::range::Range;
 use crate::recover::RecoveryReport;
 use crate::session::Session;
 use crate::stats::MapStats;
@@ -21,7 +23,7 @@ use terrace_memory::{Budget, Divide, Memory, Native};
 /// Why a map that was closed takes no more writes.
 const CLOSED: &str = "closed";
 
-/// Position of an unordered scan; 0 starts, and 0 is returned at the end.
+/// Position of a scan; 0 starts, and 0 is returned at the end.
 pub type Cursor = u64;
 
 /// A durable map from keys to values. Clones are handles on the same map.
@@ -46,6 +48,7 @@ pub(crate) struct Inner<M: Memory, I: Memory> {
     pub engine: Arc<Engine<M, I>>,
     pub recovery: RecoveryReport,
     pub next_writer: AtomicUsize,
+    pub cursors: Cursors,
     /// Of the directory; a map without one has none.
     pub lock: Option<File>,
 }
@@ -259,11 +262,12 @@ impl<M: Memory, I: Memory> Map<M, I> {
         Ok(done)
     }
 
-    /// Visits keys in no particular order, at least `count` of them if there are; returns where to
-    /// go on. Every key that is there from the first call to the last is visited at least once.
+    /// Visits keys, at least `count` of them if there are; returns where to go on. Every key that is
+    /// there from the first call to the last is visited at least once. An ordered map visits them in
+    /// order; another in none.
     ///
     /// # Errors
-    /// Those of a commit.
+    /// Those of a commit; [`Error::Cursor`] if an ordered map does not know the cursor any more.
     pub fn scan(
         &self,
         cursor: Cursor,
@@ -274,6 +278,31 @@ impl<M: Memory, I: Memory> Map<M, I> {
         let next = session.scan(cursor, count, each)?;
         session.commit()?;
         Ok(next)
+    }
+
+    /// Visits the keys of a range in its direction, `limit` of them at most; returns behind which key to
+    /// go on ([`Range::behind`]), if the range may not be over. Every key that is there from the first
+    /// call to the last is visited exactly once; one written or removed meanwhile may be visited or not,
+    /// and each with a value it had during its call. Memory of what was removed is used again meanwhile:
+    /// only a page of the range holds it off.
+    ///
+    /// # Errors
+    /// Those of a commit; [`Error::Unordered`] if the map is not ordered.
+    pub fn range(
+        &self,
+        range: Range<'_>,
+        limit: usize,
+        each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<Option<Vec<u8>>> {
+        let mut session = self.session();
+        let next = session.range(range, limit, each)?;
+        session.commit()?;
+        Ok(next)
+    }
+
+    /// How keys are found.
+    pub fn kind(&self) -> Kind {
+        self.inner.engine.options.kind
     }
 
     /// Number of keys. Expired ones count until they are swept.
@@ -384,8 +413,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// Those of a commit.
     pub fn memory_of(&self, key: &[u8]) -> Result<Option<u64>> {
         let engine = &self.inner.engine;
-        let index = engine.index.stats();
-        let share = index.bytes / index.entries.max(1);
+        let share = engine.index.bytes() / engine.index.len().max(1);
         self.get_with(key, |value| {
             let Value { bytes, version, expires_at_ms, .. } = value;
             let item = NewItem { key, value: bytes, version, expires_at_ms, tombstone: false };

@@ -1,11 +1,13 @@
 //! Opening a map: the directory's lock, the value file, recovery, the map's threads.
 
 use crate::background::Background;
+use crate::cursors::Cursors;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
+use crate::index::Index;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::map::{Inner, Map};
-use crate::options::{Durability, MapOptions, Persist, ValueDesign};
+use crate::options::{Durability, Kind, MapOptions, Persist, ValueDesign};
 use crate::recover::RecoveryReport;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -19,7 +21,8 @@ use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Flush, Medium, MediumSpec};
 use terrace_index::HashIndex;
-use terrace_memory::{Budget, Divide, Domain, Memory};
+use terrace_index::tree::{Tree, TreeOptions};
+use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -85,16 +88,15 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
+        // The index that was kept is by hash.
+        Persist::Auto if opening.options.kind == Kind::Ordered => {
+            opening.read_values_alone(values, &index)?
+        }
         // Moved to a disk: the index cannot be kept there.
         Persist::Auto if !opening.options.domain.is_byte_addressable() => {
             opening.read_values(values)?
         }
-        Persist::Values => {
-            let opened = opening.read_values(values)?;
-            opened.0.values.set_index_mark(0)?;
-            index.remove()?;
-            opened
-        }
+        Persist::Values => opening.read_values_alone(values, &index)?,
         Persist::Auto | Persist::Index | Persist::Full => opening.take_up_index(values, &index)?,
     };
     let map = start(engine, recovery, Some(lock))?;
@@ -183,7 +185,7 @@ impl<'a> Opening<'a> {
     pub fn engine<M: Memory, I: Memory>(
         &self,
         values: Stored<M>,
-        index: HashIndex<I>,
+        index: Index<I>,
         seed: u64,
     ) -> Engine<M, I> {
         let options = self.options.clone();
@@ -225,10 +227,16 @@ impl<'a> Opening<'a> {
     }
 
     /// An index in DRAM.
-    pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<HashIndex> {
+    pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<Index<Native>> {
         // An item takes 16 bytes at the least.
         let capacity = values.medium().capacity_bytes() / 16;
-        HashIndex::new(self.tables(), capacity, self.budget).map_err(|source| Error::Io {
+        let index = match self.options.kind {
+            Kind::Hash => HashIndex::new(self.tables(), capacity, self.budget).map(Index::Hash),
+            Kind::Ordered => {
+                Tree::new(&TreeOptions::default(), capacity, self.budget).map(Index::Ordered)
+            }
+        };
+        index.map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),
             doing: "reserve memory for the index of",
             source,
@@ -250,6 +258,7 @@ fn start<M: Memory, I: Memory>(
         engine: Arc::new(engine),
         recovery,
         next_writer: AtomicUsize::new(0),
+        cursors: Cursors::default(),
         lock,
     };
     Ok(Map { inner: Arc::new(inner) })
@@ -282,6 +291,11 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
         return Err(Error::Option { field: "values", why });
     }
     let keeps_index = matches!(options.persist, Persist::Index | Persist::Full);
+    if keeps_index && options.kind == Kind::Ordered {
+        let why = "an index in the order of keys is made anew at each opening; use persist = \"values\", or \
+                   kind = \"hash\"";
+        return Err(Error::Option { field: "persist", why: why.into() });
+    }
     if keeps_index && !options.domain.is_byte_addressable() {
         let why = format!(
             "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \

@@ -45,6 +45,15 @@ pub enum Persist {
     Full,
 }
 
+/// How a map finds its keys. The values are the same: it may change from opening to opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// By their hashes, in no order.
+    Hash,
+    /// In their order: ranges, and about twice the time and memory for a lookup.
+    Ordered,
+}
+
 /// What happens to a write when the memory budget is spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
@@ -59,6 +68,8 @@ pub enum WhenFull {
 pub struct MapOptions {
     /// When a write survives a crash.
     pub durability: Durability,
+    /// How keys are found.
+    pub kind: Kind,
     /// The value design.
     pub values: ValueDesign,
     /// What is kept; may change from opening to opening.
@@ -90,6 +101,7 @@ impl Default for MapOptions {
     fn default() -> Self {
         MapOptions {
             durability: Durability::Interval(Duration::from_secs(1)),
+            kind: Kind::Hash,
             values: ValueDesign::Auto,
             persist: Persist::Auto,
             memory_budget_bytes: 8 << 30,

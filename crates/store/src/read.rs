@@ -1,12 +1,15 @@
 //! Reading: one key, many in stages, a scan.
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
+use crate::index::{Index, Position};
+use crate::range::Range;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
-use terrace_index::{Line, hash_key};
+use terrace_index::tree::{Keys, Tree};
+use terrace_index::{HashIndex, Line, hash_key};
 use terrace_memory::Memory;
 
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
@@ -15,43 +18,85 @@ const OPTIMISTIC_COPIES: usize = 64;
 /// The stages of a batched lookup before the verification (paper 000, C9).
 struct Batch<'a, I: Memory> {
     hashes: [u64; BATCH],
-    lines: [Line<'a, I>; BATCH],
     candidates: [Option<u64>; BATCH],
+    stages: Stages<'a, I>,
+}
+
+/// How the index is asked for many keys.
+enum Stages<'a, I: Memory> {
+    Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
+    Tree(&'a Tree<I>),
 }
 
 impl<'a, I: Memory> Batch<'a, I> {
-    fn new(any: Line<'a, I>) -> Batch<'a, I> {
-        Batch { hashes: [0; BATCH], lines: [any; BATCH], candidates: [None; BATCH] }
+    fn new(index: &'a Index<I>) -> Batch<'a, I> {
+        let stages = match index {
+            Index::Hash(table) => Stages::Table(table, [table.line(0); BATCH]),
+            Index::Ordered(tree) => Stages::Tree(tree),
+        };
+        Batch { hashes: [0; BATCH], candidates: [None; BATCH], stages }
     }
 
-    /// Hashes and prefetches the buckets; then finds a candidate in each, or prefetches its
-    /// overflow line; then looks there. Items of candidates are prefetched, `ahead` lines each.
+    /// Finds a candidate for each of `keys`, and brings its item near, `ahead` lines of each.
     #[inline(always)]
-    fn find_candidates<M: Memory>(&mut self, engine: &'a Engine<M, I>, keys: &[&[u8]], ahead: u64) {
-        for (i, key) in keys.iter().enumerate() {
-            self.hashes[i] = hash_key(engine.seed, key);
-            self.lines[i] = engine.index.line(self.hashes[i]);
-            self.lines[i].prefetch();
-        }
-        let mut elsewhere = [0u8; BATCH];
-        let mut count = 0;
-        for i in 0..keys.len() {
-            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
-            if let Some(location) = self.candidates[i] {
-                engine.values.prefetch(location, ahead);
-            } else if let Some(next) = self.lines[i].next() {
-                next.prefetch();
-                self.lines[i] = next;
-                elsewhere[count] = i as u8;
-                count += 1;
+    fn find_candidates<M: Memory>(
+        &mut self,
+        engine: &Engine<M, I>,
+        keys: &[&[u8]],
+        ahead: u64,
+        items: &impl Keys,
+    ) {
+        let Batch { hashes, candidates, stages } = self;
+        match stages {
+            Stages::Table(table, lines) => {
+                for (hash, key) in hashes.iter_mut().zip(keys) {
+                    *hash = hash_key(engine.seed, key);
+                }
+                let near = |location| engine.values.prefetch(location, ahead);
+                look_up(table, &hashes[..keys.len()], lines, candidates, near);
+            }
+            Stages::Tree(tree) => {
+                let mut values = [None; BATCH];
+                tree.multi_get(keys, items, &mut values[..keys.len()]);
+                for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {
+                    *candidate = value.map(|value| value[0]);
+                    candidate.iter().for_each(|location| engine.values.prefetch(*location, ahead));
+                }
             }
         }
-        for i in elsewhere[..count].iter().map(|i| usize::from(*i)) {
-            self.candidates[i] = self.lines[i].candidate(self.hashes[i]);
-            if let Some(location) = self.candidates[i] {
-                engine.values.prefetch(location, ahead);
-            }
+    }
+}
+
+/// Prefetches the buckets; then finds a candidate in each, or prefetches its overflow line; then looks
+/// there. `near` hears of candidates.
+#[inline(always)]
+fn look_up<'a, I: Memory>(
+    table: &'a HashIndex<I>,
+    hashes: &[u64],
+    lines: &mut [Line<'a, I>; BATCH],
+    candidates: &mut [Option<u64>; BATCH],
+    near: impl Fn(u64),
+) {
+    for (i, hash) in hashes.iter().enumerate() {
+        lines[i] = table.line(*hash);
+        lines[i].prefetch();
+    }
+    let mut elsewhere = [0u8; BATCH];
+    let mut count = 0;
+    for (i, hash) in hashes.iter().enumerate() {
+        candidates[i] = lines[i].candidate(*hash);
+        if let Some(location) = candidates[i] {
+            near(location);
+        } else if let Some(next) = lines[i].next() {
+            next.prefetch();
+            lines[i] = next;
+            elsewhere[count] = i as u8;
+            count += 1;
         }
+    }
+    for i in elsewhere[..count].iter().map(|i| usize::from(*i)) {
+        candidates[i] = lines[i].candidate(hashes[i]);
+        candidates[i].into_iter().for_each(&near);
     }
 }
 
@@ -98,9 +143,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let guard = crossbeam_epoch::pin();
         let ahead = self.lines_ahead();
         let sync = self.sync.load(Ordering::Relaxed);
-        let mut batch = Batch::new(self.index.line(0));
+        let mut batch = Batch::new(&self.index);
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            batch.find_candidates(self, keys, ahead);
+            batch.find_candidates(self, keys, ahead, &self.located(&guard));
             for (i, key) in keys.iter().enumerate() {
                 let verified = batch.candidates[i]
                     .and_then(|location| {
@@ -172,7 +217,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         guard: &'a Guard,
         copy: &'a mut ItemCopy,
     ) -> Option<(u64, Item<'a>)> {
-        let watch = self.index.watch(hash);
+        let watch = self.index.watch(hash, key, &self.located(guard));
         if self.values.copy_item(location, copy) && watch.saw_no_overwrite() {
             return Some((location, copy.item()));
         }
@@ -188,7 +233,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         copy: &'a mut ItemCopy,
     ) -> Option<(u64, Item<'a>)> {
         for _ in 0..OPTIMISTIC_COPIES {
-            let watch = self.index.watch(hash);
+            let watch = self.index.watch(hash, key, &self.located(guard));
             let Found { location, .. } = self.lookup(hash, key, guard)?;
             if !self.values.copy_item(location, copy) {
                 return Some((location, self.values.item(location, guard)));
@@ -207,30 +252,69 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Brings buckets and items of `keys` near, for writes that follow.
     pub fn prefetch(&self, keys: &[&[u8]]) {
-        let mut batch = Batch::new(self.index.line(0));
-        keys.chunks(BATCH).for_each(|keys| batch.find_candidates(self, keys, 1));
+        let guard = crossbeam_epoch::pin();
+        let located = self.located(&guard);
+        let mut batch = Batch::new(&self.index);
+        keys.chunks(BATCH).for_each(|keys| batch.find_candidates(self, keys, 1, &located));
     }
 
-    /// Visits live items of whole buckets from `cursor` on; see [`HashIndex::scan`].
+    /// Visits live items from a position on, `count` entries at least if there are, and says where to go
+    /// on; see [`Index::scan`].
     pub fn scan(
         &self,
-        cursor: u64,
+        from: &Position,
         count: usize,
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
-    ) -> u64 {
+    ) -> Position {
         let guard = crossbeam_epoch::pin();
-        self.index.scan(cursor, count, |location| {
-            let found = self.found(location, &guard);
-            let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
-            self.at_rest(Some(found), hash, key, &guard, |found| {
-                if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
-                    self.look(location, &item);
-                    each(item.key, value_of(&item, location));
-                }
-            });
-            // Absence is told as well: a deletion that may be lost counts.
-            self.values.undurable(location).into_iter().for_each(&mut saw);
+        self.index.scan(from, count, &self.located(&guard), |location| {
+            self.visit(location, &guard, &mut each, &mut saw);
         })
+    }
+
+    /// A place that `random` chooses: a bucket, or between the first key and the last.
+    pub fn position_near(&self, random: u64) -> Position {
+        let Index::Ordered(_) = &self.index else {
+            return Position::Bucket(random % (2 * self.len().max(1)));
+        };
+        let ends = [Range::ALL, Range::ALL.reversed()].map(|range| {
+            let mut end = Vec::new();
+            _ = self.range(range, 1, |key, _| end.extend_from_slice(key), |_| ());
+            end
+        });
+        let [first, last] = &ends;
+        let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let behind = |key: &[u8]| {
+            let mut word = [0; 8];
+            let rest = &key[shared..key.len().min(shared + 8)];
+            word[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(word)
+        };
+        let (low, high) = (behind(first), behind(last));
+        let place = low + random % high.saturating_sub(low).saturating_add(1);
+        Position::Key([&first[..shared], &place.to_be_bytes()].concat().into())
+    }
+
+    /// Tells `each` of the item at `location` that an entry named a moment ago, or of what its key has
+    /// become, if that is there.
+    #[inline(always)]
+    pub fn visit(
+        &self,
+        location: u64,
+        guard: &Guard,
+        each: &mut impl FnMut(&[u8], Value<'_>),
+        saw: &mut impl FnMut(Ticket),
+    ) {
+        let found = self.found(location, guard);
+        let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
+        self.at_rest(Some(found), hash, key, guard, |found| {
+            if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
+                self.look(location, &item);
+                each(item.key, value_of(&item, location));
+            }
+        });
+        // Absence is told as well: a deletion that may be lost counts.
+        self.values.undurable(location).into_iter().for_each(saw);
     }
 }

@@ -10,6 +10,8 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::Result;
+use crate::index::{Index, Position};
+use crate::kept::IndexInDirectory;
 use crate::open::Opening;
 use parking_lot::Mutex;
 use std::fmt;
@@ -17,8 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
-use terrace_durable::{Reach, Values};
-use terrace_index::HashIndex;
+use terrace_durable::{BucketLock, Reach, Values};
 use terrace_memory::{Memory, Native};
 
 /// Which recovery ran; the numbers are those of paper 000, A8.
@@ -108,11 +109,23 @@ impl Opening<'_> {
         self.read_values_to(values, index)
     }
 
+    /// The same, and whatever index was kept goes.
+    pub fn read_values_alone(
+        &self,
+        values: Stored<Native>,
+        index: &IndexInDirectory,
+    ) -> Result<Opened<Native, Native>> {
+        let opened = self.read_values(values)?;
+        opened.0.values.set_index_mark(0)?;
+        index.remove()?;
+        Ok(opened)
+    }
+
     /// Finds everything by reading the values into an empty index.
     pub fn read_values_to<M: Memory, I: Memory>(
         &self,
         values: Stored<M>,
-        index: HashIndex<I>,
+        index: Index<I>,
     ) -> Result<Opened<M, I>> {
         let seed = self.seed(&values);
         let engine = self.engine(values, index, seed);
@@ -137,11 +150,12 @@ impl Opening<'_> {
     pub fn reach<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
         let failed = Mutex::new(None);
         let entries = |f: &mut dyn FnMut(u64)| {
-            let mut cursor = 0;
+            let mut reached = Position::Start;
             let mut page = Vec::new();
             loop {
                 page.clear();
-                cursor = engine.index.scan(cursor, 1000, |location| page.push(location));
+                let located = engine.located(&BucketLock);
+                reached = engine.index.scan(&reached, 1000, &located, |at| page.push(at));
                 // Items lie anywhere: each is asked for while others are looked at.
                 let ahead = page.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
                 for (location, next) in page.iter().zip(ahead) {
@@ -150,7 +164,7 @@ impl Opening<'_> {
                     }
                     f(*location);
                 }
-                if cursor == 0 {
+                if reached == Position::End {
                     return;
                 }
             }

@@ -3,6 +3,8 @@
 use crate::engine::{Change, Engine, Held, Hint, Value};
 use crate::error::{Error, Result};
 use crate::map::{Cursor, Map};
+use crate::options::Kind;
+use crate::range::Range;
 use std::sync::Arc;
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
@@ -145,10 +147,24 @@ impl<M: Memory, I: Memory> Session<M, I> {
         Ok(result)
     }
 
+    /// Visits the keys of a range; see [`Map::range`].
+    ///
+    /// # Errors
+    /// [`Error::Unordered`] if the map is not ordered.
+    pub fn range(
+        &mut self,
+        range: Range<'_>,
+        limit: usize,
+        each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<Option<Vec<u8>>> {
+        let Session { map, seen, .. } = self;
+        map.inner.engine.range(range, limit, each, |ticket| saw(seen, ticket))
+    }
+
     /// Visits keys; see [`Map::scan`].
     ///
     /// # Errors
-    /// As [`Session::get`].
+    /// [`Error::Cursor`] if an ordered map does not know the cursor any more.
     pub fn scan(
         &mut self,
         cursor: Cursor,
@@ -156,7 +172,32 @@ impl<M: Memory, I: Memory> Session<M, I> {
         each: impl FnMut(&[u8], Value<'_>),
     ) -> Result<Cursor> {
         let Session { map, seen, .. } = self;
-        Ok(map.inner.engine.scan(cursor, count, each, |ticket| saw(seen, ticket)))
+        let from = map.inner.cursors.position(cursor, map.kind() == Kind::Ordered)?;
+        let reached = map.inner.engine.scan(&from, count, each, |ticket| saw(seen, ticket));
+        Ok(map.inner.cursors.give(reached))
+    }
+
+    /// Visits some keys, `count` or a few more, near a place that `random` chooses; returns how many it
+    /// saw: none where the place is empty. Which places are likely is not exactly uniform.
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn scan_near(
+        &mut self,
+        random: u64,
+        count: usize,
+        mut each: impl FnMut(&[u8], Value<'_>),
+    ) -> Result<usize> {
+        let Session { map, seen, .. } = self;
+        let engine = &map.inner.engine;
+        let from = engine.position_near(random);
+        let mut visited = 0;
+        let each = |key: &[u8], value: Value<'_>| {
+            visited += 1;
+            each(key, value);
+        };
+        engine.scan(&from, count, each, |ticket| saw(seen, ticket));
+        Ok(visited)
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.

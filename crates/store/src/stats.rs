@@ -81,7 +81,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         dead_bytes,
         memory_used_bytes: engine.budget.used(),
         memory_budget_bytes: engine.budget.limit(),
-        index_bytes: engine.index.stats().bytes,
+        index_bytes: engine.index.bytes(),
         disk_bytes,
         bytes_written,
         syncs,

@@ -15,6 +15,7 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
+use crate::index::Index;
 use crate::kept::{IndexPlace, Kept, grounds, index_error};
 use crate::open::Opening;
 use crate::options::Persist;
@@ -79,7 +80,9 @@ impl Opening<'_> {
         let books = file.books();
         if is_full {
             engine.values.keep_books(books.pages());
-            engine.index.use_sections();
+            if let Index::Hash(table) = &mut engine.index {
+                table.use_sections();
+            }
         }
         engine.kept = Some(Kept { file, books, sections: is_full.then_some(joint) });
         let mut report = RecoveryReport { unfit, ..report(&engine, found, procedure) };
@@ -155,7 +158,7 @@ impl Opening<'_> {
             }
             Err(error) => return Err(index_error(place)(error)),
         };
-        let engine = self.engine(values, index, file.seed);
+        let engine = self.engine(values, Index::Hash(index), file.seed);
         match take_up_books(&engine, &books) {
             Ok(found) => {
                 let procedure =
@@ -188,7 +191,7 @@ impl Opening<'_> {
         };
         // What the walk finds to be changed is no section's.
         file.set_state(State { is_exact: false, is_closed: false, ..file.state() });
-        let engine = self.engine(values, index, file.seed);
+        let engine = self.engine(values, Index::Hash(index), file.seed);
         match self.reach(&engine) {
             Ok(found) => {
                 let procedure = walked_by(&engine);
@@ -211,7 +214,7 @@ impl Opening<'_> {
         let (tables, mark) = (self.tables() as u32, new_mark(&values));
         let file = place.make(tables, seed, mark, values.book_pages())?;
         let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
-        let engine = self.engine(values, index, file.seed);
+        let engine = self.engine(values, Index::Hash(index), file.seed);
         let found = self.read_into(&engine)?;
         let procedure = read_by(&engine);
         Ok(Fit { engine, file, found, procedure, unfit: None })

@@ -1,11 +1,14 @@
 //! What a map promises while it runs and across an orderly close.
 
+mod adversary;
+
+use adversary::kind;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use terrace_store::{Change, Domain, Durability, Error, Map, MapOptions, ValueDesign, WhenFull};
 
 fn options(durability: Durability) -> MapOptions {
-    MapOptions { durability, memory_budget_bytes: 256 << 20, ..MapOptions::default() }
+    MapOptions { durability, kind: kind(), memory_budget_bytes: 256 << 20, ..MapOptions::default() }
 }
 
 fn contents(map: &Map) -> BTreeMap<Vec<u8>, Vec<u8>> {

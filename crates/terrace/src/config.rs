@@ -25,7 +25,7 @@ pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{Durability, Flush, MapOptions, Persist, ValueDesign, WhenFull};
+use terrace_store::{Durability, Flush, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -54,6 +54,8 @@ pub struct MapConfig {
     pub durability: Option<DurabilityMode>,
     /// Time between write-backs under [`DurabilityMode::Interval`].
     pub interval_ms: Option<u64>,
+    /// How keys are found.
+    pub kind: Option<Kind>,
     /// The value design.
     pub values: Option<ValueDesign>,
     /// What is kept, and so not made anew by recovery.
@@ -119,6 +121,7 @@ impl Default for Config {
                 durability: Some(DurabilityMode::Interval),
                 interval_ms: Some(1000),
                 values: Some(ValueDesign::Auto),
+                kind: Some(Kind::Hash),
                 persist: Some(Persist::Auto),
                 flush: Some(Flush::Auto),
                 deferred_frees: Some(0),
@@ -293,6 +296,7 @@ impl MapConfig {
         MapConfig {
             durability: self.durability.or(all.durability),
             interval_ms: self.interval_ms.or(all.interval_ms),
+            kind: self.kind.or(all.kind),
             values: self.values.or(all.values),
             persist: self.persist.or(all.persist),
             flush: self.flush.or(all.flush),
@@ -312,6 +316,7 @@ impl MapConfig {
         });
         MapOptions {
             durability: durability.unwrap_or(base.durability),
+            kind: self.kind.unwrap_or(base.kind),
             values: self.values.unwrap_or(base.values),
             persist: self.persist.unwrap_or(base.persist),
             flush: self.flush.unwrap_or(base.flush),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
-use terrace_store::{Error, Map, MapOptions, Result};
+use terrace_store::{Error, Kind, Map, MapOptions, Result};
 
 /// Longest name of a map in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -88,6 +88,19 @@ impl Database {
         drop(tiers);
         let node = tier.node;
         self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &budget)
+    }
+
+    /// The map `name` with its keys in order, opened or made with the database's options otherwise: see
+    /// [`Map::range`].
+    ///
+    /// # Errors
+    /// As [`Database::map`]; [`Error::Unordered`] if it is open already as a hash map.
+    pub fn ordered(&self, name: &str) -> Result<Map> {
+        let map = self.map_with(name, |options| MapOptions { kind: Kind::Ordered, ..options })?;
+        match map.kind() {
+            Kind::Ordered => Ok(map),
+            Kind::Hash => Err(Error::Unordered),
+        }
     }
 
     fn map_within(

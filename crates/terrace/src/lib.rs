@@ -22,6 +22,7 @@ pub use config::{Config, ConfigError};
 pub use database::Database;
 pub use terrace_memory as memory;
 pub use terrace_store::{
-    Change, Cursor, Damage, Domain, Durability, Error, Flush, Map, MapOptions, MapStats, Persist,
-    Procedure, RecoveryReport, Result, Session, TornTail, Value, ValueDesign, WhenFull,
+    Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,
+    MapStats, Persist, Procedure, Range, RecoveryReport, Result, Session, TornTail, Value,
+    ValueDesign, WhenFull,
 };

@@ -33,8 +33,11 @@ struct ToyHandle<'a> {
 }
 
 impl Target for Toy {
-    const ORDERED: bool = true;
     type Handle<'a> = ToyHandle<'a>;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<ToyHandle<'_>, Failure> {
         Ok(ToyHandle { toy: self, calls: 0 })
@@ -153,8 +156,11 @@ fn batches_load_the_same_records() {
 struct Asked(Mutex<HashSet<Vec<u8>>>);
 
 impl Target for Asked {
-    const ORDERED: bool = false;
     type Handle<'a> = &'a Asked;
+
+    fn is_ordered(&self) -> bool {
+        false
+    }
 
     fn handle(&self) -> Result<&Asked, Failure> {
         Ok(self)

@@ -47,8 +47,11 @@ impl Engine for Fjall {
 }
 
 impl Target for Fjall {
-    const ORDERED: bool = true;
     type Handle<'a> = &'a Fjall;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<&Fjall, Failure> {
         Ok(self)

@@ -26,8 +26,11 @@ impl Engine for Floor {
 }
 
 impl Target for Floor {
-    const ORDERED: bool = false;
     type Handle<'a> = FloorHandle<'a>;
+
+    fn is_ordered(&self) -> bool {
+        false
+    }
 
     fn handle(&self) -> Result<FloorHandle<'_>, Failure> {
         Ok(FloorHandle { floor: self, reading: None, places: Vec::new() })

@@ -52,8 +52,11 @@ impl Engine for Lmdb {
 }
 
 impl Target for Lmdb {
-    const ORDERED: bool = true;
     type Handle<'a> = &'a Lmdb;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<&Lmdb, Failure> {
         Ok(self)

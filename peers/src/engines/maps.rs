@@ -8,7 +8,8 @@ use std::path::Path;
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{Handle, Target};
 
-type Value = Box<[u8]>;
+/// How a map holds its values.
+pub type Value = Box<[u8]>;
 type Hasher = foldhash::fast::RandomState;
 
 /// How a map holds its keys.
@@ -56,8 +57,11 @@ macro_rules! volatile {
         }
 
         impl<K: Key> Target for $map<K> {
-            const ORDERED: bool = false;
             type Handle<'a> = &'a $map<K>;
+
+            fn is_ordered(&self) -> bool {
+                false
+            }
 
             fn handle(&self) -> Result<&$map<K>, Failure> {
                 Ok(self)

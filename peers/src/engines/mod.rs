@@ -7,6 +7,7 @@ pub mod fjall;
 pub mod floor;
 pub mod lmdb;
 pub mod maps;
+pub mod ordered;
 pub mod redb;
 pub mod rocksdb;
 pub mod sled;
@@ -34,8 +35,10 @@ include!(concat!(env!("OUT_DIR"), "/versions.rs"));
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
-    /// Ours.
+    /// Ours, by hash.
     Terrace,
+    /// Ours, ordered.
+    TerraceOrdered,
     /// RocksDB with its write-ahead log.
     Rocksdb,
     /// LMDB through heed.
@@ -52,6 +55,14 @@ pub enum Name {
     Papaya,
     /// scc's `HashMap`, in memory.
     Scc,
+    /// std's `BTreeMap` behind a lock, in memory.
+    Btreemap,
+    /// crossbeam's `SkipMap`, in memory.
+    Skiplist,
+    /// scc's `TreeIndex`, in memory.
+    Treeindex,
+    /// congee, an adaptive radix tree, in memory; keys of 8 bytes.
+    Congee,
     /// A table that knows where everything is: the memory's floor. Only reads are measured.
     Floor,
     /// Does nothing: the harness's own ceiling. Only on request.
@@ -74,7 +85,13 @@ impl Name {
 
     /// Whether it keeps anything past the process.
     pub fn is_durable(self) -> bool {
-        !matches!(self, Name::Dashmap | Name::Papaya | Name::Scc | Name::Floor | Name::Null)
+        use Name::{Fjall, Lmdb, Redb, Rocksdb, Sled, Terrace, TerraceOrdered};
+        matches!(self, Terrace | TerraceOrdered | Rocksdb | Lmdb | Redb | Fjall | Sled)
+    }
+
+    /// Whether it scans in the order of keys.
+    pub fn is_ordered(self) -> bool {
+        !matches!(self, Name::Terrace | Name::Dashmap | Name::Papaya | Name::Scc | Name::Congee | Name::Floor)
     }
 
     /// Whether its durable writes survive a power cut: sled 0.34 on Linux syncs with
@@ -86,7 +103,7 @@ impl Name {
     /// The version linked here, as the lock file has it.
     pub fn version(self) -> &'static str {
         let package = match self {
-            Name::Terrace => "terrace",
+            Name::Terrace | Name::TerraceOrdered => "terrace",
             Name::Rocksdb => "librocksdb-sys",
             Name::Lmdb => "lmdb-master-sys",
             Name::Redb => "redb",
@@ -94,7 +111,10 @@ impl Name {
             Name::Sled => "sled",
             Name::Dashmap => "dashmap",
             Name::Papaya => "papaya",
-            Name::Scc => "scc",
+            Name::Scc | Name::Treeindex => "scc",
+            Name::Skiplist => "crossbeam-skiplist",
+            Name::Congee => "congee",
+            Name::Btreemap => return "std",
             Name::Floor | Name::Null => "terrace-workload",
         };
         VERSIONS.iter().find(|(name, _)| *name == package).map_or("", |(_, version)| version)
@@ -103,7 +123,8 @@ impl Name {
 
 impl std::fmt::Display for Name {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(&format!("{self:?}").to_lowercase())
+        let value = clap::ValueEnum::to_possible_value(self);
+        f.pad(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 
@@ -120,7 +141,8 @@ pub trait Visit {
 /// and 16 bytes inline, others boxed.
 pub fn with_engine<V: Visit>(name: Name, key_bytes: usize, visitor: V) -> V::Output {
     match (name, key_bytes) {
-        (Name::Terrace, _) => visitor.visit::<terrace::Terrace>(),
+        (Name::Terrace, _) => visitor.visit::<terrace::Terrace<false>>(),
+        (Name::TerraceOrdered, _) => visitor.visit::<terrace::Terrace<true>>(),
         (Name::Rocksdb, _) => visitor.visit::<rocksdb::Rocksdb>(),
         (Name::Lmdb, _) => visitor.visit::<lmdb::Lmdb>(),
         (Name::Redb, _) => visitor.visit::<redb::Redb>(),
@@ -135,6 +157,16 @@ pub fn with_engine<V: Visit>(name: Name, key_bytes: usize, visitor: V) -> V::Out
         (Name::Scc, 8) => visitor.visit::<maps::Scc<[u8; 8]>>(),
         (Name::Scc, 16) => visitor.visit::<maps::Scc<[u8; 16]>>(),
         (Name::Scc, _) => visitor.visit::<maps::Scc<Box<[u8]>>>(),
+        (Name::Btreemap, 8) => visitor.visit::<ordered::Btreemap<[u8; 8]>>(),
+        (Name::Btreemap, 16) => visitor.visit::<ordered::Btreemap<[u8; 16]>>(),
+        (Name::Btreemap, _) => visitor.visit::<ordered::Btreemap<Box<[u8]>>>(),
+        (Name::Skiplist, 8) => visitor.visit::<ordered::Skiplist<[u8; 8]>>(),
+        (Name::Skiplist, 16) => visitor.visit::<ordered::Skiplist<[u8; 16]>>(),
+        (Name::Skiplist, _) => visitor.visit::<ordered::Skiplist<Box<[u8]>>>(),
+        (Name::Treeindex, 8) => visitor.visit::<ordered::Treeindex<[u8; 8]>>(),
+        (Name::Treeindex, 16) => visitor.visit::<ordered::Treeindex<[u8; 16]>>(),
+        (Name::Treeindex, _) => visitor.visit::<ordered::Treeindex<Box<[u8]>>>(),
+        (Name::Congee, _) => visitor.visit::<ordered::Congee>(),
         (Name::Floor, _) => visitor.visit::<floor::Floor>(),
         (Name::Null, _) => visitor.visit::<NullTarget>(),
     }

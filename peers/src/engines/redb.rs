@@ -59,8 +59,11 @@ impl Engine for Redb {
 }
 
 impl Target for Redb {
-    const ORDERED: bool = true;
     type Handle<'a> = &'a Redb;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<&Redb, Failure> {
         Ok(self)

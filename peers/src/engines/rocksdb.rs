@@ -47,8 +47,11 @@ impl Engine for Rocksdb {
 }
 
 impl Target for Rocksdb {
-    const ORDERED: bool = true;
     type Handle<'a> = &'a Rocksdb;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<&Rocksdb, Failure> {
         Ok(self)

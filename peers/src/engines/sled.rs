@@ -51,8 +51,11 @@ impl Engine for Sled {
 }
 
 impl Target for Sled {
-    const ORDERED: bool = true;
     type Handle<'a> = &'a Sled;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<&Sled, Failure> {
         Ok(self)

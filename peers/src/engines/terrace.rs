@@ -2,18 +2,19 @@
 //! is one operation), as its contract asks of those who tell others what they saw.
 
 use crate::engine::{Durability, Engine, OpenOptions};
+use std::ops::Bound;
 use std::path::Path;
-use terrace::{Database, Map, MapOptions, Session};
+use terrace::{Database, Kind, Map, MapOptions, Range, Session};
 use terrace_workload::Failure;
 use terrace_workload::ycsb::{Handle, Target};
 
-/// A database of one map.
-pub struct Terrace {
+/// A database of one map: an ordered one, or by hash.
+pub struct Terrace<const ORDERED: bool> {
     database: Database,
     map: Map,
 }
 
-impl Engine for Terrace {
+impl<const ORDERED: bool> Engine for Terrace<ORDERED> {
     const DURABLE: bool = true;
 
     fn open(directory: &Path, options: &OpenOptions) -> Result<Self, Failure> {
@@ -22,6 +23,7 @@ impl Engine for Terrace {
                 Durability::None => terrace::Durability::None,
                 Durability::Sync => terrace::Durability::Sync,
             },
+            kind: if ORDERED { Kind::Ordered } else { Kind::Hash },
             memory_budget_bytes: options.cache_bytes,
             ..MapOptions::default()
         };
@@ -36,9 +38,12 @@ impl Engine for Terrace {
     }
 }
 
-impl Target for Terrace {
-    const ORDERED: bool = false;
+impl<const ORDERED: bool> Target for Terrace<ORDERED> {
     type Handle<'a> = TerraceHandle;
+
+    fn is_ordered(&self) -> bool {
+        ORDERED
+    }
 
     fn handle(&self) -> Result<TerraceHandle, Failure> {
         Ok(TerraceHandle(self.map.session()))
@@ -83,11 +88,17 @@ impl Handle for TerraceHandle {
 
     fn scan(
         &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
+        start: &[u8],
+        limit: usize,
+        mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
-        Err("a hash map has no order to scan in".into())
+        let mut seen = 0;
+        self.0.range(Range { from: Bound::Included(start), ..Range::ALL }, limit, |key, value| {
+            seen += 1;
+            each(key, value.bytes);
+        })?;
+        self.0.commit()?;
+        Ok(seen)
     }
 
     fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use terrace::Durability;
 use terrace::config::format_size;
+use terrace::{Durability, Kind};
 use terrace_experiments::MapTarget;
 use terrace_workload::system::Machine;
 use terrace_workload::ycsb::{
@@ -73,11 +73,6 @@ struct Report {
 /// Loads a map, runs the workloads one after another and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
-    if let Some(ordered) = arguments.workload.iter().find(|w| w.needs_order()) {
-        return Err(Failure::Usage(format!(
-            "workload {ordered} scans in key order, and maps are unordered: their `scan` is a cursor"
-        )));
-    }
     let temporary;
     let dir = match &arguments.dir {
         Some(dir) => dir.as_path(),
@@ -89,6 +84,13 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let (config, _) = settings::read(dir, None, &arguments.flags.0)?;
     let db = settings::open(dir, &config)?;
     let map = settings::open_map(&db, "ycsb", &config)?;
+    if let Some(ordered) = arguments.workload.iter().find(|w| w.needs_order())
+        && map.kind() == Kind::Hash
+    {
+        return Err(Failure::Usage(format!(
+            "workload {ordered} scans in key order: give --kind ordered"
+        )));
+    }
     if !map.is_empty() {
         let text = format!("{}: the map `ycsb` is not empty", dir.display());
         return Err(Failure::Failed(text));

@@ -56,6 +56,7 @@ static DOCS: &[Doc] = &[
     doc("copy", "generic", "6.2.0", "Copies the value of a key to a new key."),
     doc("keys", "generic", "1.0.0", "Returns all key names that match a pattern."),
     doc("scan", "generic", "2.8.0", "Iterates over the key names in the database."),
+    doc("range", "generic", "0.1.0", "Returns keys and values of an ordered map, in the order of keys."),
     doc("randomkey", "generic", "1.0.0", "Returns a random key name from the database."),
     doc("expire", "generic", "1.0.0", "Sets the expiration time of a key in seconds."),
     doc("pexpire", "generic", "2.6.0", "Sets the expiration time of a key in milliseconds."),

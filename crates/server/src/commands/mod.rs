@@ -21,6 +21,7 @@ mod memory;
 mod multi;
 mod observe;
 mod options;
+mod ordered;
 mod ranges;
 mod scan;
 mod strings;

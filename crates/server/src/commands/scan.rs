@@ -102,26 +102,31 @@ pub(super) fn randomkey(
     session: &mut Session,
     _args: Args<'_>,
 ) -> Outcome {
-    let len = context.shared.maps.get(context.client.database)?.len().max(1);
     let mut chosen: Option<Vec<u8>> = None;
-    for attempt in 0..=RANDOM_TRIES {
-        let random = context.core.next_random();
-        let place = if attempt < RANDOM_TRIES { random % (2 * len) } else { 0 };
-        let mut seen = 0;
-        let mut cursor = place;
-        loop {
-            cursor = session.scan(cursor, RANDOM_STEP_KEYS, |key, _| {
-                seen += 1;
-                if context.core.next_random().is_multiple_of(seen) {
-                    chosen = Some(key.to_vec());
-                }
-            })?;
-            // At the last try everything is searched: an index may be nearly empty.
-            if chosen.is_some() || cursor == 0 || attempt < RANDOM_TRIES {
-                break;
-            }
+    let mut seen = 0;
+    let mut choose = |random: u64, key: &[u8]| {
+        seen += 1;
+        if random.is_multiple_of(seen) {
+            chosen = Some(key.to_vec());
         }
-        if chosen.is_some() {
+    };
+    let mut random = || context.core.next_random();
+    let mut found = 0;
+    for _ in 0..RANDOM_TRIES {
+        let place = random();
+        found += session.scan_near(place, RANDOM_STEP_KEYS, |key, _| choose(random(), key))?;
+        if found > 0 {
+            break;
+        }
+    }
+    // At last everything is searched: an index may be nearly empty.
+    let mut cursor = 0;
+    while found == 0 {
+        cursor = session.scan(cursor, RANDOM_STEP_KEYS, |key, _| {
+            found += 1;
+            choose(random(), key);
+        })?;
+        if cursor == 0 {
             break;
         }
     }

@@ -4,7 +4,7 @@ use super::Handler::{Data, Exec, Server};
 use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
-    info, introspect, keys, memory, multi, observe, ranges, scan, strings, transactions,
+    info, introspect, keys, memory, multi, observe, ordered, ranges, scan, strings, transactions,
 };
 use std::sync::LazyLock;
 
@@ -81,7 +81,7 @@ fn of_strings() -> [Command; 21] {
 }
 
 #[rustfmt::skip]
-fn of_keys() -> [Command; 22] {
+fn of_keys() -> [Command; 23] {
     [
         command("del", -2, WRITE, ALL_KEYS, Data(keys::del)).alone(Alone::IfSeveralKeys),
         command("unlink", -2, W, ALL_KEYS, Data(keys::del)).alone(Alone::IfSeveralKeys),
@@ -93,6 +93,7 @@ fn of_keys() -> [Command; 22] {
         command("copy", -3, WM, TWO_KEYS, Data(keys::copy)).alone(Alone::Always),
         command("keys", 2, READ, NO_KEYS, Data(scan::keys)).alone(Alone::Always),
         command("scan", -2, READ, NO_KEYS, Data(scan::scan)),
+        command("range", -3, READ, NO_KEYS, Data(ordered::range)),
         command("randomkey", 1, READ, NO_KEYS, Data(scan::randomkey)),
         command("expire", -3, W, ONE_KEY, Data(expiry::expire)),
         command("pexpire", -3, W, ONE_KEY, Data(expiry::pexpire)),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use terrace_durable::medium::Event;
-use terrace_store::{Durability, Error, Map, MapOptions};
+use terrace_store::{Durability, Error, Kind, Map, MapOptions};
 
 /// Bytes that reach a disk together.
 pub const SECTOR: usize = 512;
@@ -39,9 +39,24 @@ pub fn cases(normal: u64) -> u64 {
     if std::env::var_os("TERRACE_LONG").is_some() { normal * 20 } else { normal }
 }
 
+/// What `TERRACE_KIND` asks for: maps by hash, or ordered ones under the same tests.
+pub fn kind() -> Kind {
+    match std::env::var("TERRACE_KIND").as_deref() {
+        Ok("ordered") => Kind::Ordered,
+        _ => Kind::Hash,
+    }
+}
+
 /// A small map, two writers.
 pub fn options(durability: Durability) -> MapOptions {
-    MapOptions { durability, memory_budget_bytes: 256 << 20, writers: 2, ..MapOptions::default() }
+    let kind = kind();
+    MapOptions {
+        durability,
+        kind,
+        memory_budget_bytes: 256 << 20,
+        writers: 2,
+        ..MapOptions::default()
+    }
 }
 
 /// The value file of the map in `dir`.

@@ -152,6 +152,9 @@ pub const KEYS: &[Key<Config>] = &[
     key!("interval_ms", "1000", "milliseconds of writes that interval may lose", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "interval_ms", v).map_err(strip)
     }),
+    key!("kind", "hash", "how keys are found: hash, or ordered for ranges", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "kind", v).map_err(strip)
+    }),
     key!("values", "auto", "how values are kept: log, slab or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "values", v).map_err(strip)
     }),
@@ -272,6 +275,12 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "log, slab or auto",
         set: |m, v| choice(v, values::VALUE_DESIGNS).map(|d| m.values = Some(d)),
+    },
+    Key {
+        name: "kind",
+        default: "as above",
+        help: "hash or ordered",
+        set: |m, v| choice(v, values::KINDS).map(|k| m.kind = Some(k)),
     },
     Key {
         name: "persist",

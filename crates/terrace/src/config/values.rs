@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Flush, Persist, ValueDesign, WhenFull};
+use terrace_store::{Flush, Kind, Persist, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -136,6 +136,8 @@ pub(super) const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 
 pub(super) const FLUSH: &[(&str, Flush)] =
     &[("eager", Flush::Eager), ("keep", Flush::Keep), ("skip", Flush::Skip), ("auto", Flush::Auto)];
+
+pub(super) const KINDS: &[(&str, Kind)] = &[("hash", Kind::Hash), ("ordered", Kind::Ordered)];
 
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),

@@ -192,7 +192,7 @@ impl Bench {
         target: &T,
         workload: Workload,
     ) -> Result<PhaseReport, Failure> {
-        if workload.needs_order() && !T::ORDERED {
+        if workload.needs_order() && !target.is_ordered() {
             return Err(format!("workload {workload} needs a store that scans in order").into());
         }
         self.runs += 1;

@@ -7,13 +7,13 @@ use crate::Failure;
 
 /// A store under test, shared by the threads that load it.
 pub trait Target: Sync {
-    /// Whether [`Handle::scan`] works: workload E is refused to stores of which it does not.
-    const ORDERED: bool;
-
     /// What one thread talks to; made on that thread and never shared.
     type Handle<'a>: Handle
     where
         Self: 'a;
+
+    /// Whether [`Handle::scan`] works: workload E is refused to stores of which it does not.
+    fn is_ordered(&self) -> bool;
 
     /// A handle for the calling thread.
     fn handle(&self) -> Result<Self::Handle<'_>, Failure>;
@@ -55,7 +55,7 @@ pub trait Handle {
     }
 
     /// Calls `each` for up to `limit` pairs with keys from `start` on, in key order; returns how
-    /// many. Called only where [`Target::ORDERED`].
+    /// many. Called only where [`Target::is_ordered`].
     fn scan(
         &mut self,
         start: &[u8],
@@ -76,8 +76,11 @@ pub trait Handle {
 pub struct NullTarget;
 
 impl Target for NullTarget {
-    const ORDERED: bool = true;
     type Handle<'a> = NullTarget;
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
 
     fn handle(&self) -> Result<NullTarget, Failure> {
         Ok(NullTarget)

@@ -1,0 +1,152 @@
+//! Ranges of an ordered map, page by page.
+
+use crate::engine::{Engine, Value};
+use crate::error::{Error, Result};
+use crate::index::Index;
+use std::ops::Bound;
+use terrace_durable::Values;
+use terrace_durable::logs::Ticket;
+use terrace_index::tree::Direction;
+use terrace_memory::Memory;
+
+/// Entries of which the items are asked for together.
+const PAGE: usize = 64;
+
+/// Keys between two bounds, in their order or against it.
+#[derive(Clone, Copy, Debug)]
+pub struct Range<'a> {
+    /// Where it begins, in the order of keys whatever the direction.
+    pub from: Bound<&'a [u8]>,
+    /// Where it ends.
+    pub to: Bound<&'a [u8]>,
+    /// In which direction it is visited.
+    pub direction: Direction,
+}
+
+impl Range<'static> {
+    /// All keys, in their order.
+    pub const ALL: Range<'static> =
+        Range { from: Bound::Unbounded, to: Bound::Unbounded, direction: Direction::Up };
+}
+
+impl<'a> Range<'a> {
+    /// Keys that begin with `prefix`; `end` holds the bound behind them meanwhile.
+    pub fn of_prefix(prefix: &'a [u8], end: &'a mut Vec<u8>) -> Range<'a> {
+        end.clear();
+        end.extend_from_slice(prefix);
+        while end.last() == Some(&u8::MAX) {
+            end.pop();
+        }
+        let to = match end.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(&end[..])
+            }
+            None => Bound::Unbounded,
+        };
+        Range { from: Bound::Included(prefix), to, direction: Direction::Up }
+    }
+
+    /// The same against the order of keys.
+    pub fn reversed(self) -> Range<'a> {
+        Range { direction: Direction::Down, ..self }
+    }
+
+    /// What is left of it behind `key`.
+    pub fn behind(self, key: &'a [u8]) -> Range<'a> {
+        match self.direction {
+            Direction::Up => Range { from: Bound::Excluded(key), ..self },
+            Direction::Down => Range { to: Bound::Excluded(key), ..self },
+        }
+    }
+
+    /// Whether `key`, on the way from the beginning, is beyond the end.
+    fn is_over_at(&self, key: &[u8]) -> bool {
+        match (self.direction, self.from, self.to) {
+            (Direction::Up, _, Bound::Included(to)) => key > to,
+            (Direction::Up, _, Bound::Excluded(to)) => key >= to,
+            (Direction::Down, Bound::Included(from), _) => key < from,
+            (Direction::Down, Bound::Excluded(from), _) => key <= from,
+            (Direction::Up, _, Bound::Unbounded) | (Direction::Down, Bound::Unbounded, _) => false,
+        }
+    }
+}
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Visits the live items of a range, `limit` of them at most, and says behind which key to go on, if
+    /// the range may not be over.
+    ///
+    /// # Errors
+    /// [`Error::Unordered`].
+    pub fn range(
+        &self,
+        range: Range<'_>,
+        limit: usize,
+        mut each: impl FnMut(&[u8], Value<'_>),
+        mut saw: impl FnMut(Ticket),
+    ) -> Result<Option<Vec<u8>>> {
+        let Index::Ordered(tree) = &self.index else { return Err(Error::Unordered) };
+        let ahead = self.lines_ahead();
+        let mut found = Vec::with_capacity(PAGE);
+        let mut last: Option<Vec<u8>> = None;
+        let mut told = 0;
+        loop {
+            let rest = last.as_ref().map_or(range, |last| range.behind(last));
+            let start = if rest.direction == Direction::Up { rest.from } else { rest.to };
+            // A page holds off what is to be reused, a range does not.
+            let guard = crossbeam_epoch::pin();
+            found.clear();
+            let page = PAGE.min(limit - told);
+            let next = tree.range(start, rest.direction, page, &self.located(&guard), |entries| {
+                for entry in entries {
+                    self.values.prefetch(entry.value[0], ahead);
+                    found.push(entry.value[0]);
+                }
+            });
+            for location in &found {
+                let key = self.values.item(*location, &guard).key;
+                if range.is_over_at(key) {
+                    return Ok(None);
+                }
+                if told == limit {
+                    return Ok(last);
+                }
+                let mut is_live = false;
+                let mut tell = |key: &[u8], value: Value<'_>| {
+                    is_live = true;
+                    each(key, value);
+                };
+                self.visit(*location, &guard, &mut tell, &mut saw);
+                told += usize::from(is_live);
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(key);
+            }
+            if next.is_none() {
+                return Ok(None);
+            }
+            if told == limit {
+                return Ok(last);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_where_the_next_one_begins() {
+        let mut end = Vec::new();
+        let cases: [(&[u8], Bound<&[u8]>); 4] = [
+            (b"ab", Bound::Excluded(b"ac")),
+            (b"a\xff\xff", Bound::Excluded(b"b")),
+            (b"\xff", Bound::Unbounded),
+            (b"", Bound::Unbounded),
+        ];
+        for (prefix, to) in cases {
+            assert_eq!(Range::of_prefix(prefix, &mut end).to, to, "{prefix:?}");
+        }
+    }
+}
