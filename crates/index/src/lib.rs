@@ -8,6 +8,8 @@
 
 pub mod hash;
 pub mod table;
+pub mod tree;
 
 pub use hash::hash_key;
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
+pub use tree::{Tree, TreeOptions};

@@ -1,0 +1,455 @@
+//! A concurrent B+-tree whose nodes lie in memories: one tree, five forms of leaves (paper 004, chapter 5).
+//!
+//! A leaf holds entries of 32 bytes: the *head* of a key, 16 bytes that order most keys, and a value of
+//! 16 bytes, say the location of an item; where heads tie the tree asks [`Keys`] for the rest. Inner
+//! nodes hold separators, which do not depend on entries that may go. Leaves are a list from left to
+//! right. Leaves lie in one memory and inner nodes in another, or another part of it: what is to be found
+//! after a crash is the leaves alone, and inner nodes are built anew from them ([`Tree::recover`]).
+//!
+//! # Why a reader without a latch is right
+//! Every node has a version, odd while a writer has the node, and greater after each change; it never
+//! goes back, even when the node is freed and used again. A reader
+//! * reads the version of a node, if it is even, *then* makes sure that the node above, or the one to
+//!   the left, still is as it was when it led here: at that moment this was the node in charge of the
+//!   key, with this version;
+//! * reads what it needs, then makes sure of the version: all of it was there at that moment.
+//!
+//! If either fails, it begins again. So a reader needs no epoch for nodes: what it reads of a node that
+//! was used again is thrown away. Values are shown to [`Keys`] only behind the second look; that what
+//! they name can be read until the caller is done is the caller's business.
+//!
+//! # Writers
+//! A writer goes down like a reader and latches the leaf if its version is still the one it saw. A split
+//! or merge latches the node above first, in the same way, then the node, then its right neighbour under
+//! the same one; nobody who has a node waits for one above it or to the left. Room for an entry is made
+//! before the caller is asked what to do, so what it does is never in vain.
+//!
+//! # Durability
+//! Of the forms that are kept ([`Form::is_kept`]) a change is durable when the leaf is let go, and readers
+//! wait for that: what one was told survives. How, and what a crash may leave, is said where the forms
+//! differ, in `change.rs` and `log.rs`.
+//!
+//! # Cost
+//! A lookup reads a line or two of each inner node and up to all of one leaf, whose lines are asked for
+//! together. Long keys that share their first 15 bytes cost a look at an item for each comparison.
+
+mod arena;
+mod batch;
+mod build;
+mod change;
+mod descend;
+mod head;
+mod inner;
+mod latch;
+mod leaf;
+mod log;
+mod range;
+mod recover;
+mod structure;
+
+use crate::Ground;
+use arena::Arena;
+use crossbeam_utils::CachePadded;
+pub use descend::Watch;
+use head::Probe;
+pub use head::{Entry, Keys, Sixteen, head_of};
+use latch::Latch;
+use leaf::{Leaf, Leaves};
+use log::Logs;
+pub use range::Direction;
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_memory::{Backing, Budget, Memory, Native, Region};
+
+/// Words of a leaf.
+const WHICH: u64 = 8;
+const RIGHT: u64 = 16;
+/// Words of the first line of the memory of leaves: what they are, the leftmost, bytes committed.
+const FORMAT_AT: u64 = 8;
+const FIRST_AT: u64 = 16;
+const COMMITTED_AT: u64 = 24;
+const LINE: u64 = 64;
+const COMMIT_BYTES: u64 = 2 << 20;
+const FIRST_COMMIT_BYTES: u64 = 64 << 10;
+/// In the root's word: bits of the node, below its height.
+const HEIGHT_SHIFT: u32 = 56;
+
+/// What leaves look like, and how they are changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Sorted; gone after a crash.
+    #[default]
+    Sorted,
+    /// A bitmap of valid slots: inserts move nothing, ranges sort. Gone after a crash.
+    Unsorted,
+    /// Sorted and kept; every change goes to a log first.
+    WriteAhead,
+    /// Sorted and kept without a log, by ordered stores (FAST/FAIR).
+    FastFair,
+    /// Unsorted and kept: the bitmap is changed as one word; splits and merges go to a log first.
+    PersistentUnsorted,
+}
+
+impl Form {
+    /// Every form.
+    pub const ALL: [Form; 5] =
+        [Form::Sorted, Form::Unsorted, Form::WriteAhead, Form::FastFair, Form::PersistentUnsorted];
+
+    /// What it is called in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::Sorted => "btree",
+            Form::Unsorted => "unsorted",
+            Form::WriteAhead => "btree-wal",
+            Form::FastFair => "fast-fair",
+            Form::PersistentUnsorted => "persistent-unsorted",
+        }
+    }
+
+    /// Whether entries of a leaf lie in order.
+    #[inline(always)]
+    pub fn is_sorted(self) -> bool {
+        !matches!(self, Form::Unsorted | Form::PersistentUnsorted)
+    }
+
+    /// Whether its leaves are to be found after a crash.
+    #[inline(always)]
+    pub fn is_kept(self) -> bool {
+        !matches!(self, Form::Sorted | Form::Unsorted)
+    }
+
+    fn has_logs(self) -> bool {
+        matches!(self, Form::WriteAhead | Form::PersistentUnsorted)
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Form {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Form, String> {
+        let names = Form::ALL.map(Form::name).join(", ");
+        let known = Form::ALL.into_iter().find(|form| form.name() == name);
+        known.ok_or_else(|| format!("\"{name}\" is no form of tree; there are {names}"))
+    }
+}
+
+/// How a tree is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Of its leaves.
+    pub form: Form,
+    /// Bytes of a node: a power of two from 128 to 4096, to 2048 where leaves have a bitmap.
+    pub node_bytes: u64,
+    /// Whether the lines that a change dirtied are asked to be written back together, where they need
+    /// not be (paper 004, section 5.4.3): worth it where the memory is busy with larger pieces.
+    pub group_flush: bool,
+}
+
+impl Default for TreeOptions {
+    fn default() -> TreeOptions {
+        TreeOptions { form: Form::Sorted, node_bytes: 512, group_flush: false }
+    }
+}
+
+impl TreeOptions {
+    fn check(&self) -> io::Result<()> {
+        let most = if self.form.is_sorted() { 4096 } else { 2048 };
+        if self.node_bytes.is_power_of_two() && (128..=most).contains(&self.node_bytes) {
+            return Ok(());
+        }
+        let what = format!(
+            "node_bytes = {}: a tree of form {} has nodes of 128 to {most} bytes, a power of two",
+            self.node_bytes, self.form
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+
+    /// What the first line says of leaves like this.
+    fn format(&self) -> u64 {
+        let form = Form::ALL.iter().position(|form| *form == self.form).expect("a form of all");
+        u64::from_le_bytes(*b"tree\0\0\0\0") | (form as u64) << 32 | self.node_bytes << 40
+    }
+}
+
+/// What a writer does to a key's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Leaves it as it is.
+    Keep,
+    /// Gives the key this value; the first word is not zero.
+    Set([u64; 2]),
+    /// Leaves the entry as it is, but what it names was overwritten where it lies: whoever copied it
+    /// meanwhile copies it again.
+    Overwritten,
+    /// Removes the key.
+    Remove,
+}
+
+/// Sizes of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Entries.
+    pub entries: u64,
+    /// Leaves in use.
+    pub leaves: u64,
+    /// Inner nodes in use.
+    pub inner: u64,
+    /// Levels of inner nodes.
+    pub height: u64,
+    /// Bytes of memory committed.
+    pub bytes: u64,
+}
+
+/// The tree: leaves in `L`, inner nodes in `N`.
+pub struct Tree<L: Memory = Native, N: Memory = L> {
+    /// The node at the top and, above [`HEIGHT_SHIFT`], how many levels are below it. Changed only by
+    /// whoever has that node.
+    root: CachePadded<AtomicU64>,
+    leaves: Leaves<L>,
+    inner: Arena<N>,
+    entries: CachePadded<AtomicU64>,
+}
+
+impl<L: Memory, N: Memory> fmt::Debug for Tree<L, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree").field("form", &self.leaves.form).finish_non_exhaustive()
+    }
+}
+
+impl Tree {
+    /// An empty tree in DRAM that may hold about `capacity` entries. Memory is taken from `budget` as it
+    /// grows.
+    ///
+    /// # Errors
+    /// The kernel's, when it has no address space or memory for it; [`io::ErrorKind::InvalidInput`] for
+    /// options no tree can have.
+    pub fn new(options: &TreeOptions, capacity: u64, budget: &Arc<Budget>) -> io::Result<Tree> {
+        // Address space alone: leaves that can neither be merged nor are full are a third full.
+        let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
+        let ground = || -> io::Result<Ground<Native>> {
+            let region = Region::reserve(bytes, Backing::HugePages)?;
+            let memory = region.native();
+            let commit = Box::new(move |at, bytes| region.commit(at, bytes));
+            Ok(Ground { memory, commit, start: 0 })
+        };
+        Tree::over(options, ground()?, ground()?, budget)
+    }
+}
+
+impl<L: Memory, N: Memory> Tree<L, N> {
+    /// An empty tree on given grounds for its leaves and inner nodes, both of them zero. The bytes it
+    /// takes there are counted in `budget`. A tree of a form that is kept is found there again
+    /// ([`Tree::recover`]).
+    ///
+    /// # Errors
+    /// Those of the grounds; [`io::ErrorKind::InvalidInput`] for options no tree can have.
+    pub fn over(
+        options: &TreeOptions,
+        leaves: Ground<L>,
+        inner: Ground<N>,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Tree<L, N>> {
+        let tree = Tree::bare(options, leaves, inner, FIRST_COMMIT_BYTES, budget)?;
+        let first = tree.take_leaf()?;
+        tree.leaves.leaf(first).begin([].iter(), 0);
+        tree.note(COMMITTED_AT, tree.leaves.arena.committed());
+        tree.note(FIRST_AT, first);
+        // Last: from here on there is a tree.
+        tree.note(FORMAT_AT, options.format());
+        tree.root.store(first, Ordering::Release);
+        Ok(tree)
+    }
+
+    /// A tree without a root yet.
+    fn bare(
+        options: &TreeOptions,
+        leaves: Ground<L>,
+        inner: Ground<N>,
+        committed: u64,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Tree<L, N>> {
+        options.check()?;
+        let TreeOptions { form, node_bytes, group_flush } = *options;
+        let logs = if form.has_logs() { Logs::new(LINE, node_bytes) } else { Logs::none() };
+        let reserved = logs.end().max(LINE);
+        let arena = Arena::new(leaves, node_bytes, reserved, committed, budget)?;
+        Ok(Tree {
+            root: CachePadded::new(AtomicU64::new(0)),
+            leaves: Leaves {
+                arena,
+                form,
+                group_flush: group_flush && !form.is_kept(),
+                reserved,
+                logs,
+            },
+            inner: Arena::new(inner, node_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
+            entries: CachePadded::new(AtomicU64::new(0)),
+        })
+    }
+
+    fn take_leaf(&self) -> io::Result<u64> {
+        self.leaves.arena.take(|committed| self.note(COMMITTED_AT, committed))
+    }
+
+    /// Stores a word of the first line of the memory of leaves; durably, if they are kept.
+    fn note(&self, at: u64, word: u64) {
+        if self.leaves.form.is_kept() {
+            // SAFETY: the first line, committed; of each word one caller at a time.
+            unsafe {
+                self.leaves.arena.memory.store(at, word);
+                self.leaves.arena.memory.persist(at, 8);
+            }
+        }
+    }
+
+    /// The value of `key`. Takes no latch.
+    #[inline]
+    pub fn get<K: Keys>(&self, key: &[u8], keys: &K) -> Option<[u64; 2]> {
+        self.find(&Probe::of(key, keys))
+    }
+
+    /// Whether `value` is the key's. Takes no latch.
+    pub fn holds<K: Keys>(&self, key: &[u8], value: [u64; 2], keys: &K) -> bool {
+        self.get(key, keys) == Some(value)
+    }
+
+    /// Runs `f` on the current value of `key` while no other writer can change it, and does what `f` says,
+    /// durably if the tree is kept. Returns the value before. `f` must not touch this tree.
+    ///
+    /// # Errors
+    /// Those of the memory, when the tree needs a node more; `f` has not run then.
+    pub fn update<K: Keys>(
+        &self,
+        key: &[u8],
+        keys: &K,
+        f: impl FnOnce(Option<[u64; 2]>) -> Change,
+    ) -> io::Result<Option<[u64; 2]>> {
+        self.update_then(key, keys, |value| (f(value), ()), |()| ())
+    }
+
+    /// As [`Tree::update`]; passes on to `then` what `f` gave beside, once the change is done and still
+    /// alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update_then<K: Keys, T>(
+        &self,
+        key: &[u8],
+        keys: &K,
+        f: impl FnOnce(Option<[u64; 2]>) -> (Change, T),
+        then: impl FnOnce(T),
+    ) -> io::Result<Option<[u64; 2]>> {
+        let probe = Probe::of(key, keys);
+        loop {
+            let (latch, found) = self.latch_leaf(&probe);
+            let leaf = self.leaves.leaf(latch.at);
+            if found.value.is_none() && leaf.len() >= self.leaves.room() {
+                // Before anything is changed: what `f` does cannot be taken back.
+                drop(latch);
+                self.make_room(&probe, 0)?;
+                continue;
+            }
+            let (change, rest) = f(found.value);
+            match (change, found.value) {
+                (Change::Set(value), None) => {
+                    debug_assert!(value[0] != 0, "a value's first word is not zero");
+                    latch.change();
+                    leaf.insert(found.slot, Entry { head: probe.head, value });
+                    self.entries.fetch_add(1, Ordering::Relaxed);
+                }
+                (change, Some(_)) => self.change(&latch, found.slot, change),
+                (_, None) => {}
+            }
+            then(rest);
+            let is_thin = change == Change::Remove && self.is_thin_leaf(&leaf);
+            drop(latch);
+            if is_thin {
+                self.merge_up(&probe);
+            }
+            return Ok(found.value);
+        }
+    }
+
+    /// As [`Tree::update_then`], for a key whose value is exactly `value`; `f` runs only if it still is.
+    /// Returns whether it was: the compare-and-swap redirect of a collector. Needs no memory.
+    pub fn update_at<K: Keys>(
+        &self,
+        key: &[u8],
+        value: [u64; 2],
+        keys: &K,
+        f: impl FnOnce() -> Change,
+    ) -> bool {
+        let probe = Probe::of(key, keys);
+        let (latch, found) = self.latch_leaf(&probe);
+        if found.value != Some(value) {
+            return false;
+        }
+        let change = f();
+        self.change(&latch, found.slot, change);
+        let is_thin = change == Change::Remove && self.is_thin_leaf(&self.leaves.leaf(latch.at));
+        drop(latch);
+        if is_thin {
+            self.merge_up(&probe);
+        }
+        true
+    }
+
+    /// Runs `f` on the current value of `key`, if it has one, while no writer can change it.
+    pub fn look<K: Keys, R>(
+        &self,
+        key: &[u8],
+        keys: &K,
+        f: impl FnOnce([u64; 2]) -> R,
+    ) -> Option<R> {
+        let (_latch, found) = self.latch_leaf(&Probe::of(key, keys));
+        found.value.map(f)
+    }
+
+    /// Does to the entry in `slot` of the latched leaf what `change` says.
+    fn change(&self, latch: &Latch<'_, L>, slot: u64, change: Change) {
+        let leaf = Leaf { leaves: &self.leaves, at: latch.at };
+        if change != Change::Keep {
+            latch.change();
+        }
+        match change {
+            Change::Keep | Change::Overwritten => {}
+            Change::Set(value) => leaf.replace(slot, value),
+            Change::Remove => {
+                leaf.remove(slot);
+                self.entries.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Entries in the tree.
+    pub fn len(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Sizes.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            entries: self.len(),
+            leaves: self.leaves.arena.used(self.leaves.reserved),
+            inner: self.inner.used(LINE),
+            height: self.root.load(Ordering::Relaxed) >> HEIGHT_SHIFT,
+            bytes: self.leaves.arena.committed() + self.inner.committed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

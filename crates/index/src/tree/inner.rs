@@ -1,0 +1,302 @@
+//! Inner nodes: separators and the nodes between them, in three rows.
+//!
+//! Words: version, number of separators, first child, tied keys; then the high words of the separators'
+//! heads, their low words, and the children behind them, each row as long as the node allows. A search
+//! compares the row of high words line by line and looks further only where one is equal.
+//!
+//! A separator whose head ties owns a copy of its key. Those of a node are a table beside it, replaced
+//! as a whole; a reader that meets a tie holds an epoch while it looks at the table, so a tree with ties
+//! has its inner nodes in this process's memory. Keys that are their own heads never tie.
+//!
+//! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
+
+use super::head::{Keys, Probe, Separator, high, joined, low};
+use super::latch::Seen;
+use crossbeam_epoch as epoch;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use terrace_memory::Memory;
+
+const COUNT: u64 = 8;
+const FIRST: u64 = 16;
+const TIES: u64 = 24;
+/// Words before the rows.
+const HEADER_WORDS: u64 = 4;
+const LINE_WORDS: u64 = 8;
+
+/// The whole keys of a node's separators, of those that have one.
+type Ties = Vec<Option<Arc<[u8]>>>;
+
+/// Which child is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That of the place itself.
+    At,
+    /// That of what stands right before it.
+    Before,
+}
+
+/// An inner node.
+pub(super) struct Inner<'a, N: Memory> {
+    memory: &'a N,
+    at: u64,
+    /// Separators it may have.
+    room: u64,
+}
+
+/// Separators a node of so many bytes may have.
+pub(super) fn room(node_bytes: u64) -> u64 {
+    (node_bytes / 8 - HEADER_WORDS) / 3
+}
+
+impl<'a, N: Memory> Inner<'a, N> {
+    pub(super) fn new(memory: &'a N, at: u64, node_bytes: u64) -> Inner<'a, N> {
+        Inner { memory, at, room: room(node_bytes) }
+    }
+
+    #[inline(always)]
+    fn load(&self, at: u64) -> u64 {
+        // SAFETY: callers pass words of this committed node.
+        unsafe { self.memory.load(self.at + at) }
+    }
+
+    /// Stores a word of the node, which is latched, or which nobody else can see.
+    #[inline(always)]
+    fn store(&self, at: u64, word: u64) {
+        // SAFETY: callers pass words of this committed node.
+        unsafe { self.memory.store(self.at + at, word) };
+    }
+
+    fn high_at(&self, slot: u64) -> u64 {
+        8 * (HEADER_WORDS + slot)
+    }
+
+    fn low_at(&self, slot: u64) -> u64 {
+        8 * (HEADER_WORDS + self.room + slot)
+    }
+
+    /// Of the child behind that separator.
+    fn child_at(&self, slot: u64) -> u64 {
+        8 * (HEADER_WORDS + 2 * self.room + slot)
+    }
+
+    /// Separators.
+    #[inline(always)]
+    pub(super) fn count(&self) -> u64 {
+        self.load(COUNT).min(self.room)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() == self.room
+    }
+
+    /// The child before the separator of this number.
+    #[inline(always)]
+    pub(super) fn child(&self, number: u64) -> u64 {
+        self.load(if number == 0 { FIRST } else { self.child_at(number - 1) })
+    }
+
+    /// Asks for what a search looks at.
+    #[inline(always)]
+    pub(super) fn prefetch(memory: &N, at: u64, node_bytes: u64) {
+        let rows = 8 * (HEADER_WORDS + room(node_bytes));
+        for line in (0..rows).step_by(64) {
+            memory.prefetch(at + line);
+        }
+    }
+
+    /// The number of the child that leads to the probe. None if the node changed.
+    #[inline(always)]
+    pub(super) fn find<K: Keys>(
+        &self,
+        probe: &Probe<'_, K>,
+        side: Side,
+        seen: &Seen,
+    ) -> Option<u64> {
+        let count = self.count();
+        let wanted = high(probe.head);
+        let (mut less, mut equal) = (0, 0);
+        for line in 0..(count + HEADER_WORDS).div_ceil(LINE_WORDS) {
+            // SAFETY: a line of this committed node.
+            let words = unsafe { self.memory.load_line(self.at + 64 * line) };
+            let first = (line * LINE_WORDS).wrapping_sub(HEADER_WORDS);
+            for (word, number) in words.iter().zip(0..) {
+                let is_separator = first.wrapping_add(number) < count;
+                less += u64::from((*word < wanted) & is_separator);
+                equal += u64::from((*word == wanted) & is_separator);
+            }
+        }
+        match equal {
+            0 => Some(less),
+            _ => self.find_among(less..(less + equal).min(count), probe, side, seen),
+        }
+    }
+
+    /// The same among separators whose high words are equal.
+    fn find_among<K: Keys>(
+        &self,
+        slots: std::ops::Range<u64>,
+        probe: &Probe<'_, K>,
+        side: Side,
+        seen: &Seen,
+    ) -> Option<u64> {
+        for slot in slots.clone() {
+            let order = match self.load(self.low_at(slot)).cmp(&low(probe.head)) {
+                Ordering::Equal => self.compare_tie(slot, probe, seen)?,
+                order => order,
+            };
+            let is_before = match side {
+                Side::At => order.is_le(),
+                Side::Before => order.is_lt(),
+            };
+            if !is_before {
+                return Some(slot);
+            }
+        }
+        Some(slots.end)
+    }
+
+    /// How the separator compares with a probe of the same head. None if the node changed.
+    #[inline]
+    fn compare_tie<K: Keys>(
+        &self,
+        slot: u64,
+        probe: &Probe<'_, K>,
+        seen: &Seen,
+    ) -> Option<Ordering> {
+        if self.load(TIES) == 0 {
+            return Some(probe.separator(None));
+        }
+        self.with_ties(seen, |ties| {
+            probe.separator(ties.get(slot as usize).and_then(|tie| tie.as_deref()))
+        })
+    }
+
+    /// Looks at the tied keys. None if the node changed.
+    fn with_ties<R>(&self, seen: &Seen, look: impl FnOnce(&Ties) -> R) -> Option<R> {
+        let _epoch = epoch::pin();
+        let ties = self.load(TIES) as *const Ties;
+        // In the epoch: a table that was replaced before is out of the node, and one that is replaced
+        // from here on outlives it.
+        if !seen.holds(self.memory) || ties.is_null() {
+            return None;
+        }
+        // SAFETY: the node's table, made by `set_ties`, when the epoch was entered; it is dropped only
+        // behind it, and never changed.
+        Some(look(unsafe { &*ties }))
+    }
+
+    fn ties(&self) -> Ties {
+        let ties = self.load(TIES) as *const Ties;
+        let count = self.count() as usize;
+        // SAFETY: as above; the node is latched, so nobody replaces the table.
+        let mut ties = if ties.is_null() { Vec::new() } else { unsafe { (*ties).clone() } };
+        ties.resize(count, None);
+        ties
+    }
+
+    fn set_ties(&self, ties: Ties) {
+        let before = self.load(TIES) as *mut Ties;
+        let is_tied = ties.iter().any(Option::is_some);
+        let now = if is_tied { Box::into_raw(Box::new(ties)) } else { std::ptr::null_mut() };
+        self.store(TIES, now as u64);
+        if !before.is_null() {
+            // SAFETY: made by `Box::into_raw` above, out of the node since the last line, and dropped
+            // once, when nobody who saw it there can look at it any more.
+            unsafe { epoch::pin().defer_unchecked(move || drop(Box::from_raw(before))) };
+        }
+    }
+
+    /// Frees what the node owns beside its bytes. Nobody looks at it any more but in an epoch.
+    pub(super) fn forget(&self) {
+        self.set_ties(Vec::new());
+    }
+
+    /// The separator of this number, and the child behind it. Of a latched node, or of one that is
+    /// checked afterwards.
+    pub(super) fn separator(&self, slot: u64, seen: &Seen) -> Option<Separator> {
+        let head = joined(self.load(self.high_at(slot)), self.load(self.low_at(slot)));
+        let tie = match self.load(TIES) {
+            0 => None,
+            _ => self.with_ties(seen, |ties| ties.get(slot as usize).cloned().flatten())?,
+        };
+        seen.holds(self.memory).then_some(Separator { head, tie })
+    }
+
+    /// Makes this free node one with a first child and no separators yet.
+    pub(super) fn begin(&self, first: u64) {
+        self.store(COUNT, 0);
+        self.store(FIRST, first);
+        self.store(TIES, 0);
+    }
+
+    /// Everything of a latched node: the first child, separators and the children behind them.
+    fn contents(&self) -> (u64, Vec<(Separator, u64)>) {
+        let separators = self.ties().into_iter().zip(0..).map(|(tie, slot)| {
+            let head = joined(self.load(self.high_at(slot)), self.load(self.low_at(slot)));
+            (Separator { head, tie }, self.load(self.child_at(slot)))
+        });
+        (self.load(FIRST), separators.collect())
+    }
+
+    /// Makes that the separators, from `from` on.
+    fn set(&self, from: usize, separators: &[(Separator, u64)]) {
+        for (slot, (separator, child)) in (0..).zip(separators).skip(from) {
+            self.put(slot, separator.head, *child);
+        }
+        self.store(COUNT, separators.len() as u64);
+        self.set_ties(separators.iter().map(|(separator, _)| separator.tie.clone()).collect());
+    }
+
+    fn put(&self, slot: u64, head: u128, child: u64) {
+        self.store(self.high_at(slot), high(head));
+        self.store(self.low_at(slot), low(head));
+        self.store(self.child_at(slot), child);
+    }
+
+    /// Adds a separator and the child behind it at this number. There is room.
+    pub(super) fn insert(&self, slot: u64, separator: Separator, child: u64) {
+        let count = self.count();
+        let ties = (self.load(TIES) != 0 || separator.tie.is_some()).then(|| self.ties());
+        for row in [self.high_at(0), self.low_at(0), self.child_at(0)] {
+            for slot in (slot..count).rev() {
+                self.store(row + 8 * (slot + 1), self.load(row + 8 * slot));
+            }
+        }
+        self.put(slot, separator.head, child);
+        self.store(COUNT, count + 1);
+        if let Some(mut ties) = ties {
+            ties.insert(slot as usize, separator.tie);
+            self.set_ties(ties);
+        }
+    }
+
+    /// Removes a separator and the child behind it.
+    pub(super) fn remove(&self, slot: u64) {
+        let (_, mut separators) = self.contents();
+        separators.remove(slot as usize);
+        self.set(slot as usize, &separators);
+    }
+
+    /// Moves the upper half to a free node; returns what stands between.
+    pub(super) fn split(&self, right: &Inner<'_, N>) -> Separator {
+        let (_, mut separators) = self.contents();
+        let mut upper = separators.split_off(separators.len() / 2);
+        let (between, first) = upper.remove(0);
+        right.begin(first);
+        right.set(0, &upper);
+        self.set(separators.len(), &separators);
+        between
+    }
+
+    /// Takes over everything of its right neighbour, which `between` stands before.
+    pub(super) fn join(&self, between: Separator, right: &Inner<'_, N>) {
+        let (_, mut separators) = self.contents();
+        let from = separators.len();
+        let (first, more) = right.contents();
+        separators.push((between, first));
+        separators.extend(more);
+        self.set(from, &separators);
+        right.forget();
+    }
+}

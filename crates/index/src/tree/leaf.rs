@@ -1,0 +1,216 @@
+//! Leaves: entries of 32 bytes behind a header of 32, and how they are searched.
+//!
+//! Words: version; number of entries, or, where they are not sorted, a bitmap of those that are valid;
+//! right neighbour; one that is free. An entry never crosses a line.
+//!
+//! Of a sorted leaf that is kept the entries alone say what is there: one whose first word of value is
+//! zero is void. The number is only for readers.
+
+use super::arena::Arena;
+use super::head::{Entry, Keys, Probe, compare, high, low};
+use super::log::Logs;
+use super::{Form, RIGHT, WHICH};
+use std::cmp::Ordering;
+use terrace_memory::Memory;
+
+/// Bytes before the first entry, and of an entry.
+pub(super) const ENTRY: u64 = 32;
+const LINE: u64 = 64;
+
+/// All leaves of a tree.
+pub(super) struct Leaves<L: Memory> {
+    pub(super) arena: Arena<L>,
+    pub(super) form: Form,
+    pub(super) group_flush: bool,
+    /// Bytes before the first leaf.
+    pub(super) reserved: u64,
+    pub(super) logs: Logs,
+}
+
+/// A leaf.
+pub(super) struct Leaf<'a, L: Memory> {
+    pub(super) leaves: &'a Leaves<L>,
+    pub(super) at: u64,
+}
+
+/// Where a key is, or would be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Of a sorted leaf also where it would be; of another only where it is.
+    pub(super) slot: u64,
+    pub(super) value: Option<[u64; 2]>,
+}
+
+impl<L: Memory> Leaves<L> {
+    /// Entries a leaf has places for.
+    #[inline(always)]
+    pub(super) fn slots(&self) -> u64 {
+        self.arena.node_bytes / ENTRY - 1
+    }
+
+    /// Entries it may have. Forms that change an entry by writing a new one need a place for that.
+    #[inline(always)]
+    pub(super) fn room(&self) -> u64 {
+        self.slots() - u64::from(matches!(self.form, Form::FastFair | Form::PersistentUnsorted))
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf(&self, at: u64) -> Leaf<'_, L> {
+        Leaf { leaves: self, at }
+    }
+
+    /// Asks for a leaf to be brought near.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: u64) {
+        for line in (0..self.arena.node_bytes).step_by(LINE as usize) {
+            self.arena.memory.prefetch(at + line);
+        }
+    }
+}
+
+impl<L: Memory> Leaf<'_, L> {
+    #[inline(always)]
+    pub(super) fn load(&self, at: u64) -> u64 {
+        // SAFETY: callers pass words of this committed node.
+        unsafe { self.leaves.arena.memory.load(self.at + at) }
+    }
+
+    #[inline(always)]
+    pub(super) fn entry_at(&self, slot: u64) -> u64 {
+        ENTRY * (slot + 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, slot: u64) -> Entry {
+        let at = self.entry_at(slot);
+        Entry::of([0, 8, 16, 24].map(|word| self.load(at + word)))
+    }
+
+    #[inline(always)]
+    pub(super) fn value(&self, slot: u64) -> [u64; 2] {
+        let at = self.entry_at(slot);
+        [self.load(at + 16), self.load(at + 24)]
+    }
+
+    pub(super) fn right(&self) -> u64 {
+        self.load(RIGHT)
+    }
+
+    /// Entries.
+    #[inline(always)]
+    pub(super) fn len(&self) -> u64 {
+        let which = self.load(WHICH);
+        match self.leaves.form.is_sorted() {
+            true => which.min(self.leaves.slots()),
+            false => u64::from(which.count_ones()),
+        }
+    }
+
+    /// Looks for the probe's key. `holds` says whether the leaf is as it was: values are shown to the
+    /// caller's [`Keys`] only if so, and none is found if not.
+    #[inline(always)]
+    pub(super) fn find<K: Keys>(
+        &self,
+        probe: &Probe<'_, K>,
+        holds: impl Fn() -> bool,
+    ) -> Option<Found> {
+        match self.leaves.form.is_sorted() {
+            true => self.find_sorted(probe, holds),
+            false => self.find_unsorted(probe, holds),
+        }
+    }
+
+    #[inline(always)]
+    fn find_sorted<K: Keys>(
+        &self,
+        probe: &Probe<'_, K>,
+        holds: impl Fn() -> bool,
+    ) -> Option<Found> {
+        let slots = self.leaves.slots();
+        let count = self.load(WHICH).min(slots);
+        let wanted = high(probe.head);
+        let (mut less, mut equal) = (0, 0);
+        // Without a branch, and of all slots: how many are in use cannot be predicted.
+        for slot in 0..slots {
+            let word = self.load(self.entry_at(slot));
+            less += u64::from((word < wanted) & (slot < count));
+            equal += u64::from((word == wanted) & (slot < count));
+        }
+        let end = (less + equal).min(count);
+        let mut slot = less;
+        while slot < end {
+            match self.load(self.entry_at(slot) + 8).cmp(&low(probe.head)) {
+                Ordering::Less => {}
+                Ordering::Greater => break,
+                Ordering::Equal => match self.compare(slot, probe, &holds)? {
+                    (Ordering::Less, _) => {}
+                    (Ordering::Equal, value) => return Some(Found { slot, value: Some(value) }),
+                    (Ordering::Greater, _) => break,
+                },
+            }
+            slot += 1;
+        }
+        Some(Found { slot, value: None })
+    }
+
+    #[inline(always)]
+    fn find_unsorted<K: Keys>(
+        &self,
+        probe: &Probe<'_, K>,
+        holds: impl Fn() -> bool,
+    ) -> Option<Found> {
+        let which = self.load(WHICH);
+        let wanted = high(probe.head);
+        let mut equal = 0u64;
+        for slot in 0..self.leaves.slots() {
+            equal |= u64::from(self.load(self.entry_at(slot)) == wanted) << slot;
+        }
+        equal &= which;
+        while equal != 0 {
+            let slot = u64::from(equal.trailing_zeros());
+            if self.load(self.entry_at(slot) + 8) == low(probe.head)
+                && let (Ordering::Equal, value) = self.compare(slot, probe, &holds)?
+            {
+                return Some(Found { slot, value: Some(value) });
+            }
+            equal &= equal - 1;
+        }
+        Some(Found { slot: 0, value: None })
+    }
+
+    /// How the entry, whose head is the probe's, compares with it, and its value.
+    #[inline(always)]
+    fn compare<K: Keys>(
+        &self,
+        slot: u64,
+        probe: &Probe<'_, K>,
+        holds: impl Fn() -> bool,
+    ) -> Option<(Ordering, [u64; 2])> {
+        let value = self.value(slot);
+        let Some(key) = probe.key else { return Some((Ordering::Equal, value)) };
+        holds().then(|| (probe.keys.compare(value, key), value))
+    }
+
+    /// Its entries, as they lie.
+    pub(super) fn copy(&self, into: &mut Vec<Entry>) {
+        let which = self.load(WHICH);
+        into.clear();
+        into.extend(self.valid(which).map(|slot| self.entry(slot)));
+    }
+
+    fn valid(&self, which: u64) -> impl Iterator<Item = u64> {
+        let is_sorted = self.leaves.form.is_sorted();
+        let end = if is_sorted { which.min(self.leaves.slots()) } else { self.leaves.slots() };
+        (0..end).filter(move |slot| is_sorted || which >> slot & 1 == 1)
+    }
+
+    /// The entries of a latched leaf in order, with their slots.
+    pub(super) fn sorted(&self, keys: &impl Keys) -> Vec<(Entry, u64)> {
+        let slots = self.valid(self.load(WHICH));
+        let mut entries: Vec<_> = slots.map(|slot| (self.entry(slot), slot)).collect();
+        if !self.leaves.form.is_sorted() {
+            entries.sort_by(|(left, _), (right, _)| compare(*left, *right, keys));
+        }
+        entries
+    }
+}
