@@ -4,12 +4,13 @@ use crate::output::{Failure, Outcome, print, print_json};
 use crate::settings::{self, Flags};
 use clap::Args;
 use std::io::{IsTerminal, Read, Write};
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use terrace::config::Config;
 use terrace::transfer::Record;
 use terrace::transfer::text::{escape, json_of};
-use terrace::{Database, Map};
+use terrace::{Database, Kind, Map, Range};
 
 /// Where the data is.
 #[derive(Args)]
@@ -38,7 +39,15 @@ impl Place {
 
     /// Opens a map that must exist.
     fn open(&self, salvage: bool) -> Result<(Database, Map), Failure> {
-        let config = self.config()?;
+        self.open_as(None, salvage)
+    }
+
+    /// The same; as a map of this kind, if one is given.
+    fn open_as(&self, kind: Option<Kind>, salvage: bool) -> Result<(Database, Map), Failure> {
+        let mut config = self.config()?;
+        if kind.is_some() {
+            config.maps.entry(self.map.clone()).or_default().kind = kind;
+        }
         let db = settings::open_to_read(&self.dir, &config, salvage)?;
         settings::map_must_exist(&db, &self.map)?;
         let map = settings::open_map(&db, &self.map, &config)?;
@@ -96,6 +105,18 @@ pub struct ScanArguments {
     /// Only keys that start with this
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
+    /// In the order of keys, from this one on
+    #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
+    from: Option<String>,
+    /// In the order of keys, before this one
+    #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
+    to: Option<String>,
+    /// In the order of keys
+    #[arg(long)]
+    ordered: bool,
+    /// Against the order of keys
+    #[arg(long)]
+    reverse: bool,
     /// Print keys only
     #[arg(long)]
     keys: bool,
@@ -175,8 +196,31 @@ pub fn del(arguments: &DelArguments) -> Outcome {
     if removed == 0 { Err(Failure::Quiet) } else { Ok(()) }
 }
 
-/// Prints entries in no order, escaped so that one entry is one line.
+impl ScanArguments {
+    fn is_ordered(&self) -> bool {
+        self.ordered || self.reverse || self.from.is_some() || self.to.is_some()
+    }
+
+    /// The keys asked for; `end` holds a bound meanwhile.
+    fn range<'a>(&'a self, end: &'a mut Vec<u8>) -> Range<'a> {
+        let bytes = |key: &'a Option<String>| key.as_ref().map(|key| key.as_bytes());
+        let range = match (bytes(&self.from), bytes(&self.to)) {
+            (None, None) => Range::of_prefix(self.prefix.as_bytes(), end),
+            (from, to) => Range {
+                from: from.map_or(Bound::Unbounded, Bound::Included),
+                to: to.map_or(Bound::Unbounded, Bound::Excluded),
+                ..Range::ALL
+            },
+        };
+        if self.reverse { range.reversed() } else { range }
+    }
+}
+
+/// Prints entries, escaped so that one entry is one line: in no order, or in that of keys.
 pub fn scan(arguments: &ScanArguments) -> Outcome {
+    if arguments.is_ordered() {
+        return scan_in_order(arguments);
+    }
     let (db, map) = arguments.place.open(arguments.salvage)?;
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut session = map.session();
@@ -196,6 +240,35 @@ pub fn scan(arguments: &ScanArguments) -> Outcome {
             printed += 1;
         }
         if cursor == 0 {
+            break;
+        }
+    }
+    out.flush()?;
+    drop((session, map));
+    db.close().map_err(Failure::new)
+}
+
+fn scan_in_order(arguments: &ScanArguments) -> Outcome {
+    let (db, map) = arguments.place.open_as(Some(Kind::Ordered), arguments.salvage)?;
+    let mut session = map.session();
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut end = Vec::new();
+    let range = arguments.range(&mut end);
+    let mut left = arguments.limit.unwrap_or(u64::MAX);
+    let mut last: Option<Vec<u8>> = None;
+    while left > 0 {
+        let mut lines: Vec<String> = Vec::new();
+        let rest = last.as_ref().map_or(range, |last| range.behind(last));
+        let page = left.min(256) as usize;
+        let next = session.range(rest, page, |key, value| {
+            lines.push(line(arguments, key, value.bytes, value.expires_at_ms));
+        });
+        left -= lines.len() as u64;
+        for line in lines {
+            writeln!(out, "{line}")?;
+        }
+        last = next.map_err(Failure::new)?;
+        if last.is_none() {
             break;
         }
     }

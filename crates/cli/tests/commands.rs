@@ -43,6 +43,11 @@ fn single_keys_survive_from_command_to_command() {
     assert_eq!(lines, ["ada\tlovelace", "bob\ta\\tb\\nc", "soon\tgone"]);
     assert_eq!(fine(&["scan", &data, "users", "--prefix", "b", "--keys"]), "bob\n");
     assert_eq!(fine(&["scan", &data, "users", "--limit", "2"]).lines().count(), 2);
+    let in_order = |more: &[&str]| fine(&[&["scan", &data, "users", "--keys"], more].concat());
+    assert_eq!(in_order(&["--ordered"]), "ada\nbob\nsoon\n");
+    assert_eq!(in_order(&["--reverse", "--limit", "2"]), "soon\nbob\n");
+    assert_eq!(in_order(&["--from", "b", "--to", "soon"]), "bob\n");
+    assert_eq!(in_order(&["--prefix", "b", "--reverse"]), "bob\n");
 
     assert_eq!(fine(&["del", &data, "users", "ada", "nobody"]), "1 removed\n");
     let (code, _, stderr) = run(&["get", &data, "users", "ada"]);

@@ -54,7 +54,9 @@ fn a_large_range_is_read_page_by_page() {
     (0..5_000).for_each(|_| assert_eq!(client.reply().to_string(), "OK"));
     let (mut from, mut seen) = ("-".to_string(), Vec::new());
     loop {
-        let common::Reply::Array(keys) = client.call(&["RANGE", &from, "+", "KEYS"]) else { panic!() };
+        let common::Reply::Array(keys) = client.call(&["RANGE", &from, "+", "KEYS"]) else {
+            panic!()
+        };
         let Some(common::Reply::Bulk(last)) = keys.last() else { break };
         assert!(keys.len() <= 1000, "the limit where none is given");
         from = format!("({}", String::from_utf8_lossy(last));
@@ -75,13 +77,17 @@ fn what_range_cannot_do_is_said() {
         ("RANGE - + LIMIT x", "-ERR value is not an integer or out of range"),
         ("RANGE - + BACKWARDS", "-ERR syntax error"),
         ("RANGE -", "-ERR wrong number of arguments for 'range' command"),
-        ("SCAN 123456789", "-ERR invalid cursor: begin again at 0"),
     ] {
         assert_eq!(client.line(asked), told, "{asked}");
     }
+    let told = client.line("SCAN 123456789");
+    assert!(
+        told.starts_with("-ERR no scan stands at cursor 123456789: begin again at 0"),
+        "{told}"
+    );
     let mut client = TestServer::start().client();
     let told = client.line("RANGE - +");
-    assert!(told.starts_with("-ERR") && told.contains("kind = \\\"ordered\\\"") || told.contains("kind = \"ordered\""), "{told}");
+    assert!(told.contains("open it with kind = \"ordered\""), "{told}");
 }
 
 #[test]
@@ -108,7 +114,11 @@ fn an_ordered_map_scans_and_draws_random_keys() {
     assert_eq!(seen.len(), 300);
     let drawn: std::collections::BTreeSet<String> =
         (0..200).map(|_| client.line("RANDOMKEY")).collect();
-    assert!(drawn.len() > 60 && drawn.iter().all(|key| seen.contains(key)), "{} drawn", drawn.len());
+    assert!(
+        drawn.len() > 60 && drawn.iter().all(|key| seen.contains(key)),
+        "{} drawn",
+        drawn.len()
+    );
     assert_eq!(client.line("FLUSHDB"), "OK");
     assert_eq!(client.line("RANDOMKEY"), "nil");
 }

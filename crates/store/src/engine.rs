@@ -528,10 +528,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // While the index is cleared it does not go with the values: they are read if a crash comes.
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
-            cleared = self.index.clear().map_err(|source| self.index_refused(source));
-            if cleared.is_err() {
-                return;
-            }
+            self.index.clear();
             self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
             // The books do not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);

@@ -175,12 +175,9 @@ impl<I: Memory> Index<I> {
     }
 
     /// See [`HashIndex::clear`].
-    ///
-    /// # Errors
-    /// Those of a tree's memory; it has every entry then.
-    pub fn clear(&self) -> io::Result<()> {
+    pub fn clear(&self) {
         match self {
-            Index::Hash(table) => Ok(table.clear()),
+            Index::Hash(table) => table.clear(),
             Index::Ordered(tree) => tree.clear(),
         }
     }

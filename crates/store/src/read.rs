@@ -2,7 +2,6 @@
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
 use crate::index::{Index, Position};
-use crate::range::Range;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
@@ -273,27 +272,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         })
     }
 
-    /// A place that `random` chooses: a bucket, or between the first key and the last.
+    /// A place that `random` chooses: a bucket, or behind some key.
     pub fn position_near(&self, random: u64) -> Position {
-        let Index::Ordered(_) = &self.index else {
+        let Index::Ordered(tree) = &self.index else {
             return Position::Bucket(random % (2 * self.len().max(1)));
         };
-        let ends = [Range::ALL, Range::ALL.reversed()].map(|range| {
-            let mut end = Vec::new();
-            _ = self.range(range, 1, |key, _| end.extend_from_slice(key), |_| ());
-            end
-        });
-        let [first, last] = &ends;
-        let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let behind = |key: &[u8]| {
-            let mut word = [0; 8];
-            let rest = &key[shared..key.len().min(shared + 8)];
-            word[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(word)
-        };
-        let (low, high) = (behind(first), behind(last));
-        let place = low + random % high.saturating_sub(low).saturating_add(1);
-        Position::Key([&first[..shared], &place.to_be_bytes()].concat().into())
+        let guard = crossbeam_epoch::pin();
+        let located = self.located(&guard);
+        tree.some(random, &located).map_or(Position::Start, |entry| {
+            let mut key = Vec::new();
+            located.key(entry.value, &mut key);
+            Position::Key(key.into())
+        })
     }
 
     /// Tells `each` of the item at `location` that an entry named a moment ago, or of what its key has

@@ -61,33 +61,49 @@ impl<M: Memory> Arena<M> {
         })
     }
 
-    /// A node that nobody else has. `grown` hears how many bytes are usable before one behind them is
-    /// taken.
+    /// A node that nobody else has, which leaves one more for [`Arena::take_last`]. `grown` hears how many
+    /// bytes are usable before one behind them is taken.
     ///
     /// # Errors
     /// Those of the ground, and when it is full.
     pub(super) fn take(&self, grown: impl FnOnce(u64)) -> io::Result<u64> {
         let mut books = self.books();
-        if let Some(node) = books.free.pop() {
-            return Ok(node);
-        }
-        let node = books.next;
-        if node + self.node_bytes > books.committed {
-            let step = books.committed.max(self.node_bytes).min(COMMIT_BYTES);
+        self.provide(&mut books, 2, grown)?;
+        Ok(self.next(&mut books))
+    }
+
+    /// A node for whoever gives back another before anyone takes one.
+    pub(super) fn take_last(&self) -> u64 {
+        self.next(&mut self.books())
+    }
+
+    /// Sees to it that `count` nodes can be had without more memory.
+    fn provide(&self, books: &mut Books, count: u64, grown: impl FnOnce(u64)) -> io::Result<()> {
+        let free = books.free.len() as u64;
+        let end = books.next + count.saturating_sub(free) * self.node_bytes;
+        if end > books.committed {
+            let step = books.committed.max(count * self.node_bytes).min(COMMIT_BYTES);
             let step = step.min(self.memory.len() - books.committed);
-            if node + self.node_bytes > books.committed + step {
-                return Err(io::Error::new(
-                    io::ErrorKind::OutOfMemory,
-                    "no node of the tree is left",
-                ));
+            if end > books.committed + step {
+                let what = "no node of the tree is left";
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
             }
             (self.commit)(books.committed, step)?;
             self.budget.take_anyway(step);
             books.committed += step;
             grown(books.committed);
         }
+        Ok(())
+    }
+
+    fn next(&self, books: &mut Books) -> u64 {
+        if let Some(node) = books.free.pop() {
+            return node;
+        }
+        let node = books.next;
+        debug_assert!(node + self.node_bytes <= books.committed, "one is always left");
         books.next += self.node_bytes;
-        Ok(node)
+        node
     }
 
     /// Takes a node back that nothing leads to, and whose version was raised since.
@@ -106,13 +122,22 @@ impl<M: Memory> Arena<M> {
         self.books().committed
     }
 
-    /// From here on the nodes that `is_used` says no to are free, up to the last that is used.
-    pub(super) fn keep_only(&self, reserved: u64, used: &std::collections::BTreeSet<u64>) {
+    /// From here on all nodes but `used` are free, up to the last of those.
+    ///
+    /// # Errors
+    /// As [`Arena::take`].
+    pub(super) fn keep_only(
+        &self,
+        reserved: u64,
+        used: &std::collections::BTreeSet<u64>,
+        grown: impl FnOnce(u64),
+    ) -> io::Result<()> {
         let mut books = self.books();
         let first = reserved.max(1).next_multiple_of(self.node_bytes);
         books.next = used.last().map_or(first, |last| last + self.node_bytes);
         let nodes = (first..books.next).step_by(self.node_bytes as usize);
         books.free = nodes.filter(|node| !used.contains(node)).collect();
+        self.provide(&mut books, 1, grown)
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {

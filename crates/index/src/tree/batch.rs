@@ -71,7 +71,13 @@ impl<L: Memory, N: Memory> Tree<L, N> {
 
     /// The child, if the node above still leads to it.
     #[inline(always)]
-    fn below(&self, above: &Seen, level: u64, child: u64, keys: &impl Keys) -> Option<Seen> {
+    pub(super) fn below(
+        &self,
+        above: &Seen,
+        level: u64,
+        child: u64,
+        keys: &impl Keys,
+    ) -> Option<Seen> {
         let seen = self.look_at(level, child, keys);
         above.holds(&self.inner.memory).then_some(seen)
     }

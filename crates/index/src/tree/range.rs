@@ -9,11 +9,13 @@
 //! before the one it has.
 
 use super::Tree;
+use super::descend::root_of;
 use super::head::{Entry, Keys, Probe, Separator, compare, whole_key};
 use super::inner::Side;
 use super::latch::Seen;
-use std::cmp::Ordering;
+use std::cmp::Ordering as Order;
 use std::ops::Bound;
+use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
 /// Which way a range goes.
@@ -72,8 +74,8 @@ impl Place {
         };
         let order = entry.head.cmp(&head).then_with(|| match (self, key) {
             (_, Some(key)) => keys.compare(entry.value, key),
-            (Place::Before(_), None) => Ordering::Greater,
-            (_, None) => Ordering::Equal,
+            (Place::Before(_), None) => Order::Greater,
+            (_, None) => Order::Equal,
         });
         match direction {
             _ if order.is_eq() => is_included,
@@ -116,6 +118,38 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 }
             }
         }
+    }
+
+    /// An entry that `random` chooses, none if its leaf has none: children of a node are equally likely, so
+    /// entries are nearly so. Takes no latch.
+    pub fn some<K: Keys>(&self, random: u64, keys: &K) -> Option<Entry> {
+        loop {
+            if let Some(entries) = self.some_leaf(random, keys) {
+                return entries.get(random as usize % entries.len().max(1)).copied();
+            }
+        }
+    }
+
+    /// The entries of a leaf that `random` chooses; none if something changed on the way.
+    fn some_leaf<K: Keys>(&self, mut random: u64, keys: &K) -> Option<Vec<Entry>> {
+        let root = self.root.load(Ordering::Acquire);
+        let (at, height) = root_of(root);
+        let mut node = self.look_at(height, at, keys);
+        if self.root.load(Ordering::Acquire) != root {
+            return None;
+        }
+        for level in (0..height).rev() {
+            let inner = self.inner(node.at);
+            random = random.rotate_left(7);
+            let child = inner.child(random % (inner.count() + 1));
+            if !node.holds(&self.inner.memory) {
+                return None;
+            }
+            node = self.below(&node, level, child, keys)?;
+        }
+        let mut entries = Vec::new();
+        self.leaves.leaf(node.at).copy(&mut entries);
+        node.holds(&self.leaves.arena.memory).then_some(entries)
     }
 
     /// Visits leaves from the one in charge of `place` on, as long as one leads to the next.

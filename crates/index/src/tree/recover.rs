@@ -57,7 +57,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let list = tree.list(first)?;
         let children = tree.mend_all(&list, keys)?;
         let used = children.iter().map(|(_, leaf)| *leaf).collect();
-        tree.leaves.arena.keep_only(tree.leaves.reserved, &used);
+        let grown = |committed| tree.note(COMMITTED_AT, committed);
+        tree.leaves.arena.keep_only(tree.leaves.reserved, &used, grown)?;
         let root = tree.build_inner(children)?;
         tree.root.store(root, Ordering::Release);
         Ok(tree)

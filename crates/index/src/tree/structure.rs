@@ -256,19 +256,15 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     }
 
     /// Removes every entry. The caller holds off writers; readers see what was there, or nothing. A tree
-    /// that is kept is empty durably on return, and before it holds all.
-    ///
-    /// # Errors
-    /// Those of the memory; the tree holds what it held.
-    pub fn clear(&self) -> io::Result<()> {
-        let first = self.take_leaf()?;
+    /// that is kept is empty durably on return, and before it holds all. Needs no memory.
+    pub fn clear(&self) {
+        let first = self.leaves.arena.take_last();
         self.leaves.leaf(first).begin([].iter(), 0);
         self.note(super::FIRST_AT, first);
         let before = self.root.swap(first, Ordering::AcqRel);
         self.entries.store(0, Ordering::Relaxed);
         let (at, height) = root_of(before);
         self.give_back(height, at);
-        Ok(())
     }
 
     /// Gives back a node and all below it.

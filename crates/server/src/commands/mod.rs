@@ -152,7 +152,11 @@ impl Failure {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
             Failure::Engine(
-                error @ (Error::KeySize(..) | Error::ItemSize(..) | Error::Option { .. }),
+                error @ (Error::KeySize(..)
+                | Error::ItemSize(..)
+                | Error::Option { .. }
+                | Error::Unordered
+                | Error::Cursor(_)),
             ) => {
                 format!("ERR {error}")
             }
