@@ -85,7 +85,8 @@ fn what_range_cannot_do_is_said() {
         told.starts_with("-ERR no scan stands at cursor 123456789: begin again at 0"),
         "{told}"
     );
-    let mut client = TestServer::start().client();
+    let by_hash = TestServer::start();
+    let mut client = by_hash.client();
     let told = client.line("RANGE - +");
     assert!(told.contains("open it with kind = \"ordered\""), "{told}");
 }

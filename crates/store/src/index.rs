@@ -1,5 +1,6 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
+use crate::engine::behind_head;
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
@@ -26,7 +27,7 @@ pub(crate) enum Position {
 pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
-    /// In the order of keys; the first word of an entry's value is the item's location.
+    /// In the order of keys; the words of an entry's value are the item's location and [`behind_head`].
     Ordered(Tree<I>),
 }
 
@@ -90,7 +91,7 @@ impl<I: Memory> Index<I> {
                 // There are no sections of an ordered index.
                 let f = |value: Option<[u64; 2]>| {
                     let (change, rest) = f(value.map(location), &mut Changes::new());
-                    (changed(change), rest)
+                    (changed(change, key), rest)
                 };
                 let before =
                     tree.update_then(key, items, f, |rest| then(rest, &mut Changes::new()));
@@ -125,7 +126,7 @@ impl<I: Memory> Index<I> {
         match self {
             Index::Hash(table) => table.update_at(hash, at, items, f),
             Index::Ordered(tree) => {
-                tree.update_at(key, value(at), items, || changed(f(&mut Changes::new())))
+                tree.update_at(key, value(at, key), items, || changed(f(&mut Changes::new()), key))
             }
         }
     }
@@ -135,7 +136,7 @@ impl<I: Memory> Index<I> {
     pub fn holds(&self, hash: u64, key: &[u8], at: u64, items: &(impl Items + Keys)) -> bool {
         match self {
             Index::Hash(table) => table.holds(hash, at),
-            Index::Ordered(tree) => tree.get(key, items) == Some(value(at)),
+            Index::Ordered(tree) => tree.get(key, items) == Some(value(at, key)),
         }
     }
 
@@ -205,15 +206,15 @@ fn location(value: [u64; 2]) -> u64 {
 }
 
 #[inline(always)]
-fn value(location: u64) -> [u64; 2] {
-    [location, 0]
+fn value(location: u64, key: &[u8]) -> [u64; 2] {
+    [location, behind_head(key)]
 }
 
 #[inline(always)]
-fn changed(change: Change) -> tree::Change {
+fn changed(change: Change, key: &[u8]) -> tree::Change {
     match change {
         Change::Keep => tree::Change::Keep,
-        Change::Set(at) => tree::Change::Set(value(at)),
+        Change::Set(at) => tree::Change::Set(value(at, key)),
         Change::Overwritten => tree::Change::Overwritten,
         Change::Remove => tree::Change::Remove,
     }

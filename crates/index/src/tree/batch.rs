@@ -3,11 +3,11 @@
 //! All keys of a group go down a level together. At each level the node below is asked for, for one key
 //! after the other, before the first of them is looked at: their misses overlap.
 
-use super::Tree;
 use super::descend::root_of;
 use super::head::{Keys, Probe};
 use super::inner::Side;
 use super::latch::Seen;
+use super::{Form, Tree};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -51,6 +51,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             for (number, node) in nodes[..wanted.len()].iter_mut().enumerate() {
                 let step = node.and_then(|seen| self.step(&probe(number), Side::At, &seen));
                 match step {
+                    Some((child, _)) if level == 0 => self.leaves.prefetch_first(child),
                     Some((child, _)) => self.prefetch(level, child),
                     None => *node = None,
                 }
@@ -58,6 +59,13 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             }
             for (node, child) in nodes[..wanted.len()].iter_mut().zip(children) {
                 *node = node.and_then(|seen| self.below(&seen, level, child, keys));
+            }
+        }
+        if self.leaves.form == Form::Rows {
+            for (number, node) in nodes[..wanted.len()].iter().enumerate() {
+                if let Some(seen) = node {
+                    self.leaves.leaf(seen.at).prefetch_found(&probe(number));
+                }
             }
         }
         for (number, value) in values.iter_mut().enumerate() {

@@ -43,16 +43,19 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Asks for the entries of these slots to be written back together, if that is wanted.
     fn group(&self, slots: Range<u64>) {
+        if !self.leaves.group_flush {
+            return;
+        }
         let (from, to) = (self.entry_at(slots.start), self.entry_at(slots.end));
-        if self.leaves.group_flush && from / LINE != (to - 1) / LINE {
+        if from / LINE != (to - 1) / LINE {
             // SAFETY: bytes of this committed node.
             unsafe { self.leaves.arena.memory.write_back(self.at + from, to - from) };
         }
     }
 
     fn put(&self, slot: u64, entry: Entry) {
-        for (word, at) in entry.words().into_iter().zip((self.entry_at(slot)..).step_by(8)) {
-            self.store(at, word);
+        for (number, word) in (0..).zip(entry.words()) {
+            self.store(self.word_at(slot, number), word);
         }
     }
 
@@ -67,7 +70,7 @@ impl<L: Memory> Leaf<'_, L> {
     }
 
     fn void(&self, slot: u64) {
-        self.store(self.entry_at(slot) + 16, 0);
+        self.store(self.word_at(slot, 2), 0);
     }
 
     /// Makes the slot's line durable if the next slot to be stored lies in another.
@@ -122,7 +125,7 @@ impl<L: Memory> Leaf<'_, L> {
     pub(super) fn insert(&self, slot: u64, entry: Entry) {
         let which = self.load(WHICH);
         match self.leaves.form {
-            Form::Sorted => {
+            Form::Sorted | Form::Rows => {
                 self.shift_up(slot, which);
                 self.put(slot, entry);
                 self.group(slot..which + 1);
@@ -159,9 +162,9 @@ impl<L: Memory> Leaf<'_, L> {
     pub(super) fn remove(&self, slot: u64) {
         let which = self.load(WHICH);
         match self.leaves.form {
-            Form::Sorted | Form::FastFair => {
+            Form::Sorted | Form::Rows | Form::FastFair => {
                 self.shift_down(slot, which);
-                if self.leaves.form == Form::Sorted {
+                if !self.leaves.form.is_kept() {
                     self.group(slot..which);
                 }
                 self.store(WHICH, which - 1);
@@ -182,10 +185,10 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Gives the entry in `slot` another value.
     pub(super) fn replace(&self, slot: u64, value: [u64; 2]) {
-        let at = self.entry_at(slot) + 16;
+        let at = self.word_at(slot, 2);
         let entry = Entry { value, ..self.entry(slot) };
         match self.leaves.form {
-            Form::Sorted | Form::Unsorted => {
+            Form::Sorted | Form::Rows | Form::Unsorted => {
                 self.store(at, value[0]);
                 self.store(at + 8, value[1]);
             }
@@ -242,7 +245,7 @@ impl<L: Memory> Leaf<'_, L> {
         let slots = moving.iter().map(|(_, slot)| *slot);
         let staying_mask = staying.iter().fold(0, |mask, (_, slot)| mask | 1u64 << (slot & 63));
         match self.leaves.form {
-            Form::Sorted | Form::Unsorted => {
+            Form::Sorted | Form::Rows | Form::Unsorted => {
                 let sorted = self.leaves.form.is_sorted();
                 self.store(WHICH, if sorted { from as u64 } else { staying_mask });
                 self.store(RIGHT, right.at);
@@ -289,13 +292,20 @@ impl<L: Memory> Leaf<'_, L> {
         let next = right.right();
         let taken = which..which + moving.len() as u64;
         match self.leaves.form {
-            Form::Sorted | Form::FastFair => {
+            Form::Sorted | Form::Rows => {
+                taken.clone().zip(&moving).for_each(|(slot, entry)| self.put(slot, *entry));
+                if !moving.is_empty() {
+                    self.group(taken.clone());
+                }
+                self.store(RIGHT, next);
+                self.store(WHICH, taken.end);
+            }
+            Form::FastFair => {
                 taken
                     .clone()
                     .zip(&moving)
                     .for_each(|(slot, entry)| self.put_in_order(slot, *entry));
                 if !moving.is_empty() {
-                    self.group(taken.clone());
                     self.persist(self.entry_at(which), ENTRY * moving.len() as u64);
                 }
                 self.link(next);

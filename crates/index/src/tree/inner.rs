@@ -1,8 +1,8 @@
 //! Inner nodes: separators and the nodes between them, in three rows.
 //!
 //! Words: version, number of separators, first child, tied keys; then the high words of the separators'
-//! heads, their low words, and the children behind them, each row as long as the node allows. A search
-//! compares the row of high words line by line and looks further only where one is equal.
+//! heads, the children behind them, and the low words of the heads, each row as long as the node allows. A
+//! search compares the row of high words line by line and looks at low words only where one is equal.
 //!
 //! A separator whose head ties owns a copy of its key. Those of a node are a table beside it, replaced
 //! as a whole; a reader that meets a tie holds an epoch while it looks at the table, so a tree with ties
@@ -12,6 +12,7 @@
 
 use super::head::{Keys, Probe, Separator, high, joined, low};
 use super::latch::Seen;
+use super::leaf::{HEADER_WORDS, rank};
 use crossbeam_epoch as epoch;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,9 +21,6 @@ use terrace_memory::Memory;
 const COUNT: u64 = 8;
 const FIRST: u64 = 16;
 const TIES: u64 = 24;
-/// Words before the rows.
-const HEADER_WORDS: u64 = 4;
-const LINE_WORDS: u64 = 8;
 
 /// The whole keys of a node's separators, of those that have one.
 type Ties = Vec<Option<Arc<[u8]>>>;
@@ -71,12 +69,12 @@ impl<'a, N: Memory> Inner<'a, N> {
         8 * (HEADER_WORDS + slot)
     }
 
-    fn low_at(&self, slot: u64) -> u64 {
+    /// Of the child behind that separator.
+    fn child_at(&self, slot: u64) -> u64 {
         8 * (HEADER_WORDS + self.room + slot)
     }
 
-    /// Of the child behind that separator.
-    fn child_at(&self, slot: u64) -> u64 {
+    fn low_at(&self, slot: u64) -> u64 {
         8 * (HEADER_WORDS + 2 * self.room + slot)
     }
 
@@ -99,7 +97,7 @@ impl<'a, N: Memory> Inner<'a, N> {
     /// Asks for what a search looks at.
     #[inline(always)]
     pub(super) fn prefetch(memory: &N, at: u64, node_bytes: u64) {
-        let rows = 8 * (HEADER_WORDS + room(node_bytes));
+        let rows = 8 * (HEADER_WORDS + 2 * room(node_bytes));
         for line in (0..rows).step_by(64) {
             memory.prefetch(at + line);
         }
@@ -114,18 +112,7 @@ impl<'a, N: Memory> Inner<'a, N> {
         seen: &Seen,
     ) -> Option<u64> {
         let count = self.count();
-        let wanted = high(probe.head);
-        let (mut less, mut equal) = (0, 0);
-        for line in 0..(count + HEADER_WORDS).div_ceil(LINE_WORDS) {
-            // SAFETY: a line of this committed node.
-            let words = unsafe { self.memory.load_line(self.at + 64 * line) };
-            let first = (line * LINE_WORDS).wrapping_sub(HEADER_WORDS);
-            for (word, number) in words.iter().zip(0..) {
-                let is_separator = first.wrapping_add(number) < count;
-                less += u64::from((*word < wanted) & is_separator);
-                equal += u64::from((*word == wanted) & is_separator);
-            }
-        }
+        let (less, equal) = rank(self.memory, self.at, high(probe.head), count);
         match equal {
             0 => Some(less),
             _ => self.find_among(less..(less + equal).min(count), probe, side, seen),

@@ -1,7 +1,8 @@
 //! Leaves: entries of 32 bytes behind a header of 32, and how they are searched.
 //!
 //! Words: version; number of entries, or, where they are not sorted, a bitmap of those that are valid;
-//! right neighbour; one that is free. An entry never crosses a line.
+//! right neighbour; one that is free. An entry never crosses a line; but in leaves with rows the first words
+//! of all heads come first, which are what a search reads, and behind them the other three of each entry.
 //!
 //! Of a sorted leaf that is kept the entries alone say what is there: one whose first word of value is
 //! zero is void. The number is only for readers.
@@ -16,6 +17,26 @@ use terrace_memory::Memory;
 /// Bytes before the first entry, and of an entry.
 pub(super) const ENTRY: u64 = 32;
 const LINE: u64 = 64;
+/// Words before what a node holds.
+pub(super) const HEADER_WORDS: u64 = 4;
+
+/// Of the first `count` words of a row, which begins behind the header of the node at `at`, how many are less
+/// than `wanted`, and how many are it.
+#[inline(always)]
+pub(super) fn rank(memory: &impl Memory, at: u64, wanted: u64, count: u64) -> (u64, u64) {
+    let (mut less, mut equal) = (0, 0);
+    for line in 0..(count + HEADER_WORDS).div_ceil(LINE / 8) {
+        // SAFETY: a line of this committed node.
+        let words = unsafe { memory.load_line(at + LINE * line) };
+        let first = (line * LINE / 8).wrapping_sub(HEADER_WORDS);
+        for (word, number) in words.iter().zip(0..) {
+            let counts = first.wrapping_add(number) < count;
+            less += u64::from((*word < wanted) & counts);
+            equal += u64::from((*word == wanted) & counts);
+        }
+    }
+    (less, equal)
+}
 
 /// All leaves of a tree.
 pub(super) struct Leaves<L: Memory> {
@@ -59,10 +80,24 @@ impl<L: Memory> Leaves<L> {
         Leaf { leaves: self, at }
     }
 
-    /// Asks for a leaf to be brought near.
+    /// Asks for a leaf to be brought near, as far as one search of it may look.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: u64) {
-        for line in (0..self.arena.node_bytes).step_by(LINE as usize) {
+        self.prefetch_lines(at, self.arena.node_bytes);
+    }
+
+    /// The same for the first of two looks, of which the second is [`Leaf::prefetch_found`].
+    #[inline(always)]
+    pub(super) fn prefetch_first(&self, at: u64) {
+        match self.form {
+            Form::Rows => self.prefetch_lines(at, ENTRY + 8 * self.slots()),
+            _ => self.prefetch(at),
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_lines(&self, at: u64, bytes: u64) {
+        for line in (0..bytes).step_by(LINE as usize) {
             self.arena.memory.prefetch(at + line);
         }
     }
@@ -75,21 +110,38 @@ impl<L: Memory> Leaf<'_, L> {
         unsafe { self.leaves.arena.memory.load(self.at + at) }
     }
 
+    /// Where an entry begins, in leaves without rows.
     #[inline(always)]
     pub(super) fn entry_at(&self, slot: u64) -> u64 {
+        debug_assert!(self.leaves.form != Form::Rows, "an entry lies in two places there");
         ENTRY * (slot + 1)
+    }
+
+    /// Where a word of an entry is.
+    #[inline(always)]
+    pub(super) fn word_at(&self, slot: u64, word: u64) -> u64 {
+        match (self.leaves.form, word) {
+            (Form::Rows, 0) => ENTRY + 8 * slot,
+            (Form::Rows, _) => {
+                ENTRY + 8 * self.leaves.slots() + (ENTRY - 8) * slot + 8 * (word - 1)
+            }
+            _ => ENTRY * (slot + 1) + 8 * word,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn word(&self, slot: u64, word: u64) -> u64 {
+        self.load(self.word_at(slot, word))
     }
 
     #[inline(always)]
     pub(super) fn entry(&self, slot: u64) -> Entry {
-        let at = self.entry_at(slot);
-        Entry::of([0, 8, 16, 24].map(|word| self.load(at + word)))
+        Entry::of([0, 1, 2, 3].map(|word| self.word(slot, word)))
     }
 
     #[inline(always)]
     pub(super) fn value(&self, slot: u64) -> [u64; 2] {
-        let at = self.entry_at(slot);
-        [self.load(at + 16), self.load(at + 24)]
+        [self.word(slot, 2), self.word(slot, 3)]
     }
 
     pub(super) fn right(&self) -> u64 {
@@ -128,18 +180,11 @@ impl<L: Memory> Leaf<'_, L> {
     ) -> Option<Found> {
         let slots = self.leaves.slots();
         let count = self.load(WHICH).min(slots);
-        let wanted = high(probe.head);
-        let (mut less, mut equal) = (0, 0);
-        // Without a branch, and of all slots: how many are in use cannot be predicted.
-        for slot in 0..slots {
-            let word = self.load(self.entry_at(slot));
-            less += u64::from((word < wanted) & (slot < count));
-            equal += u64::from((word == wanted) & (slot < count));
-        }
+        let (less, equal) = self.rank(high(probe.head), count);
         let end = (less + equal).min(count);
         let mut slot = less;
         while slot < end {
-            match self.load(self.entry_at(slot) + 8).cmp(&low(probe.head)) {
+            match self.word(slot, 1).cmp(&low(probe.head)) {
                 Ordering::Less => {}
                 Ordering::Greater => break,
                 Ordering::Equal => match self.compare(slot, probe, &holds)? {
@@ -153,6 +198,34 @@ impl<L: Memory> Leaf<'_, L> {
         Some(Found { slot, value: None })
     }
 
+    /// How many of the first `count` entries have a smaller first word of their head than `wanted`, and how
+    /// many have this one.
+    #[inline(always)]
+    fn rank(&self, wanted: u64, count: u64) -> (u64, u64) {
+        if self.leaves.form == Form::Rows {
+            return rank(&self.leaves.arena.memory, self.at, wanted, count);
+        }
+        let (mut less, mut equal) = (0, 0);
+        // Without a branch, and of all slots: how many are in use cannot be predicted.
+        for slot in 0..self.leaves.slots() {
+            let word = self.word(slot, 0);
+            less += u64::from((word < wanted) & (slot < count));
+            equal += u64::from((word == wanted) & (slot < count));
+        }
+        (less, equal)
+    }
+
+    /// Asks for the entry that a look for the probe's key will compare, given the row of first words.
+    #[inline(always)]
+    pub(super) fn prefetch_found<K: Keys>(&self, probe: &Probe<'_, K>) {
+        let count = self.load(WHICH).min(self.leaves.slots());
+        let (less, _) = self.rank(high(probe.head), count);
+        let slot = less.min(self.leaves.slots() - 1);
+        let memory = &self.leaves.arena.memory;
+        memory.prefetch(self.at + self.word_at(slot, 1));
+        memory.prefetch(self.at + self.word_at(slot, 3));
+    }
+
     #[inline(always)]
     fn find_unsorted<K: Keys>(
         &self,
@@ -163,12 +236,12 @@ impl<L: Memory> Leaf<'_, L> {
         let wanted = high(probe.head);
         let mut equal = 0u64;
         for slot in 0..self.leaves.slots() {
-            equal |= u64::from(self.load(self.entry_at(slot)) == wanted) << slot;
+            equal |= u64::from(self.word(slot, 0) == wanted) << slot;
         }
         equal &= which;
         while equal != 0 {
             let slot = u64::from(equal.trailing_zeros());
-            if self.load(self.entry_at(slot) + 8) == low(probe.head)
+            if self.word(slot, 1) == low(probe.head)
                 && let (Ordering::Equal, value) = self.compare(slot, probe, &holds)?
             {
                 return Some(Found { slot, value: Some(value) });
