@@ -12,6 +12,7 @@ mod histories;
 mod index;
 mod index_looks;
 mod index_sections;
+mod lists;
 mod maps;
 mod rewrites;
 mod sections;
@@ -262,6 +263,20 @@ pub const ALL: &[CrashTest] = tests! {
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
         |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
+    "list-tlog", "two threads on a list with links that survive and a log for each",
+        lists::tlog, lists::controls;
+    "list-log-free", "the same without logs, where caches survive (always eADR)",
+        lists::log_free, lists::controls;
+    "list-link-free", "two threads on a list whose nodes survive and whose links do not",
+        lists::link_free, lists::controls;
+    "list-soft", "two threads on a list of volatile nodes with persistent selves",
+        lists::soft, lists::controls;
+    "list-tlog-again", "the list with logs: a key removed and inserted, every state",
+        |s| lists::WAYS[0].explorer(s), lists::controls;
+    "list-tlog-back", "the same: a key inserted and removed, every state",
+        |s| lists::WAYS[1].explorer(s), lists::controls;
+    "list-tlog-behind", "the same: a key inserted behind another, every state",
+        |s| lists::WAYS[2].explorer(s), lists::controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
 };

@@ -17,7 +17,9 @@ pub enum Error {
         sessions: usize,
     },
     /// The memory cannot hold what was asked for.
-    #[error("{needed} bytes are needed, the memory has {bytes}; valid: a memory of at least {needed} bytes")]
+    #[error(
+        "{needed} bytes are needed, the memory has {bytes}; valid: a memory of at least {needed} bytes"
+    )]
     TooSmall {
         /// What would do, bytes.
         needed: u64,

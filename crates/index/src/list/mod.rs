@@ -52,9 +52,9 @@ pub use logged::{LogFree, TLog};
 pub use protocol::Protocol;
 pub use session::Session;
 pub use soft::Soft;
-pub use step::Step;
 #[cfg(any(test, feature = "faults"))]
 pub use step::NOT_PUBLISHED;
+pub use step::Step;
 pub use table::{ListTable, Media, Size};
 
 #[cfg(test)]

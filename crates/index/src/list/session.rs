@@ -53,7 +53,8 @@ impl<M: Memory, P: Protocol> Session<M, P> {
         let Session { list, retired, .. } = self;
         list.epochs.advance(retired, |slot| list.nodes.slots.give(slot));
         let capacity = list.nodes.shape.capacity;
-        self.operation(|session| session.try_insert(entry)).map_err(|NoRoom| Error::Full { capacity })
+        self.operation(|session| session.try_insert(entry))
+            .map_err(|NoRoom| Error::Full { capacity })
     }
 
     /// Removes `key`; returns its value if it was there.

@@ -99,7 +99,9 @@ impl<M: Memory + Clone> Media<M> {
         }
         let is_lost = P::NEEDS_PERSISTENT_CACHES && self.kept.domain() == Domain::Adr;
         if is_lost && steps.has(Step::PersistentCaches) {
-            return unfit("needs caches that survive (eADR); under ADR use tlog, link-free or soft");
+            return unfit(
+                "needs caches that survive (eADR); under ADR use tlog, link-free or soft",
+            );
         }
         Ok(())
     }

@@ -219,7 +219,8 @@ fn damage_is_named_with_its_place() {
     let mut session = table.session().unwrap();
     (1..4).for_each(|key| assert_eq!(session.insert(key, 0), Ok(true)));
     drop((session, table));
-    let opened = |ground: &Ground| ListTable::<_, LogFree>::open(ground.media::<LogFree>()).map(drop);
+    let opened =
+        |ground: &Ground| ListTable::<_, LogFree>::open(ground.media::<LogFree>()).map(drop);
     // Slots 0 and 1 are the head of the file and of the list; 2 to 4 the nodes.
     let memory = ground.kept.native();
     let damaged = |at, value| {
@@ -232,9 +233,10 @@ fn damage_is_named_with_its_place() {
         unsafe { memory.store(at, before) };
         words
     };
-    assert_eq!(damaged(4 * LINE, 1 << 20), format!(
-        "slot {} (byte {}) is damaged: a link to it, and it is no node", 1 << 18, 1 << 24
-    ));
+    assert_eq!(
+        damaged(4 * LINE, 1 << 20),
+        format!("slot {} (byte {}) is damaged: a link to it, and it is no node", 1 << 18, 1 << 24)
+    );
     assert_eq!(damaged(4 * LINE, 2 << 2), "slot 2 (byte 128) is damaged: two links to it");
     let key = damaged(3 * LINE + 8, 9);
     assert_eq!(key, "slot 4 (byte 256) is damaged: key 3, which does not belong there");
