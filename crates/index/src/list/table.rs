@@ -125,13 +125,30 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
     /// # Errors
     /// [`Error::Size`], [`Error::TooSmall`], [`Error::Unfit`].
     pub fn create(media: Media<M>, size: Size) -> Result<Arc<ListTable<M, P>>> {
-        media.check::<P>(Steps::ALL)?;
+        ListTable::create_with(media, size, Steps::ALL)
+    }
+
+    /// The same with a table that leaves out steps.
+    ///
+    /// # Errors
+    /// As there.
+    #[cfg(any(test, feature = "faults"))]
+    pub fn create_without(
+        media: Media<M>,
+        size: Size,
+        left_out: &[Step],
+    ) -> Result<Arc<ListTable<M, P>>> {
+        ListTable::create_with(media, size, Steps::ALL.without(left_out))
+    }
+
+    fn create_with(media: Media<M>, size: Size, steps: Steps) -> Result<Arc<ListTable<M, P>>> {
+        media.check::<P>(steps)?;
         let shape = size.shape::<P>()?;
         let (needed, bytes) = (size.bytes::<P>()?, media.bytes());
         if bytes < needed {
             return Err(Error::TooSmall { needed, bytes });
         }
-        let nodes = nodes_of(media, shape, Steps::ALL);
+        let nodes = nodes_of(media, shape, steps);
         nodes.set(FILE, MAGIC_AT, 0);
         nodes.settle(FILE);
         nodes.clear();

@@ -24,9 +24,8 @@ fn costs<P: Protocol>(domain: Domain, left_out: &[Step]) -> Costs {
     let Ground { kept, links } = Ground::of::<P>(size);
     let (kept, links) = (kept.declared(domain), links.declared(domain));
     let [memory, links] = [&kept, &links].map(|region| Counted::new(region.native()));
-    let here = || media::<_, P>(memory.clone(), links.clone());
-    drop(ListTable::<_, P>::create(here(), size).unwrap());
-    let table = ListTable::<_, P>::open_without(here(), left_out).unwrap();
+    let here = media::<_, P>(memory.clone(), links.clone());
+    let table = ListTable::<_, P>::create_without(here, size, left_out).unwrap();
     let mut session = table.session().unwrap();
     (0..20).for_each(|key| assert_eq!(session.insert(2 * key, key), Ok(true)));
     let mut counted = |does: &dyn Fn(&mut Session<Counted, P>)| {
