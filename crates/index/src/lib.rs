@@ -7,6 +7,7 @@
 //! This room does not know who uses it.
 
 pub mod hash;
+pub mod list;
 pub mod table;
 pub mod tree;
 

@@ -12,6 +12,7 @@ mod histories;
 mod index;
 mod index_looks;
 mod index_sections;
+mod lists;
 mod maps;
 mod rewrites;
 mod sections;
@@ -266,6 +267,34 @@ pub const ALL: &[CrashTest] = tests! {
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
         |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
+    "list-tlog", "two threads on a list whose links survive, a line of log for each",
+        |s| lists::named("list-tlog", s), lists::controls;
+    "list-log-free", "the same without logs, where caches survive (always eADR)",
+        |s| lists::named("list-log-free", s), lists::controls;
+    "list-link-free", "two threads on a list whose nodes survive and whose links do not",
+        |s| lists::named("list-link-free", s), lists::controls;
+    "list-soft", "two threads on a list of volatile nodes with persistent selves",
+        |s| lists::named("list-soft", s), lists::controls;
+    "list-tlog-again", "TLog, every state: a key is removed, and inserted by another",
+        |s| lists::named("list-tlog-again", s), lists::controls;
+    "list-tlog-back", "TLog, every state: a key is inserted, and removed by another",
+        |s| lists::named("list-tlog-back", s), lists::controls;
+    "list-tlog-behind", "TLog, every state: a key is inserted behind another's",
+        |s| lists::named("list-tlog-behind", s), lists::controls;
+    "list-tlog-helped", "TLog, every state: an insertion past three that stand still",
+        |s| lists::named("list-tlog-helped", s), lists::controls;
+    "list-tlog-look", "TLog, every state: a reader looks for what another inserts",
+        |s| lists::named("list-tlog-look", s), lists::controls;
+    "list-link-free-look", "Link-free, the same",
+        |s| lists::named("list-link-free-look", s), lists::controls;
+    "list-soft-look", "SOFT, the same",
+        |s| lists::named("list-soft-look", s), lists::controls;
+    "list-tlog-reuse", "TLog, every state: a slot is used again",
+        |s| lists::named("list-tlog-reuse", s), lists::controls;
+    "list-link-free-reuse", "Link-free, the same",
+        |s| lists::named("list-link-free-reuse", s), lists::controls;
+    "list-soft-reuse", "SOFT, the same",
+        |s| lists::named("list-soft-reuse", s), lists::controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
 };

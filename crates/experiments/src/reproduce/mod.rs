@@ -18,6 +18,7 @@
 mod error;
 mod grounds;
 mod listing_2;
+mod lists;
 mod measure;
 mod modelled;
 mod record;

@@ -43,4 +43,7 @@ rows! {
     kv_levels,
     kv_flush,
     kv_dirty_dram,
+    list_cost,
+    list_crash,
+    list_throughput,
 }

@@ -1,0 +1,74 @@
+//! Why a list could not be had, or not take a key.
+
+/// Why a list could not be had, or not take a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The slab is full.
+    #[error("all {capacity} nodes are in use; remove keys, or create it with a larger capacity")]
+    Full {
+        /// Nodes that there are.
+        capacity: u64,
+    },
+    /// As many sessions as can be.
+    #[error("all {sessions} sessions are in use; drop one first")]
+    Sessions {
+        /// How many there can be.
+        sessions: usize,
+    },
+    /// The memory cannot hold what was asked for.
+    #[error(
+        "{needed} bytes are needed, the memory has {bytes}; valid: a memory of at least {needed} bytes"
+    )]
+    TooSmall {
+        /// What would do, bytes.
+        needed: u64,
+        /// The memory's length, bytes.
+        bytes: u64,
+    },
+    /// A size that no list has.
+    #[error("{what} {value}; valid: {valid}")]
+    Size {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+        /// What may be.
+        valid: &'static str,
+    },
+    /// No list lies there, or none of this kind.
+    #[error("no {wanted} list lies here: {found}")]
+    NotThere {
+        /// The kind that was asked for.
+        wanted: &'static str,
+        /// What is there instead.
+        found: String,
+    },
+    /// The protocol does not fit the memories.
+    #[error("{list} {what}")]
+    Unfit {
+        /// The protocol.
+        list: &'static str,
+        /// Why, and what would do.
+        what: &'static str,
+    },
+    /// What no crash leaves.
+    #[error("slot {slot} (byte {at}) is damaged: {what}")]
+    Damaged {
+        /// The slot.
+        slot: u64,
+        /// Where it begins.
+        at: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// What lists return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(super) fn damaged(slot: u64, what: String) -> Error {
+        Error::Damaged { slot, at: slot * super::node::LINE, what }
+    }
+}
