@@ -25,7 +25,7 @@ mod retention;
 mod site;
 
 pub use retention::{Retention, Verdict, retention};
-pub use site::{Site, SiteReport, sites};
+pub use site::{Report, Site, SiteReport, report, sites};
 
 use crate::instructions::{self, Counter, WriteBack, add, write_back_method};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
