@@ -90,7 +90,7 @@ enum Command {
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
     /// Say which structure belongs on which memory
-    #[command(after_help = place::EXAMPLES)]
+    #[command(after_help = place::examples())]
     Place(place::Arguments),
     /// Let the power fail under every persistent structure, and look at what recovery makes of it
     #[command(after_help = "Examples:\n  \

@@ -11,30 +11,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terrace::memory::{Topology, tier};
 use terrace_advise::place::maps::{self, MapUse};
-use terrace_advise::place::{Advice, Question, advise};
+use terrace_advise::place::{Advice, EXAMPLE, Question, advise};
 
 /// What `--help` ends with.
-pub const EXAMPLES: &str = "Examples:
+pub fn examples() -> String {
+    format!(
+        "Examples:
   terrace place question.toml --json
   terrace place nodes.toml --server 127.0.0.1:6379 --seconds 10
   terrace place nodes.toml --map ./data --reads-per-s 1e6 --writes-per-s 1e5
 
 A question (JSON if its name ends so):
-  preset = \"optane-001\"       # nodes of a modelled machine; or profile = \"profile.json\", which
-                              # terrace probe wrote; or write their figures below
-  [[structure]]
-  name = \"index\"
-  bytes = \"1 GiB\"
-  ebr = 0.169                 # effective bandwidth ratio: bandwidth reached by the node's most
-  # ewr = 0.5                 # effective write ratio, where the memory has one
-  accesses_per_s = 1e6
-  read_share = 0.5            # of the accesses
-  # access_bytes = 64
-  # sequential = false
-  [[node]]
-  name = \"pmem0\"
-  capacity = \"8 GiB\"
-  # local, read_ns, write_ns, read_gb_s, write_gb_s: needed where neither has them";
+
+{EXAMPLE}"
+    )
+}
 
 #[derive(Args)]
 pub struct Arguments {
@@ -192,7 +183,8 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
     let keys: u64 = after.databases.keys().map(|name| of(name, "keys", &after)).sum();
     let used = after.databases.keys().map(|name| {
         let now = |field| of(name, field, &after);
-        let written = now("bytes_written").saturating_sub(of(name, "bytes_written", &before));
+        let before = of(name, "item_bytes_written", &before);
+        let written = now("item_bytes_written").saturating_sub(before);
         MapUse {
             name: name.clone(),
             keys: now("keys"),
@@ -206,11 +198,10 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
         used: used.collect(),
         tiers: Vec::new(),
         measured: Some(format!(
-            "bytes, keys, bytes written to the medium and values found, by the server's counters in {seconds} s"
+            "bytes, keys, bytes of items written and values found, by the server's counters in {seconds} s"
         )),
         assumed: Some(format!(
-            "reads are divided among databases by their keys; writes are those of the medium: in its blocks, \
-             with what collection moves, and none where it is byte-addressable; {}",
+            "reads are divided among databases by their keys; what collection moves is no write; {}",
             maps::ASSUMED
         )),
     })

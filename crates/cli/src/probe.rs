@@ -125,9 +125,12 @@ fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
             Err(Failure::Usage(format!("no node `{node}`; this machine has: {}", nodes.join(", "))))
         }
     };
-    let first = |wanted: &dyn Fn(&&String) -> bool| {
-        nodes.iter().find(wanted).or(nodes.first()).cloned().unwrap_or_default()
+    let Some(any) = nodes.first() else {
+        let reason = "the kernel tells of no node with memory (/sys/devices/system/node)";
+        return Err(Failure::new(reason));
     };
+    let first =
+        |wanted: &dyn Fn(&&String) -> bool| nodes.iter().find(wanted).unwrap_or(any).clone();
     let subject = arguments.nodes.first().cloned();
     let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
     let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));

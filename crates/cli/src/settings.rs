@@ -5,8 +5,7 @@ use crate::output::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
-use terrace::memory::Topology;
-use terrace::memory::tier::SystemPaths;
+use terrace::memory::prestore;
 use terrace::{Database, Map, MapOptions};
 
 /// Every key of the configuration as a flag.
@@ -28,7 +27,8 @@ pub struct MapFlags(pub Flags);
 
 /// Whether a key of the top level is about maps.
 fn is_of_maps(key: &str) -> bool {
-    matches!(key, "memory_budget" | "domain") || MAP_KEYS.iter().any(|k| k.name == key)
+    matches!(key, "memory_budget" | "domain" | "pre_stores")
+        || MAP_KEYS.iter().any(|k| k.name == key)
 }
 
 fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
@@ -138,9 +138,8 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
 /// Opens the database at `dir` to read it; `salvage` takes what is intact of a damaged one.
 pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
     must_exist(dir)?;
-    let options = MapOptions { salvage, ..config.options() };
-    let db = Database::open(dir, options).map_err(Failure::new)?;
-    Ok(db)
+    prestore::set_enabled(config.pre_stores);
+    Database::open(dir, MapOptions { salvage, ..config.options() }).map_err(Failure::new)
 }
 
 /// Damage that a salvage went around, told map by map.
@@ -159,6 +158,7 @@ pub fn tell_damage(map: &Map) {
 
 /// Opens the database at `dir` and, for maps with settings of their own, those maps.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
+    prestore::set_enabled(config.pre_stores);
     let db = Database::open(dir, config.options()).map_err(Failure::new)?;
     for name in config.maps.keys() {
         open_map(&db, name, config)?;
@@ -169,15 +169,7 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
 /// Opens one map with its own settings.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
     let options = |base| config.options_of(name, base);
-    let is_placed = config.maps.get(name).is_some_and(|map| map.tier.is_some());
-    let tier = match is_placed {
-        true => {
-            let topology = Topology::read().map_err(Failure::new)?;
-            config.tier_of(name, &topology, &SystemPaths)?
-        }
-        false => None,
-    };
-    let map = match tier {
+    let map = match config.tier_of(name)? {
         Some(tier) => db.map_in(name, &tier, options),
         None => db.map_with(name, options),
     };

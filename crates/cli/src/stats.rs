@@ -6,7 +6,9 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
+use terrace::TierUse;
 use terrace::config::format_size;
+use terrace::memory::prestore::{self, SiteReport};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -27,6 +29,7 @@ pub struct Arguments {
 #[derive(Serialize)]
 struct MapReport {
     name: String,
+    tier: Option<String>,
     keys: u64,
     live_bytes: u64,
     dead_bytes: u64,
@@ -48,14 +51,12 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
     let db = settings::open_to_read(&arguments.dir, &config, arguments.salvage)?;
     let mut maps = Vec::new();
-    // All maps share the budget: what the last one opened says is the sum.
-    let (mut used_bytes, mut budget_bytes) = (0, config.memory_budget_bytes);
     for name in db.map_names() {
         let map = settings::open_map(&db, &name, &config)?;
         settings::tell_damage(&map);
         let (stats, recovery) = (map.stats(), map.recovery());
-        (used_bytes, budget_bytes) = (stats.memory_used_bytes, stats.memory_budget_bytes);
         maps.push(MapReport {
+            tier: db.tier_of(&name),
             name,
             keys: stats.keys,
             live_bytes: stats.live_bytes,
@@ -72,22 +73,45 @@ pub fn main(arguments: &Arguments) -> Outcome {
         });
     }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
+    let (tiers, pre_stores) = (db.tiers(), prestore::report());
     db.close().map_err(Failure::new)?;
     if arguments.json {
         let dir = arguments.dir.display().to_string();
         return print_json(&serde_json::json!({
             "dir": dir,
             "open_ms": open_ms,
-            "memory_used_bytes": used_bytes,
-            "memory_budget_bytes": budget_bytes,
+            "tiers": tiers,
             "maps": maps,
+            "pre_stores": pre_stores,
         }));
     }
-    let head = ["map", "keys", "live", "index", "disk", "values", "domain"];
+    let dir = arguments.dir.display();
+    print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
+    print(format_args!("{}\n", map_table(&maps)))?;
+    print(shown(&pre_stores))
+}
+
+fn tier_table(tiers: &[TierUse]) -> String {
+    let mut rows = vec![["memory", "node", "used", "budget", "maps"].map(String::from).to_vec()];
+    rows.extend(tiers.iter().map(|tier| {
+        vec![
+            tier.name.clone(),
+            tier.node.map_or("all".into(), |node| node.to_string()),
+            format_size(tier.used_bytes),
+            format_size(tier.budget_bytes),
+            tier.maps.len().to_string(),
+        ]
+    }));
+    table(&rows)
+}
+
+fn map_table(maps: &[MapReport]) -> String {
+    let head = ["map", "memory", "keys", "live", "index", "disk", "values", "domain"];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(maps.iter().map(|m| {
         vec![
             m.name.clone(),
+            m.tier.clone().unwrap_or_default(),
             m.keys.to_string(),
             format_size(m.live_bytes),
             format_size(m.index_bytes),
@@ -96,11 +120,25 @@ pub fn main(arguments: &Arguments) -> Outcome {
             m.domain.clone(),
         ]
     }));
-    print(format_args!(
-        "{}: opened in {open_ms:.0} ms, {} of {} memory",
-        arguments.dir.display(),
-        format_size(used_bytes),
-        format_size(budget_bytes)
-    ))?;
-    print(table(&rows))
+    table(&rows)
+}
+
+/// Pre-stores in sentences.
+pub fn shown(found: &prestore::Report) -> String {
+    let mut text = String::from(match (found.enabled, found.can_clean) {
+        (false, _) => "pre-stores are switched off",
+        (true, false) => {
+            "pre-stores are on; no instruction here cleans without evicting, so none is issued"
+        }
+        (true, true) => "pre-stores are on",
+    });
+    if found.sites.is_empty() {
+        text.push_str("; no place has issued one");
+    }
+    for SiteReport { name, file, line, calls, lines, bytes } in &found.sites {
+        text.push_str(&format!(
+            "\n  {name} ({file}:{line}): {calls} calls, {lines} lines, {bytes} bytes"
+        ));
+    }
+    text
 }

@@ -60,6 +60,76 @@ fn single_keys_survive_from_command_to_command() {
 }
 
 #[test]
+fn stats_tell_each_memory_and_what_is_written_back_early() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    std::fs::create_dir(&data).expect("made");
+    let tier = "[[tier]]\nname = \"apart\"\nkind = \"dram\"\nbytes = \"64 MiB\"\n";
+    let text = format!(
+        "memory_budget = \"128 MiB\"\npre_stores = false\n{tier}[maps.b]\ntier = \"apart\"\n"
+    );
+    std::fs::write(dir.path().join("data/terrace.toml"), &text).expect("written");
+    fine(&["put", &data, "a", "key", "value"]);
+    fine(&["put", &data, "b", "key", "value"]);
+    let stats: serde_json::Value =
+        serde_json::from_str(&fine(&["stats", &data, "--json"])).expect("JSON");
+    let tiers = stats["tiers"].as_array().expect("tiers");
+    let told = |i: usize| (tiers[i]["name"].as_str(), tiers[i]["budget_bytes"].as_u64());
+    assert_eq!(
+        [told(0), told(1)],
+        [(Some("memory"), Some(128 << 20)), (Some("apart"), Some(64 << 20))]
+    );
+    for (i, map) in ["a", "b"].iter().enumerate() {
+        assert_eq!(stats["maps"][i]["name"], *map);
+        assert_eq!(stats["maps"][i]["tier"], tiers[i]["name"]);
+        assert_eq!(tiers[i]["maps"], serde_json::json!([map]));
+        assert!(tiers[i]["used_bytes"].as_u64() > Some(0), "{stats}");
+    }
+    assert_eq!(stats["pre_stores"]["enabled"], false);
+    let table = fine(&["stats", &data]);
+    assert!(table.contains("apart") && table.contains("pre-stores are switched off"), "{table}");
+    // Two sizes that no machine has.
+    let huge = tier.replace("64 MiB", "8000000 GiB");
+    std::fs::write(dir.path().join("data/terrace.toml"), text.replace(tier, &huge))
+        .expect("written");
+    let (code, _, stderr) = run(&["stats", &data]);
+    assert!(code == 2 && stderr.contains("`maps.b.tier`: tier apart: "), "{code}: {stderr}");
+}
+
+#[test]
+fn a_bench_tells_where_it_wrote_back_early_and_switched_off_that_it_did_not() {
+    let shm = Path::new("/dev/shm");
+    let dir = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    let dir = dir.expect("temporary directory");
+    let lines = |name: &str, on: &str| {
+        let data = path(dir.path(), name);
+        let output = fine(&[
+            "bench",
+            "ycsb",
+            "--workload",
+            "A",
+            "--keys",
+            "2000",
+            "--seconds",
+            "0.1",
+            "--dir",
+            &data,
+            "--domain",
+            "eadr",
+            "--pre-stores",
+            on,
+            "--json",
+        ]);
+        let report: serde_json::Value = serde_json::from_str(&output).expect("JSON");
+        assert_eq!(report["pre_stores"]["enabled"].to_string(), on);
+        let sites = report["pre_stores"]["sites"].as_array().expect("sites").clone();
+        sites.iter().filter_map(|site| site["lines"].as_u64()).sum::<u64>()
+    };
+    assert!(lines("on", "true") > 2000);
+    assert_eq!(lines("off", "false"), 0);
+}
+
+#[test]
 fn a_map_goes_through_every_format_and_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = path(dir.path(), "data");

@@ -98,10 +98,13 @@ impl Medium {
     /// Where the first `bytes` bytes of its memory are.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) where the kernel does not tell.
+    /// [`Error::Io`](crate::Error::Io) where the kernel does not tell, and of a memory that it was
+    /// [given](Medium::over): whose that is knows where it lies.
     pub fn placement(&self, bytes: u64) -> Result<Placement> {
-        let region = self.region().expect("a medium of this machine's memory has a region");
-        let found = region.placement(bytes).map_err(std::io::Error::other);
+        let found = match self.region() {
+            Some(region) => region.placement(bytes).map_err(std::io::Error::other),
+            None => Err(std::io::Error::other("it was given from elsewhere; ask its owner")),
+        };
         found.map_err(io_error(self.path(), "ask for the nodes of the memory of"))
     }
 
@@ -309,5 +312,19 @@ impl<M: Memory> Medium<M> {
             std::slice::from_raw_parts_mut(start, bytes as usize)
         };
         disk.read(at, image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_from_elsewhere_is_asked_of_its_owner() {
+        let region = Region::reserve(4096, Backing::Anonymous).expect("memory");
+        let medium = Medium::over(region.native(), true, 1);
+        let refused = medium.placement(4096).expect_err("not known here").to_string();
+        assert!(refused.ends_with("ask its owner") && !refused.contains('\n'), "{refused}");
+        assert!(medium.bind(0).is_err());
     }
 }

@@ -31,7 +31,7 @@ pub struct Counts {
     pub stores: u64,
     /// Compare-exchanges, failed ones included.
     pub compare_exchanges: u64,
-    /// Plain reads, copies and borrows.
+    /// Plain reads, copies, and borrows that are looked at.
     pub reads: u64,
     /// Plain writes.
     pub writes: u64,
@@ -216,9 +216,7 @@ impl<M: Memory> Counted<M> {
         self.own(|sections| {
             let tally = sections.last_mut().expect("the outermost is never popped");
             note(&mut tally.counts);
-            if bytes > 0 {
-                tally.touched.extend(lines(at, bytes));
-            }
+            tally.touched.extend(lines(at, bytes));
         });
     }
 }
@@ -246,8 +244,10 @@ impl<M: Memory> Drop for Section<'_, M> {
     }
 }
 
+/// The lines with a byte of the range.
 fn lines(at: u64, bytes: u64) -> impl Iterator<Item = u64> {
-    at / LINE_BYTES..(at + bytes).div_ceil(LINE_BYTES)
+    let end = if bytes > 0 { (at + bytes).div_ceil(LINE_BYTES) } else { 0 };
+    at / LINE_BYTES..end
 }
 
 impl<M: Memory> Memory for Counted<M> {
@@ -342,14 +342,26 @@ impl<M: Memory> Memory for Counted<M> {
         unsafe { self.memory.bytes(at, bytes) }
     }
 
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // Not yet an access.
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.memory.borrow(at, bytes) }
+    }
+
+    fn looked_at(&self, at: u64, bytes: u64) {
+        self.count(at, bytes, |counts| {
+            counts.reads += 1;
+            counts.bytes_read += bytes;
+        });
+        self.memory.looked_at(at, bytes);
+    }
+
     unsafe fn write_back(&self, at: u64, bytes: u64) {
-        if bytes > 0 {
-            self.own(|sections| {
-                let tally = sections.last_mut().expect("the outermost is never popped");
-                tally.counts.write_backs += lines(at, bytes).count() as u64;
-                tally.written_back.extend(lines(at, bytes));
-            });
-        }
+        self.own(|sections| {
+            let tally = sections.last_mut().expect("the outermost is never popped");
+            tally.counts.write_backs += lines(at, bytes).count() as u64;
+            tally.written_back.extend(lines(at, bytes));
+        });
         // SAFETY: the caller's promise is passed on.
         unsafe { self.memory.write_back(at, bytes) }
     }

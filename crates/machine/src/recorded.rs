@@ -31,6 +31,8 @@ pub enum What {
     Prefetch,
     /// A line was asked for ahead, to be written.
     PrefetchToWrite,
+    /// A range was cleaned as a hint.
+    Clean,
     /// A range was moved down.
     Demote,
 }
@@ -172,6 +174,17 @@ impl<M: Memory> Memory for Recorded<M> {
         unsafe { self.memory.bytes(at, bytes) }
     }
 
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // Not yet an access.
+        // SAFETY: above.
+        unsafe { self.memory.borrow(at, bytes) }
+    }
+
+    fn looked_at(&self, at: u64, bytes: u64) {
+        self.note(What::Read, at, bytes);
+        self.memory.looked_at(at, bytes);
+    }
+
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         self.note(What::WriteBack, at, bytes);
         // SAFETY: above.
@@ -191,6 +204,12 @@ impl<M: Memory> Memory for Recorded<M> {
     fn prefetch_to_write(&self, at: u64) {
         self.note(What::PrefetchToWrite, at, 1);
         self.memory.prefetch_to_write(at);
+    }
+
+    unsafe fn clean(&self, at: u64, bytes: u64) {
+        self.note(What::Clean, at, bytes);
+        // SAFETY: above.
+        unsafe { self.memory.clean(at, bytes) }
     }
 
     unsafe fn demote(&self, at: u64, bytes: u64) {

@@ -88,6 +88,15 @@ impl<M: Memory> Memory for Without<M> {
         unsafe { self.memory.bytes(at, bytes) }
     }
 
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: passed on.
+        unsafe { self.memory.borrow(at, bytes) }
+    }
+
+    fn looked_at(&self, at: u64, bytes: u64) {
+        self.memory.looked_at(at, bytes);
+    }
+
     unsafe fn write_back(&self, at: u64, bytes: u64) {
         if !(self.write_backs)(at, bytes) {
             // SAFETY: passed on.

@@ -61,6 +61,10 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         memory.write_back(250, 1);
         memory.fence();
         memory.clean(250, 20);
+        memory.clean(250, 0);
+        assert_eq!(memory.borrow(2048, 64).len(), 64);
+        assert_eq!(memory.borrow(250, 2), [1, 1]);
+        memory.looked_at(250, 2);
         memory.demote(0, 8);
         memory.prefetch(0);
         memory.pause();
@@ -69,7 +73,7 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         loads: 9,
         stores: 1,
         compare_exchanges: 2,
-        reads: 3,
+        reads: 4,
         writes: 1,
         streams: 1,
         write_backs: 3,
@@ -77,7 +81,7 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         cleans: 2,
         demotes: 1,
         prefetches: 1,
-        bytes_read: 8 + 64 + 16 + 42,
+        bytes_read: 8 + 64 + 16 + 42 + 2,
         bytes_written: 8 + 8 + 20,
         bytes_streamed: 128,
         lines_touched: 2 + 2 + 2,

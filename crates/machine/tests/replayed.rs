@@ -5,8 +5,8 @@ use terrace_machine::copy::{Copy, Engine};
 use terrace_machine::ground::{Ground, Here};
 use terrace_machine::litmus::{Form, PROBES, Probe};
 use terrace_machine::model::{Player, Stage};
-use terrace_machine::{Access, Machine, Preset, Recorded, Tape, What};
-use terrace_memory::{Backing, Domain, Memory, Region, Topology};
+use terrace_machine::{Access, Counted, Machine, Modelled, Preset, Recorded, Tape, What, Without};
+use terrace_memory::{Backing, Domain, Memory, Part, Region, Topology};
 
 const BYTES: u64 = 4 << 20;
 
@@ -25,6 +25,10 @@ fn work(memory: &impl Memory) {
             memory.prefetch(at + 2048);
             let _exchanged = memory.compare_exchange(at, round, round + 1);
             memory.read(at, &mut buffer[..if round % 2 == 0 { 4096 } else { 100 }]);
+            memory.clean(at, 264);
+            // Of two borrows one is looked at.
+            memory.borrow(at + 512, 512);
+            memory.looked_at(at + 512, memory.borrow(at + 512, 200).len() as u64);
             memory.demote(at, 64);
             memory.load(at);
             memory.load_line(at + 128);
@@ -59,6 +63,26 @@ fn a_recording_takes_as_long_and_moves_as_much_as_the_structure_itself() {
         let counts = |machine: &Machine| machine.node_counts(&node).expect("a node");
         assert_eq!(counts(&played), counts(&run), "{name}");
     }
+}
+
+#[test]
+fn a_wrapper_changes_neither_time_nor_traffic() {
+    let preset = Preset::named("optane-004").expect("built in");
+    let run = |work: &dyn Fn(Modelled)| {
+        let machine = Machine::new(&preset, 1, 7);
+        work(machine.memory("pmem0", BYTES, Domain::Adr).expect("memory"));
+        (machine.elapsed(), machine.node_counts("pmem0").expect("a node"))
+    };
+    let bare = run(&|memory| work(&memory));
+    assert_eq!(run(&|memory| work(&Counted::new(memory))), bare, "Counted");
+    assert_eq!(run(&|memory| work(&Without::nothing(memory))), bare, "Without");
+    assert_eq!(run(&|memory| work(&Recorded::new(memory, 0, &Tape::new()))), bare, "Recorded");
+    assert_eq!(run(&|memory| work(&Part::new(memory, 0, BYTES))), bare, "Part");
+    assert_ne!(
+        run(&|memory| work(&Without::nothing(memory).fences())),
+        bare,
+        "fences have a price"
+    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ mod retention;
 mod site;
 
 pub use retention::{Retention, Verdict, retention};
-pub use site::{Site, SiteReport, sites};
+pub use site::{Report, Site, SiteReport, report, sites};
 
 use crate::instructions::{self, Counter, WriteBack, add, write_back_method};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -91,9 +91,18 @@ pub fn demote(bytes: &[u8]) {
 /// The range must be mapped.
 #[inline]
 pub unsafe fn hint(op: Op, start: *const u8, bytes: usize) {
-    if !is_wanted(bytes) {
-        return;
+    if is_wanted(bytes) {
+        // SAFETY: passed on.
+        unsafe { issue(op, start, bytes) };
     }
+}
+
+/// Does `op`, which was found to be wanted.
+///
+/// # Safety
+/// As for [`hint`].
+#[inline(always)]
+unsafe fn issue(op: Op, start: *const u8, bytes: usize) {
     match op {
         Op::Clean if write_back_method() == WriteBack::Clwb => {
             // SAFETY: passed on; the processor has the instruction.
@@ -156,13 +165,13 @@ pub unsafe fn fill_range(target: *mut u8, byte: u8, bytes: usize) {
     }
 }
 
-/// Cleans what did not go past the caches.
+/// Cleans what did not go past the caches, however little: the whole was found to be wanted.
 ///
 /// # Safety
 /// `bytes` bytes at `target` must be mapped, and `past` inside of them.
 unsafe fn clean_ends(target: *const u8, past: std::ops::Range<usize>, bytes: usize) {
     for end in instructions::ends(&past, bytes) {
         // SAFETY: inside the range.
-        unsafe { hint(Op::Clean, target.add(end.start), end.len()) };
+        unsafe { issue(Op::Clean, target.add(end.start), end.len()) };
     }
 }

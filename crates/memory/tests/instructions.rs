@@ -161,6 +161,8 @@ fn the_switch_stops_hints_and_nothing_that_must_happen() {
 
     set_least_bytes(1001);
     let small = everything(&mut target);
+    set_least_bytes(640);
+    let large = everything(&mut target);
     set_least_bytes(0);
     assert_eq!(small, must);
 
@@ -172,6 +174,7 @@ fn the_switch_stops_hints_and_nothing_that_must_happen() {
     let hinted = Counters { bytes_streamed: 640, lines_cleaned: 0, lines_demoted: 0, ..on };
     assert_eq!((hinted, on.lines_demoted), (must, 10));
     assert_eq!(on.lines_cleaned, if_it_cleans(10 + 2 + 2));
+    assert_eq!(large, on, "the rule is about the whole of a copy, not its ends");
 }
 
 #[test]

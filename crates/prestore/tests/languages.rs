@@ -85,10 +85,32 @@ fn the_examples_build_and_run_in_every_language() {
         assert!(said.starts_with("send: 1000 calls"), "{said}");
     }
     if is_there("gfortran") {
-        let mut command = Command::new("gfortran");
-        command.args(["-Wall", "-Wextra", "-Werror", "-O2"]).arg("-J").arg(scratch.path());
-        command.arg(here().join("include/terrace_prestore.f90")).arg(example("psinv.f90"));
-        let said = run(shared(&mut command, &so), &program);
-        assert_eq!(said.trim(), "rows of u: 3844 calls, 1906624 bytes");
+        for (name, expected) in [
+            ("psinv.f90", "rows of u: 3844 calls, 1906624 bytes"),
+            ("planes.f90", "planes: 32 cleared, 32 copied"),
+        ] {
+            let mut command = Command::new("gfortran");
+            command.args(["-Wall", "-Wextra", "-Werror", "-O2"]).arg("-J").arg(scratch.path());
+            command.arg(here().join("include/terrace_prestore.f90")).arg(example(name));
+            assert_eq!(run(shared(&mut command, &so), &program).trim(), expected);
+        }
+    }
+}
+
+/// A function that a language cannot call is missing in its module, or has another name there.
+#[test]
+fn the_fortran_module_has_every_function_of_the_header() {
+    let read = |name: &str| {
+        std::fs::read_to_string(here().join("include").join(name)).expect("it is there")
+    };
+    let (header, module) = (read("terrace_prestore.h"), read("terrace_prestore.f90"));
+    let functions: Vec<&str> = header
+        .lines()
+        .filter(|line| line.ends_with(");") && !line.starts_with(' '))
+        .filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next())
+        .collect();
+    assert!(functions.len() >= 12, "{functions:?}");
+    for function in functions {
+        assert!(module.contains(&format!("name=\"{function}\"")), "{function}");
     }
 }

@@ -8,7 +8,8 @@ use crate::shared::Shared;
 use crate::stats::{BUCKETS, LoopStats};
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
-use terrace::MapStats;
+use terrace::memory::prestore;
+use terrace::{MapStats, TierUse};
 
 /// The page as it grows.
 struct Page(String);
@@ -33,6 +34,8 @@ pub(crate) fn render(shared: &Shared) -> String {
     let mut page = Page(String::with_capacity(16 << 10));
     server_metrics(shared, &mut page);
     command_metrics(shared, &mut page);
+    tier_metrics(shared, &mut page);
+    pre_store_metrics(&mut page);
     map_metrics(shared, &mut page);
     page.0
 }
@@ -156,31 +159,69 @@ fn command_metrics(shared: &Shared, page: &mut Page) {
     }
 }
 
-/// A number per database: name, kind, help, the tier it is about, where it comes from.
-type MapMetric = (&'static str, &'static str, &'static str, &'static str, fn(&MapStats) -> u64);
+/// What databases use of each memory, and what they may.
+fn tier_metrics(shared: &Shared, page: &mut Page) {
+    let tiers = shared.maps.tiers();
+    let mut each = |name: &str, help: &str, pick: fn(&TierUse) -> u64| {
+        page.head(name, "gauge", help);
+        for tier in &tiers {
+            page.line(name, &format!("{{tier=\"{}\"}}", tier.name), pick(tier));
+        }
+    };
+    each("terrace_tier_used_bytes", "Bytes used, by all its databases.", |tier| tier.used_bytes);
+    each("terrace_tier_budget_bytes", "Bytes all its databases may use.", |tier| tier.budget_bytes);
+}
+
+/// What the engine pre-stored, by place.
+fn pre_store_metrics(page: &mut Page) {
+    let found = prestore::report();
+    let help = "Whether items are written back early.";
+    page.one("terrace_prestores_enabled", "gauge", help, u8::from(found.enabled));
+    page.head("terrace_prestore_lines_total", "counter", "Lines pre-stored, by place.");
+    for site in &found.sites {
+        let labels = format!("{{site=\"{}\",place=\"{}:{}\"}}", site.name, site.file, site.line);
+        page.line("terrace_prestore_lines_total", &labels, site.lines);
+    }
+}
+
+/// What a number is of.
+enum Of {
+    /// A database as a whole.
+    Database,
+    /// The memory that the database lies in while it is open.
+    Memory,
+    /// Its files.
+    Files,
+}
+
+/// A number per database: name, kind, help, what it is of, where it comes from.
+type MapMetric = (&'static str, &'static str, &'static str, Of, fn(&MapStats) -> u64);
 
 #[rustfmt::skip]
 static MAP_METRICS: &[MapMetric] = &[
-    ("redis_db_keys", "gauge", "Keys.", "", |stats| stats.keys),
-    ("terrace_tier_used_bytes", "gauge", "Bytes used, by all databases.", "dram", |stats| stats.memory_used_bytes),
-    ("terrace_tier_budget_bytes", "gauge", "Bytes all databases may use.", "dram", |stats| stats.memory_budget_bytes),
-    ("terrace_index_bytes", "gauge", "Bytes of the index.", "dram", |stats| stats.index_bytes),
-    ("terrace_live_bytes", "gauge", "Bytes of items that are current.", "file", |stats| stats.live_bytes),
-    ("terrace_dead_bytes", "gauge", "Bytes of outdated items, to be collected.", "file", |stats| stats.dead_bytes),
-    ("terrace_disk_bytes", "gauge", "Bytes of the files.", "file", |stats| stats.disk_bytes),
-    ("terrace_written_bytes_total", "counter", "Bytes written to the medium.", "file", |stats| stats.bytes_written),
-    ("terrace_moved_bytes_total", "counter", "Bytes that collections moved.", "file", |stats| stats.moved_bytes),
-    ("terrace_syncs_total", "counter", "Flushes of the medium.", "file", |stats| stats.syncs),
-    ("terrace_collections_total", "counter", "Collections of outdated items.", "file", |stats| stats.collections),
+    ("redis_db_keys", "gauge", "Keys.", Of::Database, |stats| stats.keys),
+    ("terrace_index_bytes", "gauge", "Bytes of the index.", Of::Memory, |stats| stats.index_bytes),
+    ("terrace_live_bytes", "gauge", "Bytes of items that are current.", Of::Files, |stats| stats.live_bytes),
+    ("terrace_dead_bytes", "gauge", "Bytes of outdated items, to be collected.", Of::Files, |stats| stats.dead_bytes),
+    ("terrace_item_written_bytes_total", "counter", "Bytes of the items that commands wrote.", Of::Memory, |stats| stats.item_bytes_written),
+    ("terrace_disk_bytes", "gauge", "Bytes of the files.", Of::Files, |stats| stats.disk_bytes),
+    ("terrace_written_bytes_total", "counter", "Bytes written to the medium.", Of::Files, |stats| stats.bytes_written),
+    ("terrace_moved_bytes_total", "counter", "Bytes that collections moved.", Of::Files, |stats| stats.moved_bytes),
+    ("terrace_syncs_total", "counter", "Flushes of the medium.", Of::Files, |stats| stats.syncs),
+    ("terrace_collections_total", "counter", "Collections of outdated items.", Of::Files, |stats| stats.collections),
 ];
 
 /// What each database has in each tier.
 fn map_metrics(shared: &Shared, page: &mut Page) {
     let maps: Vec<_> = shared.maps.opened().map(|(number, map)| (number, map.stats())).collect();
-    for (name, kind, help, tier, pick) in MAP_METRICS {
+    for (name, kind, help, of, pick) in MAP_METRICS {
         page.head(name, kind, help);
         for (number, stats) in &maps {
-            let tier = if tier.is_empty() { String::new() } else { format!(",tier=\"{tier}\"") };
+            let tier = match of {
+                Of::Database => String::new(),
+                Of::Memory => format!(",tier=\"{}\"", shared.maps.tier_of(*number)),
+                Of::Files => ",tier=\"file\"".into(),
+            };
             page.line(name, &format!("{{db=\"db{number}\"{tier}}}"), pick(stats));
         }
     }

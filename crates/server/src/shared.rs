@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use terrace::{Database, Durability, Map, MapOptions, WhenFull};
+use terrace::{Database, Durability, Map, MapOptions, TierUse, WhenFull};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Default)]
@@ -173,6 +173,16 @@ impl Maps {
     /// Sets the memory that all databases share, but those in tiers of their own.
     pub(crate) fn set_memory_budget(&self, bytes: u64) {
         self.database.set_memory_budget(bytes);
+    }
+
+    /// The memories that databases take from.
+    pub(crate) fn tiers(&self) -> Vec<TierUse> {
+        self.database.tiers()
+    }
+
+    /// The memory that database `number` takes from, which is open.
+    pub(crate) fn tier_of(&self, number: usize) -> String {
+        self.database.tier_of(&number.to_string()).unwrap_or_default()
     }
 
     /// Why a database takes no more writes, if one does not.

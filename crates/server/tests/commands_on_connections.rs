@@ -197,6 +197,7 @@ fn info_has_its_sections() {
         "Cluster",
         "Keyspace",
         "Tiers",
+        "Prestores",
     ] {
         assert!(text.contains(&format!("# {section}\r\n")), "{section} in {text}");
     }
@@ -210,7 +211,7 @@ fn info_has_its_sections() {
     assert_eq!(info(&mut client, "keyspace_hits"), "1");
     assert_eq!(info(&mut client, "keyspace_misses"), "1");
     assert_eq!(info(&mut client, "connected_clients"), "1");
-    assert!(info(&mut client, "db0_memory").starts_with("tier=dram,keys=1,"));
+    assert!(info(&mut client, "db0_memory").starts_with("tier=memory,keys=1,"));
     assert!(info(&mut client, "latency_percentiles_usec_get").starts_with("p50="));
     assert_eq!(client.line("CONFIG RESETSTAT"), "OK");
     assert_eq!(info(&mut client, "keyspace_hits"), "0");

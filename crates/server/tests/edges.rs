@@ -102,7 +102,9 @@ fn metrics_and_health() {
     ] {
         assert!(page.lines().any(|other| other == line), "{line} in {page}");
     }
-    assert!(page.contains("terrace_tier_used_bytes{db=\"db0\",tier=\"dram\"} "));
+    assert!(page.contains("\nterrace_tier_budget_bytes{tier=\"memory\"} 536870912\n"), "{page}");
+    assert!(page.contains("\nterrace_index_bytes{db=\"db0\",tier=\"memory\"} "), "{page}");
+    assert!(page.contains("\nterrace_prestores_enabled "), "{page}");
     // Every line is a comment or `name{labels} value`, and every name has its type.
     let body = page.split_once("\r\n\r\n").unwrap().1;
     for line in body.lines().filter(|line| !line.starts_with('#')) {

@@ -52,7 +52,7 @@ fn redis_cli() {
         let text = run("redis-cli", &server, &[tool]).unwrap();
         assert!(text.contains("greeting"), "{tool}: {text}");
     }
-    assert!(run("redis-cli", &server, &["INFO", "tiers"]).unwrap().contains("tier=dram"));
+    assert!(run("redis-cli", &server, &["INFO", "tiers"]).unwrap().contains("tier=memory"));
     // A mass insertion, by redis-cli's own way of streaming the protocol.
     let mass: Vec<u8> =
         (0..10_000).flat_map(|i| common::request(&["SET", &format!("mass:{i}"), "v"])).collect();

@@ -65,7 +65,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index.table().iter().for_each(|table| table.note_books());
         self.values.write_books(&books.pages(), &mut |address, word| books.store(address, word));
         for writer in 0..MAX_OPEN {
-            let keys = self.keys.get(writer).map_or(0, |keys| keys.load(Ordering::Relaxed));
+            let keys = self.written.get(writer).map_or(0, |of| of.keys.load(Ordering::Relaxed));
             books.store(books.keys(writer), keys as u64);
         }
         let expiries = self.counters.expiries.load(Ordering::Relaxed);

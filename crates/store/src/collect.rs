@@ -231,7 +231,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 tombstone: item.tombstone || ends,
             };
             if ends {
-                engine.keys[0].fetch_sub(1, Ordering::Relaxed);
+                engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                 engine.book_keys(0, -1, changes);
                 self.evicted += u64::from(is_live(item));
             } else {

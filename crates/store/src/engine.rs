@@ -92,8 +92,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Whether what is told must be durable first.
     pub sync: AtomicBool,
     pub durability: Mutex<Durability>,
-    /// Live keys, as changes counted by each writer.
-    pub keys: Box<[CachePadded<AtomicI64>]>,
+    /// What each writer counted.
+    pub written: Box<[CachePadded<Written>]>,
     pub when_full: AtomicU8,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
@@ -108,6 +108,25 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Held while the map is cleared: the index goes with the values again at the end of it.
     pub clearing: Mutex<()>,
     pub counters: Counters,
+}
+
+/// What a writer counts of its own writes.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Live keys, as changes.
+    pub keys: AtomicI64,
+    /// Bytes of items, where they were written anew and where they were overwritten.
+    pub item_bytes: AtomicU64,
+}
+
+impl Written {
+    /// Counts an item of so many bytes. Whoever writes has the writer for itself, so nothing is lost
+    /// between the two halves.
+    #[inline(always)]
+    fn count(&self, bytes: usize) {
+        let before = self.item_bytes.load(Ordering::Relaxed);
+        self.item_bytes.store(before + bytes as u64, Ordering::Relaxed);
+    }
 }
 
 #[derive(Default)]
@@ -265,7 +284,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Live keys.
     pub fn len(&self) -> u64 {
-        self.keys.iter().map(|k| k.load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+        let keys = self.written.iter().map(|written| written.keys.load(Ordering::Relaxed));
+        keys.sum::<i64>().max(0) as u64
     }
 
     pub fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {
@@ -384,18 +404,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     return (Entry::Keep, None);
                 }
             };
+            let bytes = new.item_bytes();
             if let Some((location, item)) = &old
                 && held.overwrite(*location, item, &new)
             {
                 outcome = Ok(Outcome::Done([Some(held.ticket()), None]));
+                self.written[writer].count(bytes);
                 return (Entry::Overwritten, None);
             }
-            let bytes = new.item_bytes();
             if !held.fits(bytes) {
                 outcome = Ok(Outcome::TooSmall(bytes));
                 return (Entry::Keep, None);
             }
             let location = held.write(&new, changes);
+            self.written[writer].count(bytes);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
             grown = growth(&new, old);
             self.book_keys(writer, grown, changes);
@@ -424,7 +446,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.values.release(location);
         }
         if grown != 0 {
-            self.keys[writer].fetch_add(grown, Ordering::Relaxed);
+            self.written[writer].keys.fetch_add(grown, Ordering::Relaxed);
         }
     }
 
@@ -515,14 +537,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index
             .update_then(hash, found.key, &self.located(&BucketLock), newer, |(), _| ())
             .map_err(|source| self.index_refused(source))?;
-        self.keys[0].fetch_add(grown, Ordering::Relaxed);
+        self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
         self.note_recovered(found, bytes);
         Ok(())
     }
 
     /// Counts an item that an entry of a kept index names; whether its key would be found there.
     pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
-        self.keys[0].fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
+        self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
         let hash = hash_key(self.seed, found.key);
         self.index.holds(hash, found.key, location, &self.located(&BucketLock))
@@ -565,7 +587,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
             self.index.clear();
-            self.keys.iter().for_each(|keys| keys.store(0, Ordering::Relaxed));
+            self.written.iter().for_each(|of| of.keys.store(0, Ordering::Relaxed));
             // The books do not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);
             cleared = self.clear_books();

@@ -77,7 +77,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 let gone = self.index.update_at(hash, item.key, location, &located, |changes| {
                     // As for a delete: gone from storage, then from the index.
                     slabs.retire(location, changes);
-                    self.keys[0].fetch_sub(1, Ordering::Relaxed);
+                    self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                     self.book_keys(0, -1, changes);
                     Entry::Remove
                 });

@@ -190,7 +190,7 @@ impl<'a> Opening<'a> {
     ) -> Engine<M, I> {
         let options = self.options.clone();
         Engine {
-            keys: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
+            written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
             values,
             index,
             seed,

@@ -28,6 +28,9 @@ pub struct MapStats {
     pub disk_bytes: u64,
     /// Bytes written to the medium since the map was opened.
     pub bytes_written: u64,
+    /// Bytes of the items that operations wrote since the map was opened, deletions in logs among them,
+    /// whether written anew or over an older version. What the collector moves is not in it.
+    pub item_bytes_written: u64,
     /// Syncs since the map was opened.
     pub syncs: u64,
     /// Logs collected since the map was opened.
@@ -75,6 +78,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
     let values = &engine.values;
     let (live_bytes, dead_bytes, disk_bytes) = sizes(values);
     let (bytes_written, syncs) = values.medium().traffic();
+    let written = engine.written.iter();
     MapStats {
         keys: engine.len(),
         live_bytes,
@@ -84,6 +88,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         index_bytes: engine.index.bytes(),
         disk_bytes,
         bytes_written,
+        item_bytes_written: written.map(|of| of.item_bytes.load(Ordering::Relaxed)).sum(),
         syncs,
         collections: engine.counters.collected.load(Ordering::Relaxed),
         moved_bytes: engine.counters.moved_bytes.load(Ordering::Relaxed),

@@ -258,7 +258,7 @@ fn take_up_books<M: Memory, I: Memory>(
     let found = engine.values.recover_booked(&books.pages(), &|at, words| books.read(at, words))?;
     let keys = (0..MAX_OPEN).map(|writer| books.load(books.keys(writer)));
     let keys = keys.fold(0, u64::wrapping_add);
-    engine.keys[0].store(keys as i64, Ordering::Relaxed);
+    engine.written[0].keys.store(keys as i64, Ordering::Relaxed);
     engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
     Ok(found)
 }

@@ -43,6 +43,8 @@ pub struct Config {
     pub memory_budget_bytes: u64,
     /// The persistence domain of the directory; never guessed upward.
     pub domain: Domain,
+    /// Whether the engine pre-stores: hints of the process, for comparing with and without.
+    pub pre_stores: bool,
     /// Memories declared by hand: for machines whose firmware does not say, and for tests.
     pub tiers: Vec<TierSpec>,
 }
@@ -132,6 +134,7 @@ impl Default for Config {
             maps: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),
             domain: Domain::PageCache,
+            pre_stores: true,
             tiers: Vec::new(),
         }
     }
@@ -233,6 +236,11 @@ impl Config {
         };
         if self.tiers.iter().any(|t| t.name == name) {
             return Err(format!("two tiers are called `{name}`"));
+        }
+        if name == crate::SHARED_TIER {
+            return Err(format!(
+                "`{name}` is what maps without a tier share; call it something else"
+            ));
         }
         if kind.has_path() && tier.path.is_none() {
             return Err(format!("tier `{name}` needs a `path`: the directory of its files"));

@@ -1,8 +1,9 @@
 //! A directory of maps, opened as one.
 
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
@@ -11,17 +12,55 @@ use terrace_store::{Error, Kind, Map, MapOptions, Result};
 /// Longest name of a map in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// A directory of maps. They share one memory budget.
+/// What the memory is called that maps share which are in no tier of their own.
+pub const SHARED_TIER: &str = "memory";
+
+/// A memory that maps take from, and what of it is in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TierUse {
+    /// The tier's name; [`SHARED_TIER`] for what is shared by the maps in none.
+    pub name: String,
+    /// The NUMA node it is on; `None` for all of the machine's memory.
+    pub node: Option<u32>,
+    /// Bytes in use: values, indexes and buffers of its maps.
+    pub used_bytes: u64,
+    /// Bytes they may use.
+    pub budget_bytes: u64,
+    /// Its maps, of those that are open, by name.
+    pub maps: Vec<String>,
+}
+
+/// A directory of maps. They share one memory budget, but for those in tiers of their own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock; two processes never have
 /// the same map open.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
+    /// Of the maps in no tier of their own.
+    shared: Arc<Share>,
+    maps: Mutex<BTreeMap<String, Opened>>,
+    /// Tiers with a budget of their own, by name: maps in one share it.
+    tiers: Mutex<BTreeMap<String, Arc<Share>>>,
+}
+
+/// A memory of which maps have one budget.
+struct Share {
+    name: String,
+    node: Option<u32>,
     budget: Arc<Budget>,
-    maps: Mutex<BTreeMap<String, Map>>,
-    /// Of tiers with a size of their own, by name: maps in one share it.
-    tiers: Mutex<BTreeMap<String, Arc<Budget>>>,
+}
+
+impl Share {
+    fn new(name: &str, node: Option<u32>, bytes: u64) -> Arc<Share> {
+        Arc::new(Share { name: name.into(), node, budget: Arc::new(Budget::new(bytes)) })
+    }
+}
+
+/// A map, and the memory that it takes from.
+struct Opened {
+    map: Map,
+    share: Arc<Share>,
 }
 
 impl Database {
@@ -42,9 +81,9 @@ impl Database {
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
-        let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+        let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
         let (maps, tiers) = (Mutex::default(), Mutex::default());
-        Ok(Database { dir, options, budget, maps, tiers })
+        Ok(Database { dir, options, shared, maps, tiers })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -66,7 +105,7 @@ impl Database {
         name: &str,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
-        self.map_within(name, adjust, &self.budget)
+        self.map_within(name, adjust, &self.shared)
     }
 
     /// The same with its values in a tier of memory: on its node, and of its bytes, which maps in one tier
@@ -82,12 +121,12 @@ impl Database {
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
         let bytes = tier.bytes.unwrap_or(u64::MAX);
-        let mut tiers = self.tiers.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let budget = tiers.entry(tier.name.clone()).or_insert_with(|| Arc::new(Budget::new(bytes)));
-        let budget = Arc::clone(budget);
+        let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Share::new(&tier.name, tier.node, bytes);
+        let share = Arc::clone(tiers.entry(tier.name.clone()).or_insert_with(new));
         drop(tiers);
         let node = tier.node;
-        self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &budget)
+        self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &share)
     }
 
     /// The map `name` with its keys in order, opened or made with the database's options otherwise: see
@@ -107,16 +146,17 @@ impl Database {
         &self,
         name: &str,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
-        budget: &Arc<Budget>,
+        share: &Arc<Share>,
     ) -> Result<Map> {
         check_name(name)?;
         let mut maps = self.maps();
-        if let Some(map) = maps.get(name) {
-            return Ok(map.clone());
+        if let Some(opened) = maps.get(name) {
+            return Ok(opened.map.clone());
         }
         let options = adjust(self.options.clone());
-        let map = Map::open_within(&self.dir.join("maps").join(name), options, budget)?;
-        maps.insert(name.to_string(), map.clone());
+        let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;
+        let opened = Opened { map: map.clone(), share: Arc::clone(share) };
+        maps.insert(name.to_string(), opened);
         Ok(map)
     }
 
@@ -140,12 +180,30 @@ impl Database {
 
     /// The memory that all maps share but those in tiers of their own, bytes.
     pub fn memory_budget(&self) -> u64 {
-        self.budget.limit()
+        self.shared.budget.limit()
     }
 
     /// Changes it. What is already in use stays; budgets of tiers stay as they are.
     pub fn set_memory_budget(&self, bytes: u64) {
-        self.budget.set_limit(bytes);
+        self.shared.budget.set_limit(bytes);
+    }
+
+    /// The memories that maps take from: the one that is shared, then tiers by name.
+    pub fn tiers(&self) -> Vec<TierUse> {
+        let maps = self.maps();
+        let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_use = |share: &Arc<Share>| TierUse {
+            name: share.name.clone(),
+            node: share.node,
+            used_bytes: share.budget.used(),
+            budget_bytes: share.budget.limit(),
+            maps: maps
+                .iter()
+                .filter(|(_, opened)| Arc::ptr_eq(&opened.share, share))
+                .map(|(name, _)| name.clone())
+                .collect(),
+        };
+        std::iter::once(&self.shared).chain(tiers.values()).map(in_use).collect()
     }
 
     /// The options maps start from.
@@ -186,18 +244,23 @@ impl Database {
         Some(spec.resolve(&topology, &SystemPaths))
     }
 
+    /// The memory that the map `name`, which is open, takes from.
+    pub fn tier_of(&self, name: &str) -> Option<String> {
+        self.maps().get(name).map(|opened| opened.share.name.clone())
+    }
+
     /// Flushes and closes every map.
     ///
     /// # Errors
     /// The first of the medium; every map is closed all the same.
     pub fn close(self) -> Result<()> {
         let maps = std::mem::take(&mut *self.maps());
-        maps.values().map(Map::close).fold(Ok(()), Result::and)
+        maps.values().map(|opened| opened.map.close()).fold(Ok(()), Result::and)
     }
 
-    fn maps(&self) -> MutexGuard<'_, BTreeMap<String, Map>> {
+    fn maps(&self) -> MutexGuard<'_, BTreeMap<String, Opened>> {
         // A panic elsewhere leaves the table of handles as it was: it is only ever inserted into.
-        self.maps.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -258,6 +321,20 @@ mod tests {
         assert_eq!(db.memory_budget(), 1 << 30);
         assert_eq!(free.stats().memory_budget_bytes, 1 << 30);
         assert_eq!(placed.stats().memory_budget_bytes, 64 << 20);
+        let told = db.tiers();
+        let [shared, near] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(
+            (shared.name.as_str(), shared.node, &shared.maps[..]),
+            (SHARED_TIER, None, &["free".to_string()][..])
+        );
+        assert_eq!(
+            (near.name.as_str(), near.node, &near.maps[..]),
+            ("near", Some(node), &["placed".to_string()][..])
+        );
+        assert_eq!([shared, near].map(|tier| tier.budget_bytes), [1 << 30, 64 << 20]);
+        assert_eq!((db.tier_of("placed").as_deref(), db.tier_of("absent")), (Some("near"), None));
+        assert_eq!(near.used_bytes, placed.stats().memory_used_bytes);
+        assert_eq!(shared.used_bytes, free.stats().memory_used_bytes);
         drop((placed, free));
         db.close().expect("close");
         // What is kept is in the directory, wherever it was used.

@@ -19,7 +19,7 @@ mod database;
 pub mod transfer;
 
 pub use config::{Config, ConfigError};
-pub use database::Database;
+pub use database::{Database, SHARED_TIER, TierUse};
 pub use terrace_memory as memory;
 pub use terrace_store::{
     Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,

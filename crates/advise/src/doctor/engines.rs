@@ -1,6 +1,6 @@
 //! Engines beside the processor: Intel DSA and GPUs.
 
-use super::{Finding, Place, line_of, names_in};
+use super::{Finding, Place, names_in, text_of};
 use std::path::Path;
 
 /// Intel's PCI identities of DSA.
@@ -16,76 +16,95 @@ const CUDA_LIBRARIES: [&str; 4] = [
 ];
 
 pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
-    vec![dsa(place), gpu(place)]
-}
-
-/// PCI devices of a vendor of which `wanted` is true of identity and class.
-fn pci_devices(place: &Place<'_>, vendor: &str, wanted: impl Fn(&str, &str) -> bool) -> usize {
-    let folder = place.sys("bus/pci/devices");
-    let is_wanted = |name: &String| {
-        let of = |file: &str| line_of(&folder.join(name).join(file)).unwrap_or_default();
-        of("vendor") == vendor && wanted(&of("device"), &of("class"))
+    let looks: [(_, Look); 2] = [(DSA, dsa), (GPU, gpu)];
+    let told = |(subject, look): (_, Look)| {
+        look(place).unwrap_or_else(|unread| Finding::unknown(subject, unread))
     };
-    names_in(&folder).iter().filter(|name| is_wanted(name)).count()
+    looks.map(told).into()
 }
 
-fn dsa(place: &Place<'_>) -> Finding {
-    const SUBJECT: &str = "Intel DSA";
+const DSA: &str = "Intel DSA";
+const GPU: &str = "GPU";
+
+/// What was found, or which file should have told and cannot be read.
+type Look = fn(&Place<'_>) -> Result<Finding, String>;
+
+/// PCI devices of a vendor whose `file` holds what is `wanted`.
+fn pci_devices(
+    place: &Place<'_>,
+    vendor: &str,
+    file: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<usize, String> {
+    let folder = place.sys("bus/pci/devices");
+    let mut count = 0;
+    for name in names_in(&folder) {
+        let of = |file: &str| text_of(&folder.join(&name).join(file));
+        // A device may go away between two looks.
+        let is_wanted = of("vendor")?.is_some_and(|found| found == vendor)
+            && of(file)?.is_some_and(|found| wanted(&found));
+        count += usize::from(is_wanted);
+    }
+    Ok(count)
+}
+
+fn dsa(place: &Place<'_>) -> Result<Finding, String> {
     let folder = place.sys("bus/dsa/devices");
     let names = names_in(&folder);
-    let is_enabled =
-        |name: &String| line_of(&folder.join(name).join("state")).as_deref() == Some("enabled");
-    let queues: Vec<&String> = names.iter().filter(|name| name.starts_with("wq")).collect();
     let devices = names.iter().filter(|name| name.starts_with("dsa")).count();
-    let enabled: Vec<&str> =
-        queues.iter().filter(|name| is_enabled(name)).map(|name| name.as_str()).collect();
+    let mut enabled = Vec::new();
+    for name in names.iter().filter(|name| name.starts_with("wq")) {
+        if text_of(&folder.join(name).join("state"))?.as_deref() == Some("enabled") {
+            enabled.push(name.as_str());
+        }
+    }
     if !enabled.is_empty() {
-        return Finding::found(SUBJECT, format!("work queues {}", enabled.join(", ")));
+        return Ok(Finding::found(DSA, format!("work queues {}", enabled.join(", "))));
     }
     if devices > 0 {
         let what = format!("{devices} devices and no enabled work queue");
         let enable = "accel-config load-config -c terrace.json -e (or accel-config config-wq, \
                       enable-device, enable-wq) for a shared queue of type user";
-        return Finding::limited(SUBJECT, what, enable);
+        return Ok(Finding::limited(DSA, what, enable));
     }
-    match pci_devices(place, INTEL, |device, _| DSA_DEVICES.contains(&device)) {
+    let found = pci_devices(place, INTEL, "device", |device| DSA_DEVICES.contains(&device))?;
+    Ok(match found {
         0 => Finding::missing(
-            SUBJECT,
+            DSA,
             "no device",
             "Sapphire Rapids and later have it; without, copies run on processors",
         ),
         count => Finding::limited(
-            SUBJECT,
+            DSA,
             format!("{count} PCI devices without their driver"),
             "modprobe idxd (kernel option CONFIG_INTEL_IDXD; intel_iommu=on,sm_on for shared queues)",
         ),
-    }
+    })
 }
 
-fn gpu(place: &Place<'_>) -> Finding {
-    const SUBJECT: &str = "GPU";
-    let driver = line_of(&place.proc("driver/nvidia/version"));
+fn gpu(place: &Place<'_>) -> Result<Finding, String> {
+    let driver = text_of(&place.proc("driver/nvidia/version"))?;
     let has_library = CUDA_LIBRARIES.iter().any(|path| Path::new(path).exists());
-    let cards = pci_devices(place, NVIDIA, |_, class| class.starts_with("0x03"));
-    match (driver, has_library) {
+    let cards = pci_devices(place, NVIDIA, "class", |class| class.starts_with("0x03"))?;
+    Ok(match (driver, has_library) {
         (Some(driver), true) => {
-            let version = driver.lines().next().unwrap_or_default();
-            Finding::found(SUBJECT, format!("{cards} NVIDIA, {}", version.trim()))
+            let version = driver.lines().next().unwrap_or("of an untold version").trim();
+            Finding::found(GPU, format!("{cards} NVIDIA, {version}"))
         }
         (Some(_), false) => Finding::limited(
-            SUBJECT,
+            GPU,
             "the kernel has the NVIDIA driver, and its library libcuda.so.1 is not there",
             "install the driver's user library (libcuda1), or pass it into the container",
         ),
         (None, _) if cards > 0 => Finding::limited(
-            SUBJECT,
+            GPU,
             format!("{cards} NVIDIA cards without their driver"),
             "install the NVIDIA driver (nvidia-driver) and load it: modprobe nvidia",
         ),
         (None, _) => Finding::missing(
-            SUBJECT,
+            GPU,
             "no NVIDIA card",
             "nothing to enable; device code runs on the emulator of warps",
         ),
-    }
+    })
 }

@@ -13,6 +13,7 @@ mod tests;
 
 use serde::Serialize;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use terrace_memory::Topology;
 use terrace_memory::prestore::{self, Verdict};
@@ -150,6 +151,15 @@ pub fn try_out() -> Vec<Finding> {
 /// A small file's text, without the line's end; `None` if it is not there or may not be read.
 fn line_of(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_string())
+}
+
+/// The same, which tells a file that is not there (`None`) from one that cannot be read.
+fn text_of(path: &Path) -> Result<Option<String>, String> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_string())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
 }
 
 /// Names in a folder, rising; none if it is not there.

@@ -55,6 +55,22 @@ fn what_is_there_and_not_enabled_comes_with_the_command() {
 }
 
 #[test]
+fn what_cannot_be_read_is_unknown_and_not_missing() {
+    let unread = examined(&[
+        // A folder where a file should be.
+        ("sys/bus/pci/devices/0000:01:00.0/vendor/not-a-file", ""),
+        ("proc/driver/nvidia/version/not-a-file", ""),
+    ]);
+    for subject in ["Intel DSA", "GPU"] {
+        let found = about(&unread, subject);
+        assert_eq!(found.state, State::Unknown, "{found}");
+        assert!(found.what.contains(": ") && !found.what.contains('\n'), "{found}");
+    }
+    let queue = examined(&[("sys/bus/dsa/devices/wq0.0/state/not-a-file", "")]);
+    assert!(about(&queue, "Intel DSA").what.contains("wq0.0/state: "));
+}
+
+#[test]
 fn tiers_that_move_nothing_are_told() {
     let nodes = [
         ("sys/devices/system/node/online", "0-1"),

@@ -15,13 +15,18 @@ pub enum Form {
     Lines,
     /// The same over a vertical axis of powers of ten.
     LogLines,
+    /// A line through points of each series, in their order; the horizontal axis has numbers as well.
+    Curves,
 }
 
-/// One series: a name and a value for each place on the horizontal axis.
+/// One series: a name and a value for each place on the horizontal axis; of a curve, points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// What it is of.
     pub name: String,
+    /// Of a curve: where on the horizontal axis each value is, to four digits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub across: Vec<f64>,
     /// Values in the unit of the figure, to four digits.
     pub values: Vec<f64>,
 }
@@ -67,20 +72,33 @@ impl Figure {
     #[must_use]
     pub fn with(mut self, name: &str, values: impl IntoIterator<Item = f64>) -> Figure {
         let values = values.into_iter().map(four_digits).collect();
-        self.series.push(Series { name: name.into(), values });
+        self.series.push(Series { name: name.into(), across: Vec::new(), values });
+        self
+    }
+
+    /// One more curve, through these points: across, up.
+    #[must_use]
+    pub fn through(mut self, name: &str, points: impl IntoIterator<Item = [f64; 2]>) -> Figure {
+        let points = points.into_iter().map(|point| point.map(four_digits));
+        let (across, values) = points.map(|[across, up]| (across, up)).unzip();
+        self.series.push(Series { name: name.into(), across, values });
         self
     }
 
     /// The largest value drawn: of a stack, its height.
     pub(super) fn largest(&self) -> f64 {
+        if self.form != Form::Stacked {
+            return self.series.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
+        }
         let height = |place: usize| {
-            let values = self.series.iter().filter_map(|series| series.values.get(place));
-            match self.form {
-                Form::Stacked => values.sum::<f64>(),
-                _ => values.fold(0.0, |most, value| f64::max(most, *value)),
-            }
+            self.series.iter().filter_map(|series| series.values.get(place)).sum::<f64>()
         };
         (0..self.places.len()).map(height).fold(0.0, f64::max)
+    }
+
+    /// How far the points of curves go across.
+    pub(super) fn furthest(&self) -> f64 {
+        self.series.iter().flat_map(|series| &series.across).copied().fold(0.0, f64::max)
     }
 
     /// The smallest value above zero.

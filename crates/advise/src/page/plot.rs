@@ -16,7 +16,7 @@ const BOTTOM: f64 = 74.0;
 /// Colours the page knows.
 pub(super) const COLOURS: usize = 6;
 
-/// The vertical axis: from `low` to `high`, by values or by powers of ten.
+/// An axis of numbers: from `low` to `high`, by values or by powers of ten.
 struct Scale {
     low: f64,
     high: f64,
@@ -32,6 +32,10 @@ impl Scale {
             let low = 10f64.powf(least.log10().floor()).min(high / 10.0);
             return Scale { low, high, powers: true };
         }
+        Scale::from_zero(most)
+    }
+
+    fn from_zero(most: f64) -> Scale {
         let step = step(most);
         Scale { low: 0.0, high: (most / step).ceil().max(1.0) * step, powers: false }
     }
@@ -45,13 +49,23 @@ impl Scale {
         (0..=(self.high / step).round() as u32).map(|n| f64::from(n) * step).collect()
     }
 
-    /// Distance of `value` from the top of the drawing.
-    fn y(&self, value: f64) -> f64 {
+    /// How far along the axis `value` is, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
         let share = match self.powers {
             true => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
             false => value / self.high,
         };
-        HEIGHT - BOTTOM - share.clamp(0.0, 1.0) * (HEIGHT - BOTTOM - TOP)
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Distance of `value` from the top of the drawing.
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - BOTTOM - self.share(value) * (HEIGHT - BOTTOM - TOP)
+    }
+
+    /// The same from its left.
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.share(value) * (WIDTH - RIGHT - LEFT)
     }
 }
 
@@ -77,7 +91,7 @@ pub fn svg(figure: &Figure) -> String {
     match figure.form {
         Form::Bars => bars(&mut svg, figure, &scale),
         Form::Stacked => stacks(&mut svg, figure, &scale),
-        Form::Lines | Form::LogLines => lines(&mut svg, figure, &scale),
+        Form::Lines | Form::LogLines | Form::Curves => lines(&mut svg, figure, &scale),
     }
     legend(&mut svg, figure);
     svg.push_str("</svg>\n");
@@ -117,6 +131,12 @@ fn axes(svg: &mut String, figure: &Figure, scale: &Scale) {
     let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{floor}H{}\"/>", WIDTH - RIGHT);
     for (place, name) in figure.places.iter().enumerate() {
         text(svg, place_x(figure, place), floor + 16.0, "middle", name);
+    }
+    if figure.form == Form::Curves {
+        let across = Scale::from_zero(figure.furthest());
+        for tick in across.ticks() {
+            text(svg, across.x(tick), floor + 16.0, "middle", &number(tick));
+        }
     }
     text(svg, (LEFT + WIDTH - RIGHT) / 2.0, floor + 34.0, "middle", &figure.across);
     let middle = (TOP + floor) / 2.0;
@@ -164,9 +184,14 @@ fn stacks(svg: &mut String, figure: &Figure, scale: &Scale) {
 }
 
 fn lines(svg: &mut String, figure: &Figure, scale: &Scale) {
+    let across = Scale::from_zero(figure.furthest());
     for (number, series) in figure.series.iter().enumerate() {
         let colour = number % COLOURS;
-        let at = |(place, value): (usize, &f64)| (place_x(figure, place), scale.y(*value));
+        let x = |place: usize| match series.across.get(place) {
+            Some(value) => across.x(*value),
+            None => place_x(figure, place),
+        };
+        let at = |(place, value): (usize, &f64)| (x(place), scale.y(*value));
         let path: Vec<String> = series
             .values
             .iter()
@@ -262,8 +287,22 @@ mod tests {
     }
 
     #[test]
+    fn a_curve_goes_through_its_points_in_their_order() {
+        let curves = Figure::new("Loads", "GB/s", "ns", Form::Curves)
+            .through("100 % reads", [[1.0, 100.0], [4.0, 110.0], [5.0, 400.0], [4.5, 600.0]])
+            .through("50 % reads", [[2.5, 90.0]]);
+        let svg = svg(&curves);
+        // 0 to 5 across, 0 to 600 up: the first point is at a fifth, the last at nine tenths and at the top.
+        assert!(svg.contains("d=\"M165.6 190.7L452.4 "), "{svg}");
+        assert!(svg.contains(&format!("L500.2 {TOP:.1}\"")), "{svg}");
+        for words in [">GB/s<", ">5<", ">600<", "50 % reads: 90"] {
+            assert!(svg.contains(words), "{words}: {svg}");
+        }
+    }
+
+    #[test]
     fn a_figure_of_nothing_is_drawn_too() {
-        for form in [Form::Bars, Form::Stacked, Form::Lines, Form::LogLines] {
+        for form in [Form::Bars, Form::Stacked, Form::Lines, Form::LogLines, Form::Curves] {
             let empty = Figure::new("nothing", "across", "up", form);
             assert!(svg(&empty).ends_with("</svg>\n"));
             let zero = empty.over(["here"]).with("series", [0.0]);

@@ -8,29 +8,9 @@
 //! ([`exhaustive`]); where the two differ the advice says so.
 //!
 //! ```
-//! use terrace_advise::place::{Question, advise};
+//! use terrace_advise::place::{EXAMPLE, Question, advise};
 //!
-//! let question = Question::parse_toml(r#"
-//!     preset = "optane-001"
-//!     [[structure]]
-//!     name = "index"
-//!     bytes = "1 GiB"
-//!     ebr = 0.169
-//!     accesses_per_s = 1.0e6
-//!     read_share = 0.5
-//!     [[structure]]
-//!     name = "record store"
-//!     bytes = "8 GiB"
-//!     ebr = 0.10
-//!     accesses_per_s = 2.0e6
-//!     read_share = 0.5
-//!     [[node]]
-//!     name = "pmem0"
-//!     capacity = "8 GiB"
-//!     [[node]]
-//!     name = "pmem1"
-//!     capacity = "16 GiB"
-//! "#)?;
+//! let question = Question::parse_toml(EXAMPLE)?;
 //! let advice = advise(&question)?;
 //! assert_eq!(advice.node_of("record store"), Some("pmem0"));
 //! assert!(advice.agrees());
@@ -49,6 +29,9 @@ pub mod rule;
 pub use advice::{Advice, Placed, Plan, advise};
 pub use error::{Error, Result};
 pub use question::{Node, Placement, Question, Structure};
+
+/// A question as TOML, with what may be written in one.
+pub const EXAMPLE: &str = include_str!("example.toml");
 
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,10 @@
 
 use super::print::{name, table};
 use crate::page::{self, Figure, Form, escaped};
+use std::cmp::Reverse;
 use std::fmt::Write;
 use terrace_memory::ByteSize;
-use terrace_memory::profile::{Bandwidth, Flavour, NodeProfile, Profile};
+use terrace_memory::profile::{Bandwidth, Flavour, Loaded, NodeProfile, Profile};
 
 /// The page. It needs nothing beside it.
 pub fn html(profile: &Profile) -> String {
@@ -95,30 +96,22 @@ fn by_threads(node: &NodeProfile) -> Option<Figure> {
     of_bandwidth(figure, &points, |point| point.threads, |threads| threads.to_string())
 }
 
-/// Latency by what the others do, one series for each mixture.
+/// Latency over what the others move, from the longest pauses to none: one curve for each share of reads, as
+/// in the Mess benchmark (Esmaili-Dokht et al., MICRO 2024).
 fn loaded(node: &NodeProfile) -> Option<Figure> {
     let points = node.loaded.points();
-    let mut mixtures: Vec<u64> = points.iter().map(|point| point.writes_percent).collect();
-    mixtures.sort_unstable();
-    mixtures.dedup();
-    // The longest first. A profile has its settings in the order in which runs came to them.
-    let mut pauses: Vec<u64> = points.iter().map(|point| point.pause_ns).collect();
-    pauses.sort_unstable_by(|a, b| b.cmp(a));
-    pauses.dedup();
-    let title = "A dependent load while others move bytes";
-    let across = "pause of each after 1 KiB, ns";
-    let mut figure = Figure::new(title, across, "ns", Form::Lines).over(&pauses);
-    for mixture in &mixtures {
-        let of = points.iter().filter(|point| point.writes_percent == *mixture);
-        let most = of.clone().map(|point| point.gb_s.median()).fold(0.0, f64::max);
-        let words = format!("{mixture} % writes, to {most:.1} GB/s");
-        let at = |pause: &u64| {
-            let found = of.clone().find(|point| point.pause_ns == *pause);
-            found.map_or(0.0, |point| point.load.p50_ns.median())
-        };
-        figure = figure.with(&words, pauses.iter().map(at));
-    }
-    (!points.is_empty()).then_some(figure)
+    let most = points.iter().map(|point| point.threads).max()?;
+    let mut points: Vec<&Loaded> = points.iter().filter(|point| point.threads == most).collect();
+    // A profile has its settings in the order in which runs came to them.
+    points.sort_by_key(|point| (point.writes_percent, Reverse(point.pause_ns)));
+    let title = format!("Latency over bandwidth: a dependent load while {most} threads move bytes");
+    let figure = Figure::new(&title, "GB/s that they move", "ns", Form::Curves);
+    let curves = points.chunk_by(|a, b| a.writes_percent == b.writes_percent);
+    Some(curves.fold(figure, |figure, curve| {
+        let name = format!("{} % reads", 100 - curve[0].writes_percent.min(100));
+        let at = |point: &&Loaded| [point.gb_s.median(), point.load.p50_ns.median()];
+        figure.through(&name, curve.iter().map(at))
+    }))
 }
 
 fn stores(node: &NodeProfile) -> Option<Figure> {

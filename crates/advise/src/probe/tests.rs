@@ -51,6 +51,26 @@ fn latency_rises_with_what_others_move() {
 }
 
 #[test]
+fn the_page_has_a_curve_of_latency_over_bandwidth_for_each_share_of_reads() {
+    let profile = probed(&[Part::Loaded]);
+    let page = html(&profile);
+    for words in ["Latency over bandwidth", ">100 % reads<", ">50 % reads<", "GB/s that they move"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    assert_eq!(page.matches("<path class=\"s").count(), 2, "a curve for each");
+    // Another run with fewer movers adds points, and none to these curves.
+    let mut more = profile.clone();
+    let fewer = Plan { threads: Some(2), ..plan(&[Part::Loaded]) };
+    let mut other = probe(&server(), &fewer, &|_, _, _| {}).unwrap();
+    other.machine = profile.machine.clone();
+    more.refine(other).unwrap();
+    assert_ne!(more.node("pmem0"), profile.node("pmem0"));
+    let drawing = |page: &str| page[..page.find("<h2>All figures").unwrap()].to_string();
+    assert_eq!(drawing(&html(&more)), drawing(&page));
+}
+
+#[test]
 fn what_cannot_be_measured_says_why() {
     let profile = probed(&[Part::Pages]);
     let told = serde_json::to_string(&profile.pages).unwrap();

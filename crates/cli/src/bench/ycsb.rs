@@ -2,11 +2,13 @@
 
 use crate::output::{self, Failure, Outcome, print, print_json, rate, table};
 use crate::settings::{self, MapFlags};
+use crate::stats;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terrace::config::format_size;
+use terrace::memory::prestore;
 use terrace::{Durability, Kind};
 use terrace_experiments::MapTarget;
 use terrace_workload::system::Machine;
@@ -68,6 +70,7 @@ struct Report {
     workloads: Vec<PhaseReport>,
     disk_bytes: u64,
     live_bytes: u64,
+    pre_stores: prestore::Report,
 }
 
 /// Loads a map, runs the workloads one after another and reports.
@@ -144,6 +147,7 @@ fn measure(
         workloads,
         disk_bytes: stats.disk_bytes,
         live_bytes: bench.live_bytes(),
+        pre_stores: prestore::report(),
     })
 }
 
@@ -207,6 +211,7 @@ fn show(report: &Report) -> String {
         format_size(report.disk_bytes),
         format_size(report.live_bytes)
     ));
+    text.push_str(&format!("\n{}", stats::shown(&report.pre_stores)));
     if report.workloads.iter().any(PhaseReport::is_noisy) {
         text.push_str("\nnoisy: other processes used the machine meanwhile");
     }

@@ -1,11 +1,12 @@
 //! The hash index that is kept in persistent memory, alone: single words, overflow lines, splits.
 
-use super::{Control, Settings};
+use super::Settings;
+use super::left_out::{Leaves, LeftOut};
 use crate::structures::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use terrace_index::{Change, Ground, HashIndex, Items, hash_key};
-use terrace_machine::{Crashable, Explorer, Noted, Without};
+use terrace_machine::{Crashable, Explorer, Noted, Report, Without};
 use terrace_memory::{Budget, Part};
 
 pub(super) type Media = Part<Without<Crashable>>;
@@ -120,14 +121,26 @@ pub(super) fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
     }
 }
 
+/// Finds what was acknowledged, or that and the operation under way; what recovery wrote aside.
+pub(super) fn check_allowed(
+    states: &[Contents],
+    notes: &[Noted<usize>],
+    mut found: Contents,
+) -> Result<(), String> {
+    let done = notes.last().map_or(0, |note| note.event);
+    found.remove(&(KEYS + KEYS_BEFORE));
+    let allowed = &states[done..states.len().min(done + 2)];
+    if allowed.contains(&found) {
+        return Ok(());
+    }
+    Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+}
+
 pub(super) fn explorer(settings: &Settings) -> Explorer<usize> {
     explorer_on(Without::nothing, settings)
 }
 
-fn explorer_on(
-    without: fn(Crashable) -> Without<Crashable>,
-    settings: &Settings,
-) -> Explorer<usize> {
+fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     let operations = script(settings.seed);
     let states = states(&operations);
     let repaired = move |memory: &Crashable| {
@@ -155,14 +168,7 @@ fn explorer_on(
             put(&index, KEYS + KEYS_BEFORE, memory.crashes() as u64);
         })
         .check(move |memory, notes: &[Noted<usize>]| {
-            let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&repaired(memory)?)?;
-            found.remove(&(KEYS + KEYS_BEFORE));
-            let allowed = &states[done..states.len().min(done + 2)];
-            if allowed.contains(&found) {
-                return Ok(());
-            }
-            Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+            check_allowed(&states, notes, contents(&repaired(memory)?)?)
         })
         .crashes(2)
 }
@@ -172,55 +178,53 @@ const fn is_bucket(at: u64) -> bool {
     at < PART_BYTES
 }
 
-struct Step {
-    name: &'static str,
-    meaning: &'static str,
-    without: fn(Crashable) -> Without<Crashable>,
+/// Looks for a crash where something is left out.
+fn sampled(without: Leaves, settings: &Settings) -> Report {
+    explorer_on(without, settings).sampled(settings.states, settings.seed)
 }
 
-const STEPS: &[Step] = &[
-    Step {
+pub(super) const STEPS: &[LeftOut] = &[
+    LeftOut {
+        test: "kept-index",
         name: "EntryWriteBack",
         meaning: "an entry, or a link, is written back before the bucket is let go",
-        without: |m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 8),
+        run: |s| sampled(|m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 8), s),
     },
-    Step {
+    LeftOut {
+        test: "kept-index",
         name: "BucketWriteBack",
         meaning: "a bucket split off is written back before the count",
-        without: |m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 64),
+        run: |s| sampled(|m| Without::nothing(m).write_backs(|at, n| is_bucket(at) && n == 64), s),
     },
-    Step {
+    LeftOut {
+        test: "kept-index",
         name: "CountWriteBack",
         meaning: "the count is written back before the new bucket is used",
-        without: |m| {
-            Without::nothing(m).write_backs(|at, _| (PART_BYTES..PART_BYTES + 64).contains(&at))
+        run: |s| {
+            sampled(
+                |m| {
+                    Without::nothing(m)
+                        .write_backs(|at, _| (PART_BYTES..PART_BYTES + 64).contains(&at))
+                },
+                s,
+            )
         },
     },
-    Step {
+    LeftOut {
+        test: "kept-index",
         name: "LineWriteBack",
         meaning: "an overflow line is written back before it is linked",
-        without: |m| Without::nothing(m).write_backs(|at, n| at >= PART_BYTES + 64 && n == 64),
+        run: |s| {
+            sampled(
+                |m| Without::nothing(m).write_backs(|at, n| at >= PART_BYTES + 64 && n == 64),
+                s,
+            )
+        },
     },
-    Step {
+    LeftOut {
+        test: "kept-index",
         name: "Fences",
         meaning: "write-backs are done before anything is acknowledged",
-        without: |m| Without::nothing(m).fences(),
+        run: |s| sampled(|m| Without::nothing(m).fences(), s),
     },
 ];
-
-/// Every step left out in turn.
-pub(super) fn controls(
-    test: &str,
-    states: u64,
-    seed: u64,
-    tell: &mut dyn FnMut(&Control),
-) -> Vec<Control> {
-    let run = |step: &Step| {
-        let settings = Settings { states, seed, ..Settings::default() };
-        let report = explorer_on(step.without, &settings).sampled(states, seed);
-        let control = Control::of(step.name, step.meaning, test, seed, report);
-        tell(&control);
-        control
-    };
-    STEPS.iter().map(run).collect()
-}

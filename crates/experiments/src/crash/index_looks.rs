@@ -3,12 +3,13 @@
 //!
 //! A map would hide most of this: what an index has lost, its values make good.
 
+use super::Settings;
 use super::exhaustive::Exhaustive;
 use super::index::{self, Media, Numbered, budget, grounds, location};
-use super::{Control, Settings};
+use super::left_out::{Leaves, LeftOut};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::{Change, HashIndex, hash_key};
-use terrace_machine::{Crashable, Explorer, Noted, Without};
+use terrace_machine::{Explorer, Noted, Report, Without};
 
 /// The key that is looked for, and what becomes of it: of each the number of a write, or none.
 const KEY: u64 = 100;
@@ -67,11 +68,7 @@ pub(super) fn explorer(look: Look, settings: &Settings) -> Exhaustive<Note> {
     explorer_on(Without::nothing, look, settings)
 }
 
-fn explorer_on(
-    without: fn(Crashable) -> Without<Crashable>,
-    look: Look,
-    settings: &Settings,
-) -> Exhaustive<Note> {
+fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<Note> {
     let shared = Shared::default();
     let handed = |shared: &Shared| {
         let index = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -115,25 +112,24 @@ fn explorer_on(
     Exhaustive(explorer)
 }
 
-const STEPS: &[(Look, &str)] =
-    &[(Look::Get, "kept-index-look"), (Look::Overflow, "kept-index-look-behind")];
-
 /// The reader's own write-back left out: whole lines, where no bucket is split.
-pub(super) fn controls(
-    test: &str,
-    states: u64,
-    seed: u64,
-    tell: &mut dyn FnMut(&Control),
-) -> Vec<Control> {
-    let steps = STEPS.iter().filter(|(_, of)| *of == test);
-    let run = |(look, _): &(Look, &str)| {
-        let settings = Settings { states, seed, ..Settings::default() };
-        let unsettled = |m| Without::nothing(m).write_backs(|_, n| n == 64);
-        let report = explorer_on(unsettled, *look, &settings).0.exhaustive(states);
-        let meaning = "an entry read in a locked bucket is durable before it is told";
-        let control = Control::of("ReaderSettles", meaning, test, seed, report);
-        tell(&control);
-        control
-    };
-    steps.map(run).collect()
+fn unsettled(look: Look, settings: &Settings) -> Report {
+    let unsettled: Leaves = |m| Without::nothing(m).write_backs(|_, n| n == 64);
+    explorer_on(unsettled, look, settings).0.exhaustive(settings.states)
 }
+
+const READER_SETTLES: LeftOut = LeftOut {
+    test: "kept-index-look",
+    name: "ReaderSettles",
+    meaning: "an entry read in a locked bucket is durable before it is told",
+    run: |s| unsettled(Look::Get, s),
+};
+
+pub(super) const STEPS: &[LeftOut] = &[
+    READER_SETTLES,
+    LeftOut {
+        test: "kept-index-look-behind",
+        run: |s| unsettled(Look::Overflow, s),
+        ..READER_SETTLES
+    },
+];

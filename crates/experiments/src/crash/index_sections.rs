@@ -1,14 +1,15 @@
 //! The hash index whose every operation is a section, alone: entries, overflow lines, splits. It is taken
 //! up as it stands, and repair finds nothing to do.
 
+use super::Settings;
 use super::index::{
-    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, contents, grounds, hash, location,
-    script, states,
+    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, grounds, hash,
+    location, script, states,
 };
-use super::{Control, Settings};
+use super::left_out::{Leaves, LeftOut};
 use terrace_durable::sections::{Both, Changes, Joint};
 use terrace_index::{Change, HashIndex, Items};
-use terrace_machine::{Crashable, Explorer, Noted, Without};
+use terrace_machine::{Crashable, Explorer, Noted, Report, Without};
 use terrace_memory::{Memory, Part};
 
 /// Where the log of sections is, behind the index.
@@ -63,10 +64,7 @@ pub(super) fn explorer(settings: &Settings) -> Explorer<usize> {
     explorer_on(Without::nothing, settings)
 }
 
-fn explorer_on(
-    without: fn(Crashable) -> Without<Crashable>,
-    settings: &Settings,
-) -> Explorer<usize> {
+fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     let operations = script(settings.seed);
     let states = states(&operations);
     Explorer::new(settings.domain, MEMORY_BYTES)
@@ -89,10 +87,9 @@ fn explorer_on(
             taken.set(KEYS + KEYS_BEFORE, Some(memory.crashes() as u64));
         })
         .check(move |memory, notes: &[Noted<usize>]| {
-            let done = notes.last().map_or(0, |note| note.event);
             let memory = without(memory.clone());
             let taken = Taken::up(memory.clone())?;
-            let mut found = contents(&taken.index)?;
+            let found = contents(&taken.index)?;
             let stats = taken.index.stats();
             drop(taken);
             let repaired = HashIndex::repair(grounds(memory), &budget());
@@ -100,66 +97,55 @@ fn explorer_on(
             if stats != repaired {
                 return Err(format!("the books say {stats:?}, repair {repaired:?}"));
             }
-            found.remove(&(KEYS + KEYS_BEFORE));
-            let allowed = &states[done..states.len().min(done + 2)];
-            if allowed.contains(&found) {
-                return Ok(());
-            }
-            Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
+            check_allowed(&states, notes, found)
         })
         .crashes(2)
 }
 
-struct Step {
-    name: &'static str,
-    meaning: &'static str,
-    without: fn(Crashable) -> Without<Crashable>,
+/// Looks for a crash where something is left out.
+fn sampled(without: Leaves, settings: &Settings) -> Report {
+    explorer_on(without, settings).sampled(settings.states, settings.seed)
 }
 
-const STEPS: &[Step] = &[
-    Step {
+pub(super) const STEPS: &[LeftOut] = &[
+    LeftOut {
+        test: "kept-index-sections",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before any of its words is stored",
-        without: |m| Without::nothing(m).write_backs(|at, n| at >= VALUES_AT && n > 8),
+        run: |s| sampled(|m| Without::nothing(m).write_backs(|at, n| at >= VALUES_AT && n > 8), s),
     },
-    Step {
+    LeftOut {
+        test: "kept-index-sections",
         name: "WordWriteBack",
         meaning: "the section's words are written back before its log is written over",
-        without: |m| Without::nothing(m).write_backs(|at, n| at < VALUES_AT && n == 8),
+        run: |s| sampled(|m| Without::nothing(m).write_backs(|at, n| at < VALUES_AT && n == 8), s),
     },
-    Step {
+    LeftOut {
+        test: "kept-index-sections",
         name: "BucketWriteBack",
         meaning: "a bucket split off is written back before the section that counts it",
-        without: |m| Without::nothing(m).write_backs(|at, n| at < PART_BYTES && n == 64),
-    },
-    Step {
-        name: "LineWriteBack",
-        meaning: "an overflow line is written back before the section that links it",
-        without: |m| {
-            Without::nothing(m)
-                .write_backs(|at, n| (PART_BYTES..VALUES_AT).contains(&at) && n == 64)
+        run: |s| {
+            sampled(|m| Without::nothing(m).write_backs(|at, n| at < PART_BYTES && n == 64), s)
         },
     },
-    Step {
+    LeftOut {
+        test: "kept-index-sections",
+        name: "LineWriteBack",
+        meaning: "an overflow line is written back before the section that links it",
+        run: |s| {
+            sampled(
+                |m| {
+                    Without::nothing(m)
+                        .write_backs(|at, n| (PART_BYTES..VALUES_AT).contains(&at) && n == 64)
+                },
+                s,
+            )
+        },
+    },
+    LeftOut {
+        test: "kept-index-sections",
         name: "Fences",
         meaning: "write-backs are done before what follows them",
-        without: |m| Without::nothing(m).fences(),
+        run: |s| sampled(|m| Without::nothing(m).fences(), s),
     },
 ];
-
-/// Every step left out in turn.
-pub(super) fn controls(
-    test: &str,
-    states: u64,
-    seed: u64,
-    tell: &mut dyn FnMut(&Control),
-) -> Vec<Control> {
-    let run = |step: &Step| {
-        let settings = Settings { states, seed, ..Settings::default() };
-        let report = explorer_on(step.without, &settings).sampled(states, seed);
-        let control = Control::of(step.name, step.meaning, test, seed, report);
-        tell(&control);
-        control
-    };
-    STEPS.iter().map(run).collect()
-}

@@ -169,7 +169,7 @@ fn perform(state: &mut State, what: What, at: u64, bytes: u64) {
             }
             state.store_more(bytes, count);
         }
-        What::WriteBack => lines.for_each(|line| state.write_back(line)),
+        What::WriteBack | What::Clean => lines.for_each(|line| state.write_back(line)),
         What::Prefetch => state.prefetch(lines.start, 0),
         What::PrefetchToWrite => state.prefetch(lines.start, OWNED),
         What::Demote => lines.for_each(|line| state.demote(line)),

@@ -6,7 +6,7 @@
 //! read again, the address of the next in every one of them.
 
 use super::Op;
-use crate::instructions::{LINE_BYTES, WriteBack, cldemote, clwb, fence, write_back_method};
+use crate::instructions::{LINE_BYTES, WriteBack, cldemote, clwb, evict, fence, write_back_method};
 use serde::Serialize;
 use std::fmt;
 use std::hint::black_box;
@@ -46,7 +46,7 @@ pub struct Retention {
     pub cleaned_ns: f64,
     /// After a demotion; as cached where the processor has none.
     pub demoted_ns: f64,
-    /// After `clflush`.
+    /// After they were evicted.
     pub evicted_ns: f64,
 }
 
@@ -62,7 +62,7 @@ pub fn retention() -> Retention {
         true => median(|lines| apply(Op::Clean, lines)),
         false => cached_ns,
     };
-    let evicted_ns = median(evict);
+    let evicted_ns = median(|lines| evict(bytes_of(lines)));
     let verdict =
         if !has_clean { Verdict::Absent } else { verdict(cached_ns, cleaned_ns, evicted_ns) };
     Retention { verdict, cached_ns, cleaned_ns, demoted_ns, evicted_ns }
@@ -102,14 +102,14 @@ impl fmt::Display for Retention {
 #[repr(align(64))]
 struct Line([u64; LINE_BYTES as usize / 8]);
 
-/// The bytes of lines.
-fn range(lines: &[Line]) -> (*const u8, usize) {
-    (lines.as_ptr().cast(), size_of_val(lines))
+fn bytes_of(lines: &[Line]) -> &[u8] {
+    // SAFETY: lines are words without padding, borrowed for as long.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
 }
 
 /// The instruction itself, whatever the switch says.
 fn apply(op: Op, lines: &[Line]) {
-    let (start, bytes) = range(lines);
+    let (start, bytes) = (lines.as_ptr().cast(), size_of_val(lines));
     // SAFETY: a slice is mapped; `clwb` is asked for only where the processor has it.
     unsafe {
         match op {
@@ -117,13 +117,6 @@ fn apply(op: Op, lines: &[Line]) {
             Op::Demote => cldemote(start, bytes),
         }
     };
-}
-
-fn evict(lines: &[Line]) {
-    for line in lines {
-        // SAFETY: a line of a slice is mapped.
-        unsafe { std::arch::x86_64::_mm_clflush((&raw const *line).cast()) };
-    }
 }
 
 /// Nanoseconds to read one line again after `what` was done to all.

@@ -4,8 +4,10 @@
 //! which every thread counts in its own stripe (see [`instructions`](crate::instructions)): a locked
 //! addition would wait for the very write-back that nobody should wait for.
 
-use super::{Op, copy_range, fill_range, hint, is_wanted};
-use crate::instructions::{LINE_BYTES, SITES_MAX, SiteCount, add_to_site, site_counts};
+use super::{Op, copy_range, fill_range, hint, is_enabled, is_wanted};
+use crate::instructions::{
+    LINE_BYTES, SITES_MAX, SiteCount, WriteBack, add_to_site, site_counts, write_back_method,
+};
 use crate::memory::Memory;
 use serde::Serialize;
 use std::panic::Location;
@@ -48,6 +50,26 @@ pub struct SiteReport {
     pub lines: u64,
     /// Bytes these were of.
     pub bytes: u64,
+}
+
+/// Whether pre-stores are issued in this process, and which were.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Whether they are switched on.
+    pub enabled: bool,
+    /// Whether this processor can clean without evicting; where not, cleaning does nothing.
+    pub can_clean: bool,
+    /// Every [site](sites).
+    pub sites: Vec<SiteReport>,
+}
+
+/// What there is to say of this process's pre-stores.
+pub fn report() -> Report {
+    Report {
+        enabled: is_enabled(),
+        can_clean: write_back_method() == WriteBack::Clwb,
+        sites: sites(),
+    }
 }
 
 static SITES: Mutex<Vec<&'static Site>> = Mutex::new(Vec::new());

@@ -9,6 +9,7 @@ use crate::resp::Args;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use terrace::memory::prestore;
 use terrace::{Durability, WhenFull};
 
 type Get = fn(&Shared) -> String;
@@ -130,13 +131,16 @@ fn set_password(shared: &Shared, text: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+fn is_yes(text: &str) -> Result<bool, &'static str> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(NOT_YES_OR_NO),
+    }
+}
+
 fn set_protected(shared: &Shared, text: &str) -> Result<(), &'static str> {
-    let on = match text {
-        "yes" => true,
-        "no" => false,
-        _ => return Err(NOT_YES_OR_NO),
-    };
-    shared.config.protected_mode.store(on, Relaxed);
+    shared.config.protected_mode.store(is_yes(text)?, Relaxed);
     Ok(())
 }
 
@@ -200,6 +204,14 @@ static PARAMETERS: &[Parameter] = &[
         set_when_full,
     ),
     fixed("port", ports),
+    open(
+        "pre-stores",
+        |_| yes_or_no(prestore::is_enabled()),
+        |_, text| {
+            prestore::set_enabled(is_yes(text)?);
+            Ok(())
+        },
+    ),
     open(
         "proto-max-bulk-len",
         |shared| shared.config.bulk_bytes_max.load(Relaxed).to_string(),

@@ -1,4 +1,4 @@
-//! INFO: the state of the server in Redis's sections, and one of our own, `# Tiers`.
+//! INFO: the state of the server in Redis's sections, and two of our own, `# Tiers` and `# Prestores`.
 
 use super::connection::REDIS_VERSION;
 use super::{Context, Outcome, table};
@@ -6,7 +6,8 @@ use crate::resp::Args;
 use crate::shared::{Shared, unix_time};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
-use terrace::MapStats;
+use terrace::memory::prestore;
+use terrace::{MapStats, TierUse};
 
 type Render = fn(&Shared, &mut Lines);
 
@@ -25,6 +26,7 @@ static SECTIONS: &[(&str, bool, Render)] = &[
     ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
     ("Keyspace", true, keyspace),
     ("Tiers", true, tiers),
+    ("Prestores", true, pre_stores),
 ];
 
 /// Lines of `name:value`.
@@ -132,17 +134,19 @@ fn human(bytes: u64) -> String {
 
 /// The sum of the maps' statistics that add up.
 pub(crate) fn totals(shared: &Shared) -> MapStats {
-    shared.maps.opened().fold(MapStats::default(), |mut sum, (_, map)| {
+    // Each map tells what all of its tier use.
+    let memory_used_bytes = shared.maps.tiers().iter().map(|tier| tier.used_bytes).sum();
+    let nothing = MapStats { memory_used_bytes, ..MapStats::default() };
+    shared.maps.opened().fold(nothing, |mut sum, (_, map)| {
         let stats = map.stats();
         sum.keys += stats.keys;
         sum.live_bytes += stats.live_bytes;
-        // The budget is shared: each map tells what all of them use.
-        sum.memory_used_bytes = sum.memory_used_bytes.max(stats.memory_used_bytes);
         sum.dead_bytes += stats.dead_bytes;
         sum.moved_bytes += stats.moved_bytes;
         sum.index_bytes += stats.index_bytes;
         sum.disk_bytes += stats.disk_bytes;
         sum.bytes_written += stats.bytes_written;
+        sum.item_bytes_written += stats.item_bytes_written;
         sum.syncs += stats.syncs;
         sum.collections += stats.collections;
         sum.evicted += stats.evicted;
@@ -310,13 +314,23 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
     }
 }
 
-/// One line per tier and database that has something in it.
+/// One line for each memory, and two for each database: what it has there, and what in its files.
 fn tiers(shared: &Shared, lines: &mut Lines) {
+    for TierUse { name, node, used_bytes, budget_bytes, maps } in shared.maps.tiers() {
+        let node = node.map_or("all".to_string(), |node| node.to_string());
+        lines.add(
+            &format!("tier_{name}"),
+            format_args!(
+                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={}",
+                maps.len(),
+            ),
+        );
+    }
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();
         lines.add(&format!("db{number}_memory"), format_args!(
-            "tier=dram,keys={},used_bytes={},budget_bytes={},index_bytes={},live_bytes={},evicted={},expired={}",
-            stats.keys, stats.memory_used_bytes, stats.memory_budget_bytes, stats.index_bytes, stats.live_bytes,
+            "tier={},keys={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
+            shared.maps.tier_of(number), stats.keys, stats.index_bytes, stats.live_bytes, stats.item_bytes_written,
             stats.evicted, stats.expired,
         ));
         lines.add(&format!("db{number}_values"), format_args!(
@@ -324,5 +338,21 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
             stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
             stats.bytes_written as f64 / stats.live_bytes.max(1) as f64,
         ));
+    }
+}
+
+/// Whether items are written back early, and one line for each place of the engine that did.
+fn pre_stores(_shared: &Shared, lines: &mut Lines) {
+    let prestore::Report { enabled, can_clean, sites } = prestore::report();
+    lines.add("prestores_enabled", u8::from(enabled));
+    lines.add("prestores_can_clean", u8::from(can_clean));
+    for (number, site) in sites.iter().enumerate() {
+        lines.add(
+            &format!("prestore_site{number}"),
+            format_args!(
+                "file={},line={},calls={},lines={},bytes={},name={}",
+                site.file, site.line, site.calls, site.lines, site.bytes, site.name,
+            ),
+        );
     }
 }

@@ -183,6 +183,12 @@ pub const KEYS: &[Key<Config>] = &[
         "persistence domain of DIR: page-cache, adr, eadr, none",
         |c, v| { choice(v, values::DOMAINS).map(|d| c.domain = d) }
     ),
+    key!(
+        "pre_stores",
+        "true",
+        "hints that write items back early; false to compare without",
+        |c, v| { choice(v, values::BOOLEAN).map(|b| c.pre_stores = b) }
+    ),
     key!("when_full", "refuse", "when the budget is spent: refuse writes, or evict", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip)
     }),

@@ -1,55 +1,128 @@
-//! The tier that a map's values lie in.
+//! The tier that a map's values lie in, and how tiers share what there is.
+//!
+//! A kernel that has no memory of a node left ends the process instead of refusing. So the tiers that maps
+//! lie in never have more than their node, together: sizes that were written are checked, and tiers
+//! without one get equal parts of half of what those leave, since others take memory of the node too.
 
 use super::{Config, ConfigError};
-use terrace_memory::tier::{PathProbe, found_specs};
-use terrace_memory::{Tier, TierKind, TierSpec, Topology};
+use std::collections::BTreeSet;
+use terrace_memory::tier::{SystemPaths, found_specs};
+use terrace_memory::{ByteSize, Tier, TierKind, TierSpec, Topology};
 
 impl Config {
-    /// The tier that the map `name` is to lie in, checked against the machine: one declared, or one that
+    /// The tier that the map `name` is to lie in, checked against this machine: one declared, or one that
     /// the machine has by itself. `None` if nothing is said of it.
     ///
     /// # Errors
-    /// There is no such tier, it does not fit the machine, or it is of files: values lie in memory while a
-    /// map is open, and in the map's directory anyway. A tier without `bytes` gives half of what its node has.
-    pub fn tier_of(
-        &self,
-        name: &str,
-        topology: &Topology,
-        paths: &dyn PathProbe,
-    ) -> Result<Option<Tier>, ConfigError> {
-        let Some(wanted) = self.maps.get(name).and_then(|map| map.tier.as_ref()) else {
+    /// There is no such tier, it does not fit the machine, alone or with the others that maps lie in, or it
+    /// is of files: values lie in memory while a map is open, and in the map's directory anyway.
+    pub fn tier_of(&self, name: &str) -> Result<Option<Tier>, ConfigError> {
+        if self.maps.get(name).is_none_or(|map| map.tier.is_none()) {
+            return Ok(None);
+        }
+        let topology = Topology::read().map_err(|e| ConfigError::plain(e.to_string()))?;
+        self.tier_on(&topology, name)
+    }
+
+    /// The same on a machine of this topology.
+    ///
+    /// # Errors
+    /// As [`Config::tier_of`].
+    pub fn tier_on(&self, topology: &Topology, name: &str) -> Result<Option<Tier>, ConfigError> {
+        let Some(wanted) = self.maps.get(name).and_then(|map| map.tier.as_deref()) else {
             return Ok(None);
         };
-        let refused = |what: String| ConfigError::plain(format!("`maps.{name}.tier`: {what}"));
         let found = found_specs(topology);
         let known: Vec<&TierSpec> = self.tiers.iter().chain(&found).collect();
-        let in_memory =
-            || known.iter().filter(|tier| !tier.kind.has_path()).map(|tier| tier.name.as_str());
-        let Some(spec) = known.iter().find(|tier| tier.name == *wanted) else {
-            let names: Vec<&str> = in_memory().collect();
-            return Err(refused(format!("no tier `{wanted}`; there are {}", names.join(", "))));
-        };
-        if spec.kind.has_path() {
-            let names: Vec<&str> = in_memory().collect();
-            return Err(refused(format!(
-                "`{wanted}` is a tier of files ({}); those of memory are {}",
-                spec.kind.word(),
-                names.join(", ")
-            )));
-        }
-        let pages = topology.transparent_huge_pages.enabled.as_deref();
-        if spec.kind == TierKind::Huge && !matches!(pages, Some("always" | "madvise")) {
-            return Err(refused(format!(
-                "`{wanted}` is of huge pages, which this kernel does not make by itself \
-                 (echo madvise > /sys/kernel/mm/transparent_hugepage/enabled)"
-            )));
-        }
-        let mut tier = spec.resolve(topology, paths).map_err(|e| refused(e.to_string()))?;
-        if spec.bytes.is_none() {
-            // As for `memory_budget`: others take memory of the node too, and a kernel that has none left of
-            // it ends the process instead of refusing.
-            tier.bytes = tier.bytes.map(|bytes| bytes / 2);
-        }
-        Ok(Some(tier))
+        let resolved = tier_in_memory(wanted, &known, topology).and_then(|spec| {
+            let mut tier = spec.resolve(topology, &SystemPaths).map_err(|e| e.to_string())?;
+            tier.bytes = self.share(spec, &known, topology)?;
+            Ok(tier)
+        });
+        let refused = |what| ConfigError::plain(format!("`maps.{name}.tier`: {what}"));
+        resolved.map(Some).map_err(refused)
     }
+
+    /// Bytes of a tier beside the others that maps lie in; `None` where the system does not tell how many
+    /// there are.
+    fn share(
+        &self,
+        spec: &TierSpec,
+        known: &[&TierSpec],
+        topology: &Topology,
+    ) -> Result<Option<u64>, String> {
+        let names: BTreeSet<&str> = self.maps.values().filter_map(|m| m.tier.as_deref()).collect();
+        let used = names.iter().filter_map(|name| known.iter().find(|tier| tier.name == *name));
+        let used: Vec<&TierSpec> = used.copied().filter(|tier| !tier.kind.has_path()).collect();
+        let left = left_of(spec.node, &used, topology)?;
+        left_of(None, &used, topology)?;
+        let without_bytes =
+            used.iter().filter(|tier| is_on(tier, spec.node) && tier.bytes.is_none());
+        let parts = 2 * without_bytes.count() as u64;
+        Ok(spec.bytes.map(|bytes| bytes.0).or(left.map(|left| left / parts.max(1))))
+    }
+}
+
+/// The tier of this name, one that values may lie in.
+fn tier_in_memory<'a>(
+    wanted: &str,
+    known: &[&'a TierSpec],
+    topology: &Topology,
+) -> Result<&'a TierSpec, String> {
+    let in_memory = || {
+        let tiers = known.iter().filter(|tier| !tier.kind.has_path());
+        tiers.map(|tier| tier.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let Some(spec) = known.iter().find(|tier| tier.name == wanted) else {
+        return Err(format!("no tier `{wanted}`; there are {}", in_memory()));
+    };
+    if spec.kind.has_path() {
+        let kind = spec.kind.word();
+        let others = in_memory();
+        return Err(format!(
+            "`{wanted}` is a tier of files ({kind}); those of memory are {others}"
+        ));
+    }
+    let pages = topology.transparent_huge_pages.enabled.as_deref();
+    if spec.kind == TierKind::Huge && !matches!(pages, Some("always" | "madvise")) {
+        return Err(format!(
+            "`{wanted}` is of huge pages, which this kernel does not make by itself \
+             (echo madvise > /sys/kernel/mm/transparent_hugepage/enabled)"
+        ));
+    }
+    Ok(spec)
+}
+
+/// Whether a tier takes from `node`; every one takes from the whole machine.
+fn is_on(tier: &TierSpec, node: Option<u32>) -> bool {
+    node.is_none() || tier.node == node
+}
+
+/// What the sizes that were written leave of a node, or of the machine.
+fn left_of(
+    node: Option<u32>,
+    used: &[&TierSpec],
+    topology: &Topology,
+) -> Result<Option<u64>, String> {
+    let nodes = topology.nodes.iter().filter(|found| node.is_none_or(|node| found.node == node));
+    let Some(room) = nodes.map(|found| found.total_bytes).sum::<Option<u64>>() else {
+        return Ok(None);
+    };
+    let sized: Vec<(&str, u64)> = used
+        .iter()
+        .filter(|tier| is_on(tier, node))
+        .filter_map(|tier| Some((tier.name.as_str(), tier.bytes?.0)))
+        .collect();
+    let taken = sized.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    if taken > room {
+        let place = node.map_or("the machine".to_string(), |node| format!("node {node}"));
+        let names: Vec<&str> = sized.iter().map(|(name, _)| *name).collect();
+        return Err(format!(
+            "the tiers {} have {} together, of {place}, which has {}; give one of them fewer `bytes`",
+            names.join(", "),
+            ByteSize(taken),
+            ByteSize(room)
+        ));
+    }
+    Ok(Some(room - taken))
 }

@@ -1,6 +1,5 @@
 use super::*;
 use terrace_memory::Topology;
-use terrace_memory::tier::SystemPaths;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("terrace.toml")).map_err(|e| e.to_string())
@@ -173,7 +172,7 @@ fn a_map_lies_in_a_tier_of_memory_or_is_told_which_there_are() {
     };
     let tier_of = |tier: &str, map: &str| {
         let config = Config::parse(&text(tier), Path::new("terrace.toml")).expect("understood");
-        config.tier_of(map, &topology, &SystemPaths).map_err(|e| e.to_string())
+        config.tier_on(&topology, map).map_err(|e| e.to_string())
     };
     let tier = tier_of("near", "users").expect("fits").expect("is said");
     assert_eq!((tier.node, tier.bytes), (Some(node), Some(64 << 20)));
@@ -188,4 +187,51 @@ fn a_map_lies_in_a_tier_of_memory_or_is_told_which_there_are() {
         files.contains("`ram-disk` is a tier of files (tmpfs); those of memory are near"),
         "{files}"
     );
+}
+
+/// A kernel that has no memory of a node left ends the process: so no two tiers may be promised it.
+#[test]
+fn tiers_of_one_node_have_no_more_than_it_together() {
+    let mut topology = Topology::read().expect("a topology");
+    topology.nodes.truncate(1);
+    let node = topology.nodes[0].node;
+    topology.nodes[0].total_bytes = Some(4 << 30);
+    let bytes_of = |map: &str, first: &str, second: &str| {
+        let tier = |name, bytes: &str| {
+            let bytes =
+                if bytes.is_empty() { String::new() } else { format!("bytes = \"{bytes}\"\n") };
+            format!("[[tier]]\nname = \"{name}\"\nkind = \"node\"\nnode = {node}\n{bytes}")
+        };
+        let maps = "[maps.a]\ntier = \"first\"\n[maps.b]\ntier = \"second\"\n";
+        let unused = tier("unused", "4 GiB");
+        let text = format!("{maps}{}{}{unused}", tier("first", first), tier("second", second));
+        let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
+        let tier = config.tier_on(&topology, map).map_err(|e| e.to_string())?;
+        Ok::<_, String>(tier.expect("is said").bytes.expect("known") >> 20)
+    };
+    assert_eq!(bytes_of("a", "3 GiB", "1 GiB"), Ok(3072), "all of it");
+    for map in ["a", "b"] {
+        let refused = bytes_of(map, "3 GiB", "1536 MiB").expect_err("more than there is");
+        let expected = format!(
+            "`maps.{map}.tier`: the tiers first, second have 4.5 GiB together, of node {node}, which has 4 GiB"
+        );
+        assert!(refused.starts_with(&expected) && !refused.contains('\n'), "{refused}");
+    }
+    assert_eq!(bytes_of("a", "", "2 GiB"), Ok(1024), "half of what the other leaves");
+    assert_eq!((bytes_of("a", "", ""), bytes_of("b", "", "")), (Ok(1024), Ok(1024)));
+    // Either fits its node, and the second takes from all of them.
+    let text = format!(
+        "[maps.a]\ntier = \"near\"\n[maps.b]\ntier = \"any\"\n[[tier]]\nname = \"near\"\nkind = \"node\"\n\
+         node = {node}\nbytes = \"3 GiB\"\n[[tier]]\nname = \"any\"\nkind = \"dram\"\nbytes = \"2 GiB\"\n"
+    );
+    let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
+    let refused = config.tier_on(&topology, "a").expect_err("too much").to_string();
+    assert!(refused.contains("any, near have 5 GiB together, of the machine"), "{refused}");
+}
+
+#[test]
+fn what_all_maps_share_is_no_name_for_a_tier() {
+    let text = "[[tier]]\nname = \"memory\"\nkind = \"dram\"\n";
+    let refused = Config::parse(text, Path::new("terrace.toml")).expect_err("taken").to_string();
+    assert!(refused.contains("`memory` is what maps without a tier share"), "{refused}");
 }

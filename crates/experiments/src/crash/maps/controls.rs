@@ -1,6 +1,7 @@
 //! What the maps' protocols need, left out step by step.
 
-use super::super::{Control, Settings};
+use super::super::Settings;
+use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
     Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, full,
@@ -15,17 +16,6 @@ const HEADER: u64 = 64;
 /// The log that the collector of its scenario moves to first: segments are taken from the last one on,
 /// and setup has taken two.
 const MOVED_TO: u64 = 6 * SEGMENT_BYTES;
-
-struct Step {
-    /// The test it belongs to.
-    test: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-    run: Run,
-}
-
-/// Looks for a crash that shows the lack.
-type Run = fn(&Settings) -> Report;
 
 /// A memory that does not write back items of logs, or slots.
 fn items(memory: Crashable) -> Without<Crashable> {
@@ -57,14 +47,14 @@ fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
     script(without, design, settings).sampled(settings.states, settings.seed)
 }
 
-const STEPS: &[Step] = &[
-    Step {
+pub(in super::super) const STEPS: &[LeftOut] = &[
+    LeftOut {
         test: "map-logs",
         name: "ItemWriteBack",
         meaning: "items of a log are written back before they are acknowledged",
         run: |s| sampled(items, Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-logs",
         name: "LogHeaderWriteBack",
         meaning: "a log's header is written back before items are acknowledged in it",
@@ -76,13 +66,13 @@ const STEPS: &[Step] = &[
             sampled(headers, Design::Logs, s)
         },
     },
-    Step {
+    LeftOut {
         test: "map-logs",
         name: "Fences",
         meaning: "write-backs are done before anything is acknowledged",
         run: |s| sampled(|m| Without::nothing(m).fences(), Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-slabs",
         name: "SlotWriteBack",
         meaning: "a slot's item is written back before it is acknowledged",
@@ -92,7 +82,7 @@ const STEPS: &[Step] = &[
             sampled(slots, Design::Slabs, s)
         },
     },
-    Step {
+    LeftOut {
         test: "map-slabs",
         name: "ClearWriteBack",
         meaning: "a slot's cleared checksum is written back before the deletion is acknowledged",
@@ -105,13 +95,13 @@ const STEPS: &[Step] = &[
             sampled(clears, Design::Slabs, s)
         },
     },
-    Step {
+    LeftOut {
         test: "map-slabs",
         name: "Fences",
         meaning: "write-backs are done before anything is acknowledged",
         run: |s| sampled(|m| Without::nothing(m).fences(), Design::Slabs, s),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-deferred",
         name: "DeferredClearWriteBack",
         meaning: "superseded versions are cleared durably before a deletion is acknowledged",
@@ -121,19 +111,19 @@ const STEPS: &[Step] = &[
             sampled(clears, Design::DeferredSlabs, s)
         },
     },
-    Step {
+    LeftOut {
         test: "map-logs-threads",
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",
         run: |s| threads(items, Design::Logs, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-threads",
         name: "ItemWriteBack",
         meaning: "an item is written back before another thread may read it",
         run: |s| threads(items, Design::Slabs, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-logs-batches",
         name: "EndAwaited",
         meaning: "what was read of a batch is told once the batch has ended",
@@ -141,7 +131,7 @@ const STEPS: &[Step] = &[
             batches(Without::nothing, Some(Fault::BatchesToldEarly), s).sampled(s.states, s.seed)
         },
     },
-    Step {
+    LeftOut {
         test: "map-logs-batches",
         name: "EndWriteBack",
         meaning: "a batch's end is written back before the batch is acknowledged",
@@ -153,7 +143,7 @@ const STEPS: &[Step] = &[
             batches(ends, None, s).sampled(s.states, s.seed)
         },
     },
-    Step {
+    LeftOut {
         test: "map-collector",
         name: "MovedItemWriteBack",
         meaning: "moved items are written back before the log they came from is freed",
@@ -168,7 +158,7 @@ const STEPS: &[Step] = &[
             collector(moved, None, s).sampled(s.states, s.seed)
         },
     },
-    Step {
+    LeftOut {
         test: "map-collector",
         name: "TombstoneKept",
         meaning: "a tombstone moves while an older log may hold what it shadows",
@@ -177,73 +167,73 @@ const STEPS: &[Step] = &[
             collector(Without::nothing, fault, s).sampled(s.states, s.seed)
         },
     },
-    Step {
+    LeftOut {
         test: "map-collector-disk",
         name: "FlushBeforeFree",
         meaning: "moved items are flushed before the log they came from is freed",
         run: |s| collector_on_disk(Some(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-collector-disk",
         name: "TombstoneKept",
         meaning: "a tombstone moves while an older log may hold what it shadows",
         run: |s| collector_on_disk(Some(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-disk",
         name: "Sync",
         meaning: "what was written is synced before a cut, or a log's end, says that it is there",
         run: |s| disk(false, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-cuts",
         name: "Sync",
         meaning: "what was written is synced before a cut counts it",
         run: |s| cuts(false, None, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-cuts",
         name: "Frozen",
         meaning: "what a cut has taken is overwritten no more",
         run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-logs-full",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before any of its words is stored",
         run: |s| by_sections(section_log, Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-logs-full",
         name: "WordWriteBack",
         meaning: "the section's words are written back before its log is written over",
         run: |s| by_sections(words, Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-logs-full",
         name: "ItemWriteBack",
         meaning: "an item is written back before the section that makes it count",
         run: |s| by_sections(items, Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-logs-full",
         name: "Fences",
         meaning: "write-backs are done before what follows them",
         run: |s| by_sections(|m| Without::nothing(m).fences(), Design::Logs, s),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-full",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before any of its words is stored",
         run: |s| by_sections(section_log, Design::Slabs, s),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-full",
         name: "WordWriteBack",
         meaning: "the section's words are written back before its log is written over",
         run: |s| by_sections(words, Design::Slabs, s),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-full",
         name: "SlotWriteBack",
         meaning: "a slot's item is written back before the section that makes it count",
@@ -255,43 +245,43 @@ const STEPS: &[Step] = &[
             by_sections(slots, Design::Slabs, s)
         },
     },
-    Step {
+    LeftOut {
         test: "map-slabs-full",
         name: "Fences",
         meaning: "write-backs are done before what follows them",
         run: |s| by_sections(|m| Without::nothing(m).fences(), Design::Slabs, s),
     },
-    Step {
+    LeftOut {
         test: "map-logs-full-threads",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before another thread may read its words",
         run: |s| full_threads(section_log, Design::Logs, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-full-threads",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before another thread may read its words",
         run: |s| full_threads(section_log, Design::Slabs, s).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-disk",
         name: "SyncOfPages",
         meaning: "the same, where pages persist and not sectors",
         run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-cuts",
         name: "SyncOfPages",
         meaning: "the same, where pages persist and not sectors",
         run: |s| cuts(false, None, &in_pages(s)).sampled(s.states, s.seed),
     },
-    Step {
+    LeftOut {
         test: "map-keeper",
         name: "Sync",
         meaning: "what the keeper wrote out is synced before its cut counts it",
         run: |s| keeper(false, s).0.exhaustive(s.states),
     },
-    Step {
+    LeftOut {
         test: "map-slabs-superblock",
         name: "HeaderWriteBack",
         meaning: "a superblock's header is written back before its slots are handed out",
@@ -304,20 +294,3 @@ const STEPS: &[Step] = &[
         },
     },
 ];
-
-/// Every step of the test of this name, left out in turn.
-pub(in super::super) fn controls(
-    test: &str,
-    states: u64,
-    seed: u64,
-    tell: &mut dyn FnMut(&Control),
-) -> Vec<Control> {
-    let steps = STEPS.iter().filter(|step| step.test == test);
-    let run = |step: &Step| {
-        let settings = Settings { states, seed, domain: Domain::Adr };
-        let control = Control::of(step.name, step.meaning, step.test, seed, (step.run)(&settings));
-        tell(&control);
-        control
-    };
-    steps.map(run).collect()
-}

@@ -12,7 +12,7 @@ mod threads;
 
 pub(super) use batches::explorer as batches;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
-pub(super) use controls::controls;
+pub(super) use controls::STEPS;
 pub(super) use cuts::explorer as cuts;
 pub(super) use disk::{explorer as disk, whole as disk_whole};
 pub(super) use keeper::explorer as keeper;
@@ -24,6 +24,7 @@ pub(super) use script::explorer as script;
 pub(super) use threads::{explorer as threads, superblock};
 
 use super::Settings;
+use super::left_out::Leaves;
 use std::collections::BTreeMap;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Without};
@@ -38,9 +39,6 @@ pub(super) enum Design {
     /// Slabs whose two writers free superseded slots later.
     DeferredSlabs,
 }
-
-/// A memory, and what of it is left out.
-pub(super) type Leaves = fn(Crashable) -> Without<Crashable>;
 
 /// A map on a memory of which something may be left out.
 type Tried = Map<Without<Crashable>>;

@@ -1,0 +1,34 @@
+//! Steps of a protocol, each left out in turn.
+
+use super::{Control, Settings, index, index_looks, index_sections, maps};
+use terrace_machine::{Crashable, Report, Without};
+
+/// What a memory does not do where a step is left out.
+pub(super) type Leaves = fn(Crashable) -> Without<Crashable>;
+
+/// A step that a test is to notice the lack of.
+pub(super) struct LeftOut {
+    /// The test it belongs to.
+    pub test: &'static str,
+    pub name: &'static str,
+    pub meaning: &'static str,
+    /// Looks for a crash that shows the lack.
+    pub run: fn(&Settings) -> Report,
+}
+
+/// Every step of the test of this name, left out in turn.
+pub(super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let run = |step: &LeftOut| {
+        let settings = Settings { states, seed, ..Settings::default() };
+        let control = Control::of(step.name, step.meaning, step.test, seed, (step.run)(&settings));
+        tell(&control);
+        control
+    };
+    let all = [maps::STEPS, index::STEPS, index_sections::STEPS, index_looks::STEPS];
+    all.into_iter().flatten().filter(|step| step.test == test).map(run).collect()
+}

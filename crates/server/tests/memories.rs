@@ -1,0 +1,107 @@
+//! What is told of memories: each with its budget and use, each database with its own; and of what the
+//! engine writes back early.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{Client, Reply, TestServer, options};
+use std::net::TcpStream;
+use std::sync::Arc;
+use terrace::memory::prestore;
+use terrace::memory::tier::SystemPaths;
+use terrace::memory::{ByteSize, TierKind, TierSpec, Topology};
+use terrace::{Database, Domain, Durability, Flush, MapOptions};
+use terrace_server::Server;
+
+fn section(client: &mut Client<TcpStream>, name: &str) -> String {
+    let Reply::Bulk(text) = client.call(&["INFO", name]) else { panic!("INFO") };
+    String::from_utf8(text).unwrap()
+}
+
+/// The number of a field of a line of INFO.
+fn field(text: &str, line: &str, field: &str) -> u64 {
+    let rest = text.lines().find_map(|found| found.strip_prefix(&format!("{line}:")));
+    let rest = rest.unwrap_or_else(|| panic!("no {line} in {text}"));
+    let value = rest.split(',').find_map(|part| part.strip_prefix(&format!("{field}=")));
+    value.unwrap_or_else(|| panic!("no {field} in {rest}")).parse().unwrap()
+}
+
+#[test]
+fn each_memory_has_a_budget_and_each_database_its_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let maps = MapOptions {
+        durability: Durability::None,
+        memory_budget_bytes: 256 << 20,
+        ..MapOptions::default()
+    };
+    let database = Arc::new(Database::open(dir.path(), maps).unwrap());
+    let spec =
+        TierSpec { bytes: Some(ByteSize(64 << 20)), ..TierSpec::new("apart", TierKind::Dram) };
+    let tier = spec.resolve(&Topology::read().unwrap(), &SystemPaths).unwrap();
+    database.map_in("1", &tier, |options| options).unwrap();
+    let server = Server::start(Arc::clone(&database), options()).unwrap();
+    let mut client = Client::connect(server.addresses().tcp[0]);
+    let value = "x".repeat(1 << 20);
+    for key in 0..20 {
+        assert_eq!(client.call(&["SET", &key.to_string(), &value]), Reply::Simple("OK".into()));
+    }
+    assert_eq!(client.line("SELECT 1"), "OK");
+    assert_eq!(client.call(&["SET", "key", &value]), Reply::Simple("OK".into()));
+
+    let text = section(&mut client, "tiers");
+    assert_eq!(field(&text, "tier_memory", "budget_bytes"), 256 << 20);
+    assert_eq!(field(&text, "tier_apart", "budget_bytes"), 64 << 20);
+    assert_eq!(field(&text, "tier_apart", "maps"), 1);
+    assert!(
+        text.contains("db0_memory:tier=memory,") && text.contains("db1_memory:tier=apart,"),
+        "{text}"
+    );
+    assert!(field(&text, "db0_memory", "item_bytes_written") >= 20 << 20, "{text}");
+    let (shared, apart) =
+        (field(&text, "tier_memory", "used_bytes"), field(&text, "tier_apart", "used_bytes"));
+    assert!(shared >= 20 << 20 && (1 << 20..32 << 20).contains(&apart), "{shared} {apart}");
+    // What all use is the sum, and the limit that CONFIG sets is of the one that is shared.
+    let memory = section(&mut client, "memory");
+    let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    assert!(used.parse::<u64>().unwrap() >= shared + apart, "{used} {shared} {apart}");
+    assert_eq!(client.line("CONFIG SET maxmemory 100mb"), "OK");
+    let text = section(&mut client, "tiers");
+    assert_eq!(field(&text, "tier_memory", "budget_bytes"), 100 << 20);
+    assert_eq!(field(&text, "tier_apart", "budget_bytes"), 64 << 20);
+    drop(client);
+    server.shutdown();
+}
+
+/// The switch and the counters belong to the process: nothing else here may pre-store.
+#[test]
+fn places_that_write_back_early_are_told_and_switched_off() {
+    let maps = MapOptions {
+        durability: Durability::Sync,
+        domain: Domain::Eadr,
+        flush: Flush::Eager,
+        memory_budget_bytes: 256 << 20,
+        ..MapOptions::default()
+    };
+    let server = TestServer::with_maps(options(), maps);
+    let mut client = server.client();
+    assert!(section(&mut client, "prestores").contains("prestores_enabled:1\r\n"));
+    let value = "x".repeat(1000);
+    let set = |client: &mut Client<TcpStream>| {
+        (0..50).for_each(|key| drop(client.call(&["SET", &key.to_string(), &value])));
+        field(&section(client, "prestores"), "prestore_site0", "calls")
+    };
+    let first = set(&mut client);
+    assert!(first >= 50, "{first}");
+    assert_eq!(client.line("CONFIG SET pre-stores no"), "OK");
+    assert_eq!(
+        (set(&mut client), client.line("CONFIG GET pre-stores")),
+        (first, r#"["pre-stores", "no"]"#.into())
+    );
+    assert!(section(&mut client, "prestores").contains("prestores_enabled:0\r\n"));
+    assert_eq!(client.line("CONFIG SET pre-stores yes"), "OK");
+    assert!(set(&mut client) >= first + 50);
+    let site = prestore::sites().into_iter().next().unwrap();
+    let text = section(&mut client, "prestores");
+    assert_eq!(field(&text, "prestore_site0", "line"), u64::from(site.line));
+    assert!(site.bytes >= 100 * 1000 && site.lines >= site.bytes / 64, "{site:?}");
+}
