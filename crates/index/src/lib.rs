@@ -7,7 +7,9 @@
 //! This room does not know who uses it.
 
 pub mod hash;
+pub mod ring;
 pub mod table;
 
 pub use hash::hash_key;
+pub use ring::{Form, Popped, Ring, RingOptions};
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};

@@ -14,6 +14,8 @@ mod index_looks;
 mod index_sections;
 mod maps;
 mod rewrites;
+mod rings;
+mod rings_published;
 mod sections;
 
 pub use exhaustive::WHOLE_FROM;
@@ -264,6 +266,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
+    "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
+        rings::tx, rings::controls;
+    "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
+        rings::tx_free, rings::controls;
 };
 
 /// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].
