@@ -6,7 +6,7 @@ use super::histories::history;
 use super::rings_published as published;
 use super::{Control, Settings};
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_index::ring::{Known, Step, Steps};
+use terrace_index::ring::{Step, Steps};
 use terrace_index::{Form, Ring, RingOptions};
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::{Domain, Memory, Part};
@@ -58,7 +58,7 @@ impl Plan {
 
     fn open(self, memory: &Crashable) -> Result<(Crashed, u64), String> {
         let (slots, turns, _) = places(memory);
-        let opened = Ring::open_with(slots, turns, self.form, false, Known::default(), self.steps);
+        let opened = Ring::open_with(slots, turns, self.form, false, self.steps);
         opened.map(|(ring, found)| (ring, found.elements)).map_err(|e| e.to_string())
     }
 }
@@ -125,7 +125,7 @@ fn left(ring: &Crashed) -> Result<Vec<u64>, String> {
     }
 }
 
-/// Opens the ring, says durably how many elements it found the first time, and pushes one.
+/// Opens the ring, says durably how many elements it found the first time, and pushes one if there is room.
 fn recover(plan: Plan, memory: &Crashable) {
     let (ring, elements) = plan.open(memory).expect("a crash is no damage");
     let (.., said) = places(memory);
@@ -133,8 +133,8 @@ fn recover(plan: Plan, memory: &Crashable) {
         memory.store(said, elements + 1);
         memory.persist(said, 8);
     }
-    let pushed = ring.try_push(&element(OF_RECOVERY + memory.crashes() as u64, LENGTHS[2]));
-    pushed.expect("room for what recoveries push");
+    // Without room there is nothing to push; holes take room too.
+    let _full = ring.try_push(&element(OF_RECOVERY + memory.crashes() as u64, LENGTHS[2]));
 }
 
 fn explorer(plan: Plan) -> Explorer<Note> {

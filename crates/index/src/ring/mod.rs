@@ -7,7 +7,7 @@
 //! ones comes back in order, as the *tail* passes them.
 //!
 //! ```text
-//! memory   page 0: what this is, the clean mark, the tail, logs of transactions | two pages of the owner's
+//! memory   page 0: what this is, how much counts, the tail, logs of transactions
 //!          slots: sequence word, checksum and lengths, bytes
 //! turns    head, claims, settled tail, locks; a word for each slot: whose turn it is
 //! ```
@@ -22,8 +22,8 @@
 //! | [`Form::Tx`] | the same as a transaction with an undo log: three fences | the same |
 //!
 //! Under eADR nothing is written back but, if so wished ([`RingOptions::write_back`]), the slots, for the
-//! sake of the medium; fences stay. Under the page cache the ring writes nothing by itself: its owner writes
-//! slots and tail out and then calls [`Ring::settled`].
+//! sake of the medium; fences stay. In a memory that is not byte-addressable, such as the image of a disk, the
+//! ring makes nothing durable by itself: its owner writes slots and tail out and then calls [`Ring::settled`].
 //!
 //! # What is durable when
 //! * A push is durable when it returns, and before anyone can pop what it pushed. What makes it so is the
@@ -66,11 +66,11 @@ mod tests;
 
 pub use error::{OpenError, PushError};
 pub use pop::Popped;
-pub use recover::{Known, Recovery};
+pub use recover::Recovery;
 pub use step::{Step, Steps};
 
 use slot::{HEADER_BYTES, MOST_PARTS};
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Memory, Native};
 
 /// How a ring is made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,14 +103,17 @@ const MAGIC_AT: u64 = 0;
 const SLOTS_AT: u64 = 8;
 const SLOT_BYTES_AT: u64 = 16;
 const CHECK_AT: u64 = 24;
-/// Head at an orderly end, plus 1; else 0. In a line of its own, as the tail is.
-const CLEAN_AT: u64 = 64;
+/// Where what counts ends, plus 1; 0: every whole slot counts. In a line of its own, as the next two are, all
+/// of them in the first 512 bytes: a disk writes them together or not at all.
+const BOUND_AT: u64 = 64;
 const TAIL_AT: u64 = 128;
+/// The owner's word.
+const NOTE_AT: u64 = 192;
 /// Undo logs of transactions: a line each; the last is the pops'.
 const LOGS_AT: u64 = 1024;
 const LANES: u64 = 16;
-/// First slot. The two pages before it are the owner's.
-const FIRST_SLOT_AT: u64 = 3 * 4096;
+/// First slot.
+const FIRST_SLOT_AT: u64 = 4096;
 
 /// And in the turns: words that many write, far apart.
 const HEAD: u64 = 0;
@@ -192,7 +195,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         unsafe {
             ring.memory.store(MAGIC_AT, 0);
             ring.memory.persist(MAGIC_AT, 8);
-            for at in (CLEAN_AT..4096).step_by(8).chain((0..options.slots).map(|n| ring.at(n))) {
+            for at in (BOUND_AT..4096).step_by(8).chain((0..options.slots).map(|n| ring.at(n))) {
                 // What is zero is not written: a new file stays as short as it is.
                 if ring.memory.load(at) != 0 {
                     ring.memory.store(at, 0);
@@ -225,11 +228,38 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// pops meanwhile, or afterwards.
     pub fn close(&self) {
         if self.options.form != Form::Volatile {
-            // SAFETY: inside the memory; the caller keeps others away.
-            unsafe {
-                self.memory.store(CLEAN_AT, self.head() + 1);
-                self.memory.persist(CLEAN_AT, 8);
-            }
+            self.set_word(BOUND_AT, self.head() + 1);
+        }
+    }
+
+    /// Says in the memory what counts from here on: what lies behind `tail`, and before `bound`, where everything
+    /// is whole; without a bound, whatever is whole. For the owner of a ring on a disk, who writes
+    /// the first [`Ring::HEAD_BYTES`] out afterwards.
+    pub fn cut(&self, tail: u64, bound: Option<u64>) {
+        self.set_word(TAIL_AT, tail);
+        self.set_word(BOUND_AT, bound.map_or(0, |bound| bound + 1));
+    }
+
+    /// Bytes at the front of the memory that say what counts.
+    pub const HEAD_BYTES: u64 = 4096;
+
+    /// A word that the owner keeps with the ring; 0 at first.
+    pub fn note(&self) -> u64 {
+        // SAFETY: a word of the first page.
+        unsafe { self.memory.load(NOTE_AT) }
+    }
+
+    /// Changes it; durable on return on a byte-addressable medium.
+    pub fn set_note(&self, note: u64) {
+        self.set_word(NOTE_AT, note);
+    }
+
+    /// Stores a word of the first page that has one writer at a time, durably where instructions can.
+    fn set_word(&self, at: u64, word: u64) {
+        // SAFETY: a word of the first page.
+        unsafe {
+            self.memory.store(at, word);
+            self.memory.persist(at, 8);
         }
     }
 
@@ -261,10 +291,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         self.head() - claimed
     }
 
-    /// Whether the owner writes slots and tail out.
+    /// Whether the owner writes slots and tail out: instructions make nothing durable here.
     #[inline(always)]
     fn is_settled_by_owner(&self) -> bool {
-        self.options.form != Form::Volatile && self.memory.domain() == Domain::PageCache
+        self.options.form != Form::Volatile && !self.memory.domain().is_byte_addressable()
     }
 
     /// Where the slot of a position is.

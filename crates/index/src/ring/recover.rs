@@ -11,22 +11,13 @@
 
 use super::slot::{Content, HEADER_BYTES, Kind, position_of, sequence};
 use super::{
-    CHECK_AT, CLAIMED, CLEAN_AT, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
+    BOUND_AT, CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
     RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, TAIL_AT, ready,
 };
 use terrace_durable::checksum::Crc;
 use terrace_memory::Memory;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TERRING1");
-
-/// What the owner knows of a ring beside what its memory holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// The tail, if it is further than the memory's own.
-    pub tail: u64,
-    /// Where what counts ends: all before it must be whole, nothing from it on is kept. None: what is whole counts.
-    pub counts_to: Option<u64>,
-}
 
 /// What opening a ring found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +34,8 @@ pub struct Recovery {
     pub torn: u64,
     /// Transactions that were taken back.
     pub rolled_back: u64,
-    /// Whether the ring had been closed.
-    pub was_clean: bool,
+    /// Where what counted ended; none: whatever was whole counted.
+    pub bound: Option<u64>,
 }
 
 /// Of the unchanging words.
@@ -64,6 +55,14 @@ enum Slot {
 }
 
 impl<M: Memory, T: Memory> Ring<M, T> {
+    /// How the ring in `memory` was made; its form is not kept there.
+    ///
+    /// # Errors
+    /// As [`Ring::open`].
+    pub fn shape(memory: &M) -> Result<RingOptions, OpenError> {
+        read_options(memory)
+    }
+
     /// Opens a ring and recovers it. Reads every slot's header, and of those in use the bytes.
     ///
     /// # Errors
@@ -73,9 +72,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         turns: T,
         form: Form,
         write_back: bool,
-        known: Known,
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
-        Ring::open_with(memory, turns, form, write_back, known, Steps::ALL)
+        Ring::open_with(memory, turns, form, write_back, Steps::ALL)
     }
 
     /// The same without some steps.
@@ -88,36 +86,31 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         turns: T,
         form: Form,
         write_back: bool,
-        known: Known,
         steps: Steps,
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
         let options = RingOptions { form, write_back, ..read_options(&memory)? };
         let ring = Ring { memory, turns, options, steps };
         ring.check_room()?;
         let rolled_back = ring.roll_back();
-        let mut recovery = Recovery { rolled_back, ..ring.find(known)? };
-        ring.make_void(&mut recovery, known)?;
-        // SAFETY: nobody else has the memory.
-        unsafe {
-            if ring.memory.load(TAIL_AT) != recovery.tail {
-                ring.memory.store(TAIL_AT, recovery.tail);
-                ring.memory.persist(TAIL_AT, 8);
-            }
-            if recovery.was_clean {
-                ring.memory.store(CLEAN_AT, 0);
-                ring.memory.persist(CLEAN_AT, 8);
-            }
+        let mut recovery = Recovery { rolled_back, ..ring.find()? };
+        ring.make_void(&mut recovery)?;
+        if recovery.bound.is_some() {
+            ring.set_word(BOUND_AT, 0);
         }
         ring.take_turns(recovery.tail, recovery.head);
         Ok((ring, recovery))
     }
 
-    /// Tail and head: all sequence words are looked at.
-    fn find(&self, known: Known) -> Result<Recovery, OpenError> {
+    /// Tail, head and bound: all sequence words are looked at.
+    fn find(&self) -> Result<Recovery, OpenError> {
         // SAFETY: words of the first page; nobody else has the memory.
-        let (own, clean) = unsafe { (self.memory.load(TAIL_AT), self.memory.load(CLEAN_AT)) };
-        let tail = own.max(known.tail);
-        let mut head = tail.max(known.counts_to.unwrap_or(0));
+        let (tail, bound) = unsafe { (self.memory.load(TAIL_AT), self.memory.load(BOUND_AT)) };
+        let bound = bound.checked_sub(1);
+        if let Some(bound) = bound.filter(|b| !(tail..=tail + self.options.slots).contains(b)) {
+            let what = format!("what counts ends at {bound}, and the tail is at {tail}");
+            return Err(OpenError::Damaged { at: BOUND_AT, what });
+        }
+        let mut head = bound.unwrap_or(tail);
         let mut whole_head = head;
         for number in 0..self.options.slots {
             let at = self.at(number);
@@ -133,18 +126,13 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 whole_head = whole_head.max(position + 1);
             }
         }
-        let was_clean = clean != 0;
-        if was_clean && clean != head + 1 {
-            let what = format!("closed with the head at {}, found at {head}", clean - 1);
-            return Err(OpenError::Damaged { at: CLEAN_AT, what });
-        }
         let head = if self.steps.has(Step::SeenStays) { head } else { whole_head };
-        Ok(Recovery { tail, head, was_clean, ..Recovery::default() })
+        Ok(Recovery { tail, head, bound, ..Recovery::default() })
     }
 
     /// Counts elements, and makes everything else between tail and head void, durably.
-    fn make_void(&self, recovery: &mut Recovery, known: Known) -> Result<(), OpenError> {
-        let counts_to = known.counts_to.unwrap_or(u64::MAX);
+    fn make_void(&self, recovery: &mut Recovery) -> Result<(), OpenError> {
+        let counts_to = recovery.bound.unwrap_or(u64::MAX);
         let mut position = recovery.tail;
         while position < recovery.head {
             let end = self.whole_until(position).filter(|_| position < counts_to);
@@ -154,8 +142,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 continue;
             }
             let slot = self.slot(position);
-            let counts = known.counts_to.is_some_and(|to| position < to);
-            if slot != Slot::Void && (recovery.was_clean || counts) {
+            if slot != Slot::Void && recovery.bound.is_some_and(|bound| position < bound) {
                 let at = self.at(position);
                 let what = format!("position {position} should be whole, and is not");
                 return Err(OpenError::Damaged { at, what });

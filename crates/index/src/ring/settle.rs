@@ -46,7 +46,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
     }
 
-    /// How far everything is popped. For the owner of a ring under the page cache, one thread at a time.
+    /// How far everything is popped. For the owner of a ring on a disk.
     pub fn popped_through(&self) -> u64 {
         let mut end = self.turn_word(SETTLED);
         let claimed = self.turn_word(CLAIMED);
@@ -66,7 +66,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         self.turn_word(CLAIMED)
     }
 
-    /// Frees the slots before `tail`: the owner of a ring under the page cache says that it is durable. One
+    /// Frees the slots before `tail`: the owner of a ring on a disk says that it is durable. One
     /// thread at a time.
     pub fn settled(&self, tail: u64) {
         debug_assert!(tail >= self.turn_word(SETTLED), "the tail goes up");

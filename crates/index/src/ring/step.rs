@@ -28,6 +28,7 @@ macro_rules! steps {
     };
 }
 
+// A transaction over one word would not miss its fence: the log's own comes before the return as well.
 steps! {
     SlotWriteBack, "both", "a slot and its header are written back ..";
     SlotFence, "both", ".. and durable before the element may be popped or its push returns";
@@ -35,7 +36,7 @@ steps! {
     Together, "both", "recovery takes an element of several slots whole or not at all";
     SeenStays, "tx-free", "a position that a cut off push has written is not used again";
     TailWriteBack, "both", "the tail is written back ..";
-    TailFence, "both", ".. and durable before a pop returns and its slots are filled again";
+    TailFence, "tx-free", ".. and durable before a pop returns and its slots are filled again";
     InOrder, "both", "a pop returns when all pops before it are durable";
     UndoWriteBack, "tx", "the old words are written back ..";
     UndoFence, "tx", ".. and durable before they are overwritten";

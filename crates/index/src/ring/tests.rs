@@ -3,6 +3,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_machine::Counted;
+use terrace_memory::Domain;
 use terrace_memory::{Backing, Region};
 
 fn options(form: Form, slots: u64, slot_bytes: u64) -> RingOptions {
@@ -31,8 +32,7 @@ impl Place {
     }
 
     fn open(&self, form: Form) -> Result<(Ring<Native>, Recovery), OpenError> {
-        let known = Known::default();
-        Ring::open(self.memory.native(), self.turns.native(), form, false, known)
+        Ring::open(self.memory.native(), self.turns.native(), form, false)
     }
 }
 
