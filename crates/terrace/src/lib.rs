@@ -21,7 +21,9 @@ pub mod transfer;
 pub use config::{Config, ConfigError};
 pub use database::Database;
 pub use terrace_memory as memory;
+pub use terrace_store::queue;
 pub use terrace_store::{
     Change, Cursor, Damage, Domain, Durability, Error, Flush, Map, MapOptions, MapStats, Persist,
-    Procedure, RecoveryReport, Result, Session, TornTail, Value, ValueDesign, WhenFull,
+    Popped, Procedure, Queue, QueueOptions, RecoveryReport, Result, Session, TornTail, Value,
+    ValueDesign, WhenFull,
 };

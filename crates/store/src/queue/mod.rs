@@ -271,6 +271,11 @@ impl Queue {
         self.len() == 0
     }
 
+    /// Whether both are handles on one queue.
+    pub fn is_same(&self, other: &Queue) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// A word that the queue's user keeps with it; 0 at first.
     pub fn note(&self) -> u64 {
         self.inner.ring.note()
