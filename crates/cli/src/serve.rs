@@ -102,7 +102,7 @@ fn tiers(config: &Config) -> Result<Vec<String>, Failure> {
     config.tiers.iter().map(line).collect()
 }
 
-/// Flushes every map. The server has let go of the database by now; if a reader still holds it,
+/// Flushes every map and queue. The server has let go of the database by now; if a reader still holds it,
 /// everything is made durable all the same.
 fn close(db: Arc<Database>) -> Outcome {
     match Arc::try_unwrap(db) {
@@ -110,6 +110,9 @@ fn close(db: Arc<Database>) -> Outcome {
         Err(db) => {
             for name in db.map_names() {
                 db.map(&name).and_then(|m| m.sync()).map_err(Failure::new)?;
+            }
+            for name in db.queue_names() {
+                db.queue(&name).and_then(|q| q.sync()).map_err(Failure::new)?;
             }
             Ok(())
         }
@@ -147,6 +150,7 @@ fn options(config: &ServerConfig) -> ServerOptions {
             query_buffer_bytes_max: limits.query_buffer_bytes,
             output_buffer_bytes_max: limits.output_buffer_bytes,
             all_buffers_bytes_max: limits.all_buffers_bytes,
+            queues_max: limits.queues,
             idle_timeout: limits.idle,
             stall_timeout: limits.stall,
         },

@@ -13,6 +13,7 @@ use terrace::{Database, Map, MapOptions};
 pub struct Flags {
     keys: Vec<(&'static str, String)>,
     maps: Vec<String>,
+    queues: Vec<String>,
     tiers: Vec<String>,
 }
 
@@ -48,6 +49,11 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
     };
     command
         .arg(many("map", "NAME.KEY=VALUE", "a key of one map's section [maps.NAME]; repeatable"))
+        .arg(many(
+            "queue",
+            "NAME.KEY=VALUE",
+            "a key of one queue's section [queues.NAME]; repeatable",
+        ))
         .arg(many("tier", "KEY=VALUE,...", "a memory declared like a section [[tier]]; repeatable"))
 }
 
@@ -58,6 +64,7 @@ fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {
     Flags {
         keys: keys.filter_map(|k| Some((k.name, value(k.name)?))).collect(),
         maps: all("map"),
+        queues: all("queue"),
         tiers: all("tier"),
     }
 }
@@ -121,6 +128,9 @@ pub fn read(
     for map in &flags.maps {
         config.set_map(map).map_err(|e| Failure::Usage(format!("--map: {e}")))?;
     }
+    for queue in &flags.queues {
+        config.set_queue(queue).map_err(|e| Failure::Usage(format!("--queue: {e}")))?;
+    }
     for tier in &flags.tiers {
         config.set_tier(tier).map_err(|e| Failure::Usage(format!("--tier: {e}")))?;
     }
@@ -156,12 +166,16 @@ pub fn tell_damage(map: &Map) {
     }
 }
 
-/// Opens the database at `dir` and, for maps with settings of their own, those maps.
+/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
     let db = Database::open(dir, config.options()).map_err(Failure::new)?;
     for name in config.maps.keys() {
         open_map(&db, name, config)?;
+    }
+    for name in config.queues.keys() {
+        let options = |base| config.queue_options_of(name, base);
+        db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))?;
     }
     Ok(db)
 }

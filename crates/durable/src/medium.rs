@@ -133,6 +133,21 @@ impl Medium {
     }
 }
 
+impl Medium {
+    /// Makes the whole file usable, and of a mirrored one reads all of it into memory. Before anything else
+    /// is done with the medium: what has been written to its memory is lost.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub fn read_all(&mut self) -> Result<()> {
+        let bytes = self.file_bytes()?.next_multiple_of(BLOCK_BYTES).min(self.capacity_bytes);
+        self.commit(0, bytes)?;
+        // SAFETY: the medium is borrowed alone; who uses a copy of its memory meanwhile breaks the promise that
+        // every use of a memory gives.
+        unsafe { self.read_in(0, bytes) }
+    }
+}
+
 impl<M: Memory> Medium<M> {
     /// A byte-addressable memory without a file, all of it there from the start; `is_new` if it
     /// holds nothing yet. `lifetime` differs from opening to opening of one memory.

@@ -8,9 +8,11 @@
 
 pub mod hash;
 pub mod list;
+pub mod ring;
 pub mod table;
 pub mod tree;
 
 pub use hash::hash_key;
+pub use ring::{Form, Popped, Ring, RingOptions};
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
 pub use tree::{Tree, TreeOptions};

@@ -67,6 +67,7 @@ mod http;
 mod metrics;
 mod options;
 mod pause;
+mod queues;
 mod resp;
 mod server;
 mod sessions;

@@ -82,6 +82,8 @@ pub struct Limits {
     pub output_buffer_bytes_max: usize,
     /// Bytes all clients' buffers may take together; beyond, the largest client is closed.
     pub all_buffers_bytes_max: usize,
+    /// Queues that clients may make by pushing to a name that has none.
+    pub queues_max: usize,
     /// A client silent for this long is closed. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// A client that stops in the middle of a request, or of taking a reply, is closed after
@@ -101,6 +103,7 @@ impl Default for Limits {
             query_buffer_bytes_max: 1 << 30,
             output_buffer_bytes_max: 1 << 30,
             all_buffers_bytes_max: 2 << 30,
+            queues_max: 16,
             idle_timeout: None,
             stall_timeout: Some(Duration::from_secs(300)),
         }

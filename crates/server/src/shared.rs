@@ -6,6 +6,7 @@ use crate::event_loop::{Incoming, WAKER};
 use crate::gate::Gate;
 use crate::options::{ServerError, ServerOptions};
 use crate::pause::Pause;
+use crate::queues::Queues;
 use crate::slowlog::{LatencyMonitor, SlowLog};
 use crate::stats::LoopStats;
 use crossbeam_utils::CachePadded;
@@ -68,6 +69,8 @@ pub(crate) struct LoopHandle {
     pub(crate) poll: OwnedFd,
     pub(crate) waker: Waker,
     pub(crate) inbox: Mutex<Vec<Message>>,
+    /// Something was pushed to a queue while clients waited.
+    pub(crate) pushed: AtomicBool,
     pub(crate) connections: AtomicUsize,
     pub(crate) stats: CachePadded<LoopStats>,
 }
@@ -78,6 +81,7 @@ impl LoopHandle {
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             waker: Waker::new()?,
             inbox: Mutex::default(),
+            pushed: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             stats: LoopStats::new(crate::commands::count()),
         };
@@ -88,6 +92,12 @@ impl LoopHandle {
     pub(crate) fn send(&self, message: Message) {
         self.inbox.lock().push(message);
         self.waker.wake();
+    }
+    /// Clients of this loop that wait for an element may ask again.
+    pub(crate) fn tell_pushed(&self) {
+        if !self.pushed.swap(true, SeqCst) {
+            self.waker.wake();
+        }
     }
 }
 
@@ -228,6 +238,7 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) config: Config,
     pub(crate) maps: Maps,
+    pub(crate) queues: Queues,
     pub(crate) gate: Gate,
     pub(crate) loops: Vec<LoopHandle>,
     pub(crate) clients: Clients,
@@ -276,6 +287,7 @@ impl Shared {
             .collect::<Result<Vec<_>, ServerError>>()?;
         Ok(Shared {
             config: Config::new(&options),
+            queues: Queues::new(Arc::clone(&database), options.limits.queues_max)?,
             maps: Maps::new(database, options.databases)?,
             gate: Gate::new(threads),
             loops,
@@ -312,6 +324,13 @@ impl Shared {
         self.stopping.load(SeqCst)
     }
 
+    /// Clients that wait for an element of a queue may ask again.
+    pub(crate) fn tell_pushed(&self) {
+        if self.queues.waiting.load(SeqCst) > 0 {
+            self.loops.iter().for_each(LoopHandle::tell_pushed);
+        }
+    }
+
     /// Milliseconds since the server started.
     pub(crate) fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
@@ -342,7 +361,7 @@ impl Shared {
 
     /// Makes everything acknowledged so far durable, and remembers how that went.
     pub(crate) fn save(&self) -> terrace::Result<()> {
-        let result = self.maps.sync();
+        let result = self.maps.sync().and(self.queues.sync());
         self.save_failed.store(result.is_err(), Relaxed);
         if result.is_ok() {
             self.saved_s.store(unix_time().as_secs(), Relaxed);

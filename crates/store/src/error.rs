@@ -23,6 +23,19 @@ pub enum Error {
         /// Bytes allowed.
         budget: u64,
     },
+    /// The queue has no room for it.
+    #[error(
+        "the queue is full: {used} of {capacity} bytes of slots used; pop first, or make it larger"
+    )]
+    QueueFull {
+        /// Bytes of slots in use, or asked for at once if they are more.
+        used: u64,
+        /// Bytes of all slots.
+        capacity: u64,
+    },
+    /// The element is larger than the queue takes.
+    #[error("an element of {0} bytes: this queue takes at most {1} (`largest`)")]
+    ElementSize(u64, u64),
     /// The disk has no room.
     #[error("{path}: the disk is full; reads go on, writes are refused until there is space")]
     DiskFull {

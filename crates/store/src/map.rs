@@ -4,13 +4,13 @@ use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::{Error, Result};
+use crate::lock::DirectoryLock;
 use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
 use crate::session::Session;
 use crate::stats::MapStats;
 use parking_lot::Mutex;
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,8 @@ pub(crate) struct Inner<M: Memory, I: Memory> {
     pub next_writer: AtomicUsize,
     pub cursors: Cursors,
     /// Of the directory; a map without one has none.
-    pub lock: Option<File>,
+    #[expect(dead_code, reason = "held")]
+    pub lock: Option<DirectoryLock>,
 }
 
 impl Map {
@@ -487,10 +488,5 @@ impl<M: Memory, I: Memory> Drop for Inner<M, I> {
         // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
         // what was durable.
         let _unheard = self.close();
-        // Said aloud: a process that is just being started shares the open file, and with it the
-        // lock, until it begins its own program.
-        if let Some(lock) = &self.lock {
-            let _closing_unlocks_too = rustix::fs::flock(lock, rustix::fs::FlockOperation::Unlock);
-        }
     }
 }

@@ -6,12 +6,12 @@ use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::kept::{IndexInDirectory, IndexInMemory};
+use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
 use crate::options::{Durability, Kind, MapOptions, Persist, ValueDesign};
 use crate::recover::RecoveryReport;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -247,7 +247,7 @@ impl<'a> Opening<'a> {
 fn start<M: Memory, I: Memory>(
     engine: Engine<M, I>,
     recovery: RecoveryReport,
-    lock: Option<File>,
+    lock: Option<DirectoryLock>,
 ) -> Result<Map<M, I>> {
     let rule = engine.rule_of(engine.options.durability);
     if !engine.options.salvage && engine.values.rule() != rule {
@@ -265,20 +265,8 @@ fn start<M: Memory, I: Memory>(
 }
 
 /// Locks the directory for this process and settles which value file it has.
-fn claim(dir: &Path, options: &MapOptions) -> Result<(File, PathBuf, Design)> {
-    let io = |doing| move |source| Error::Io { path: dir.to_path_buf(), doing, source };
-    std::fs::create_dir_all(dir).map_err(io("make directory"))?;
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(dir.join("lock"))
-        .map_err(io("open lock in"))?;
-    match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(dir.to_path_buf())),
-        Err(errno) => return Err(io("lock")(errno.into())),
-    }
+fn claim(dir: &Path, options: &MapOptions) -> Result<(DirectoryLock, PathBuf, Design)> {
+    let lock = DirectoryLock::take(dir)?;
     let (logs, slabs) = (dir.join("values.log"), dir.join("values.slab"));
     let design = design(options.values, &logs, &slabs)?;
     if design == Design::Slabs && !options.domain.is_byte_addressable() {

@@ -12,6 +12,7 @@
 mod file;
 mod keys;
 mod placed;
+mod queues;
 mod server;
 mod values;
 
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use keys::{KEYS, Key, MAP_KEYS, TIER_KEYS};
+pub use queues::{QUEUE_KEYS, QueueConfig};
 pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub map: MapConfig,
     /// Where single maps differ from `map`.
     pub maps: BTreeMap<String, MapConfig>,
+    /// Queues that are opened at the start, and how.
+    pub queues: BTreeMap<String, QueueConfig>,
     /// Bytes of memory all maps may take together.
     pub memory_budget_bytes: u64,
     /// The persistence domain of the directory; never guessed upward.
@@ -83,6 +87,27 @@ pub enum DurabilityMode {
     Interval,
     /// The system writes back when it likes.
     None,
+}
+
+impl DurabilityMode {
+    /// With its interval, 1000 ms if nothing is said.
+    fn lasting(self, interval_ms: Option<u64>) -> Durability {
+        match self {
+            DurabilityMode::Sync => Durability::Sync,
+            DurabilityMode::Interval => {
+                Durability::Interval(Duration::from_millis(interval_ms.unwrap_or(1000)))
+            }
+            DurabilityMode::None => Durability::None,
+        }
+    }
+}
+
+/// Name, key and value of `NAME.KEY=VALUE`.
+fn parts(text: &str) -> Result<(&str, &str, &str), ConfigError> {
+    let parts = text
+        .split_once('=')
+        .and_then(|(path, value)| path.rsplit_once('.').map(|(name, key)| (name, key, value)));
+    parts.ok_or_else(|| ConfigError::plain(format!("`{text}`: expected NAME.KEY=VALUE")))
 }
 
 /// What was wrong with a setting, and where.
@@ -132,6 +157,7 @@ impl Default for Config {
                 tier: None,
             },
             maps: BTreeMap::new(),
+            queues: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),
             domain: Domain::PageCache,
             pre_stores: true,
@@ -198,12 +224,7 @@ impl Config {
     /// # Errors
     /// Another form, an unknown key or a bad value.
     pub fn set_map(&mut self, text: &str) -> Result<(), ConfigError> {
-        let (path, value) = text
-            .split_once('=')
-            .ok_or_else(|| ConfigError::plain(format!("`{text}`: expected NAME.KEY=VALUE")))?;
-        let (name, key) = path
-            .rsplit_once('.')
-            .ok_or_else(|| ConfigError::plain(format!("`{text}`: expected NAME.KEY=VALUE")))?;
+        let (name, key, value) = parts(text)?;
         let map = self.maps.entry(name.to_string()).or_default();
         keys::set(MAP_KEYS, &format!("maps.{name}."), map, key, value).map_err(ConfigError::plain)
     }
@@ -316,12 +337,7 @@ impl MapConfig {
     }
 
     fn over(&self, base: MapOptions) -> MapOptions {
-        let interval = Duration::from_millis(self.interval_ms.unwrap_or(1000));
-        let durability = self.durability.map(|mode| match mode {
-            DurabilityMode::Sync => Durability::Sync,
-            DurabilityMode::Interval => Durability::Interval(interval),
-            DurabilityMode::None => Durability::None,
-        });
+        let durability = self.durability.map(|mode| mode.lasting(self.interval_ms));
         MapOptions {
             durability: durability.unwrap_or(base.durability),
             kind: self.kind.unwrap_or(base.kind),

@@ -1,4 +1,4 @@
-//! A directory of maps, opened as one.
+//! A directory of maps and queues, opened as one.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
-use terrace_store::{Error, Kind, Map, MapOptions, Result};
+use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result};
 
-/// Longest name of a map in bytes.
+/// Longest name of a map or queue in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// What the memory is called that maps share which are in no tier of their own.
@@ -30,16 +30,17 @@ pub struct TierUse {
     pub maps: Vec<String>,
 }
 
-/// A directory of maps. They share one memory budget, but for those in tiers of their own.
+/// A directory of maps and queues. They share one memory budget, but for those in tiers of their own.
 ///
-/// Each map is a folder below `maps/` with its value file and its lock; two processes never have
-/// the same map open.
+/// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`; two
+/// processes never have the same one open.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
     /// Of the maps in no tier of their own.
     shared: Arc<Share>,
     maps: Mutex<BTreeMap<String, Opened>>,
+    queues: Mutex<BTreeMap<String, Queue>>,
     /// Tiers with a budget of their own, by name: maps in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
 }
@@ -82,8 +83,8 @@ impl Database {
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
-        let (maps, tiers) = (Mutex::default(), Mutex::default());
-        Ok(Database { dir, options, shared, maps, tiers })
+        let (maps, queues, tiers) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Database { dir, options, shared, maps, queues, tiers })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -148,7 +149,7 @@ impl Database {
         adjust: impl FnOnce(MapOptions) -> MapOptions,
         share: &Arc<Share>,
     ) -> Result<Map> {
-        check_name(name)?;
+        check_name("map", "_-.", name)?;
         let mut maps = self.maps();
         if let Some(opened) = maps.get(name) {
             return Ok(opened.map.clone());
@@ -162,11 +163,60 @@ impl Database {
 
     /// Names of the maps, open or on disk, sorted.
     pub fn map_names(&self) -> Vec<String> {
-        let on_disk = std::fs::read_dir(self.dir.join("maps")).into_iter().flatten().flatten();
+        let open = self.maps().keys().cloned().collect();
+        self.names("maps", open)
+    }
+
+    /// The queue `name`, opened or made: bounded, first in first out, for any number of producers and
+    /// consumers. It has the database's durability, domain and budget, and otherwise what
+    /// [`QueueOptions::default`] says.
+    ///
+    /// # Errors
+    /// Those of [`Queue::open`], and [`Error::Option`] for a name that is not 1 to 64 letters, digits, `_`, `-`,
+    /// `:` or `.` (not first).
+    pub fn queue(&self, name: &str) -> Result<Queue> {
+        self.queue_with(name, |options| options)
+    }
+
+    /// The queue `name`; if it is not open yet, opened with these options as changed by `adjust`.
+    ///
+    /// # Errors
+    /// As [`Database::queue`].
+    pub fn queue_with(
+        &self,
+        name: &str,
+        adjust: impl FnOnce(QueueOptions) -> QueueOptions,
+    ) -> Result<Queue> {
+        check_name("queue", "_-.:", name)?;
+        let mut queues = self.queues();
+        if let Some(queue) = queues.get(name) {
+            return Ok(queue.clone());
+        }
+        let options = adjust(QueueOptions {
+            durability: self.options.durability,
+            domain: self.options.domain,
+            dax: self.options.dax,
+            ..QueueOptions::default()
+        });
+        let queue =
+            Queue::open(&self.dir.join("queues").join(name), &options, &self.shared.budget)?;
+        queues.insert(name.to_string(), queue.clone());
+        Ok(queue)
+    }
+
+    /// Names of the queues, open or on disk, sorted.
+    pub fn queue_names(&self) -> Vec<String> {
+        let open = self.queues().keys().cloned().collect();
+        self.names("queues", open)
+    }
+
+    /// Names of the folders below `folder`, and `open`, sorted.
+    fn names(&self, folder: &str, open: Vec<String>) -> Vec<String> {
+        let on_disk = std::fs::read_dir(self.dir.join(folder)).into_iter().flatten().flatten();
         let mut names: Vec<String> = on_disk
             .filter(|entry| entry.path().is_dir())
             .filter_map(|entry| entry.file_name().into_string().ok())
-            .chain(self.maps().keys().cloned())
+            .chain(open)
             .collect();
         names.sort();
         names.dedup();
@@ -249,13 +299,21 @@ impl Database {
         self.maps().get(name).map(|opened| opened.share.name.clone())
     }
 
-    /// Flushes and closes every map.
+    /// Flushes and closes every map and queue.
     ///
     /// # Errors
-    /// The first of the medium; every map is closed all the same.
+    /// The first of the medium; every one is closed all the same.
     pub fn close(self) -> Result<()> {
         let maps = std::mem::take(&mut *self.maps());
-        maps.values().map(|opened| opened.map.close()).fold(Ok(()), Result::and)
+        let queues = std::mem::take(&mut *self.queues());
+        let closed =
+            maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
+        closed.fold(Ok(()), Result::and)
+    }
+
+    fn queues(&self) -> MutexGuard<'_, BTreeMap<String, Queue>> {
+        // As for maps.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn maps(&self) -> MutexGuard<'_, BTreeMap<String, Opened>> {
@@ -264,17 +322,23 @@ impl Database {
     }
 }
 
-fn check_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+/// A name is that of a folder.
+fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
     if name.is_empty()
         || name.len() > MAX_NAME_BYTES
         || name.starts_with('.')
         || !name.chars().all(fits)
     {
+        let signs: Vec<String> = signs.chars().map(|sign| format!("'{sign}'")).collect();
         let why = format!(
-            "{name:?} is no name for a map: 1 to {MAX_NAME_BYTES} letters, digits, '_', '-' or '.', not starting with '.'"
+            "{name:?} is no name for a {of}: 1 to {MAX_NAME_BYTES} letters, digits, {}, not starting with '.'",
+            signs.join(", ")
         );
-        return Err(Error::Option { field: "map name", why });
+        return Err(Error::Option {
+            field: if of == "map" { "map name" } else { "queue name" },
+            why,
+        });
     }
     Ok(())
 }
@@ -395,6 +459,24 @@ mod tests {
         assert_eq!(db.map("a").and_then(|m| m.get(b"k")).expect("get"), Some(b"in a".to_vec()));
         for bad in ["", ".hidden", "a/b", "..", &"x".repeat(65)] {
             assert!(db.map(bad).is_err(), "{bad}");
+            assert!(db.queue(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn queues_are_beside_maps_and_found_again() {
+        let dir = tempfile::tempdir().expect("directory");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        let small = |options| QueueOptions { capacity_bytes: Some(1 << 20), ..options };
+        let jobs = db.queue_with("mail:jobs", small).expect("a queue");
+        assert!(db.map("mail:jobs").is_err(), "no name of a map");
+        jobs.push(b"first").and_then(|()| jobs.push(b"second")).expect("push");
+        assert_eq!(jobs.pop().expect("pop"), Some(b"first".to_vec()));
+        db.close().expect("close");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        assert_eq!(db.queue_names(), ["mail:jobs"]);
+        let jobs = db.queue("mail:jobs").expect("the queue, as it was made");
+        assert_eq!(jobs.pop().expect("pop"), Some(b"second".to_vec()));
+        assert_eq!(jobs.pop().expect("pop"), None);
     }
 }

@@ -21,8 +21,9 @@ pub mod transfer;
 pub use config::{Config, ConfigError};
 pub use database::{Database, SHARED_TIER, TierUse};
 pub use terrace_memory as memory;
+pub use terrace_store::queue;
 pub use terrace_store::{
     Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,
-    MapStats, Persist, Procedure, Range, RecoveryReport, Result, Session, TornTail, Value,
-    ValueDesign, WhenFull,
+    MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
+    Session, TornTail, Value, ValueDesign, WhenFull,
 };

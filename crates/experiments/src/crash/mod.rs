@@ -16,6 +16,8 @@ mod left_out;
 mod lists;
 mod maps;
 mod rewrites;
+mod rings;
+mod rings_published;
 mod sections;
 
 pub use exhaustive::WHOLE_FROM;
@@ -298,6 +300,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| lists::named("list-soft-reuse", s), lists::controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
+    "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
+        rings::tx, rings::controls;
+    "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
+        rings::tx_free, rings::controls;
 };
 
 /// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].

@@ -10,7 +10,7 @@ use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::slowlog::{SlowEntry, abridge};
 use crate::stats::LoopStats;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 use terrace::Session;
 
@@ -24,7 +24,8 @@ pub(crate) struct Executor<'a, 'g> {
 }
 
 impl Executor<'_, '_> {
-    /// Runs a request of at least one argument. False: a pause holds it back; nothing happened.
+    /// Runs a request of at least one argument. False: a pause holds it back, or what it waits for; nothing
+    /// happened.
     pub(crate) fn request(
         &mut self,
         client: &mut Client,
@@ -39,6 +40,11 @@ impl Executor<'_, '_> {
         let mark = out.mark();
         out.count_reply();
         self.checked(client, out, command, args);
+        if self.waits_on(client) {
+            out.truncate(mark);
+            out.uncount_reply();
+            return false;
+        }
         if client.replies != Replies::On || skip {
             out.truncate(mark);
             out.uncount_reply();
@@ -49,6 +55,18 @@ impl Executor<'_, '_> {
         client.plain =
             client.authenticated && client.transaction.is_none() && client.replies == Replies::On;
         true
+    }
+
+    /// Whether the client goes on waiting for an element of a queue. One that does no more is not counted.
+    fn waits_on(&mut self, client: &mut Client) -> bool {
+        let Some(until_ms) = client.waits_until_ms else { return false };
+        if std::mem::take(&mut client.is_held) {
+            self.core.next_wait_ms = self.core.next_wait_ms.min(until_ms);
+            return true;
+        }
+        client.waits_until_ms = None;
+        self.shared.queues.waiting.fetch_sub(1, SeqCst);
+        false
     }
 
     fn is_held(&self, client: &Client, command: Option<&Command>) -> bool {
@@ -143,6 +161,9 @@ impl Executor<'_, '_> {
         if let Err(failure) = &result {
             out.truncate(mark);
             out.error(&failure.text());
+        }
+        if client.is_held {
+            return;
         }
         let took = started.elapsed();
         self.count(command.index(), 1, u64::from(result.is_err()), took);

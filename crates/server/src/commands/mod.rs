@@ -16,6 +16,7 @@ mod expiry;
 mod info;
 mod introspect;
 mod keys;
+mod lists;
 mod made;
 mod memory;
 mod multi;
@@ -76,6 +77,12 @@ pub(crate) struct Client {
     pub(crate) close: Close,
     /// Databases touched in this turn, a bit each: whose failed commits concern this client.
     pub(crate) touched: u64,
+    /// The same of queues.
+    pub(crate) touched_queues: bool,
+    /// Its request waits for an element of a queue, at most until then (milliseconds since the server started).
+    pub(crate) waits_until_ms: Option<u64>,
+    /// The command has not been executed: it is to be tried again.
+    pub(crate) is_held: bool,
     /// Index of the last command in the table.
     pub(crate) last_command: u32,
     /// Nothing about this client keeps a GET or SET from the short way.
@@ -93,6 +100,9 @@ impl Client {
             replies: Replies::On,
             close: Close::No,
             touched: 0,
+            touched_queues: false,
+            waits_until_ms: None,
+            is_held: false,
             last_command: u32::MAX,
             plain: authenticated,
         }

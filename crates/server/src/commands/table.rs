@@ -4,7 +4,8 @@ use super::Handler::{Data, Exec, Server};
 use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
-    info, introspect, keys, memory, multi, observe, ordered, ranges, scan, strings, transactions,
+    info, introspect, keys, lists, memory, multi, observe, ordered, ranges, scan, strings,
+    transactions,
 };
 use std::sync::LazyLock;
 
@@ -44,6 +45,7 @@ const ADM: u32 = SX | ADMIN | NO_SCRIPT;
 fn all() -> Vec<Command> {
     let mut commands: Vec<Command> = of_strings().into();
     commands.extend(of_keys());
+    commands.extend(of_lists());
     commands.extend(of_transactions());
     commands.extend(of_connections());
     commands.extend(of_servers());
@@ -106,6 +108,26 @@ fn of_keys() -> [Command; 23] {
         command("persist", 2, W, ONE_KEY, Data(expiry::persist)),
         command("object", -2, READ, KeyPositions { first: 2, last: 2, step: 1 }, Data(memory::object)),
         command("wait", 3, S | NO_SCRIPT, NO_KEYS, Server(admin::wait)),
+    ]
+}
+
+/// Queues are apart from keys and their sessions: none of this is in a transaction.
+#[rustfmt::skip]
+fn of_lists() -> [Command; 9] {
+    const ALL_BUT_LAST: KeyPositions = KeyPositions { first: 1, last: -2, step: 1 };
+    const LW: u32 = WMF | NO_MULTI;
+    const LP: u32 = W | NO_MULTI;
+    const LB: u32 = WRITE | NO_SCRIPT | NO_MULTI;
+    [
+        command("lpush", -3, LW, ONE_KEY, Server(lists::lpush)),
+        command("rpush", -3, LW, ONE_KEY, Server(lists::rpush)),
+        command("lpushx", -3, LW, ONE_KEY, Server(lists::lpushx)),
+        command("rpushx", -3, LW, ONE_KEY, Server(lists::rpushx)),
+        command("lpop", -2, LP, ONE_KEY, Server(lists::lpop)),
+        command("rpop", -2, LP, ONE_KEY, Server(lists::rpop)),
+        command("blpop", -3, LB, ALL_BUT_LAST, Server(lists::blpop)),
+        command("brpop", -3, LB, ALL_BUT_LAST, Server(lists::brpop)),
+        command("llen", 2, R | NO_MULTI, ONE_KEY, Server(lists::llen)),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::resp::Args;
 
-/// Commands of Redis 7 that this server has no use for, because it keeps strings.
+/// Commands of Redis 7 that this server has no use for, because it keeps strings and queues.
 const KNOWN: &[&str] = &[
     "acl",
     "asking",
@@ -15,8 +15,6 @@ const KNOWN: &[&str] = &[
     "bitpos",
     "blmove",
     "blmpop",
-    "blpop",
-    "brpop",
     "brpoplpush",
     "bzmpop",
     "bzpopmax",
@@ -60,14 +58,10 @@ const KNOWN: &[&str] = &[
     "lcs",
     "lindex",
     "linsert",
-    "llen",
     "lmove",
     "lmpop",
     "lolwut",
-    "lpop",
     "lpos",
-    "lpush",
-    "lpushx",
     "lrange",
     "lrem",
     "lset",
@@ -90,10 +84,7 @@ const KNOWN: &[&str] = &[
     "replicaof",
     "restore",
     "restore-asking",
-    "rpop",
     "rpoplpush",
-    "rpush",
-    "rpushx",
     "sadd",
     "scard",
     "script",
@@ -186,8 +177,10 @@ pub(super) fn error(args: Args<'_>) -> Failure {
     let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
     if KNOWN.binary_search(&lower.as_str()).is_ok() {
         let upper = lower.to_ascii_uppercase();
-        return format!("ERR {upper} is not supported by Terrace: this server keeps strings")
-            .into();
+        return format!(
+            "ERR {upper} is not supported by Terrace: this server keeps strings and queues"
+        )
+        .into();
     }
     let shown = |bytes: &[u8], most: usize| {
         String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()

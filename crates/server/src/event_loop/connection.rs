@@ -218,6 +218,7 @@ impl Connection {
     pub(super) fn wanted(&self, unsent: bool) -> EventFlags {
         let out = if unsent || self.wants_write() { EventFlags::OUT } else { EventFlags::empty() };
         match self.phase {
+            Phase::Open if self.client.waits_until_ms.is_some() => out | EventFlags::RDHUP,
             Phase::Open if self.held => out,
             Phase::Open => EventFlags::IN | out,
             Phase::Closing => out,

@@ -23,6 +23,7 @@ mod sets;
 use crate::config::LoopLimits;
 use crate::gate::Turn;
 use crate::pause::Paused;
+use crate::queues::QueueTurn;
 use crate::resp::Output;
 use crate::sessions::Sessions;
 use crate::shared::{LoopHandle, Message, Shared, unix_time};
@@ -30,7 +31,7 @@ use batch::GetBatch;
 use connection::{Connection, Phase, Received};
 use rustix::event::{Timespec, epoll};
 use sets::SetRun;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 pub(crate) use connection::Incoming;
 
@@ -58,6 +59,10 @@ pub(crate) struct Core {
     /// Milliseconds since the server started, read once per turn.
     pub(crate) uptime_ms: u64,
     pub(crate) paused: Paused,
+    /// What this turn has done to queues.
+    pub(crate) queues: QueueTurn,
+    /// When the next client has waited long enough for an element of a queue.
+    pub(crate) next_wait_ms: u64,
     /// State of a small random number generator.
     pub(crate) random: u64,
 }
@@ -87,7 +92,7 @@ struct EventLoop<'s> {
     arena_used: usize,
     to_write: Vec<usize>,
     backlog: Vec<usize>,
-    /// Connections that a pause holds back.
+    /// Connections that a pause holds back, or that wait for an element of a queue.
     held: Vec<usize>,
     /// Buffers for replies, handed to connections that have some to write.
     spare_buffers: Vec<Vec<u8>>,
@@ -110,6 +115,8 @@ pub(crate) fn run(shared: &Shared, id: usize) {
             now_ms: 0,
             uptime_ms: 0,
             paused: Paused::Nothing,
+            queues: QueueTurn::default(),
+            next_wait_ms: u64::MAX,
             random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
         },
         sessions: Sessions::new(shared.maps.count()),
@@ -149,6 +156,9 @@ impl EventLoop<'_> {
             self.send_replies();
             if woken {
                 self.handle.waker.reset();
+                if self.handle.pushed.swap(false, SeqCst) {
+                    self.release_held();
+                }
                 self.read_inbox();
             }
             self.tick();
@@ -164,7 +174,9 @@ impl EventLoop<'_> {
             _ if !self.backlog.is_empty() => 0,
             Paused::Nothing if self.drain_until_ms.is_some() => 20,
             Paused::Nothing if self.connections.len() == self.free.len() => return None,
-            Paused::Nothing => TICK_MS,
+            Paused::Nothing => {
+                self.core.next_wait_ms.saturating_sub(self.core.uptime_ms).clamp(1, TICK_MS)
+            }
             _ => self.shared.pause.until_ms().saturating_sub(self.core.uptime_ms).clamp(1, TICK_MS),
         };
         Some(Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as i64 })
@@ -181,6 +193,10 @@ impl EventLoop<'_> {
         let paused = self.shared.pause.now(self.core.uptime_ms);
         if self.core.paused != paused {
             self.core.paused = paused;
+            self.release_held();
+        }
+        if self.core.next_wait_ms <= self.core.uptime_ms {
+            self.core.next_wait_ms = u64::MAX;
             self.release_held();
         }
         self.handle.stats.turns.add(1);
@@ -203,9 +219,11 @@ impl EventLoop<'_> {
                 self.mark_to_write(index);
             }
             let broken = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+            // Nobody is there to take what it waits for.
+            let left = flags.contains(epoll::EventFlags::RDHUP) && self.is_waiting(index);
             if flags.contains(epoll::EventFlags::IN) {
                 self.readable(index, &mut turn);
-            } else if broken {
+            } else if broken || left {
                 self.close(index);
             }
         }
@@ -218,6 +236,12 @@ impl EventLoop<'_> {
         }
         self.flush_arena(&mut turn);
         woken
+    }
+
+    /// Whether the connection waits for an element of a queue.
+    fn is_waiting(&self, index: usize) -> bool {
+        let connection = self.connections[index].as_deref();
+        connection.is_some_and(|connection| connection.client.waits_until_ms.is_some())
     }
 
     /// Reads once from a connection and executes what is complete.
@@ -349,6 +373,9 @@ impl EventLoop<'_> {
         let Some(connection) = self.connections[index].take() else { return };
         let info = &connection.client.info;
         self.buffer_bytes -= connection.counted_bytes;
+        if connection.client.waits_until_ms.is_some() {
+            self.shared.queues.waiting.fetch_sub(1, SeqCst);
+        }
         self.shared.clients.remove(info.id);
         self.shared.connected.fetch_sub(1, Relaxed);
         self.handle.connections.fetch_sub(1, Relaxed);

@@ -2,7 +2,7 @@
 
 use super::EventLoop;
 use super::connection::Phase;
-use crate::commands::Failure;
+use crate::commands::{Client, Failure};
 use rustix::event::epoll;
 use std::time::Instant;
 
@@ -45,6 +45,7 @@ impl EventLoop<'_> {
         {
             self.handle.stats.commits.add(1);
         }
+        let queues = self.core.queues.commit().map_err(|error| Failure::from(error).text());
         if let (Some(started), Some(threshold)) = (started, self.core.limits.latency) {
             let took = started.elapsed();
             if took >= threshold {
@@ -52,12 +53,20 @@ impl EventLoop<'_> {
             }
         }
         for (database, error) in failures {
-            self.handle.stats.commit_failures.add(1);
-            for &index in &self.to_write {
-                let Some(connection) = self.connections[index].as_deref() else { continue };
-                if connection.client.touched & (1 << database) != 0 {
-                    self.outputs[index].replace_turn(&error);
-                }
+            self.tell_failure(&error, |client| client.touched & (1 << database) != 0);
+        }
+        if let Err(error) = queues {
+            self.tell_failure(&error, |client| client.touched_queues);
+        }
+    }
+
+    /// Tells those whom a failed commit concerns, instead of what they had been going to hear.
+    fn tell_failure(&mut self, error: &str, concerns: impl Fn(&Client) -> bool) {
+        self.handle.stats.commit_failures.add(1);
+        for &index in &self.to_write {
+            let Some(connection) = self.connections[index].as_deref() else { continue };
+            if concerns(&connection.client) {
+                self.outputs[index].replace_turn(error);
             }
         }
     }
@@ -79,6 +88,7 @@ impl EventLoop<'_> {
         let out = &mut self.outputs[index];
         connection.to_write = false;
         connection.client.touched = 0;
+        connection.client.touched_queues = false;
         if out.overflowed() || connection.client.close == crate::commands::Close::Now {
             if out.overflowed() {
                 self.handle.stats.closed_for_output.add(1);

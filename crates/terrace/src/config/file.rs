@@ -1,6 +1,10 @@
 //! The file door: TOML with positions, walked by hand so that every complaint has its line.
 
-use super::{Config, ConfigError, KEYS, MAP_KEYS, MapConfig, TIER_KEYS, TierDraft, keys};
+use super::{
+    Config, ConfigError, KEYS, MAP_KEYS, MapConfig, QUEUE_KEYS, QueueConfig, TIER_KEYS, TierDraft,
+    keys,
+};
+use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 /// Lays the settings of `text` over `config`.
@@ -12,13 +16,18 @@ pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> 
     for (key, value) in table.get_ref() {
         let at = key.span().start;
         match (key.get_ref().as_ref(), value.get_ref()) {
-            ("maps", DeValue::Table(maps)) => walk.maps(config, maps)?,
+            ("maps", DeValue::Table(maps)) => {
+                walk.named::<MapConfig>("maps", MAP_KEYS, &mut config.maps, maps)?;
+            }
+            ("queues", DeValue::Table(queues)) => {
+                walk.named::<QueueConfig>("queues", QUEUE_KEYS, &mut config.queues, queues)?;
+            }
             ("tier", DeValue::Array(tiers)) => {
                 for tier in tiers {
                     walk.tier(config, tier.get_ref(), tier.span().start)?;
                 }
             }
-            ("maps", _) => return Err(walk.error(at, "`maps` is a section: [maps.NAME]")),
+            ("maps" | "queues", _) => return Err(walk.is_section(at, key.get_ref())),
             ("tier", _) => return Err(walk.error(at, "`tier` is a list of sections: [[tier]]")),
             (name, DeValue::Table(section)) if is_section(name) => {
                 walk.keys(KEYS, config, section, "", &format!("{name}."))?;
@@ -44,16 +53,26 @@ impl Walk<'_> {
         ConfigError { file: None, line: Some(line), what: what.into() }
     }
 
-    fn maps(&self, config: &mut Config, maps: &DeTable<'_>) -> Result<(), ConfigError> {
-        for (name, value) in maps {
-            let at = name.span().start;
+    fn is_section(&self, at: usize, of: &str) -> ConfigError {
+        self.error(at, format!("`{of}` is a section: [{of}.NAME]"))
+    }
+
+    /// The sections `[of.NAME]`.
+    fn named<T: Default>(
+        &self,
+        of: &str,
+        known: &[keys::Key<T>],
+        into: &mut BTreeMap<String, T>,
+        sections: &DeTable<'_>,
+    ) -> Result<(), ConfigError> {
+        for (name, value) in sections {
             let DeValue::Table(section) = value.get_ref() else {
-                return Err(self.error(at, "`maps` is a section: [maps.NAME]"));
+                return Err(self.is_section(name.span().start, of));
             };
             let name = name.get_ref().to_string();
-            let mut map = MapConfig::default();
-            self.keys(MAP_KEYS, &mut map, section, &format!("maps.{name}."), "")?;
-            config.maps.insert(name, map);
+            let mut target = T::default();
+            self.keys(known, &mut target, section, &format!("{of}.{name}."), "")?;
+            into.insert(name, target);
         }
         Ok(())
     }

@@ -32,7 +32,8 @@ fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T
     if let Some(key) = keys.iter().find(|k| k.name == name) {
         return Ok(key);
     }
-    let sections = ["limits", "tls", "maps", "tier"].into_iter().filter(|_| prefix.is_empty());
+    let sections =
+        ["limits", "tls", "maps", "queues", "tier"].into_iter().filter(|_| prefix.is_empty());
     let hint = match values::nearest(name, keys.iter().map(|k| k.name).chain(sections)) {
         Some(near) => format!("did you mean `{prefix}{near}`?"),
         None => {
@@ -47,7 +48,14 @@ fn number<N: std::str::FromStr>(text: &str, range: &str) -> Result<N, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number from {range}"))
 }
 
-fn size_from(text: &str, least: u64) -> Result<u64, String> {
+pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
+    let range = "1 to 3600000";
+    let fits = |n: &u64| (1..=3_600_000).contains(n);
+    let n = Some(number(text, range)?).filter(fits);
+    n.ok_or_else(|| format!("`{text}` is not a number from {range}"))
+}
+
+pub(super) fn size_from(text: &str, least: u64) -> Result<u64, String> {
     let bytes = parse_size(text)?;
     if bytes < least {
         return Err(format!("`{text}` is too small; the least is {}", values::format_size(least)));
@@ -239,6 +247,9 @@ pub const KEYS: &[Key<Config>] = &[
     key!("limits.all_buffers", "2 GiB", "all clients' buffers; then the largest goes", |c, v| {
         limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n)
     }),
+    key!("limits.queues", "16", "queues that clients may make beside those declared", |c, v| {
+        count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)
+    }),
     key!("limits.idle_seconds", "off", "silence after which a client is closed", |c, v| {
         span(v, Duration::from_secs).map(|d| c.server.limits.idle = d)
     }),
@@ -268,11 +279,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "milliseconds of writes that may be lost under interval",
         set: |m, v| {
-            let n: u64 = number(v, "1 to 3600000")?;
-            if !(1..=3_600_000).contains(&n) {
-                return Err(format!("`{v}` is not a number from 1 to 3600000"));
-            }
-            m.interval_ms = Some(n);
+            m.interval_ms = Some(interval_ms(v)?);
             Ok(())
         },
     },

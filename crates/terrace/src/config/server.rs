@@ -74,6 +74,8 @@ pub struct LimitsConfig {
     pub output_buffer_bytes: usize,
     /// All clients' buffers together.
     pub all_buffers_bytes: usize,
+    /// Queues that clients may make, beside those declared.
+    pub queues: usize,
     /// Silence after which a client is closed.
     pub idle: Option<Duration>,
     /// Silence in the middle of a request or a reply after which a client is closed.
@@ -114,6 +116,7 @@ impl Default for LimitsConfig {
             query_buffer_bytes: 1 << 30,
             output_buffer_bytes: 1 << 30,
             all_buffers_bytes: 2 << 30,
+            queues: 16,
             idle: None,
             stall: Some(Duration::from_secs(300)),
         }

@@ -49,6 +49,15 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
             "terrace.toml:1: `port`: expected a string, a number or a list of strings",
         ),
         ("maps = 3", "terrace.toml:1: `maps` is a section: [maps.NAME]"),
+        ("queues = 3", "terrace.toml:1: `queues` is a section: [queues.NAME]"),
+        (
+            "[queues.jobs]\nsize = \"1 MiB\"\n",
+            "terrace.toml:2: unknown key `queues.jobs.size`; did you mean `queues.jobs.slot`?",
+        ),
+        (
+            "[queues.jobs]\nslot = 100\n",
+            "terrace.toml:2: `queues.jobs.slot`: `100` is not a multiple of 64 from 64 to 65472",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(parse(text).expect_err(text), expected, "for {text:?}");

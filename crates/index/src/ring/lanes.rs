@@ -1,0 +1,114 @@
+//! Transactions of the form [`Form::Tx`](super::Form::Tx): an undo log of two words for each of a few threads.
+//!
+//! ```text
+//! begin    old words into the log | write back | FENCE
+//! (the transaction's stores) write back | FENCE
+//! commit   the log is void | write back | FENCE
+//! ```
+//! A log lies in one line, so that its mark, stored last, vouches for what it holds. What libpmemobj does
+//! for the paper's ring, without its allocator: three barriers for what takes one without a transaction.
+
+use super::{LANE_LOCKS, LANES, LOGS_AT, Ring, Step};
+use crossbeam_utils::Backoff;
+use terrace_memory::{Domain, Memory};
+
+/// The lane of pops, which only who settles the tail uses.
+const OF_POPS: u64 = LANES - 1;
+
+/// Words of a log: where two old words are from, what they were, and how many there are.
+const COUNT: u64 = 0;
+const AT: u64 = 8;
+const OLD: u64 = 16;
+
+/// An open transaction.
+pub(super) struct Transaction {
+    lane: u64,
+}
+
+impl<M: Memory, T: Memory> Ring<M, T> {
+    /// Opens a transaction over the two words of a slot's header. Waits while others have the lane.
+    pub(super) fn begin_push(&self, position: u64) -> Transaction {
+        let lane = position % OF_POPS;
+        let backoff = Backoff::new();
+        while !self.turn_word_goes(LANE_LOCKS + 64 * lane, 0, 1) {
+            self.turns.pause();
+            backoff.snooze();
+        }
+        self.log(lane, self.at(position), 2)
+    }
+
+    /// Opens a transaction over one word. Under the leader's lock.
+    pub(super) fn begin_pop(&self, at: u64) -> Transaction {
+        self.log(OF_POPS, at, 1)
+    }
+
+    fn log(&self, lane: u64, at: u64, words: u64) -> Transaction {
+        let log = LOGS_AT + 64 * lane;
+        // SAFETY: words of the lane, which is ours, and of what the caller is about to overwrite.
+        unsafe {
+            for word in 0..words {
+                self.memory.store(log + OLD + 8 * word, self.memory.load(at + 8 * word));
+            }
+            self.memory.store(log + AT, at);
+            self.memory.store(log + COUNT, words);
+        }
+        self.write_back(Step::UndoWriteBack, log, 64);
+        self.fence(Step::UndoFence);
+        Transaction { lane }
+    }
+
+    /// Ends a transaction whose stores are durable. It is durable on return.
+    pub(super) fn commit(&self, transaction: &Transaction) {
+        if self.steps.has(Step::UndoVoid) {
+            let log = LOGS_AT + 64 * transaction.lane;
+            // SAFETY: as above.
+            unsafe {
+                self.memory.store(log + COUNT, 0);
+                self.memory.persist(log + COUNT, 8);
+            }
+        }
+        self.set_turn_word(LANE_LOCKS + 64 * transaction.lane, 0);
+    }
+
+    /// Puts back what open transactions have overwritten, durably; how many there were.
+    pub(super) fn roll_back(&self) -> u64 {
+        let mut open = 0;
+        for log in (0..LANES).map(|lane| LOGS_AT + 64 * lane) {
+            // SAFETY: recovery has the memory alone. A log that names places outside is no log.
+            unsafe {
+                let (words, at) = (self.memory.load(log + COUNT), self.memory.load(log + AT));
+                let fits = at % 8 == 0 && at < self.options.bytes() - 8;
+                if words == 0 || words > 2 || !fits {
+                    continue;
+                }
+                open += 1;
+                if self.steps.has(Step::RollBack) {
+                    for word in (0..words).rev() {
+                        self.memory.store(at + 8 * word, self.memory.load(log + OLD + 8 * word));
+                    }
+                    self.memory.persist(at, 8 * words);
+                }
+                self.memory.store(log + COUNT, 0);
+                self.memory.persist(log + COUNT, 8);
+            }
+        }
+        open
+    }
+
+    /// Writes back where that is needed, unless the step is left out.
+    #[inline(always)]
+    pub(super) fn write_back(&self, step: Step, at: u64, bytes: u64) {
+        if self.memory.domain() == Domain::Adr && self.steps.has(step) {
+            // SAFETY: callers name ranges of the ring.
+            unsafe { self.memory.write_back(at, bytes) };
+        }
+    }
+
+    /// A fence where stores survive by instructions, unless the step is left out.
+    #[inline(always)]
+    pub(super) fn fence(&self, step: Step) {
+        if self.memory.domain().is_byte_addressable() && self.steps.has(step) {
+            self.memory.fence();
+        }
+    }
+}

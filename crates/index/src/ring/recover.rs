@@ -1,0 +1,237 @@
+//! Opening a ring: what is whole stays, in its order; what a crash has cut off becomes void, in its place.
+//!
+//! Of a position `p` between the tail and the last one seen, the slot holds
+//! * a whole element, or a whole part of one: its sequence word says `p`, and its checksum, if it has one, fits;
+//! * nothing: its sequence word says an earlier position. The push of `p` had claimed it and not got far;
+//! * something torn: it says `p`, but the checksum does not fit.
+//!
+//! The last two become void, and so does a part whose others are missing. Nothing is moved. The head goes on
+//! behind the last position seen, whatever was there: were a torn position filled again, a second crash
+//! could leave a mixture of both that matches the first one's checksum.
+
+use super::slot::{Content, HEADER_BYTES, Kind, position_of, sequence};
+use super::{
+    BOUND_AT, CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
+    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, TAIL_AT, ready,
+};
+use terrace_durable::checksum::Crc;
+use terrace_memory::Memory;
+
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TERRING1");
+
+/// What opening a ring found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Elements in the ring.
+    pub elements: u64,
+    /// The first position in use.
+    pub tail: u64,
+    /// The position behind the last in use.
+    pub head: u64,
+    /// Positions between them that hold nothing.
+    pub void: u64,
+    /// Slots that a crash had torn, or whose element was not whole. They are among the void.
+    pub torn: u64,
+    /// Transactions that were taken back.
+    pub rolled_back: u64,
+    /// Where what counted ended; none: whatever was whole counted.
+    pub bound: Option<u64>,
+}
+
+/// Of the unchanging words.
+pub(super) fn check_of(options: &RingOptions) -> u64 {
+    let crc = Crc::new(1).update(&MAGIC.to_le_bytes()).update(&options.slots.to_le_bytes());
+    crc.update(&options.slot_bytes.to_le_bytes()).finish().into()
+}
+
+/// What recovery finds at a position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Whole(Kind, Content),
+    Void,
+    /// An earlier position's.
+    Nothing,
+    Torn,
+}
+
+impl<M: Memory, T: Memory> Ring<M, T> {
+    /// How the ring in `memory` was made; its form is not kept there.
+    ///
+    /// # Errors
+    /// As [`Ring::open`].
+    pub fn shape(memory: &M) -> Result<RingOptions, OpenError> {
+        read_options(memory)
+    }
+
+    /// Opens a ring and recovers it. Reads every slot's header, and of those in use the bytes.
+    ///
+    /// # Errors
+    /// [`OpenError::NoRing`], [`OpenError::TooSmall`], and [`OpenError::Damaged`] for what no crash explains.
+    pub fn open(
+        memory: M,
+        turns: T,
+        form: Form,
+        write_back: bool,
+    ) -> Result<(Ring<M, T>, Recovery), OpenError> {
+        Ring::open_with(memory, turns, form, write_back, Steps::ALL)
+    }
+
+    /// The same without some steps.
+    ///
+    /// # Errors
+    /// As [`Ring::open`].
+    #[doc(hidden)]
+    pub fn open_with(
+        memory: M,
+        turns: T,
+        form: Form,
+        write_back: bool,
+        steps: Steps,
+    ) -> Result<(Ring<M, T>, Recovery), OpenError> {
+        let options = RingOptions { form, write_back, ..read_options(&memory)? };
+        let ring = Ring { memory, turns, options, steps };
+        ring.check_room()?;
+        let rolled_back = ring.roll_back();
+        let mut recovery = Recovery { rolled_back, ..ring.find()? };
+        ring.make_void(&mut recovery)?;
+        if recovery.bound.is_some() {
+            ring.set_word(BOUND_AT, 0);
+        }
+        ring.take_turns(recovery.tail, recovery.head);
+        Ok((ring, recovery))
+    }
+
+    /// Tail, head and bound: all sequence words are looked at.
+    fn find(&self) -> Result<Recovery, OpenError> {
+        // SAFETY: words of the first page; nobody else has the memory.
+        let (tail, bound) = unsafe { (self.memory.load(TAIL_AT), self.memory.load(BOUND_AT)) };
+        let bound = bound.checked_sub(1);
+        if let Some(bound) = bound.filter(|b| !(tail..=tail + self.options.slots).contains(b)) {
+            let what = format!("what counts ends at {bound}, and the tail is at {tail}");
+            return Err(OpenError::Damaged { at: BOUND_AT, what });
+        }
+        let mut head = bound.unwrap_or(tail);
+        let mut whole_head = head;
+        for number in 0..self.options.slots {
+            let at = self.at(number);
+            // SAFETY: a word of a slot; nobody else has the memory.
+            let word = unsafe { self.memory.load(at) };
+            let Some((position, kind)) = position_of(word) else { continue };
+            if position % self.options.slots != number || position >= tail + self.options.slots {
+                let what = format!("a slot of position {position}, with the tail at {tail}");
+                return Err(OpenError::Damaged { at, what });
+            }
+            head = head.max(position + 1);
+            if kind != Kind::Void && matches!(self.slot(position), Slot::Whole(..)) {
+                whole_head = whole_head.max(position + 1);
+            }
+        }
+        let head = if self.steps.has(Step::SeenStays) { head } else { whole_head };
+        Ok(Recovery { tail, head, bound, ..Recovery::default() })
+    }
+
+    /// Counts elements, and makes everything else between tail and head void, durably.
+    fn make_void(&self, recovery: &mut Recovery) -> Result<(), OpenError> {
+        let counts_to = recovery.bound.unwrap_or(u64::MAX);
+        let mut position = recovery.tail;
+        while position < recovery.head {
+            let end = self.whole_until(position).filter(|_| position < counts_to);
+            if let Some(end) = end.filter(|end| *end <= recovery.head) {
+                recovery.elements += 1;
+                position = end;
+                continue;
+            }
+            let slot = self.slot(position);
+            if slot != Slot::Void && recovery.bound.is_some_and(|bound| position < bound) {
+                let at = self.at(position);
+                let what = format!("position {position} should be whole, and is not");
+                return Err(OpenError::Damaged { at, what });
+            }
+            recovery.void += 1;
+            recovery.torn += u64::from(matches!(slot, Slot::Torn | Slot::Whole(..)));
+            if slot != Slot::Void {
+                let at = self.at(position);
+                // SAFETY: a word of a slot; nobody else has the memory.
+                unsafe {
+                    self.memory.store(at, sequence(position, Kind::Void));
+                    self.memory.persist(at, 8);
+                }
+            }
+            position += 1;
+        }
+        Ok(())
+    }
+
+    /// The position behind the element that begins here, if all its slots are whole.
+    fn whole_until(&self, first: u64) -> Option<u64> {
+        let Slot::Whole(Kind::First, content) = self.slot(first) else { return None };
+        let follow = u64::from(content.follow);
+        let follows = |number: u64| {
+            let wanted = (follow - number) as u16;
+            matches!(self.slot(first + number), Slot::Whole(Kind::Rest, c) if c.follow == wanted)
+        };
+        let is_whole = !self.steps.has(Step::Together) || (1..=follow).all(follows);
+        is_whole.then_some(first + 1 + follow)
+    }
+
+    fn slot(&self, position: u64) -> Slot {
+        let at = self.at(position);
+        // SAFETY: words of a slot; nobody else has the memory.
+        let (word, content) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
+        let kind = match position_of(word) {
+            Some((found, kind)) if found == position => kind,
+            _ => return Slot::Nothing,
+        };
+        let content = Content::from_word(content);
+        let bytes = u64::from(content.bytes);
+        if kind == Kind::Void {
+            return Slot::Void;
+        }
+        if bytes > self.options.payload_bytes() {
+            return Slot::Torn;
+        }
+        if content.check != 0 && self.steps.has(Step::SlotChecksum) {
+            // SAFETY: bytes of the slot; nobody else has the memory.
+            let part = unsafe { self.memory.bytes(at + HEADER_BYTES, bytes) };
+            if content.check_of(word, part) != content.check {
+                return Slot::Torn;
+            }
+        }
+        Slot::Whole(kind, content)
+    }
+
+    /// Makes the turns anew: everything of `[tail, head)` is ready, nobody is at work.
+    pub(super) fn take_turns(&self, tail: u64, head: u64) {
+        for number in 0..self.options.slots {
+            self.set_turn_word(self.turn_at(number), 0);
+        }
+        for position in tail..head {
+            self.set_turn_word(self.turn_at(position), ready(position));
+        }
+        for lane in 0..LANES {
+            self.set_turn_word(LANE_LOCKS + 64 * lane, 0);
+        }
+        for (at, word) in [(HEAD, head), (CLAIMED, tail), (SETTLED, tail), (LEADER, 0)] {
+            self.set_turn_word(at, word);
+        }
+    }
+}
+
+/// What the memory says of its shape.
+fn read_options<M: Memory>(memory: &M) -> Result<RingOptions, OpenError> {
+    if memory.len() < super::FIRST_SLOT_AT {
+        return Err(OpenError::NoRing);
+    }
+    // SAFETY: words of the first page, which is there; nobody else has the memory.
+    let word = |at| unsafe { memory.load(at) };
+    if word(MAGIC_AT) != MAGIC {
+        return Err(OpenError::NoRing);
+    }
+    let (slots, slot_bytes) = (word(SLOTS_AT), word(SLOT_BYTES_AT));
+    let options = RingOptions { form: Form::TxFree, slots, slot_bytes, write_back: false };
+    if word(CHECK_AT) != check_of(&options) || options.check().is_err() {
+        let what = "the head does not match its checksum".into();
+        return Err(OpenError::Damaged { at: CHECK_AT, what });
+    }
+    Ok(options)
+}

@@ -1,0 +1,252 @@
+//! When pushes and pops are durable, on a disk.
+//!
+//! ```text
+//! sync       slots | head page: tail | SYNC                          then callers are told, slots are free
+//! otherwise  slots | SYNC | head page: tail and bound | SYNC          each interval, and when the ring is full
+//! ```
+//! The head page is one sector as far as it matters, so it is written as a whole or not at all.
+//!
+//! * Under `sync` every whole slot behind the tail counts. Those of pushes that nobody was told of may be there
+//!   or not, in any order: their pushes were cut off.
+//! * Otherwise what counts is what lies between tail and bound, all of it whole since it was synced before:
+//!   the queue as it was at the cut. What reached the disk behind the bound is made void.
+//! * A slot is filled again only when a tail behind it is durable, so the file never has something else in
+//!   the place of an element that would come back.
+//! * Slots that are popped already are not written: the tail passes them by the same sync.
+
+use super::{Inner, Queue, QueueTicket};
+use crate::error::Result;
+use crate::options::Durability;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use terrace_index::Ring;
+use terrace_memory::Native;
+
+/// How often a queue without a promise takes a cut all the same.
+const UNPROMISED_CUT: Duration = Duration::from_secs(5);
+/// How often the keeper looks at the clock and the durability.
+const TICK: Duration = Duration::from_millis(10);
+
+impl Queue {
+    /// Returns when what the ticket is of is as durable as the queue promises. Callers share syncs.
+    ///
+    /// # Errors
+    /// [`Error::Medium`](crate::Error::Medium) and [`Error::ReadOnly`](crate::Error::ReadOnly): it may or may
+    /// not survive, and the queue takes no more.
+    pub fn commit(&self, ticket: QueueTicket) -> Result<()> {
+        let inner = &*self.inner;
+        if inner.medium.is_byte_addressable() || *inner.durability.lock() != Durability::Sync {
+            return Ok(());
+        }
+        while !inner.has_committed(ticket) {
+            self.check_writable()?;
+            inner.await_pops(ticket.popped);
+            let flushing = inner.flushing.lock();
+            // Whoever had it before may have done it.
+            if !inner.has_committed(ticket) {
+                inner.stop_on_error(inner.write_out(None))?;
+            }
+            drop(flushing);
+            inner.room.ring();
+        }
+        Ok(())
+    }
+
+    /// Makes every push and pop that has returned durable.
+    ///
+    /// # Errors
+    /// As [`Queue::commit`].
+    pub fn sync(&self) -> Result<()> {
+        self.flush()
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.check_writable()?;
+        self.inner.flush()
+    }
+
+    /// Changes the durability; everything before is durable on return.
+    ///
+    /// # Errors
+    /// As [`Queue::commit`].
+    pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        let mut current = self.inner.durability.lock();
+        *current = durability;
+        drop(current);
+        // Whether the head page has a bound follows from the durability: it is written anew.
+        let _flushing = self.inner.flushing.lock();
+        self.inner.stop_on_error(self.inner.rewrite_head())
+    }
+
+    /// Keeps a word with the queue, durably on return.
+    ///
+    /// # Errors
+    /// As [`Queue::commit`].
+    pub fn set_note(&self, note: u64) -> Result<()> {
+        self.check_writable()?;
+        let _flushing = self.inner.flushing.lock();
+        self.inner.ring.set_note(note);
+        let head = Ring::<Native>::HEAD_BYTES;
+        self.inner.stop_on_error(self.inner.medium.write_out(0, head, true))
+    }
+
+    /// Makes everything durable and takes no more. Other handles are told that it is closed.
+    ///
+    /// # Errors
+    /// As [`Queue::commit`].
+    pub fn close(&self) -> Result<()> {
+        if let Some(keeper) = self.inner.keeper.lock().take() {
+            keeper.stop();
+        }
+        self.inner.end()
+    }
+}
+
+impl Inner {
+    /// Whether pops have freed slots that only a commit gives back.
+    pub(super) fn has_unsettled_pops(&self) -> bool {
+        self.ring.popped_through() > self.ring.settled_through()
+    }
+
+    fn has_committed(&self, ticket: QueueTicket) -> bool {
+        self.committed.load(Ordering::Acquire) >= ticket.pushed
+            && self.ring.settled_through() >= ticket.popped
+    }
+
+    /// Waits for pops under way: their threads are copying.
+    fn await_pops(&self, to: u64) {
+        while self.ring.popped_through() < to && self.ring.settled_through() < to {
+            std::thread::yield_now();
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.medium.is_byte_addressable() {
+            return Ok(());
+        }
+        let flushing = self.flushing.lock();
+        self.stop_on_error(self.write_out(None))?;
+        drop(flushing);
+        self.room.ring();
+        Ok(())
+    }
+
+    /// Writes slots and tail out, as far as all pushes and pops have come; `at_end` the bound says that
+    /// everything is whole. Under the lock of those who flush.
+    fn write_out(&self, at_end: Option<()>) -> terrace_durable::Result<()> {
+        let (from, head) = (self.committed.load(Ordering::Relaxed), self.ring.head());
+        self.ring.await_pushes(from, head);
+        let tail = self.ring.popped_through();
+        if head == from && tail == self.ring.settled_through() && at_end.is_none() {
+            return Ok(());
+        }
+        let is_bounded = at_end.is_some() || *self.durability.lock() != Durability::Sync;
+        let start = from.max(tail);
+        for (at, bytes) in self.ring.ranges(start, head.max(start)) {
+            if bytes > 0 {
+                self.medium.write_out(at, bytes, false)?;
+            }
+        }
+        if is_bounded && start < head {
+            self.medium.sync()?;
+        }
+        self.ring.cut(tail, is_bounded.then_some(head));
+        self.medium.write_out(0, Ring::<Native>::HEAD_BYTES, false)?;
+        self.medium.sync()?;
+        self.ring.settled(tail);
+        self.committed.store(head, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes everything out, and the head page in any case. Under the lock of those who flush.
+    fn rewrite_head(&self) -> terrace_durable::Result<()> {
+        if self.medium.is_byte_addressable() {
+            return Ok(());
+        }
+        self.write_out(None)?;
+        let is_bounded = *self.durability.lock() != Durability::Sync;
+        let (tail, head) = (self.ring.settled_through(), self.committed.load(Ordering::Relaxed));
+        self.ring.cut(tail, is_bounded.then_some(head));
+        self.medium.write_out(0, Ring::<Native>::HEAD_BYTES, true)
+    }
+
+    /// The end: everything is durable and marked as whole, and nothing more is taken.
+    pub(super) fn end(&self) -> Result<()> {
+        let _flushing = self.flushing.lock();
+        if self.stopped.get().is_some() {
+            return Ok(());
+        }
+        let _first = self.stopped.set("closed".into());
+        if self.medium.is_byte_addressable() {
+            self.ring.close();
+            return Ok(());
+        }
+        Ok(self.write_out(Some(()))?)
+    }
+
+    fn stop_on_error<T>(&self, result: terrace_durable::Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            // The first reason stays.
+            let _later = self.stopped.set(error.to_string());
+            error.into()
+        })
+    }
+}
+
+/// The thread that takes cuts where acknowledged does not mean durable.
+pub(super) struct Keeper {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Starts it; none where the system refuses a thread.
+    pub fn start(inner: &Arc<Inner>) -> Option<Keeper> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (queue, told) = (Arc::downgrade(inner), Arc::clone(&stop));
+        let body = move || keep(&queue, &told);
+        let thread = std::thread::Builder::new().name("terrace-queue".into()).spawn(body).ok()?;
+        Some(Keeper { stop, thread })
+    }
+
+    pub fn stop(self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        // The last handle may be dropped by this thread; it cannot wait for itself.
+        if self.thread.thread().id() != std::thread::current().id() {
+            let _panicked = self.thread.join();
+        }
+    }
+}
+
+fn keep(queue: &Weak<Inner>, told: &(Mutex<bool>, Condvar)) {
+    let mut last = Instant::now();
+    loop {
+        let mut stopped = told.0.lock();
+        if !*stopped {
+            told.1.wait_for(&mut stopped, TICK);
+        }
+        if *stopped {
+            return;
+        }
+        drop(stopped);
+        let Some(inner) = queue.upgrade() else { return };
+        let every = match *inner.durability.lock() {
+            Durability::Sync => continue,
+            Durability::Interval(every) => every,
+            Durability::None => UNPROMISED_CUT,
+        };
+        if last.elapsed() >= every {
+            last = Instant::now();
+            // It has stopped the queue by itself; callers learn of it.
+            if inner.flush().is_err() {
+                return;
+            }
+        }
+    }
+}

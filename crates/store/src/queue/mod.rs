@@ -1,0 +1,330 @@
+//! A durable bounded queue of byte strings: a ring of `index` on a medium of `durable`.
+//!
+//! One file holds the ring. On a byte-addressable medium it is used where it lies, and each push and pop is
+//! durable when it returns, whatever the durability asked for. On a disk the ring is used in DRAM and the file
+//! holds the same bytes at the same offsets; what becomes of them when is this room's matter ([`commit`]):
+//!
+//! | durability | a push or pop that was acknowledged | after a crash |
+//! |---|---|---|
+//! | `sync` | survives: slots and tail are written and synced, many callers' by one sync | everything acknowledged |
+//! | `interval` | survives once it is as old | the queue as it was at one instant, not longer ago |
+//! | `none` | survives an orderly end | the queue as it was at one instant |
+//!
+//! What was popped before it was ever written out is never written: a queue whose consumers keep up costs a
+//! disk its tail.
+//!
+//! # Order and delivery
+//! First in, first out. An element leaves the queue with the pop that returns it: if whoever popped it dies
+//! before it has done its work, the queue does not have it any more.
+
+mod commit;
+mod open;
+mod wait;
+
+use crate::error::{Error, Result};
+use crate::lock::DirectoryLock;
+use crate::options::Durability;
+use commit::Keeper;
+use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use terrace_durable::Medium;
+use terrace_index::Ring;
+use terrace_index::ring::PushError;
+use terrace_memory::{Budget, Domain, Region};
+use wait::Bell;
+
+pub use terrace_index::ring::{Popped, Recovery as QueueRecovery};
+
+/// How a queue is opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueOptions {
+    /// When a push or pop survives a crash, where single lines cannot be made durable.
+    pub durability: Durability,
+    /// Bytes of all slots: what the file takes on disk, and the queue in memory. None: as it was made; for a
+    /// new one, 64 MiB.
+    pub capacity_bytes: Option<u64>,
+    /// Bytes of a slot, 16 of them its header: a multiple of 64 up to 65472. An element takes as many as it
+    /// needs. None: as it was made; for a new one, 256.
+    pub slot_bytes: Option<u64>,
+    /// The largest element that is taken, bytes; not more than 65536 slots, or all, can hold.
+    pub largest_bytes: u64,
+    /// The persistence domain of the directory: found by the caller, or declared.
+    pub domain: Domain,
+    /// Whether the directory is on a DAX mount.
+    pub dax: bool,
+}
+
+/// Bytes of all slots of a queue that says nothing else.
+pub const DEFAULT_CAPACITY_BYTES: u64 = 64 << 20;
+/// Bytes of its slots.
+pub const DEFAULT_SLOT_BYTES: u64 = 256;
+/// And of its largest element.
+pub const DEFAULT_LARGEST_BYTES: u64 = 1 << 20;
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions {
+            durability: Durability::Interval(std::time::Duration::from_secs(1)),
+            capacity_bytes: None,
+            slot_bytes: None,
+            largest_bytes: DEFAULT_LARGEST_BYTES,
+            domain: Domain::PageCache,
+            dax: false,
+        }
+    }
+}
+
+/// What has to be durable before something is told: pushes and pops up to here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueTicket {
+    /// Position behind the pushes.
+    pushed: u64,
+    /// Position behind the pops.
+    popped: u64,
+}
+
+impl QueueTicket {
+    /// Both of them.
+    #[must_use]
+    pub fn and(self, other: QueueTicket) -> QueueTicket {
+        QueueTicket { pushed: self.pushed.max(other.pushed), popped: self.popped.max(other.popped) }
+    }
+}
+
+/// How full a queue is, and what it has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Elements in it.
+    pub elements: u64,
+    /// Slots in use, those of pops that are not durable yet among them.
+    pub used_slots: u64,
+    /// Slots there are.
+    pub slots: u64,
+    /// Bytes of a slot.
+    pub slot_bytes: u64,
+    /// Bytes written to the file since it was opened, and syncs; on a disk.
+    pub written: (u64, u64),
+}
+
+/// A durable bounded queue. Clones are handles on the same queue.
+///
+/// # Durability
+/// Each of the queue's own operations has committed when it returns. [`Queue::enqueue`] and
+/// [`Queue::dequeue`] leave the moment to the caller, who tells nobody before [`Queue::commit`].
+#[derive(Clone)]
+pub struct Queue {
+    inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("path", &self.inner.medium.path()).finish_non_exhaustive()
+    }
+}
+
+struct Inner {
+    // Dropped in this order: the thread first, the lock on the directory last.
+    keeper: Mutex<Option<Keeper>>,
+    ring: Ring<terrace_memory::Native>,
+    /// The memory of the ring's turns.
+    _turns: Region,
+    medium: Medium,
+    /// Held by who writes out.
+    flushing: Mutex<()>,
+    /// Pushes before this position are durable, as far as the durability promises.
+    committed: AtomicU64,
+    durability: Mutex<Durability>,
+    largest_bytes: u64,
+    elements: AtomicI64,
+    /// Elements are waited for, and room.
+    items: Bell,
+    room: Bell,
+    stopped: OnceLock<String>,
+    recovery: QueueRecovery,
+    budget: Arc<Budget>,
+    budget_bytes: u64,
+    /// Of the directory; a queue on a medium alone has none.
+    _lock: Option<DirectoryLock>,
+}
+
+impl Queue {
+    /// Opens the queue in directory `dir`, made if absent, and recovers it. Its memory comes from `budget`.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be, or that
+    /// differ from those it was made with; [`Error::OutOfMemory`]; [`Error::Medium`] naming file and offset
+    /// of damage.
+    pub fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
+        open::open(dir, options, budget)
+    }
+
+    /// Opens the queue on a medium that somebody else made, without a thread of its own: under an interval
+    /// [`Queue::sync`] does what that would do. For trying the queue on disks that fail.
+    ///
+    /// # Errors
+    /// As [`Queue::open`].
+    pub fn on(medium: Medium, options: &QueueOptions) -> Result<Queue> {
+        let budget = Arc::new(Budget::new(u64::MAX));
+        open::on(medium, options, &budget, None)
+    }
+
+    /// Pushes an element.
+    ///
+    /// # Errors
+    /// [`Error::QueueFull`], [`Error::ElementSize`]: nothing was pushed. [`Error::Medium`],
+    /// [`Error::ReadOnly`]: it may or may not survive, and the queue takes no more.
+    pub fn push(&self, element: &[u8]) -> Result<()> {
+        self.push_all(&[element])
+    }
+
+    /// Pushes elements side by side, all or none; a crash before the return may keep some of them.
+    ///
+    /// # Errors
+    /// As [`Queue::push`].
+    pub fn push_all(&self, elements: &[&[u8]]) -> Result<()> {
+        let ticket = self.enqueue(elements)?;
+        self.commit(ticket)
+    }
+
+    /// Pops an element; none if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Medium`], [`Error::ReadOnly`]: what was popped may or may not come back when the queue is
+    /// opened again.
+    pub fn pop(&self) -> Result<Option<Vec<u8>>> {
+        let mut popped = Popped::new();
+        self.pop_many(1, &mut popped)?;
+        Ok(popped.iter().next().map(<[u8]>::to_vec))
+    }
+
+    /// Pops at most `most` elements to the end of `into`; how many.
+    ///
+    /// # Errors
+    /// As [`Queue::pop`].
+    pub fn pop_many(&self, most: usize, into: &mut Popped) -> Result<usize> {
+        let (taken, ticket) = self.dequeue(most, into)?;
+        self.commit(ticket)?;
+        Ok(taken)
+    }
+
+    /// Pushes without a commit.
+    ///
+    /// # Errors
+    /// As [`Queue::push`].
+    pub fn enqueue(&self, elements: &[&[u8]]) -> Result<QueueTicket> {
+        self.check_writable()?;
+        let most = self.inner.largest_bytes;
+        if let Some(long) = elements.iter().find(|element| element.len() as u64 > most) {
+            return Err(Error::ElementSize(long.len() as u64, most));
+        }
+        let pushed = match self.inner.ring.try_push_all(elements) {
+            // On a disk, popped slots come back when a commit says so.
+            Err(PushError::Full) if self.inner.has_unsettled_pops() => {
+                self.flush()?;
+                self.inner.ring.try_push_all(elements)
+            }
+            pushed => pushed,
+        };
+        let pushed = pushed.map_err(|error| self.refused(&error))?;
+        self.inner.elements.fetch_add(elements.len() as i64, Ordering::Relaxed);
+        self.inner.items.ring();
+        Ok(QueueTicket { pushed, popped: 0 })
+    }
+
+    fn refused(&self, error: &PushError) -> Error {
+        let ring = &self.inner.ring;
+        let options = ring.options();
+        let capacity = options.slots * options.slot_bytes;
+        match error {
+            PushError::TooLong { bytes, most } => Error::ElementSize(*bytes, *most),
+            PushError::TooMany { slots, .. } => {
+                Error::QueueFull { used: slots * options.slot_bytes, capacity }
+            }
+            _ => Error::QueueFull { used: ring.used_slots() * options.slot_bytes, capacity },
+        }
+    }
+
+    /// Pops without a commit. The ticket of a queue found empty counts too: it says that the pops that
+    /// emptied it are durable.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn dequeue(&self, most: usize, into: &mut Popped) -> Result<(usize, QueueTicket)> {
+        self.check_writable()?;
+        let taken = self.inner.ring.try_pop_many(most, into);
+        if taken > 0 {
+            self.inner.elements.fetch_sub(taken as i64, Ordering::Relaxed);
+            self.inner.room.ring();
+        }
+        Ok((taken, QueueTicket { pushed: 0, popped: self.inner.ring.claimed_through() }))
+    }
+
+    /// Elements in the queue, those of operations under way perhaps among them.
+    pub fn len(&self) -> u64 {
+        self.inner.elements.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether both are handles on one queue.
+    pub fn is_same(&self, other: &Queue) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// A word that the queue's user keeps with it; 0 at first.
+    pub fn note(&self) -> u64 {
+        self.inner.ring.note()
+    }
+
+    /// The largest element that is taken, bytes.
+    pub fn largest_bytes(&self) -> u64 {
+        self.inner.largest_bytes
+    }
+
+    /// How full it is.
+    pub fn stats(&self) -> QueueStats {
+        let ring = &self.inner.ring;
+        QueueStats {
+            elements: self.len(),
+            used_slots: ring.used_slots(),
+            slots: ring.options().slots,
+            slot_bytes: ring.options().slot_bytes,
+            written: self.inner.medium.traffic(),
+        }
+    }
+
+    /// What opening it found.
+    pub fn recovery(&self) -> &QueueRecovery {
+        &self.inner.recovery
+    }
+
+    /// Its file.
+    pub fn path(&self) -> PathBuf {
+        self.inner.medium.path().to_path_buf()
+    }
+
+    /// Why the queue takes no more, if it does not.
+    pub fn stopped(&self) -> Option<&str> {
+        self.inner.stopped.get().map(String::as_str)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        self.stopped().map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.into())))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper.get_mut().take() {
+            keeper.stop();
+        }
+        // A failure has stopped the queue; whoever was promised something has been told.
+        let _stopped = self.end();
+        self.budget.give(self.budget_bytes);
+    }
+}

@@ -1,0 +1,260 @@
+//! A queue in a directory: what was acknowledged comes back, in order and once, for every durability and on
+//! every kind of medium; what cannot be is refused by name.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use terrace_durable::{Medium, MediumSpec};
+use terrace_memory::Budget;
+use terrace_store::{Domain, Durability, Error, Popped, Queue, QueueOptions};
+
+const EVERY: [Durability; 3] =
+    [Durability::Sync, Durability::Interval(Duration::from_millis(20)), Durability::None];
+
+fn options(durability: Durability) -> QueueOptions {
+    QueueOptions {
+        durability,
+        capacity_bytes: Some(64 << 10),
+        slot_bytes: Some(128),
+        largest_bytes: 4096,
+        ..QueueOptions::default()
+    }
+}
+
+fn budget() -> Arc<Budget> {
+    Arc::new(Budget::new(1 << 30))
+}
+
+fn open(dir: &Path, options: &QueueOptions) -> Queue {
+    Queue::open(dir, options, &budget()).expect("the queue")
+}
+
+fn element(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize(8 + (number * 37 % 700) as usize, number as u8);
+    bytes
+}
+
+#[test]
+fn a_queue_agrees_with_a_model_and_comes_back_from_an_orderly_end() {
+    for domain in [Domain::PageCache, Domain::Eadr] {
+        for durability in EVERY {
+            let dir = tempfile::tempdir().expect("directory");
+            let options = QueueOptions { domain, ..options(durability) };
+            let mut model = VecDeque::new();
+            for round in 0..3u64 {
+                let queue = open(dir.path(), &options);
+                assert_eq!(queue.len(), model.len() as u64, "{domain} {durability:?} {round}");
+                for number in round * 1000..round * 1000 + 400 {
+                    match queue.push(&element(number)) {
+                        Ok(()) => model.push_back(element(number)),
+                        Err(Error::QueueFull { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    if number % 3 > 0 {
+                        assert_eq!(queue.pop().expect("pop"), model.pop_front());
+                    }
+                }
+                assert_eq!(queue.len(), model.len() as u64);
+                queue.close().expect("close");
+                assert!(matches!(queue.push(b"x"), Err(Error::ReadOnly(why)) if why == "closed"));
+            }
+            let queue = open(dir.path(), &options);
+            let mut popped = Popped::new();
+            while queue.pop_many(7, &mut popped).expect("pop") > 0 {}
+            assert!(popped.iter().eq(model.iter().map(Vec::as_slice)), "{domain} {durability:?}");
+            assert!(queue.is_empty());
+        }
+    }
+}
+
+/// A copy of the file is what a crash leaves at that instant, if everything written has been synced.
+#[test]
+fn what_was_acknowledged_under_sync_is_in_the_file() {
+    let (dir, copy) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let options = options(Durability::Sync);
+    let queue = open(dir.path(), &options);
+    let look = |left: std::ops::Range<u64>| {
+        std::fs::copy(dir.path().join("ring"), copy.path().join("ring")).expect("a copy");
+        let found = open(copy.path(), &options);
+        assert_eq!(found.recovery().elements, left.end - left.start);
+        for number in left {
+            assert_eq!(found.pop().expect("pop"), Some(element(number)));
+        }
+        assert_eq!(found.pop().expect("pop"), None);
+    };
+    (0..50).for_each(|number| queue.push(&element(number)).expect("push"));
+    look(0..50);
+    (0..20).for_each(|_| drop(queue.pop().expect("pop").expect("an element")));
+    look(20..50);
+}
+
+#[test]
+fn under_interval_a_crash_leaves_the_queue_as_it_was_at_the_last_cut() {
+    let (dir, copy) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let options = options(Durability::Interval(Duration::from_secs(3600)));
+    let queue = open(dir.path(), &options);
+    (0..10).for_each(|number| queue.push(&element(number)).expect("push"));
+    drop(queue.pop().expect("pop"));
+    queue.sync().expect("sync");
+    (10..20).for_each(|number| queue.push(&element(number)).expect("push"));
+    (0..5).for_each(|_| drop(queue.pop().expect("pop")));
+    std::fs::copy(dir.path().join("ring"), copy.path().join("ring")).expect("a copy");
+    let found = open(copy.path(), &options);
+    for number in 1..10 {
+        assert_eq!(found.pop().expect("pop"), Some(element(number)));
+    }
+    assert_eq!(found.pop().expect("pop"), None);
+}
+
+#[test]
+fn a_queue_whose_consumers_keep_up_costs_a_disk_its_tail() {
+    let dir = tempfile::tempdir().expect("directory");
+    let queue = open(dir.path(), &options(Durability::None));
+    for number in 0..2_000 {
+        queue.push(&element(number)).expect("push");
+        assert_eq!(queue.pop().expect("pop"), Some(element(number)));
+    }
+    let (written, _) = queue.stats().written;
+    let payload: u64 = (0..2_000).map(|number| element(number).len() as u64).sum();
+    assert!(written < payload / 4, "{written} bytes written for {payload}");
+}
+
+#[test]
+fn waiting_ends_with_an_element_with_room_or_with_the_time() {
+    let dir = tempfile::tempdir().expect("directory");
+    let queue = open(dir.path(), &options(Durability::None));
+    let started = Instant::now();
+    assert_eq!(queue.pop_wait(Some(Duration::from_millis(30))).expect("wait"), None);
+    assert!(started.elapsed() >= Duration::from_millis(30));
+    let waiting = queue.clone();
+    let taker = std::thread::spawn(move || waiting.pop_wait(None).expect("wait"));
+    std::thread::sleep(Duration::from_millis(20));
+    queue.push(b"at last").expect("push");
+    assert_eq!(taker.join().expect("a thread"), Some(b"at last".to_vec()));
+    while queue.push(&[7; 1000]).is_ok() {}
+    let soon = Some(Duration::from_millis(20));
+    assert!(!queue.push_wait(&[8; 1000], soon).expect("wait"), "no room");
+    let waiting = queue.clone();
+    let giver = std::thread::spawn(move || waiting.push_wait(&[8; 1000], None).expect("wait"));
+    std::thread::sleep(Duration::from_millis(20));
+    drop(queue.pop().expect("pop"));
+    assert!(giver.join().expect("a thread"));
+}
+
+#[test]
+fn threads_share_syncs_and_each_element_goes_to_one() {
+    let dir = tempfile::tempdir().expect("directory");
+    let queue = open(dir.path(), &options(Durability::Sync));
+    let taken = std::thread::scope(|scope| {
+        let takers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let pop = || queue.pop_wait(Some(Duration::from_millis(300))).expect("pop");
+                    std::iter::from_fn(pop).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        for giver in 0..3u64 {
+            let queue = &queue;
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let pushed = queue.push_wait(&element(giver * 1000 + number), None);
+                    assert!(pushed.expect("push"));
+                }
+            });
+        }
+        takers.into_iter().flat_map(|taker| taker.join().expect("a thread")).collect::<Vec<_>>()
+    });
+    let mut numbers: Vec<u64> = taken
+        .iter()
+        .map(|bytes| u64::from_le_bytes(*bytes.first_chunk().expect("a number")))
+        .collect();
+    numbers.sort_unstable();
+    let wanted: Vec<u64> = (0..3).flat_map(|giver| giver * 1000..giver * 1000 + 100).collect();
+    assert_eq!(numbers, wanted);
+}
+
+#[test]
+fn a_failed_write_stops_the_queue_and_is_told() {
+    let dir = tempfile::tempdir().expect("directory");
+    let spec = MediumSpec {
+        path: dir.path().join("ring"),
+        domain: Domain::PageCache,
+        dax: false,
+        capacity_bytes: 1 << 20,
+    };
+    let medium = Medium::open(&spec).expect("a medium");
+    let options = options(Durability::Sync);
+    medium.inject_write_fault(6);
+    let queue = Queue::on(medium, &options).expect("the queue");
+    let refused = (0..20).map(|number| queue.push(&element(number))).find_map(Result::err);
+    assert!(matches!(refused, Some(Error::Medium(_))), "{refused:?}");
+    for _ in 0..2 {
+        let after = queue.push(b"more").expect_err("stopped").to_string();
+        assert!(after.contains("injected fault"), "{after}");
+        assert!(matches!(queue.pop(), Err(Error::ReadOnly(_))));
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let dir = tempfile::tempdir().expect("directory");
+    let good = options(Durability::Sync);
+    let queue = open(dir.path(), &good);
+    let refused = queue.push(&[0; 4097]).expect_err("too large").to_string();
+    assert_eq!(refused, "an element of 4097 bytes: this queue takes at most 4096 (`largest`)");
+    let locked = Queue::open(dir.path(), &good, &budget()).expect_err("locked");
+    assert!(matches!(locked, Error::Locked(_)));
+    queue.close().expect("close");
+    drop(queue);
+    let cases = [
+        (QueueOptions { slot_bytes: Some(100), ..good.clone() }, "slot: 100 is not a multiple"),
+        (QueueOptions { slot_bytes: Some(256), ..good.clone() }, "slot: "),
+        (QueueOptions { capacity_bytes: Some(1), ..good.clone() }, "capacity: 1 bytes are not"),
+        (QueueOptions { capacity_bytes: Some(1 << 20), ..good.clone() }, "capacity: "),
+        (
+            QueueOptions { largest_bytes: 1 << 20, ..good.clone() },
+            "largest: 1048576 bytes do not fit",
+        ),
+    ];
+    for (options, begins) in cases {
+        let refused =
+            Queue::open(dir.path(), &options, &budget()).expect_err("refused").to_string();
+        assert!(refused.starts_with(begins) && !refused.contains('\n'), "{refused}");
+    }
+    let tight = Arc::new(Budget::new(1000));
+    let refused = Queue::open(dir.path(), &good, &tight).expect_err("no memory");
+    assert!(matches!(refused, Error::OutOfMemory { .. }));
+    assert_eq!(tight.used(), 0);
+    // Nothing said: as it was made.
+    let as_made = QueueOptions { capacity_bytes: None, slot_bytes: None, ..good };
+    assert_eq!(open(dir.path(), &as_made).stats().slot_bytes, 128);
+}
+
+#[test]
+fn damage_is_named_with_file_and_offset() {
+    let dir = tempfile::tempdir().expect("directory");
+    let good = options(Durability::Sync);
+    let queue = open(dir.path(), &good);
+    (0..5).for_each(|number| queue.push(&element(number)).expect("push"));
+    queue.close().expect("close");
+    drop(queue);
+    let path = dir.path().join("ring");
+    let whole = std::fs::read(&path).expect("the file");
+    for (at, wanted) in
+        [(4096 + 128 + 20, "at offset 4224: "), (9, "at offset 24: "), (0, "no ring")]
+    {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        std::fs::write(&path, damaged).expect("written");
+        let refused = Queue::open(dir.path(), &good, &budget()).expect_err("damage").to_string();
+        assert!(refused.contains(wanted) && refused.contains("ring"), "{refused}");
+    }
+    std::fs::write(&path, &whole[..8192]).expect("written");
+    let refused = Queue::open(dir.path(), &good, &budget()).expect_err("damage").to_string();
+    assert!(refused.contains("ends early"), "{refused}");
+    std::fs::write(&path, &whole).expect("written");
+    assert_eq!(open(dir.path(), &good).len(), 5);
+}
