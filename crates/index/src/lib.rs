@@ -6,7 +6,9 @@
 //!
 //! This room does not know who uses it.
 
+pub mod deltas;
 pub mod hash;
+pub mod keys;
 pub mod table;
 
 pub use hash::hash_key;
