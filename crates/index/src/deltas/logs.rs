@@ -221,7 +221,7 @@ impl<P: Memory> Logs<P> {
         Ok(())
     }
 
-    /// Goes on in a spare segment: its head is durable before anything is put there.
+    /// Goes on in a spare segment, whose head will be durable with the first record in it.
     #[cold]
     fn open_next<D: Memory>(&self, log: u32, line: &Line<'_, D>) {
         let (segment, last) = {

@@ -6,7 +6,7 @@
 //! back its first one.
 //!
 //! # What is durable when
-//! A segment's head is durable before the first record in it is written. A segment is free when word 0 of its
+//! A segment's head is durable when the first record in it is. A segment is free when word 0 of its
 //! head is zero; that is durable before the segment is taken again, and segments of a log are freed in their
 //! order: what recovery finds of a log has an end at the front and an end at the back, and no gap.
 
@@ -230,7 +230,8 @@ impl<P: Memory> Segments<P> {
         books.free.len() as u32 + self.total - books.next
     }
 
-    /// Says in a taken segment's head that a log uses it from now on; durable on return.
+    /// Says in a taken segment's head that a log uses it from now on: durable with the caller's next fence,
+    /// before which it acknowledges no record in it.
     pub(super) fn begin(&self, segment: u32, log: u32, before_end: u64) -> u64 {
         let stamp = self.stamp.fetch_add(1, Relaxed);
         let [name, check, before_end] = Head { log, stamp, before_end }.words();
@@ -242,7 +243,7 @@ impl<P: Memory> Segments<P> {
             self.memory.store(at + 8, check);
             self.memory.store(at, name);
         }
-        self.persist(at, 24, Step::HeadWriteBack, Step::HeadFence);
+        self.write_back(at, 24, Step::HeadWriteBack);
         stamp
     }
 
@@ -305,13 +306,18 @@ impl<P: Memory> Segments<P> {
         unsafe { self.memory.persist(at, 8 * words.len() as u64) };
     }
 
-    /// As [`Memory::persist`], of a step with two names.
     #[inline(always)]
-    pub(super) fn persist(&self, at: u64, bytes: u64, write_back: Step, fence: Step) {
-        if self.memory.domain() == Domain::Adr && self.steps.has(write_back) {
+    fn write_back(&self, at: u64, bytes: u64, step: Step) {
+        if self.memory.domain() == Domain::Adr && self.steps.has(step) {
             // SAFETY: callers pass what they have just stored.
             unsafe { self.memory.write_back(at, bytes) };
         }
+    }
+
+    /// As [`Memory::persist`], of a step with two names.
+    #[inline(always)]
+    pub(super) fn persist(&self, at: u64, bytes: u64, write_back: Step, fence: Step) {
+        self.write_back(at, bytes, write_back);
         if self.memory.domain().is_byte_addressable() && self.steps.has(fence) {
             self.memory.fence();
         }

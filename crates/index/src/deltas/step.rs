@@ -29,8 +29,7 @@ steps! {
     RecordFence, ".. and durable before the mapping table leads to it and anyone is told";
     RecordChecksum, "replay takes only records that match their checksum";
     RecordStamp, "replay takes only records of the segment's present use";
-    HeadWriteBack, "the head of a segment is written back ..";
-    HeadFence, ".. and durable before a record in it is acknowledged";
+    HeadWriteBack, "the head of a segment is written back before the fence of the first record in it";
     SplitWhole, "both halves of a split leaf are one record";
     CopyFirst, "what the collector keeps of a segment is durable elsewhere before the segment is freed";
     FreeWriteBack, "the end of a segment's use is written back ..";
