@@ -6,7 +6,9 @@
 //!
 //! This room does not know who uses it.
 
+pub mod deltas;
 pub mod hash;
+pub mod keys;
 pub mod list;
 pub mod ring;
 pub mod table;

@@ -184,6 +184,7 @@ fn a_failed_write_stops_the_queue_and_is_told() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 20,
+        is_copy: false,
     };
     let medium = Medium::open(&spec).expect("a medium");
     let options = options(Durability::Sync);

@@ -19,12 +19,14 @@ mod rewrites;
 mod rings;
 mod rings_published;
 mod sections;
+mod tree_log;
 
 pub use exhaustive::WHOLE_FROM;
 use exhaustive::{Exhaustive, Explored};
 use index_looks::Look;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
+use terrace_index::deltas::Steps;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
 
@@ -189,6 +191,12 @@ pub const ALL: &[CrashTest] = tests! {
         index::explorer, left_out::controls;
     "kept-index-sections", "the same, every operation a section: nothing is left for repair",
         index_sections::explorer, left_out::controls;
+    "tree-log", "delta chains in logs: entries, replacements, deletes, splits",
+        |s| tree_log::explorer(Steps::ALL, tree_log::WRITING, s), tree_log::controls;
+    "tree-log-collect", "the same while segments are collected and used again, leaves vanish",
+        |s| tree_log::explorer(Steps::ALL, tree_log::COLLECTING, s), tree_log::controls;
+    "tree-log-threads", "two threads on the same keys of delta chains in logs",
+        |s| tree_log::threads(Steps::ALL, s), tree_log::controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

@@ -1,0 +1,89 @@
+//! Lookups in batches: each goes one step while the memory fetches what the others need next (004 section
+//! 5.4.1).
+
+use super::Deltas;
+use super::chain::Chain;
+use super::inner::{Down, Seen};
+use super::table;
+use crate::keys::{Keys, Probe};
+use terrace_memory::Memory;
+
+/// Lookups under way at once, at most: processors have 10 to 20 places for lines that are on their way (004
+/// section 5.4.1), and a lookup asks for several at a time.
+const UNDER_WAY: usize = 16;
+
+/// Where one lookup has come to; none: something changed under it, and it is done alone.
+#[derive(Clone, Copy)]
+struct Lookup {
+    node: Option<Seen>,
+    leaf: Option<(u32, Seen)>,
+    seen: Option<table::Seen>,
+}
+
+impl<P: Memory, D: Memory> Deltas<P, D> {
+    /// The values of many keys: `hear` is told each key's number and value. Takes no lock.
+    pub fn multi_get(
+        &self,
+        wanted: &[&[u8]],
+        keys: &impl Keys,
+        mut hear: impl FnMut(usize, Option<[u64; 2]>),
+    ) {
+        for (group, wanted) in wanted.chunks(UNDER_WAY).enumerate() {
+            let mut lookups = [Lookup { node: None, leaf: None, seen: None }; UNDER_WAY];
+            let lookups = &mut lookups[..wanted.len()];
+            self.go_down(wanted, lookups, keys);
+            self.look_at_leaves(lookups, keys);
+            for (place, (key, lookup)) in wanted.iter().zip(lookups).enumerate() {
+                let found =
+                    lookup.seen.and_then(|seen| self.find_seen(seen, &Probe::of(key, keys)).ok());
+                let found = found.unwrap_or_else(|| self.get(key, keys));
+                hear(group * UNDER_WAY + place, found);
+            }
+        }
+    }
+
+    /// Level by level, all lookups together.
+    fn go_down(&self, wanted: &[&[u8]], lookups: &mut [Lookup], keys: &impl Keys) {
+        let top = self.inner.top(keys);
+        lookups.iter_mut().for_each(|lookup| lookup.node = top);
+        while lookups.iter().any(|lookup| lookup.node.is_some()) {
+            for (key, lookup) in wanted.iter().zip(lookups.iter_mut()) {
+                let Some(node) = lookup.node else { continue };
+                lookup.node = match self.inner.step(node, &Probe::of(key, keys)) {
+                    Some(Down::Node(next)) => Some(next),
+                    Some(Down::Leaf(leaf, node)) => {
+                        self.table.prefetch(leaf);
+                        lookup.leaf = Some((leaf, node));
+                        None
+                    }
+                    None => None,
+                };
+            }
+        }
+    }
+
+    fn look_at_leaves(&self, lookups: &mut [Lookup], keys: &impl Keys) {
+        for lookup in lookups {
+            let Some((leaf, node)) = lookup.leaf else { continue };
+            let seen = self.table.look(leaf, keys);
+            if self.inner.still_leads(node) {
+                self.chain(seen).prefetch(&self.table.recent(leaf));
+                lookup.seen = Some(seen);
+            }
+        }
+    }
+
+    /// The value of a key in a leaf as it was seen.
+    fn find_seen(
+        &self,
+        seen: table::Seen,
+        probe: &Probe<'_, impl Keys>,
+    ) -> Result<Option<[u64; 2]>, super::Changed> {
+        let chain: Chain<'_, P, _> = self.chain(seen);
+        match chain.find(probe)? {
+            Some(found) => Ok(Some(found.value)),
+            None if self.table.holds(seen) => Ok(None),
+            None => Err(super::Changed),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The collector: gives up the first segment of a log once nothing in it counts any more.
+//!
+//! Each leaf with a part of its chain there is written as one base at the end of its log: that also merges its
+//! deltas, which is why collecting makes reads faster (004 F5.15b).
+
+use super::Deltas;
+use super::record::{Header, Kind, LINE, Part, Record, parse};
+use super::step::Step;
+use super::table::{Leaf, State};
+use super::write;
+use crate::keys::Keys;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use terrace_memory::Memory;
+
+impl<P: Memory, D: Memory> Deltas<P, D> {
+    /// Collects one segment of the log with the most garbage, if that is more than `threshold` bytes
+    /// (004: 50 MB to 1000 MB in all logs). Whether it did. Any thread may call it, several at once.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::OutOfMemory`] if there is no segment left to copy to; nothing is lost then.
+    pub fn collect(&self, threshold: u64, keys: &impl Keys) -> io::Result<bool> {
+        let garbage = |log: &u32| self.logs.log(*log).garbage();
+        let mut logs: Vec<u32> =
+            (0..self.logs.all.len() as u32).filter(|log| garbage(log) > threshold).collect();
+        logs.sort_by_key(|log| std::cmp::Reverse(garbage(log)));
+        for log in logs {
+            // Another thread that collects the log is no reason to wait.
+            let Some(_collecting) = self.logs.log(log).collecting.try_lock() else { continue };
+            if self.collect_first(log, keys)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Collects until writers find a segment again, and fails as they did if that is in vain.
+    pub(super) fn collect_or(&self, full: io::Error, keys: &impl Keys) -> io::Result<()> {
+        if full.kind() != io::ErrorKind::OutOfMemory {
+            return Err(full);
+        }
+        let before = self.logs.segments.left();
+        for _ in 0..self.logs.segments.total() {
+            if !self.collect(self.logs.segments.bytes / 4, keys)? {
+                break;
+            }
+            if self.logs.segments.left() > before {
+                return Ok(());
+            }
+        }
+        Err(full)
+    }
+
+    /// Collects the first segment of a log, unless it is the one that is being written.
+    fn collect_first(&self, log: u32, keys: &impl Keys) -> io::Result<bool> {
+        let (segment, stamp) = {
+            let held = self.logs.log(log).held.lock();
+            match (held.segments.front(), held.segments.len()) {
+                (Some(first), 2..) => *first,
+                _ => return Ok(false),
+            }
+        };
+        if !self.logs.segments.steps.has(Step::CopyFirst) {
+            self.logs.segments.end(segment);
+        }
+        let at = self.logs.segments.at(segment);
+        // SAFETY: the log has gone on behind this segment, and this thread alone may free it.
+        let bytes = unsafe { self.logs.segments.memory.bytes(at, self.logs.segments.bytes) };
+        let mut offset = LINE;
+        let mut unused = Vec::new();
+        let mut records = 0;
+        while let Some((parts, length)) =
+            parse(&bytes[offset as usize..], at + offset, Some(stamp), false)
+        {
+            for part in parts.into_iter().flatten() {
+                self.keep(&part, &mut unused, keys)?;
+            }
+            offset += length;
+            records += length;
+            if offset >= self.logs.segments.bytes {
+                break;
+            }
+        }
+        self.logs.free_first(log);
+        // Under no latch of the log: what is appended meanwhile is added to, not stored over.
+        self.logs.log(log).used.fetch_sub(records, Relaxed);
+        for leaf in unused {
+            self.forget(leaf, keys);
+        }
+        Ok(true)
+    }
+
+    /// Sees to it that nothing is lost with a part. `unused` gets the number of a leaf that is in no log any
+    /// more when the segment is free.
+    fn keep(&self, part: &Part<'_>, unused: &mut Vec<u32>, keys: &impl Keys) -> io::Result<()> {
+        let header = part.header;
+        let mut latch = self.table.latch(header.leaf, keys);
+        let leaf = self.table.leaf(header.leaf);
+        if header.version < leaf.base || leaf.state == State::Free {
+            return Ok(());
+        }
+        if leaf.state == State::Live {
+            let entries = self.entries(&latch, keys);
+            return self.consolidate(&mut latch, leaf, &entries, true, keys);
+        }
+        let is_elsewhere = leaf.other.is_some_and(|(log, stamp)| self.logs.has(log, stamp));
+        if header.kind == Kind::Dead && !is_elsewhere {
+            unused.push(header.leaf);
+            return Ok(());
+        }
+        if !self.logs.segments.steps.has(Step::DeadMark) {
+            return Ok(());
+        }
+        let next = Header { version: leaf.version + 1, ..write::header(header.leaf, Kind::Dead) };
+        let mut record = Record::of(next, &[]);
+        let log = self.logs.of(header.leaf);
+        let place = self.logs.append(log, &mut record, true, &self.table, keys)?;
+        latch.change();
+        self.supersede(header.leaf, &leaf);
+        let version = next.version;
+        let bytes = record.bytes() as u32;
+        let now = Leaf { head: place.at, version, base: version, items: 0, bytes, ..leaf };
+        self.table.set(header.leaf, &now);
+        Ok(())
+    }
+
+    /// Gives a leaf's number back.
+    fn forget(&self, number: u32, keys: &impl Keys) {
+        let mut latch = self.table.latch(number, keys);
+        let leaf = self.table.leaf(number);
+        latch.change();
+        self.supersede(number, &leaf);
+        self.table.set(
+            number,
+            &Leaf { version: leaf.version, base: leaf.version + 1, ..Leaf::default() },
+        );
+        drop(latch);
+        self.table.give(number);
+    }
+}

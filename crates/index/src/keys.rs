@@ -1,0 +1,150 @@
+//! Keys as ordered indexes compare them: by their heads, and whole where heads tie.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Bytes of a key that its head holds.
+const HEAD_BYTES: usize = 15;
+
+/// What an ordered index must be told about the keys its entries stand for.
+pub trait Keys {
+    /// The head of `key`. Heads order keys as the keys themselves, but for ties.
+    #[inline(always)]
+    fn head(&self, key: &[u8]) -> u128 {
+        head_of(key)
+    }
+
+    /// Whether no two keys have this head.
+    #[inline(always)]
+    fn is_whole(&self, head: u128) -> bool {
+        (head as u8) as usize <= HEAD_BYTES
+    }
+
+    /// How the whole key of the entry with this value compares with `key`; asked only where heads tie.
+    /// The value was the entry's a moment ago.
+    fn compare(&self, value: [u64; 2], key: &[u8]) -> Ordering;
+
+    /// Appends the whole key of the entry with this value to `into`: for a separator that must outlive
+    /// the entry. Asked only where heads tie.
+    fn key(&self, value: [u64; 2], into: &mut Vec<u8>);
+
+    /// Asks for what stands behind a value to be brought near.
+    fn prefetch(&self, _value: [u64; 2]) {}
+
+    /// Called between two looks at a node that another thread has: where the threads are scheduled by
+    /// the memory below, it is the other's turn.
+    #[inline(always)]
+    fn pause(&self) {}
+}
+
+/// The first 15 bytes of `key`, zeros behind a shorter one, and a byte that is its length, 16 at most: as
+/// one big number, which orders keys of up to 15 bytes exactly. Two longer ones with the same first 15
+/// bytes tie.
+#[inline(always)]
+pub fn head_of(key: &[u8]) -> u128 {
+    let length = key.len().min(HEAD_BYTES + 1);
+    let mut bytes = [0; 16];
+    let first = key.len().min(HEAD_BYTES);
+    bytes[..first].copy_from_slice(&key[..first]);
+    bytes[HEAD_BYTES] = length as u8;
+    u128::from_be_bytes(bytes)
+}
+
+/// Keys of 16 bytes, each of which is its own head: the form of paper 004, section 5.1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sixteen;
+
+impl Keys for Sixteen {
+    /// # Panics
+    /// If the key has not 16 bytes.
+    #[inline(always)]
+    fn head(&self, key: &[u8]) -> u128 {
+        u128::from_be_bytes(key.try_into().expect("a key of 16 bytes"))
+    }
+    #[inline(always)]
+    fn is_whole(&self, _head: u128) -> bool {
+        true
+    }
+    fn compare(&self, _: [u64; 2], _: &[u8]) -> Ordering {
+        Ordering::Equal
+    }
+    fn key(&self, _: [u64; 2], _: &mut Vec<u8>) {}
+}
+
+/// What an index holds of a key: 32 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The key's head ([`Keys::head`]).
+    pub head: u128,
+    /// What the caller gave for it.
+    pub value: [u64; 2],
+}
+
+/// A place between keys: what is searched for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe<'a, K> {
+    pub(crate) head: u128,
+    /// The whole key where its head may tie; none stands before all keys of the head.
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) keys: &'a K,
+}
+
+impl<'a, K: Keys> Probe<'a, K> {
+    #[inline(always)]
+    pub(crate) fn of(key: &'a [u8], keys: &'a K) -> Probe<'a, K> {
+        let head = keys.head(key);
+        Probe { head, key: (!keys.is_whole(head)).then_some(key), keys }
+    }
+
+    /// Where `separator` stands.
+    pub(crate) fn at(separator: &'a Separator, keys: &'a K) -> Probe<'a, K> {
+        Probe { head: separator.head, key: separator.tie.as_deref(), keys }
+    }
+
+    /// How an entry compares with it.
+    #[inline(always)]
+    pub(crate) fn entry(&self, entry: Entry) -> Ordering {
+        entry.head.cmp(&self.head).then_with(|| self.tied(entry))
+    }
+
+    #[inline]
+    fn tied(&self, entry: Entry) -> Ordering {
+        match self.key {
+            Some(key) => self.keys.compare(entry.value, key),
+            // Of a head that is whole, the key itself; else the place before all keys of the head.
+            None if self.keys.is_whole(self.head) => Ordering::Equal,
+            None => Ordering::Greater,
+        }
+    }
+}
+
+/// What stands between two leaves: the first place of the right one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Separator {
+    pub(crate) head: u128,
+    /// The whole key, where the left leaf ends with the same head. A copy: the entry may go.
+    pub(crate) tie: Option<Arc<[u8]>>,
+}
+
+impl Separator {
+    /// Between two neighbours of a sorted sequence.
+    pub(crate) fn between(left: Entry, right: Entry, keys: &impl Keys) -> Separator {
+        let tie = (left.head == right.head).then(|| whole_key(right, keys).into());
+        Separator { head: right.head, tie }
+    }
+}
+
+/// The whole key of an entry whose head ties.
+pub(crate) fn whole_key(entry: Entry, keys: &impl Keys) -> Vec<u8> {
+    let mut key = Vec::new();
+    keys.key(entry.value, &mut key);
+    key
+}
+
+/// How two entries compare.
+pub(crate) fn compare(left: Entry, right: Entry, keys: &impl Keys) -> Ordering {
+    left.head.cmp(&right.head).then_with(|| match keys.is_whole(left.head) {
+        true => Ordering::Equal,
+        false => keys.compare(left.value, &whole_key(right, keys)),
+    })
+}
