@@ -15,12 +15,14 @@ mod index_sections;
 mod maps;
 mod rewrites;
 mod sections;
+mod trees;
 
 pub use exhaustive::WHOLE_FROM;
 use exhaustive::{Exhaustive, Explored};
 use index_looks::Look;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
+use terrace_index::tree::Form;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
 
@@ -181,6 +183,14 @@ pub const ALL: &[CrashTest] = tests! {
         index::explorer, index::controls;
     "kept-index-sections", "the same, every operation a section: nothing is left for repair",
         index_sections::explorer, index_sections::controls;
+    "tree-wal", "a B+-tree that writes changes to a log first: inserts, removals, splits, merges",
+        |s| trees::explorer(Form::WriteAhead, s), trees::controls;
+    "tree-fast-fair", "a B+-tree by ordered stores, without a log (FAST/FAIR)",
+        |s| trees::explorer(Form::FastFair, s), trees::controls;
+    "tree-unsorted", "a B+-tree with unsorted leaves and a bitmap of what is valid",
+        |s| trees::explorer(Form::PersistentUnsorted, s), trees::controls;
+    "tree-selective", "FAST/FAIR with its leaves alone in persistent memory",
+        trees::selective, no_controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

@@ -216,6 +216,7 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Makes this free leaf one with these entries; durable on return, where the form is kept.
     pub(super) fn begin<'e>(&self, entries: impl Iterator<Item = &'e Entry>, right: u64) {
+        self.let_go();
         let mut count = 0;
         for entry in entries {
             self.put(count, *entry);
@@ -227,6 +228,11 @@ impl<L: Memory> Leaf<'_, L> {
         self.store(RIGHT, right);
         self.group(0..count.max(1));
         self.persist(0, self.leaves.arena.node_bytes);
+    }
+
+    /// Whoever had this leaf is gone: a crash took them. Nobody else sees it.
+    pub(super) fn let_go(&self) {
+        self.store(0, self.load(0).next_multiple_of(2));
     }
 
     /// Moves the entries from the `from`th on to a free leaf on the right; returns what stands between.

@@ -225,6 +225,8 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// Makes this free node one with a first child and no separators yet.
     pub(super) fn begin(&self, first: u64) {
+        // Odd, if a crash took whoever had it last.
+        self.store(0, self.load(0).next_multiple_of(2));
         self.store(COUNT, 0);
         self.store(FIRST, first);
         self.store(TIES, 0);
