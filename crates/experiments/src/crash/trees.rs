@@ -18,7 +18,7 @@ const PART_BYTES: u64 = 64 << 10;
 const NODE_BYTES: u64 = 256;
 const KEYS: u64 = 60;
 const KEYS_BEFORE: u64 = 20;
-const OPERATIONS: u64 = 60;
+const OPERATIONS: u64 = 80;
 /// What a recovery writes.
 const MARK: u64 = 1_000;
 
@@ -78,7 +78,7 @@ fn change<N: Place>(tree: &Tree<Media, N>, of: u64, to: Option<u64>) {
 fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
     let mut random = Random(seed);
     let operation = |number: u64| {
-        let removals = if number / 20 % 2 == 0 { 2 } else { 7 };
+        let removals = if number / 20 % 2 == 0 { 1 } else { 9 };
         (random.below(KEYS), (random.below(10) >= removals).then_some(number))
     };
     (1..=OPERATIONS).map(operation).collect()

@@ -95,8 +95,12 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         for at in list.iter().rev() {
             let leaf = self.leaves.leaf(*at);
             leaf.let_go();
-            if self.leaves.form != Form::PersistentUnsorted {
-                leaf.mend(behind, keys);
+            match self.leaves.form {
+                Form::FastFair => leaf.mend(behind, keys),
+                Form::WriteAhead if !leaf.count() => {
+                    return Err(damaged("a leaf has a gap between its entries"));
+                }
+                _ => {}
             }
             if leaf.len() == 0 && *at != list[0] {
                 continue;
