@@ -62,7 +62,7 @@ fn measure(options: &TreeOptions, entries: u64) -> Result<(), Box<dyn Error>> {
         tree.update(&bytes(n), &Sixteen, |_| Change::Set([n + 1, n])).map(drop).expect("memory");
     });
     print("insert", inserted, time(entries, |n| _ = standard.insert(key(n), [n + 1, n])));
-    let lookups = entries.min(2_000_000);
+    let lookups = 2_000_000;
     let get =
         |n| black_box(tree.get(&bytes(drawn(n, entries)), &Sixteen)).map(drop).expect("there");
     let standard_get = |n| _ = black_box(standard.get(&key(drawn(n, entries)))).expect("there");

@@ -53,6 +53,7 @@ use crossbeam_utils::CachePadded;
 pub use descend::Watch;
 use head::Probe;
 pub use head::{Entry, Keys, Sixteen, head_of};
+use inner::Rows;
 use latch::Latch;
 use leaf::{Leaf, Leaves};
 use log::Logs;
@@ -227,6 +228,7 @@ pub struct Tree<L: Memory = Native, N: Memory = L> {
     root: CachePadded<AtomicU64>,
     leaves: Leaves<L>,
     inner: Arena<N>,
+    rows: Rows,
     entries: CachePadded<AtomicU64>,
 }
 
@@ -302,6 +304,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 reserved,
                 logs,
             },
+            rows: Rows::of(inner_bytes),
             inner: Arena::new(inner, inner_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
             entries: CachePadded::new(AtomicU64::new(0)),
         })

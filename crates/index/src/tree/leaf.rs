@@ -129,16 +129,10 @@ impl<L: Memory> Leaf<'_, L> {
         let slots = self.leaves.slots();
         let count = self.load(WHICH).min(slots);
         let wanted = high(probe.head);
-        let (mut less, mut equal) = (0, 0);
         // Without a branch, and of all slots: how many are in use cannot be predicted.
-        for slot in 0..slots {
-            let word = self.load(self.entry_at(slot));
-            less += u64::from((word < wanted) & (slot < count));
-            equal += u64::from((word == wanted) & (slot < count));
-        }
-        let end = (less + equal).min(count);
-        let mut slot = less;
-        while slot < end {
+        let is_less = |slot| (self.load(self.entry_at(slot)) < wanted) & (slot < count);
+        let mut slot: u64 = (0..slots).map(|slot| u64::from(is_less(slot))).sum();
+        while slot < count && self.load(self.entry_at(slot)) == wanted {
             match self.load(self.entry_at(slot) + 8).cmp(&low(probe.head)) {
                 Ordering::Less => {}
                 Ordering::Greater => break,
