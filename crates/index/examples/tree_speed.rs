@@ -1,6 +1,6 @@
 //! How fast the tree is, beside the standard library's B-tree in the same run:
 //!
-//! `cargo run --release -p terrace-index --example tree_speed -- [entries] [node bytes] [form]`
+//! `cargo run --release -p terrace-index --example tree_speed -- [entries] [leaf] [inner] [form]`
 //!
 //! Keys are drawn without order. Times are processor times of one thread; caches may be shared with others
 //! all the same. The standard tree holds the same 16-byte keys and values, and no other thread may use it.
@@ -53,13 +53,16 @@ fn measure(options: &TreeOptions, entries: u64) -> Result<(), Box<dyn Error>> {
     let budget = Arc::new(Budget::new(u64::MAX));
     let tree = Tree::new(options, entries, &budget)?;
     let mut standard = BTreeMap::new();
-    println!("{entries} entries, form {}, {} bytes a node", options.form, options.node_bytes);
+    let TreeOptions { form, node_bytes, inner_bytes, .. } = options;
+    println!(
+        "{entries} entries, form {form}, leaves of {node_bytes} bytes, inner nodes of {inner_bytes}"
+    );
     println!("  {:<28} {:>12} {:>12}", "", "tree", "BTreeMap");
     let inserted = time(entries, |n| {
         tree.update(&bytes(n), &Sixteen, |_| Change::Set([n + 1, n])).map(drop).expect("memory");
     });
     print("insert", inserted, time(entries, |n| _ = standard.insert(key(n), [n + 1, n])));
-    let lookups = entries.min(2_000_000);
+    let lookups = 2_000_000;
     let get =
         |n| black_box(tree.get(&bytes(drawn(n, entries)), &Sixteen)).map(drop).expect("there");
     let standard_get = |n| _ = black_box(standard.get(&key(drawn(n, entries)))).expect("there");
@@ -113,8 +116,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(entries) => vec![entries.parse()?],
         None => vec![1_000_000, 10_000_000],
     };
-    let node_bytes = given.get(1).map_or(Ok(TreeOptions::default().node_bytes), |b| b.parse())?;
-    let form = given.get(2).map_or(Ok(Form::Sorted), |form| form.parse())?;
-    let options = TreeOptions { form, node_bytes, group_flush: false };
+    let standard = TreeOptions::default();
+    let node_bytes = given.get(1).map_or(Ok(standard.node_bytes), |bytes| bytes.parse())?;
+    let inner_bytes = given.get(2).map_or(Ok(standard.inner_bytes), |bytes| bytes.parse())?;
+    let form = given.get(3).map_or(Ok(Form::Sorted), |form| form.parse())?;
+    let options = TreeOptions { form, node_bytes, inner_bytes, group_flush: false };
     sizes.into_iter().try_for_each(|entries| measure(&options, entries))
 }

@@ -53,6 +53,7 @@ use crossbeam_utils::CachePadded;
 pub use descend::Watch;
 use head::Probe;
 pub use head::{Entry, Keys, Sixteen, head_of};
+use inner::Rows;
 use latch::Latch;
 use leaf::{Leaf, Leaves};
 use log::Logs;
@@ -156,8 +157,10 @@ impl FromStr for Form {
 pub struct TreeOptions {
     /// Of its leaves.
     pub form: Form,
-    /// Bytes of a node: a power of two from 128 to 4096, to 2048 where leaves have a bitmap.
+    /// Bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a bitmap.
     pub node_bytes: u64,
+    /// Bytes of an inner node: a power of two from 128 to 4096.
+    pub inner_bytes: u64,
     /// Whether the lines that a change dirtied are asked to be written back together, where they need
     /// not be (paper 004, section 5.4.3): worth it where the memory is busy with larger pieces.
     pub group_flush: bool,
@@ -165,21 +168,31 @@ pub struct TreeOptions {
 
 impl Default for TreeOptions {
     fn default() -> TreeOptions {
-        TreeOptions { form: Form::Rows, node_bytes: 1024, group_flush: false }
+        TreeOptions::of(Form::Rows, 1024)
     }
 }
 
 impl TreeOptions {
+    /// Of this form, with all nodes of this size: the trees of paper 004.
+    pub fn of(form: Form, node_bytes: u64) -> TreeOptions {
+        TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: false }
+    }
+
     fn check(&self) -> io::Result<()> {
         let most = if self.form.is_sorted() { 4096 } else { 2048 };
-        if self.node_bytes.is_power_of_two() && (128..=most).contains(&self.node_bytes) {
-            return Ok(());
+        let sizes =
+            [("node_bytes", self.node_bytes, most), ("inner_bytes", self.inner_bytes, 4096)];
+        let is_fine = |bytes: u64, most| bytes.is_power_of_two() && (128..=most).contains(&bytes);
+        match sizes.into_iter().find(|(_, bytes, most)| !is_fine(*bytes, *most)) {
+            None => Ok(()),
+            Some((name, bytes, most)) => {
+                let what = format!(
+                    "{name} = {bytes}: a tree of form {} has 128 to {most}, a power of two",
+                    self.form
+                );
+                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+            }
         }
-        let what = format!(
-            "node_bytes = {}: a tree of form {} has nodes of 128 to {most} bytes, a power of two",
-            self.node_bytes, self.form
-        );
-        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
     }
 
     /// What the first line says of leaves like this.
@@ -225,6 +238,7 @@ pub struct Tree<L: Memory = Native, N: Memory = L> {
     root: CachePadded<AtomicU64>,
     leaves: Leaves<L>,
     inner: Arena<N>,
+    rows: Rows,
     entries: CachePadded<AtomicU64>,
 }
 
@@ -287,7 +301,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         budget: &Arc<Budget>,
     ) -> io::Result<Tree<L, N>> {
         options.check()?;
-        let TreeOptions { form, node_bytes, group_flush } = *options;
+        let TreeOptions { form, node_bytes, inner_bytes, group_flush } = *options;
         let logs = if form.has_logs() { Logs::new(LINE, node_bytes) } else { Logs::none() };
         let reserved = logs.end().max(LINE);
         let arena = Arena::new(leaves, node_bytes, reserved, committed, budget)?;
@@ -300,7 +314,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 reserved,
                 logs,
             },
-            inner: Arena::new(inner, node_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
+            rows: Rows::of(inner_bytes),
+            inner: Arena::new(inner, inner_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
             entries: CachePadded::new(AtomicU64::new(0)),
         })
     }

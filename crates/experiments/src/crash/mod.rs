@@ -20,6 +20,7 @@ mod rings;
 mod rings_published;
 mod sections;
 mod tree_log;
+mod trees;
 
 pub use exhaustive::WHOLE_FROM;
 use exhaustive::{Exhaustive, Explored};
@@ -27,6 +28,7 @@ use index_looks::Look;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_index::deltas::Steps;
+use terrace_index::tree::Form;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
 
@@ -197,6 +199,14 @@ pub const ALL: &[CrashTest] = tests! {
         |s| tree_log::explorer(Steps::ALL, tree_log::COLLECTING, s), tree_log::controls;
     "tree-log-threads", "two threads on the same keys of delta chains in logs",
         |s| tree_log::threads(Steps::ALL, s), tree_log::controls;
+    "tree-wal", "a B+-tree that writes changes to a log first: inserts, removals, splits, merges",
+        |s| trees::explorer(Form::WriteAhead, s), trees::controls;
+    "tree-fast-fair", "a B+-tree by ordered stores, without a log (FAST/FAIR)",
+        |s| trees::explorer(Form::FastFair, s), trees::controls;
+    "tree-unsorted", "a B+-tree with unsorted leaves and a bitmap of what is valid",
+        |s| trees::explorer(Form::PersistentUnsorted, s), trees::controls;
+    "tree-selective", "FAST/FAIR with its leaves alone in persistent memory",
+        trees::selective, no_controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

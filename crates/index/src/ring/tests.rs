@@ -112,7 +112,9 @@ fn damage_after_an_orderly_end_is_named() {
     let options = options(Form::TxFree, 8, 64);
     let place = Place::of(&options, Domain::Adr);
     let ring = place.create(options);
-    (0..3).for_each(|n| drop(ring.try_push(&element(n, 30)).expect("room")));
+    for n in 0..3 {
+        ring.try_push(&element(n, 30)).expect("room");
+    }
     ring.close();
     let at = ring.at(1) + HEADER_BYTES;
     // SAFETY: a byte of a slot; the ring is closed.

@@ -83,7 +83,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// # Errors
     /// Those of the memory; nothing is taken then.
     pub(super) fn build_inner(&self, mut children: Vec<Child>) -> io::Result<u64> {
-        let most = super::inner::room(self.inner.node_bytes) * FILLED_TENTHS / 10 + 1;
+        let most = self.rows.room * FILLED_TENTHS / 10 + 1;
         let mut taken = Vec::new();
         let mut height = 0;
         while children.len() > 1 {

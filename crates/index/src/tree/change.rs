@@ -219,6 +219,7 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Makes this free leaf one with these entries; durable on return, where the form is kept.
     pub(super) fn begin<'e>(&self, entries: impl Iterator<Item = &'e Entry>, right: u64) {
+        self.let_go();
         let mut count = 0;
         for entry in entries {
             self.put(count, *entry);
@@ -230,6 +231,11 @@ impl<L: Memory> Leaf<'_, L> {
         self.store(RIGHT, right);
         self.group(0..count.max(1));
         self.persist(0, self.leaves.arena.node_bytes);
+    }
+
+    /// Whoever had this leaf is gone: a crash took them. Nobody else sees it.
+    pub(super) fn let_go(&self) {
+        self.store(0, self.load(0).next_multiple_of(2));
     }
 
     /// Moves the entries from the `from`th on to a free leaf on the right; returns what stands between.
@@ -345,34 +351,50 @@ impl<L: Memory> Leaf<'_, L> {
     /// Puts right what a crash left of this leaf, given the first entry behind it; of a form whose
     /// entries alone count. Every step is one that a crash may follow.
     pub(super) fn mend(&self, next: Option<Entry>, keys: &impl Keys) {
-        let is_void = |slot| self.load(self.entry_at(slot) + 16) == 0;
-        let valid = |from: u64| (from..self.leaves.slots()).filter(|slot| !is_void(*slot));
         // What a split or a merge left in two leaves is the right one's.
         if let Some(next) = next {
-            let copies = valid(0).filter(|slot| compare(self.entry(*slot), next, keys).is_ge());
-            for slot in copies.collect::<Vec<_>>().into_iter().rev() {
-                self.void(slot);
-                self.persist_entry(slot);
+            let copies: Vec<_> = self.not_void(0).collect();
+            for slot in copies.into_iter().rev() {
+                if compare(self.entry(slot), next, keys).is_ge() {
+                    self.void(slot);
+                    self.persist_entry(slot);
+                }
             }
         }
         let mut slot = 0;
-        while let Some(last) = valid(slot).next_back() {
+        while let Some(last) = self.not_void(slot).next_back() {
             let is_copy = |slot: u64| {
                 slot > 0 && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq()
             };
-            match is_void(slot) || is_copy(slot) {
+            match self.is_void(slot) || is_copy(slot) {
                 true => self.shift_down(slot, last + 1),
                 false => slot += 1,
             }
         }
-        self.store(WHICH, slot.min(self.leaves.slots()));
+        self.store(WHICH, slot);
+    }
+
+    /// Counts the entries of a sorted leaf that a log kept whole. Returns whether they lie without a gap.
+    pub(super) fn count(&self) -> bool {
+        let count = self.not_void(0).count() as u64;
+        self.store(WHICH, count);
+        self.not_void(count).next().is_none()
+    }
+
+    fn is_void(&self, slot: u64) -> bool {
+        self.load(self.entry_at(slot) + 16) == 0
+    }
+
+    /// Slots from `from` on that hold an entry.
+    fn not_void(&self, from: u64) -> impl DoubleEndedIterator<Item = u64> {
+        (from..self.leaves.slots()).filter(|slot| !self.is_void(*slot))
     }
 
     /// The first of its entries, however many are counted.
     pub(super) fn first(&self, keys: &impl Keys) -> Option<Entry> {
         let which = self.load(WHICH);
         let valid = (0..self.leaves.slots()).filter(|slot| match self.leaves.form.is_sorted() {
-            true => self.load(self.entry_at(*slot) + 16) != 0,
+            true => !self.is_void(*slot),
             false => which >> slot & 1 == 1,
         });
         valid.map(|slot| self.entry(slot)).min_by(|a, b| compare(*a, *b, keys))

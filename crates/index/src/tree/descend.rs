@@ -41,7 +41,7 @@ impl<L: Memory> Watch<'_, L> {
 impl<L: Memory, N: Memory> Tree<L, N> {
     #[inline(always)]
     pub(super) fn inner(&self, at: u64) -> Inner<'_, N> {
-        Inner::new(&self.inner.memory, at, self.inner.node_bytes)
+        Inner::new(&self.inner.memory, at, &self.rows)
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     pub(super) fn prefetch(&self, level: u64, at: u64) {
         match level {
             0 => self.leaves.prefetch(at),
-            _ => Inner::prefetch(&self.inner.memory, at, self.inner.node_bytes),
+            _ => Inner::prefetch(&self.inner.memory, at, &self.rows),
         }
     }
 

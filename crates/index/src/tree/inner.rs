@@ -1,8 +1,9 @@
 //! Inner nodes: separators and the nodes between them, in three rows.
 //!
 //! Words: version, number of separators, first child, tied keys; then the high words of the separators'
-//! heads, the children behind them, and the low words of the heads, each row as long as the node allows. A
-//! search compares the row of high words line by line and looks at low words only where one is equal.
+//! heads to the end of a line, the children behind them, and the low words of the heads. High words that are not in
+//! use are the greatest there are, so a search counts the lesser ones line by line without a look at which
+//! are; it looks further only where the next one is equal.
 //!
 //! A separator whose head ties owns a copy of its key. Those of a node are a table beside it, replaced
 //! as a whole; a reader that meets a tie holds an epoch while it looks at the table, so a tree with ties
@@ -12,7 +13,6 @@
 
 use super::head::{Keys, Probe, Separator, high, joined, low};
 use super::latch::Seen;
-use super::leaf::{HEADER_WORDS, rank};
 use crossbeam_epoch as epoch;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use terrace_memory::Memory;
 const COUNT: u64 = 8;
 const FIRST: u64 = 16;
 const TIES: u64 = 24;
+/// Words before the rows.
+const HEADER_WORDS: u64 = 4;
+const LINE_WORDS: u64 = 8;
 
 /// The whole keys of a node's separators, of those that have one.
 type Ties = Vec<Option<Arc<[u8]>>>;
@@ -34,22 +37,39 @@ pub(super) enum Side {
     Before,
 }
 
+/// Where the rows of an inner node lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// Separators it may have.
+    pub(super) room: u64,
+    /// Bytes to the row of children and to that of low words.
+    child: u64,
+    low: u64,
+}
+
+impl Rows {
+    /// Of a node of so many bytes.
+    pub(super) fn of(node_bytes: u64) -> Rows {
+        let words = node_bytes / 8;
+        let room = |high: u64| (high - HEADER_WORDS).min((words - high) / 2);
+        let lines = (LINE_WORDS..words).step_by(LINE_WORDS as usize);
+        let high = lines.max_by_key(|high| room(*high)).expect("a node has lines");
+        let room = room(high);
+        Rows { room, child: 8 * high, low: 8 * (high + room) }
+    }
+}
+
 /// An inner node.
 pub(super) struct Inner<'a, N: Memory> {
     memory: &'a N,
     at: u64,
-    /// Separators it may have.
-    room: u64,
-}
-
-/// Separators a node of so many bytes may have.
-pub(super) fn room(node_bytes: u64) -> u64 {
-    (node_bytes / 8 - HEADER_WORDS) / 3
+    rows: &'a Rows,
 }
 
 impl<'a, N: Memory> Inner<'a, N> {
-    pub(super) fn new(memory: &'a N, at: u64, node_bytes: u64) -> Inner<'a, N> {
-        Inner { memory, at, room: room(node_bytes) }
+    #[inline(always)]
+    pub(super) fn new(memory: &'a N, at: u64, rows: &'a Rows) -> Inner<'a, N> {
+        Inner { memory, at, rows }
     }
 
     #[inline(always)]
@@ -69,23 +89,23 @@ impl<'a, N: Memory> Inner<'a, N> {
         8 * (HEADER_WORDS + slot)
     }
 
-    /// Of the child behind that separator.
-    fn child_at(&self, slot: u64) -> u64 {
-        8 * (HEADER_WORDS + self.room + slot)
+    fn low_at(&self, slot: u64) -> u64 {
+        self.rows.low + 8 * slot
     }
 
-    fn low_at(&self, slot: u64) -> u64 {
-        8 * (HEADER_WORDS + 2 * self.room + slot)
+    /// Of the child behind that separator.
+    fn child_at(&self, slot: u64) -> u64 {
+        self.rows.child + 8 * slot
     }
 
     /// Separators.
     #[inline(always)]
     pub(super) fn count(&self) -> u64 {
-        self.load(COUNT).min(self.room)
+        self.load(COUNT).min(self.rows.room)
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.count() == self.room
+        self.count() == self.rows.room
     }
 
     /// The child before the separator of this number.
@@ -96,9 +116,8 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// Asks for what a search looks at.
     #[inline(always)]
-    pub(super) fn prefetch(memory: &N, at: u64, node_bytes: u64) {
-        let rows = 8 * (HEADER_WORDS + 2 * room(node_bytes));
-        for line in (0..rows).step_by(64) {
+    pub(super) fn prefetch(memory: &N, at: u64, rows: &Rows) {
+        for line in (0..rows.low).step_by(64) {
             memory.prefetch(at + line);
         }
     }
@@ -112,22 +131,33 @@ impl<'a, N: Memory> Inner<'a, N> {
         seen: &Seen,
     ) -> Option<u64> {
         let count = self.count();
-        let (less, equal) = rank(self.memory, self.at, high(probe.head), count);
-        match equal {
-            0 => Some(less),
-            _ => self.find_among(less..(less + equal).min(count), probe, side, seen),
+        let wanted = high(probe.head);
+        // SAFETY: the first line of this committed node.
+        let words = unsafe { self.memory.load_line(self.at) };
+        let first = words.iter().skip(HEADER_WORDS as usize);
+        let mut less: u64 = first.map(|word| u64::from(*word < wanted)).sum();
+        for line in 1..(count + HEADER_WORDS).div_ceil(LINE_WORDS) {
+            // SAFETY: a line of this committed node.
+            let words = unsafe { self.memory.load_line(self.at + 64 * line) };
+            less += words.iter().map(|word| u64::from(*word < wanted)).sum::<u64>();
         }
+        if less >= count || self.load(self.high_at(less)) != wanted {
+            return Some(less.min(count));
+        }
+        self.find_among(less, count, probe, side, seen)
     }
 
-    /// The same among separators whose high words are equal.
+    /// The same where the high words of the separators from `slot` on are equal.
+    #[inline]
     fn find_among<K: Keys>(
         &self,
-        slots: std::ops::Range<u64>,
+        mut slot: u64,
+        count: u64,
         probe: &Probe<'_, K>,
         side: Side,
         seen: &Seen,
     ) -> Option<u64> {
-        for slot in slots.clone() {
+        while slot < count && self.load(self.high_at(slot)) == high(probe.head) {
             let order = match self.load(self.low_at(slot)).cmp(&low(probe.head)) {
                 Ordering::Equal => self.compare_tie(slot, probe, seen)?,
                 order => order,
@@ -137,10 +167,11 @@ impl<'a, N: Memory> Inner<'a, N> {
                 Side::Before => order.is_lt(),
             };
             if !is_before {
-                return Some(slot);
+                break;
             }
+            slot += 1;
         }
-        Some(slots.end)
+        Some(slot)
     }
 
     /// How the separator compares with a probe of the same head. None if the node changed.
@@ -212,9 +243,12 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// Makes this free node one with a first child and no separators yet.
     pub(super) fn begin(&self, first: u64) {
+        // Odd, if a crash took whoever had it last.
+        self.store(0, self.load(0).next_multiple_of(2));
         self.store(COUNT, 0);
         self.store(FIRST, first);
         self.store(TIES, 0);
+        self.empty_from(0);
     }
 
     /// Everything of a latched node: the first child, separators and the children behind them.
@@ -231,8 +265,14 @@ impl<'a, N: Memory> Inner<'a, N> {
         for (slot, (separator, child)) in (0..).zip(separators).skip(from) {
             self.put(slot, separator.head, *child);
         }
+        self.empty_from(separators.len() as u64);
         self.store(COUNT, separators.len() as u64);
         self.set_ties(separators.iter().map(|(separator, _)| separator.tie.clone()).collect());
+    }
+
+    /// High words from that of `slot` on are not in use.
+    fn empty_from(&self, slot: u64) {
+        (self.high_at(slot)..self.rows.low).step_by(8).for_each(|at| self.store(at, u64::MAX));
     }
 
     fn put(&self, slot: u64, head: u128, child: u64) {

@@ -17,26 +17,6 @@ use terrace_memory::Memory;
 /// Bytes before the first entry, and of an entry.
 pub(super) const ENTRY: u64 = 32;
 const LINE: u64 = 64;
-/// Words before what a node holds.
-pub(super) const HEADER_WORDS: u64 = 4;
-
-/// Of the first `count` words of a row, which begins behind the header of the node at `at`, how many are less
-/// than `wanted`, and how many are it.
-#[inline(always)]
-pub(super) fn rank(memory: &impl Memory, at: u64, wanted: u64, count: u64) -> (u64, u64) {
-    let (mut less, mut equal) = (0, 0);
-    for line in 0..(count + HEADER_WORDS).div_ceil(LINE / 8) {
-        // SAFETY: a line of this committed node.
-        let words = unsafe { memory.load_line(at + LINE * line) };
-        let first = (line * LINE / 8).wrapping_sub(HEADER_WORDS);
-        for (word, number) in words.iter().zip(0..) {
-            let counts = first.wrapping_add(number) < count;
-            less += u64::from((*word < wanted) & counts);
-            equal += u64::from((*word == wanted) & counts);
-        }
-    }
-    (less, equal)
-}
 
 /// All leaves of a tree.
 pub(super) struct Leaves<L: Memory> {
@@ -180,10 +160,8 @@ impl<L: Memory> Leaf<'_, L> {
     ) -> Option<Found> {
         let slots = self.leaves.slots();
         let count = self.load(WHICH).min(slots);
-        let (less, equal) = self.rank(high(probe.head), count);
-        let end = (less + equal).min(count);
-        let mut slot = less;
-        while slot < end {
+        let mut slot = self.rank(high(probe.head), count);
+        while slot < count && self.word(slot, 0) == high(probe.head) {
             match self.word(slot, 1).cmp(&low(probe.head)) {
                 Ordering::Less => {}
                 Ordering::Greater => break,
@@ -198,29 +176,32 @@ impl<L: Memory> Leaf<'_, L> {
         Some(Found { slot, value: None })
     }
 
-    /// How many of the first `count` entries have a smaller first word of their head than `wanted`, and how
-    /// many have this one.
+    /// How many of the first `count` entries have a smaller first word of their head than `wanted`. Without
+    /// a branch, and of all slots: how many are in use cannot be predicted.
     #[inline(always)]
-    fn rank(&self, wanted: u64, count: u64) -> (u64, u64) {
-        if self.leaves.form == Form::Rows {
-            return rank(&self.leaves.arena.memory, self.at, wanted, count);
+    fn rank(&self, wanted: u64, count: u64) -> u64 {
+        let slots = self.leaves.slots();
+        if self.leaves.form != Form::Rows {
+            let is_less = |slot| (self.word(slot, 0) < wanted) & (slot < count);
+            return (0..slots).map(|slot| u64::from(is_less(slot))).sum();
         }
-        let (mut less, mut equal) = (0, 0);
-        // Without a branch, and of all slots: how many are in use cannot be predicted.
-        for slot in 0..self.leaves.slots() {
-            let word = self.word(slot, 0);
-            less += u64::from((word < wanted) & (slot < count));
-            equal += u64::from((word == wanted) & (slot < count));
+        let mut less = 0;
+        for line in 0..(slots + ENTRY / 8).div_ceil(LINE / 8) {
+            // SAFETY: a line of this committed node.
+            let words = unsafe { self.leaves.arena.memory.load_line(self.at + LINE * line) };
+            let first = (line * LINE / 8).wrapping_sub(ENTRY / 8);
+            for (word, number) in words.iter().zip(0..) {
+                less += u64::from((*word < wanted) & (first.wrapping_add(number) < count));
+            }
         }
-        (less, equal)
+        less
     }
 
     /// Asks for the entry that a look for the probe's key will compare, given the row of first words.
     #[inline(always)]
     pub(super) fn prefetch_found<K: Keys>(&self, probe: &Probe<'_, K>) {
         let count = self.load(WHICH).min(self.leaves.slots());
-        let (less, _) = self.rank(high(probe.head), count);
-        let slot = less.min(self.leaves.slots() - 1);
+        let slot = self.rank(high(probe.head), count).min(self.leaves.slots() - 1);
         let memory = &self.leaves.arena.memory;
         memory.prefetch(self.at + self.word_at(slot, 1));
         memory.prefetch(self.at + self.word_at(slot, 3));

@@ -95,9 +95,13 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         // From right to left: what is a copy shows by what stands behind.
         for at in list.iter().rev() {
             let leaf = self.leaves.leaf(*at);
-            self.let_go(*at);
-            if self.leaves.form != Form::PersistentUnsorted {
-                leaf.mend(behind, keys);
+            leaf.let_go();
+            match self.leaves.form {
+                Form::FastFair => leaf.mend(behind, keys),
+                Form::WriteAhead if !leaf.count() => {
+                    return Err(damaged("a leaf has a gap between its entries"));
+                }
+                _ => {}
             }
             if leaf.len() == 0 && *at != list[0] {
                 continue;
@@ -126,15 +130,6 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             }
             Some((last, _)) => Ok(Separator::between(*last, right, keys)),
             None => Ok(Separator { head: right.head, tie: None }),
-        }
-    }
-
-    /// Whoever had the leaf is gone.
-    fn let_go(&self, at: u64) {
-        // SAFETY: the first word of a committed leaf; nobody else uses the tree yet.
-        unsafe {
-            let version = self.leaves.arena.memory.load(at);
-            self.leaves.arena.memory.store(at, (version + 1) & !1);
         }
     }
 }

@@ -160,7 +160,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     fn is_thin(&self, level: u64, at: u64) -> bool {
         match level {
             0 => self.is_thin_leaf(&self.leaves.leaf(at)),
-            _ => self.inner(at).count() * 3 <= super::inner::room(self.inner.node_bytes),
+            _ => self.inner(at).count() * 3 <= self.rows.room,
         }
     }
 
@@ -233,10 +233,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     fn fits(&self, level: u64, left: u64, right: u64) -> bool {
         let (sum, room) = match level {
             0 => (self.leaves.leaf(left).len() + self.leaves.leaf(right).len(), self.leaves.room()),
-            _ => {
-                let room = super::inner::room(self.inner.node_bytes);
-                (self.inner(left).count() + 1 + self.inner(right).count(), room)
-            }
+            _ => (self.inner(left).count() + 1 + self.inner(right).count(), self.rows.room),
         };
         sum * 4 <= room * 3
     }

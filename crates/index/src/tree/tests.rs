@@ -35,7 +35,7 @@ fn budget() -> Arc<Budget> {
 }
 
 fn tree(form: Form, node_bytes: u64) -> Tree {
-    let options = TreeOptions { form, node_bytes, group_flush: false };
+    let options = TreeOptions::of(form, node_bytes);
     Tree::new(&options, 1 << 20, &budget()).expect("memory")
 }
 
@@ -327,7 +327,7 @@ fn clearing_removes_everything_and_gives_every_node_back() {
 #[test]
 fn options_that_no_tree_can_have_are_refused() {
     let refused = |form, node_bytes| {
-        let options = TreeOptions { form, node_bytes, group_flush: false };
+        let options = TreeOptions { node_bytes, ..TreeOptions::of(form, 512) };
         Tree::new(&options, 1, &budget()).err().map(|error| error.to_string())
     };
     let wrong = refused(Form::Sorted, 500).expect("no power of two");
