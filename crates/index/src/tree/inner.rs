@@ -272,7 +272,7 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// High words from that of `slot` on are not in use.
     fn empty_from(&self, slot: u64) {
-        (self.high_at(slot)..self.rows.low).step_by(8).for_each(|at| self.store(at, u64::MAX));
+        (self.high_at(slot)..self.rows.child).step_by(8).for_each(|at| self.store(at, u64::MAX));
     }
 
     fn put(&self, slot: u64, head: u128, child: u64) {
