@@ -1,6 +1,6 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
-use crate::engine::behind_head;
+use crate::located::behind_head;
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
@@ -28,7 +28,7 @@ pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
     /// In the order of keys; the words of an entry's value are the item's location and [`behind_head`].
-    Ordered(Tree<I>),
+    Ordered(Box<Tree<I>>),
 }
 
 /// See [`HashIndex::watch`].

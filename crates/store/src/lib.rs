@@ -15,6 +15,7 @@ mod error;
 mod evict;
 mod index;
 mod kept;
+mod located;
 mod lock;
 mod map;
 mod open;

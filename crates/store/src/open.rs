@@ -232,9 +232,8 @@ impl<'a> Opening<'a> {
         let capacity = values.medium().capacity_bytes() / 16;
         let index = match self.options.kind {
             Kind::Hash => HashIndex::new(self.tables(), capacity, self.budget).map(Index::Hash),
-            Kind::Ordered => {
-                Tree::new(&TreeOptions::default(), capacity, self.budget).map(Index::Ordered)
-            }
+            Kind::Ordered => Tree::new(&TreeOptions::default(), capacity, self.budget)
+                .map(|tree| Index::Ordered(Box::new(tree))),
         };
         index.map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),

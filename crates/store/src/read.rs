@@ -22,6 +22,7 @@ struct Batch<'a, I: Memory> {
 }
 
 /// How the index is asked for many keys.
+#[expect(clippy::large_enum_variant, reason = "one on the stack, of the kind that the map is")]
 enum Stages<'a, I: Memory> {
     Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
     Tree(&'a Tree<I>),
