@@ -132,10 +132,17 @@ impl Run {
         if let Some(workload) = self.workloads.iter().find(|workload| workload.needs_order())
             && let Some(engine) = self.engines.iter().find(|engine| !engine.is_ordered())
         {
-            return Err(format!("workload {workload} scans in key order, and {engine} has none").into());
+            return Err(
+                format!("workload {workload} scans in key order, and {engine} has none").into()
+            );
         }
-        if self.engines.contains(&Name::Congee) && self.key_bytes != 8 {
-            return Err("congee has keys of 8 bytes: give --key-bytes 8, or leave it out".into());
+        if let Some(engine) =
+            self.engines.iter().find(|engine| !engine.takes_keys_of(self.key_bytes))
+        {
+            return Err(format!(
+                "{engine} has keys of 8 bytes: give --key-bytes 8, or leave it out"
+            )
+            .into());
         }
         let repetitions = self.repetitions.unwrap_or(if self.quick { 1 } else { 3 });
         let directory = self.directory.clone().unwrap_or_else(|| {

@@ -20,7 +20,7 @@ pub fn all(engines: &[Name], directory: Option<&Path>) -> Result<(), Failure> {
     let directory = directory.map_or(temporary, |directory| directory.join("check"));
     let mut failed = 0;
     for name in engines {
-        for key_bytes in [8, 16, 24] {
+        for key_bytes in [8, 16, 24].into_iter().filter(|bytes| name.takes_keys_of(*bytes)) {
             for durability in [Durability::None, Durability::Sync] {
                 if durability == Durability::Sync && !name.is_durable() {
                     continue;
@@ -28,7 +28,7 @@ pub fn all(engines: &[Name], directory: Option<&Path>) -> Result<(), Failure> {
                 let result = one(*name, key_bytes, durability, directory.clone());
                 let text = result.as_ref().map_or_else(ToString::to_string, |()| "ok".to_string());
                 println!(
-                    "{name:10} {:16} {key_bytes:2} B keys, {durability:4}  {text}",
+                    "{name:15} {:16} {key_bytes:2} B keys, {durability:4}  {text}",
                     name.version()
                 );
                 failed += u32::from(result.is_err());

@@ -89,9 +89,17 @@ impl Name {
         matches!(self, Terrace | TerraceOrdered | Rocksdb | Lmdb | Redb | Fjall | Sled)
     }
 
+    /// Whether it can have keys of this length.
+    pub fn takes_keys_of(self, bytes: usize) -> bool {
+        self != Name::Congee || bytes == 8
+    }
+
     /// Whether it scans in the order of keys.
     pub fn is_ordered(self) -> bool {
-        !matches!(self, Name::Terrace | Name::Dashmap | Name::Papaya | Name::Scc | Name::Congee | Name::Floor)
+        !matches!(
+            self,
+            Name::Terrace | Name::Dashmap | Name::Papaya | Name::Scc | Name::Congee | Name::Floor
+        )
     }
 
     /// Whether its durable writes survive a power cut: sled 0.34 on Linux syncs with

@@ -82,7 +82,7 @@ impl<K: Key> Handle for &Btreemap<K> {
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
         let map = self.0.read();
-        let found = map.range(K::of(start)..).take(limit);
+        let found = map.range::<K, _>(K::of(start)..).take(limit);
         Ok(found.map(|(key, value)| each(key.borrow(), value)).count())
     }
 }
@@ -110,7 +110,7 @@ impl<K: Key> Handle for &Skiplist<K> {
         limit: usize,
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
-        let found = self.0.range(K::of(start)..).take(limit);
+        let found = self.0.range::<K, _>(K::of(start)..).take(limit);
         Ok(found.map(|entry| each(entry.key().borrow(), entry.value())).count())
     }
 }

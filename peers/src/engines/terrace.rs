@@ -93,10 +93,14 @@ impl Handle for TerraceHandle {
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
         let mut seen = 0;
-        self.0.range(Range { from: Bound::Included(start), ..Range::ALL }, limit, |key, value| {
-            seen += 1;
-            each(key, value.bytes);
-        })?;
+        self.0.range(
+            Range { from: Bound::Included(start), ..Range::ALL },
+            limit,
+            |key, value| {
+                seen += 1;
+                each(key, value.bytes);
+            },
+        )?;
         self.0.commit()?;
         Ok(seen)
     }
