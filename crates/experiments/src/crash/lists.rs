@@ -213,9 +213,9 @@ fn ask_in_vain<P: Protocol>(table: &Table<P>, call: SetCall, write_back: u32) {
     let mut session = table.session().expect("a session");
     UNTIL_STILL.set(Some(write_back));
     let stood = catch_unwind(AssertUnwindSafe(|| match call {
-        Add(key) => drop(session.insert(key, value(key))),
-        Remove(key) => drop(session.remove(key)),
-        Contains(key) => drop(session.get(key)),
+        Add(key) => _ = session.insert(key, value(key)),
+        Remove(key) => _ = session.remove(key),
+        Contains(key) => _ = session.get(key),
     }));
     UNTIL_STILL.set(None);
     match stood {

@@ -180,9 +180,9 @@ impl<M: Memory, P: Protocol> Worker<M, P> {
         let (key, kind) = (self.random.below(self.range), self.random.below(200));
         match kind {
             // A slab that is full for a moment refuses; the paper's would, too.
-            kind if kind < self.updates => drop(self.session.insert(key, key)),
-            kind if kind < 2 * self.updates => drop(self.session.remove(key)),
-            _ => drop(std::hint::black_box(self.session.get(key))),
+            kind if kind < self.updates => _ = self.session.insert(key, key),
+            kind if kind < 2 * self.updates => _ = self.session.remove(key),
+            _ => _ = std::hint::black_box(self.session.get(key)),
         }
         true
     }

@@ -58,4 +58,5 @@ pub use step::Step;
 pub use table::{ListTable, Media, Size};
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests;

@@ -86,7 +86,10 @@ fn judge(explored: &[Explored], controls: &[Control]) -> Outcome {
     outcome.size("seeds of drawn calls", SEEDS);
     let ways: Vec<String> = published
         .iter()
-        .map(|way| format!("{} ({} states): {}", way.step, way.states, way.message))
+        .map(|way| match way.caught_by {
+            Some(_) => format!("{}: not that {} ({} states)", way.step, way.meaning, way.states),
+            None => format!("{}: not caught in {} states", way.step, way.states),
+        })
         .collect();
     let unnoticed: Vec<&str> = steps
         .iter()
