@@ -43,4 +43,5 @@ rows! {
     kv_levels,
     kv_flush,
     kv_dirty_dram,
+    btree_log,
 }
