@@ -9,6 +9,7 @@ use super::step::Step;
 use super::table::{Leaf, State};
 use super::write;
 use crate::keys::Keys;
+use crossbeam_utils::Backoff;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace_memory::Memory;
@@ -18,7 +19,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// (004: 50 MB to 1000 MB in all logs). Whether it did. Any thread may call it, several at once.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if there is no segment left to copy to; nothing is lost then.
+    /// [`io::ErrorKind::StorageFull`] if there is no segment left to copy to; nothing is lost then.
     pub fn collect(&self, threshold: u64, keys: &impl Keys) -> io::Result<bool> {
         let garbage = |log: &u32| self.logs.log(*log).garbage();
         let mut logs: Vec<u32> =
@@ -34,21 +35,30 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         Ok(false)
     }
 
-    /// Collects until writers find a segment again, and fails as they did if that is in vain.
+    /// Collects until writers find a segment again, and fails as they did if that is in vain. The caller has
+    /// nothing latched.
     pub(super) fn collect_or(&self, full: io::Error, keys: &impl Keys) -> io::Result<()> {
-        if full.kind() != io::ErrorKind::OutOfMemory {
+        if full.kind() != io::ErrorKind::StorageFull {
             return Err(full);
         }
-        let before = self.logs.segments.left();
-        for _ in 0..self.logs.segments.total() {
-            if !self.collect(self.logs.segments.bytes / 4, keys)? {
-                break;
-            }
-            if self.logs.segments.left() > before {
-                return Ok(());
+        let backoff = Backoff::new();
+        let mut collected = 0;
+        while !self.logs.segments.has_room() {
+            if self.collect(self.logs.segments.bytes / 4, keys)? {
+                collected += 1;
+                if collected > self.logs.segments.total() {
+                    return Err(full);
+                }
+            } else if self.logs.all.iter().any(|log| log.collecting.is_locked()) {
+                // Another thread is at it.
+                keys.pause();
+                self.table.memory.pause();
+                backoff.snooze();
+            } else {
+                return Err(full);
             }
         }
-        Err(full)
+        Ok(())
     }
 
     /// Collects the first segment of a log, unless it is the one that is being written.

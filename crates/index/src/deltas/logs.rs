@@ -7,7 +7,7 @@
 //!
 //! Whoever must not fail later claims a line before: there is room for every claimed one.
 
-use super::record::{LINE, Record};
+use super::record::{Delta, LINE, Record};
 use super::segments::Segments;
 use super::step::Step;
 use super::table::Table;
@@ -132,7 +132,7 @@ impl<P: Memory> Logs<P> {
     /// Keeps a line of a log for an append to come, by [`Logs::append_claimed`] or [`Logs::disclaim`]ed.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if no segment is free.
+    /// [`io::ErrorKind::StorageFull`] if no segment is free.
     #[inline]
     pub(super) fn claim<D: Memory>(
         &self,
@@ -155,17 +155,16 @@ impl<P: Memory> Logs<P> {
         line.set(CLAIMED, line.get(CLAIMED) - 1);
     }
 
-    /// Appends a record of one line that was claimed; durable on return.
+    /// Appends a delta whose line was claimed; durable on return.
     #[inline]
     pub(super) fn append_claimed<D: Memory>(
         &self,
         log: u32,
-        record: &mut Record,
+        delta: &mut Delta,
         entries: i64,
         table: &Table<D>,
         keys: &impl Keys,
     ) -> Place {
-        debug_assert_eq!(record.bytes(), LINE);
         let line = self.latch(log, table, keys);
         line.set(CLAIMED, line.get(CLAIMED) - 1);
         if line.room() < LINE {
@@ -173,13 +172,13 @@ impl<P: Memory> Logs<P> {
         }
         let own = self.log(log);
         own.entries.store(own.entries.load(Relaxed) + entries, Relaxed);
-        self.put(log, record, &line)
+        self.put(log, delta.stamped(line.get(STAMP)), &line)
     }
 
     /// Appends a record; durable on return. `spare`: to the last segment.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if no segment is free; nothing is appended then.
+    /// [`io::ErrorKind::StorageFull`] if no segment is free; nothing is appended then.
     pub(super) fn append<D: Memory>(
         &self,
         log: u32,
@@ -206,7 +205,7 @@ impl<P: Memory> Logs<P> {
         if !fits {
             self.open_next(log, &line);
         }
-        Ok(self.put(log, record, &line))
+        Ok(self.put(log, record.stamped(line.get(STAMP)), &line))
     }
 
     /// Bytes of a segment for records.
@@ -239,13 +238,13 @@ impl<P: Memory> Logs<P> {
         line.set(END, at + self.segments.bytes);
     }
 
-    /// Puts a record where the next one goes.
+    /// Puts a record's words where the next one goes.
     #[inline]
-    fn put<D: Memory>(&self, log: u32, record: &mut Record, line: &Line<'_, D>) -> Place {
+    fn put<D: Memory>(&self, log: u32, words: &[u64], line: &Line<'_, D>) -> Place {
         let own = self.log(log);
-        let (at, bytes) = (line.get(TAIL), record.bytes());
-        let stamp = line.get(STAMP);
-        for (word, offset) in record.stamped(stamp).iter().zip((at..).step_by(8)) {
+        let at = line.get(TAIL);
+        let bytes = (words.len() as u64 * 8).next_multiple_of(LINE);
+        for (word, offset) in words.iter().zip((at..).step_by(8)) {
             // SAFETY: inside a segment of the log, behind its records; a late reader of an earlier use loads
             // words too, and finds out.
             unsafe { self.segments.memory.store(offset, *word) };
@@ -254,7 +253,7 @@ impl<P: Memory> Logs<P> {
         line.set(TAIL, at + bytes);
         own.used.fetch_add(bytes, Relaxed);
         own.live.fetch_add(bytes as i64, Relaxed);
-        Place { at, stamp }
+        Place { at, stamp: line.get(STAMP) }
     }
 
     /// From here on the log goes on at `tail`, behind the records of its last segment.

@@ -39,6 +39,7 @@ mod batch;
 mod chain;
 mod collect;
 mod inner;
+mod load;
 mod logs;
 mod range;
 mod record;

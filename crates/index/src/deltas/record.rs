@@ -105,7 +105,36 @@ impl Header {
     }
 }
 
-/// A record being made: what [`super::logs::Logs::append`] takes.
+/// A delta: a record of one line, made without memory of its own.
+pub(super) struct Delta {
+    words: [u64; 8],
+    count: usize,
+}
+
+impl Delta {
+    /// One that adds an entry, or only kills one.
+    #[inline(always)]
+    pub(super) fn of(header: Header, entry: Option<Entry>) -> Delta {
+        let count = u8::from(entry.is_some());
+        let units = 1 + u16::from(count);
+        let [first, second, third, fourth] = Header { count, units, ..header }.words();
+        let Entry { head, value } = entry.unwrap_or_default();
+        let words =
+            [first, second, third, fourth, (head >> 64) as u64, head as u64, value[0], value[1]];
+        Delta { words, count: HEADER_WORDS + ENTRY_WORDS * usize::from(count) }
+    }
+
+    /// As [`Record::stamped`].
+    #[inline(always)]
+    pub(super) fn stamped(&mut self, stamp: u64) -> &[u64] {
+        let words = &mut self.words[..self.count];
+        words[2] |= stamp;
+        words[0] |= u64::from(checksum(words));
+        words
+    }
+}
+
+/// A record of bases, or of a mark that a leaf is gone.
 pub(super) struct Record {
     words: Vec<u64>,
     /// Where in `words` the second part begins, if there is one.
@@ -115,7 +144,7 @@ pub(super) struct Record {
 impl Record {
     /// A record of one part.
     pub(super) fn of(header: Header, entries: &[Entry]) -> Record {
-        let mut record = Record { words: Vec::with_capacity(8), second: None };
+        let mut record = Record { words: Vec::new(), second: None };
         record.push(header, entries);
         record
     }
@@ -128,10 +157,8 @@ impl Record {
     }
 
     fn push(&mut self, header: Header, entries: &[Entry]) {
-        let count = entries.len() as u8;
-        let units = if self.words.is_empty() { 1 } else { 0 };
         self.words.reserve(HEADER_WORDS + ENTRY_WORDS * entries.len());
-        self.words.extend(Header { count, units, ..header }.words());
+        self.words.extend(Header { count: entries.len() as u8, ..header }.words());
         for entry in entries {
             self.words.extend([(entry.head >> 64) as u64, entry.head as u64]);
         }
@@ -148,10 +175,10 @@ impl Record {
         self.second.unwrap_or(0) as u64 * 8
     }
 
-    /// Its words with the number of the segment's use, and the checksum over all of them.
+    /// Its words with its length, the number of the segment's use, and the checksum over all of them.
     pub(super) fn stamped(&mut self, stamp: u64) -> &[u64] {
         let units = (self.words.len() / (UNIT as usize / 8)) as u64;
-        self.words[1] = self.words[1] & LOW_48 | units << 48;
+        self.words[1] |= units << 48;
         for first in [Some(0), self.second].into_iter().flatten() {
             self.words[first + 2] |= stamp;
         }
@@ -161,6 +188,7 @@ impl Record {
 }
 
 /// The checksum of a record's words, of which the first's low half does not count.
+#[inline(always)]
 fn checksum(words: &[u64]) -> u32 {
     // SAFETY: the words' own bytes, on a machine whose least significant byte comes first.
     let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), words.len() * 8) };
@@ -317,9 +345,8 @@ mod tests {
 
     #[test]
     fn an_insert_is_one_line() {
-        let mut record =
-            Record::of(header(Kind::Put), &[Entry { head: 5 << 64 | 6, value: [1, 2] }]);
-        assert_eq!(record.bytes(), 64);
+        let entry = Entry { head: 5 << 64 | 6, value: [1, 2] };
+        let mut record = Delta::of(header(Kind::Put), Some(entry));
         let bytes = bytes_of(record.stamped(77));
         let ([first, second], length) = parse(&bytes, 128, Some(77), true).expect("a record");
         let first = first.expect("a part");

@@ -200,7 +200,7 @@ impl<P: Memory> Segments<P> {
     /// A free segment. `spare`: for whoever makes room for others, to the last.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if there is none, and those of the ground.
+    /// [`io::ErrorKind::StorageFull`] if there is none, and those of the ground.
     pub(super) fn take(&self, spare: bool) -> io::Result<u32> {
         let mut books = self.books.lock();
         let left = books.free.len() as u32 + self.total - books.next;
@@ -209,7 +209,7 @@ impl<P: Memory> Segments<P> {
                 "the delta logs are full: {} segments of {} bytes; collect, or give them more memory",
                 self.total, self.bytes
             );
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
         if let Some(segment) = books.free.pop() {
             return Ok(segment);
@@ -222,6 +222,11 @@ impl<P: Memory> Segments<P> {
     /// Takes back a segment that no head says to be in use.
     pub(super) fn give(&self, segment: u32) {
         self.books.lock().free.push(segment);
+    }
+
+    /// Whether a writer finds a free segment.
+    pub(super) fn has_room(&self) -> bool {
+        self.left() > self.reserved
     }
 
     /// Free segments.

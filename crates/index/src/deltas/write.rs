@@ -3,7 +3,7 @@
 use super::Deltas;
 use super::chain::{Chain, Found};
 use super::logs::{Logs, Place};
-use super::record::{Header, Kind, NOTHING, Record};
+use super::record::{Delta, Header, Kind, LINE, NOTHING, Record};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
 use crate::keys::{Entry, Keys, Probe, Separator};
@@ -44,9 +44,9 @@ struct Claim<'a, P: Memory, D: Memory, K: Keys> {
 impl<P: Memory, D: Memory, K: Keys> Claim<'_, P, D, K> {
     /// Appends the line that was claimed; durable on return.
     #[inline]
-    fn append(&mut self, record: &mut Record, entries: i64) -> Place {
+    fn append(&mut self, delta: &mut Delta, entries: i64) -> Place {
         self.is_used = true;
-        self.logs.append_claimed(self.log, record, entries, self.table, self.keys)
+        self.logs.append_claimed(self.log, delta, entries, self.table, self.keys)
     }
 }
 
@@ -76,8 +76,9 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// touch this index.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if there is no room for one entry more, and those of the grounds; `f`
-    /// has not run then.
+    /// [`io::ErrorKind::StorageFull`] if the logs have no room for one entry more, though they were collected;
+    /// [`io::ErrorKind::OutOfMemory`] if a ground in DRAM has none; and those of the grounds. `f` has not run
+    /// then.
     ///
     /// # Durability
     /// The change is durable before `then` runs, and before anybody sees it.
@@ -186,10 +187,10 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         match (change, found) {
             (Change::Set(value), _) => {
                 let entry = Entry { head: probe.head, value };
-                self.add_delta(held, Kind::Put, &[entry], found);
+                self.add_delta(held, Kind::Put, Some(entry), found);
             }
             (Change::Remove, Some(_)) => {
-                self.add_delta(held, Kind::Remove, &[], found);
+                self.add_delta(held, Kind::Remove, None, found);
                 if held.leaf.live == 0 {
                     self.retire(held, probe);
                 }
@@ -205,11 +206,11 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         &self,
         held: &mut Held<'_, P, D, K>,
         kind: Kind,
-        entries: &[Entry],
+        entry: Option<Entry>,
         kills: Option<Found>,
     ) {
         let Held { latch, leaf, claim } = held;
-        let more = entries.len() as i64 - i64::from(kills.is_some());
+        let more = i64::from(entry.is_some()) - i64::from(kills.is_some());
         let header = Header {
             version: leaf.version + 1,
             next: leaf.head,
@@ -217,8 +218,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             kills: kills.map_or(NOTHING, |found| found.ordinal),
             ..header(latch.leaf, kind)
         };
-        let mut record = Record::of(header, entries);
-        let place = claim.append(&mut record, more);
+        let place = claim.append(&mut Delta::of(header, entry), more);
         latch.change();
         if leaf.head == 0 {
             leaf.base = header.version;
@@ -229,7 +229,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         leaf.version = header.version;
         leaf.items += 1;
         leaf.live = (i64::from(leaf.live) + more) as u8;
-        leaf.bytes += record.bytes() as u32;
+        leaf.bytes += LINE as u32;
         self.table.set(latch.leaf, leaf);
     }
 
@@ -358,7 +358,7 @@ pub(super) fn header(leaf: u32, kind: Kind) -> Header {
 }
 
 /// A leaf whose chain is one part with its next version.
-fn rebased(leaf: Leaf, at: u64, entries: usize) -> Leaf {
+pub(super) fn rebased(leaf: Leaf, at: u64, entries: usize) -> Leaf {
     let version = leaf.version + 1;
     Leaf { head: at, version, base: version, items: entries as u8, live: entries as u8, ..leaf }
 }

@@ -179,9 +179,7 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
     Explorer::new(settings.domain, made.memory_bytes)
         .setup(move |memory| {
             let index = create(memory);
-            for n in 0..made.keys_before {
-                set(&index, memory, n, Some(0));
-            }
+            (0..made.keys_before).for_each(|n| _ = set(&index, memory, n, Some(0)));
         })
         .thread(move |memory, log| {
             let index = recover(memory, steps).expect("the index");
@@ -213,9 +211,7 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
                 ));
             }
             // It goes on: every key can be written and is found.
-            for n in 0..later {
-                set(&index, memory, n, Some(n));
-            }
+            (0..later).for_each(|n| _ = set(&index, memory, n, Some(n)));
             let all: Contents = (0..later).map(|n| (n, n)).collect();
             let mut found = contents(&index, memory)?;
             found.remove(&later);

@@ -46,4 +46,5 @@ rows! {
     list_cost,
     list_crash,
     list_throughput,
+    btree_log,
 }

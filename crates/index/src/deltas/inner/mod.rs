@@ -12,10 +12,13 @@
 //!
 //! Separators whose heads tie own a copy of their key, in a list beside the nodes that is read under a lock.
 
+mod image;
+
 use super::table::Latch as LeafLatch;
 use crate::keys::{Keys, Probe, Separator};
 use crate::{Commit, Ground};
 use crossbeam_utils::Backoff;
+use image::{CHILD, Child, FILL, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Ordering;
 use std::io;
@@ -23,17 +26,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use terrace_memory::{Budget, Memory};
 
-/// Bytes of a node.
-const NODE: u64 = 512;
-const WORDS: usize = NODE as usize / 8;
-/// Children of a node, at most.
-const ROOM: usize = 20;
-/// Children of a node that is built.
-const FILL: usize = 15;
-const META: usize = 1;
-const HIGH: usize = 2;
-const LOW: usize = HIGH + ROOM;
-const CHILD: usize = LOW + ROOM;
 const COMMIT_BYTES: u64 = 2 << 20;
 /// Nodes that are there before a leaf is split: enough for every thread's path.
 const AHEAD: u64 = 64;
@@ -60,14 +52,6 @@ pub(super) enum Down {
     Node(Seen),
     /// A leaf, and the node that leads to it.
     Leaf(u32, Seen),
-}
-
-/// A separator's words: head, child, and the number of the tied key.
-#[derive(Clone, Copy, Debug)]
-struct Child {
-    head: u128,
-    child: u32,
-    tie: u32,
 }
 
 /// The inner nodes.
@@ -99,74 +83,6 @@ impl<D: Memory> Drop for Inner<D> {
     fn drop(&mut self) {
         self.budget.give(self.books.get_mut().committed);
     }
-}
-
-/// A node's words, to be changed and put back.
-struct Image([u64; WORDS]);
-
-impl Image {
-    fn empty(level: u64) -> Image {
-        let mut words = [0; WORDS];
-        words[META] = level << 16;
-        Image(words)
-    }
-
-    fn count(&self) -> usize {
-        count_of(self.0[META])
-    }
-
-    fn level(&self) -> u64 {
-        self.0[META] >> 16
-    }
-
-    fn set_count(&mut self, count: usize) {
-        self.0[META] = self.0[META] & !0xffff | count as u64;
-    }
-
-    fn child(&self, place: usize) -> Child {
-        let head = u128::from(self.0[HIGH + place]) << 64 | u128::from(self.0[LOW + place]);
-        let word = self.0[CHILD + place];
-        Child { head, child: word as u32, tie: (word >> 32) as u32 }
-    }
-
-    fn set(&mut self, place: usize, child: Child) {
-        self.0[HIGH + place] = (child.head >> 64) as u64;
-        self.0[LOW + place] = child.head as u64;
-        self.0[CHILD + place] = u64::from(child.child) | u64::from(child.tie) << 32;
-    }
-
-    fn insert(&mut self, place: usize, child: Child) {
-        let count = self.count();
-        for row in [HIGH, LOW, CHILD] {
-            self.0.copy_within(row + place..row + count, row + place + 1);
-        }
-        self.set_count(count + 1);
-        self.set(place, child);
-    }
-
-    /// Removes a child; the next one takes over what was the first's. Returns the tie that is no more.
-    fn remove(&mut self, place: usize) -> u32 {
-        let count = self.count();
-        let gone = self.child(place.max(1)).tie;
-        if place == 0 {
-            let (first, second) = (self.child(0), self.child(1));
-            self.set(1, Child { child: second.child, ..first });
-        }
-        for row in [HIGH, LOW, CHILD] {
-            self.0.copy_within(row + place + 1..row + count, row + place);
-        }
-        self.set_count(count - 1);
-        gone
-    }
-
-    fn push(&mut self, child: Child) {
-        self.insert(self.count(), child);
-    }
-}
-
-#[inline(always)]
-fn count_of(meta: u64) -> usize {
-    (meta as usize & 0xffff).min(ROOM)
 }
 
 /// A latched node; let go on drop.

@@ -328,3 +328,6 @@ fn an_insert_costs_a_write_back_and_a_fence() {
     let each = inserts.write_backs as f64 / 1000.0;
     assert!((1.5..3.0).contains(&each), "{each} lines written back an insert, splits among them");
 }
+
+mod concurrency;
+mod limits;

@@ -1,0 +1,201 @@
+//! btree-LS on the modelled Optane server of paper 004: logs on `pmem0`, mapping table and inner nodes on
+//! `dram0`, threads on the cores of that socket, two to a core where there are more.
+//!
+//! On the model no instruction takes time but accesses; those that find their line in the nearest cache stand
+//! for the rest of an operation's work.
+
+use super::super::Result;
+use crate::reproduce::error::Error;
+use crate::structures::Random;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use terrace_index::Ground;
+use terrace_index::deltas::{Change, Deltas, Grounds, Options, Replay};
+use terrace_index::keys::Sixteen;
+use terrace_machine::model::NodeCounts;
+use terrace_machine::{Machine, Modelled, Preset};
+use terrace_memory::{Budget, Domain, Memory};
+
+/// The paper's machine.
+const PRESET: &str = "optane-004";
+/// Caches are so many times smaller than the paper's: its 160 million entries met them as a few million do.
+const CACHES_DIVIDED: u64 = 16;
+const SEED: u64 = 1;
+/// Bytes of logs for an entry, and of DRAM.
+const LOG_BYTES: u64 = 400;
+const DRAM_BYTES: u64 = 80;
+const ASIDE_BYTES: u64 = 1 << 20;
+/// Threads that collect, beside those that write.
+const COLLECTORS: usize = 4;
+
+/// What notes say of it.
+pub(super) fn label() -> String {
+    format!("modelled server {PRESET} with caches divided by {CACHES_DIVIDED}, virtual time")
+}
+
+type Index = Deltas<Modelled, Modelled>;
+
+/// An index on a machine of its own.
+pub(super) struct ModelledIndex {
+    machine: Machine,
+    threads: usize,
+    pub index: Index,
+    logs: Modelled,
+    options: Options,
+    entries: u64,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ran {
+    pub million_s: f64,
+    pub pmem: NodeCounts,
+}
+
+/// The `n`-th key, in no order.
+pub(super) fn key(n: u64) -> [u8; 16] {
+    let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(scattered) << 64 | u128::from(n)).to_be_bytes()
+}
+
+pub(super) fn insert<P: Memory, D: Memory>(index: &Deltas<P, D>, n: u64) -> std::io::Result<()> {
+    let change = |_| (Change::Set([n + 1, 0]), ());
+    index.update_then(&key(n), &Sixteen, change, |()| ()).map(drop)
+}
+
+pub(super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
+    Error::system("run an index of deltas")
+}
+
+fn ground(memory: &Modelled) -> Ground<Modelled> {
+    Ground { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 }
+}
+
+fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Ground<Modelled>; 2]> {
+    let bytes = entries * DRAM_BYTES + ASIDE_BYTES;
+    let memory = || machine.memory("dram0", bytes, Domain::None).map(|memory| ground(&memory));
+    Ok([memory()?, memory()?])
+}
+
+impl ModelledIndex {
+    /// An index with so many entries, inserted in no order and in no time, and collected down to `garbage`
+    /// bytes a log, if that is said.
+    pub fn new(threads: usize, options: &Options, entries: u64, garbage: Option<u64>) -> Result<ModelledIndex> {
+        let preset = Preset::named(PRESET).map_err(std::io::Error::other).map_err(failed())?;
+        let preset = preset.with_caches_divided(CACHES_DIVIDED);
+        let cores = preset.processor.cores_per_socket;
+        let pins: Vec<usize> = (0..threads + COLLECTORS).map(|thread| thread % cores).collect();
+        let machine = Machine::pinned(&preset, &pins, SEED);
+        let bytes = entries * LOG_BYTES + 4 * u64::from(options.logs * options.segment_bytes) + ASIDE_BYTES;
+        let logs = machine.memory("pmem0", bytes, Domain::Adr).map_err(failed())?;
+        let [table, inner] = dram(&machine, entries).map_err(failed())?;
+        let grounds = Grounds { logs: ground(&logs), table, inner };
+        let budget = Arc::new(Budget::new(1 << 60));
+        let made = machine.free_of_charge(|| {
+            let index = Deltas::create(grounds, options, &Sixteen, &budget)?;
+            for n in 0..entries {
+                insert(&index, n)?;
+                if let Some(garbage) = garbage {
+                    while index.collect(garbage, &Sixteen)? {}
+                }
+            }
+            Ok(index)
+        });
+        let index = made.map_err(failed())?;
+        Ok(ModelledIndex { machine, threads, index, logs, options: *options, entries })
+    }
+
+    /// Has each thread insert `each` new entries, all at once: who finds a latch held waits for it. Beside
+    /// them a few collect, if `garbage` says what a log may have.
+    pub fn inserts(&self, each: u64, garbage: Option<u64>) -> Result<Ran> {
+        let left = AtomicUsize::new(self.threads);
+        let first = self.entries;
+        let worker = |thread: u64| {
+            for number in 0..each {
+                insert(&self.index, first + thread * each + number).expect("there is room");
+            }
+            left.fetch_sub(1, Relaxed);
+        };
+        let collector = |garbage: u64| {
+            while left.load(Relaxed) > 0 {
+                if !self.index.collect(garbage, &Sixteen).expect("there is room") {
+                    self.logs.pause();
+                }
+            }
+        };
+        let (worker, collector) = (&worker, &collector);
+        let mut bodies: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for thread in 0..self.threads as u64 {
+            bodies.push(Box::new(move || worker(thread)));
+        }
+        for garbage in garbage.into_iter().flat_map(|garbage| [garbage; COLLECTORS]) {
+            bodies.push(Box::new(move || collector(garbage)));
+        }
+        Ok(self.ran(each, || self.machine.run_threads(bodies)))
+    }
+
+    /// Has each thread look `each` keys up.
+    pub fn lookups(&self, each: u64) -> Ran {
+        let mut threads: Vec<_> = (0..self.threads as u64)
+            .map(|thread| {
+                let (mut random, mut number) = (Random(thread), 0);
+                move || {
+                    number += 1;
+                    let found = self.index.get(&key(random.below(self.entries)), &Sixteen);
+                    assert!(found.is_some(), "every key is there");
+                    number < each
+                }
+            })
+            .collect();
+        self.ran(each, || self.machine.run_steps(&mut threads))
+    }
+
+    fn ran(&self, each: u64, run: impl FnOnce() -> Duration) -> Ran {
+        let counts = || {
+            self.machine.settle();
+            self.machine.node_counts("pmem0").expect("the memory of the logs")
+        };
+        let before = counts();
+        let time = run();
+        let operations = each * self.threads as u64;
+        Ran { million_s: operations as f64 / 1e6 / time.as_secs_f64(), pmem: counts() - before }
+    }
+
+    /// How long so many threads take to recover the index, with cold caches.
+    pub fn recovery(&self, threads: usize) -> Result<Duration> {
+        let machine = &self.machine;
+        machine.clear_caches();
+        machine.barrier();
+        machine.enter(0);
+        let [table, inner] = dram(machine, self.entries).map_err(failed())?;
+        let grounds = Grounds { logs: ground(&self.logs), table, inner };
+        let start = machine.elapsed();
+        let budget = Arc::new(Budget::new(1 << 60));
+        let replay = Replay::open(grounds, &self.options, &budget).map_err(failed())?;
+        let pass = |count: u32, does: &dyn Fn(u32)| {
+            let next = std::cell::Cell::new(0);
+            let next = &next;
+            let mut steps: Vec<_> = (0..threads)
+                .map(|_| {
+                    move || {
+                        let number = next.replace(next.get() + 1);
+                        if number < count {
+                            does(number);
+                        }
+                        number < count
+                    }
+                })
+                .collect();
+            machine.run_steps(&mut steps);
+        };
+        pass(replay.logs(), &|log| replay.log(log).expect("it is whole"));
+        pass(replay.logs(), &|log| replay.attach(log).expect("it is whole"));
+        pass(threads as u32, &|share| replay.order(share, threads as u32));
+        machine.barrier();
+        machine.enter(0);
+        let index = replay.finish(&Sixteen).map_err(failed())?;
+        assert_eq!(index.len(), self.index.len(), "all is recovered");
+        Ok(machine.elapsed() - start)
+    }
+}
