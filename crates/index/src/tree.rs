@@ -158,7 +158,7 @@ pub struct TreeOptions {
 
 impl Default for TreeOptions {
     fn default() -> TreeOptions {
-        TreeOptions::of(Form::Sorted, 512)
+        TreeOptions { inner_bytes: 1024, ..TreeOptions::of(Form::Sorted, 512) }
     }
 }
 
