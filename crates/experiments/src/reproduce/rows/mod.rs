@@ -43,4 +43,10 @@ rows! {
     kv_levels,
     kv_flush,
     kv_dirty_dram,
+    btree_cost,
+    btree_crash,
+    btree_scaling,
+    btree_selective,
+    btree_interleave,
+    btree_group_flush,
 }
