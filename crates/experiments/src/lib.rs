@@ -8,6 +8,7 @@
 //! * [`sections`] measures what failure-atomic sections write and take, by undo, redo and shadow
 //!   sub-paging.
 //! * [`structures`] are the persistent structures over sections that both of these use.
+//! * [`trees`] runs the B+-trees on a modelled server, and counts what they make durable.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod reproduce;
 pub mod sections;
 pub mod structures;
 mod target;
+pub mod trees;
 
 pub use target::{MapHandle, MapTarget};
 pub use terrace_machine::{Failure, Report};

@@ -47,4 +47,10 @@ rows! {
     list_crash,
     list_throughput,
     btree_log,
+    btree_cost,
+    btree_crash,
+    btree_scaling,
+    btree_selective,
+    btree_interleave,
+    btree_group_flush,
 }
