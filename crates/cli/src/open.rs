@@ -58,7 +58,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "name": name, "keys": report.keys, "items": report.items, "bytes": report.bytes,
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
-        "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "flush": map.options().flush_rule(), "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
 }
 
@@ -72,6 +72,7 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     );
     if explain {
         text.push_str(&explained(report));
+        text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
     }
     text
 }

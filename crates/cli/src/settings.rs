@@ -28,7 +28,7 @@ pub struct MapFlags(pub Flags);
 
 /// Whether a key of the top level is about maps.
 fn is_of_maps(key: &str) -> bool {
-    matches!(key, "memory_budget" | "domain" | "pre_stores")
+    matches!(key, "memory_budget" | "domain" | "pre_stores" | "profile" | "profile_node")
         || MAP_KEYS.iter().any(|k| k.name == key)
 }
 
@@ -149,7 +149,8 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
 pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
     must_exist(dir)?;
     prestore::set_enabled(config.pre_stores);
-    Database::open(dir, MapOptions { salvage, ..config.options() }).map_err(Failure::new)
+    let options = MapOptions { salvage, keeping: config.keeping()?, ..config.options() };
+    Database::open(dir, options).map_err(Failure::new)
 }
 
 /// Damage that a salvage went around, told map by map.
@@ -169,7 +170,8 @@ pub fn tell_damage(map: &Map) {
 /// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
-    let db = Database::open(dir, config.options()).map_err(Failure::new)?;
+    let options = MapOptions { keeping: config.keeping()?, ..config.options() };
+    let db = Database::open(dir, options).map_err(Failure::new)?;
     for name in config.maps.keys() {
         open_map(&db, name, config)?;
     }

@@ -15,12 +15,16 @@
 //! counts how many of the items it ends are among them. In logs a place is written again only when its
 //! log was collected, whatever becomes of its item: there every line leaves, and `Auto` writes back at once.
 //!
+//! That holds for a medium of such lines. Where the memory was measured ([`Keeping`]), `g` takes the place of
+//! `l / m`: how much faster items of that size reach it when they are written back at once.
+//!
 //! Or a value never enters the caches ([`Flush::Skip`]): what is neither read nor written again soon only
 //! displaces there what is (paper 000, B8), and its lines need not be fetched to be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::prestore::{Op, Site};
+use terrace_memory::profile::Keeping;
 use terrace_memory::{Domain, Memory};
 
 /// When the lines of an item are written back.
@@ -69,6 +73,10 @@ pub(crate) struct Flusher {
     ended_soon: u64,
     /// Of a window of items ended, how many were written a short while before.
     soon: u64,
+    /// What was measured of the memory, if it was.
+    keeping: Option<Arc<Keeping>>,
+    /// The gain of writing items back of the size that was asked last: they are mostly of one.
+    last: (u64, f64),
 }
 
 impl Flusher {
@@ -82,6 +90,11 @@ impl Flusher {
     /// Of a writer whose places are not.
     pub fn of_log(flush: Flush) -> Flusher {
         Flusher { flush, ..Flusher::default() }
+    }
+
+    /// Goes by what was measured of the memory.
+    pub fn by(&mut self, keeping: Option<Arc<Keeping>>) {
+        self.keeping = keeping;
     }
 
     /// Writes the parts of an item to `location` on, the value last, and makes it durable on a
@@ -125,19 +138,28 @@ impl Flusher {
         }
     }
 
-    fn writes_back(&self, bytes: u64) -> bool {
+    fn writes_back(&mut self, bytes: u64) -> bool {
         match self.flush {
             Flush::Eager | Flush::Skip => true,
             Flush::Keep => false,
-            // An item may begin anywhere: the lines that it touches on the average, of the medium's size
-            // each, so that there are no fractions.
-            Flush::Auto => {
-                let more = bytes.saturating_sub(1);
-                let medium_lines = MEDIUM_LINE_BYTES + more;
-                let lines = MEDIUM_LINE_BYTES + more * (MEDIUM_LINE_BYTES / LINE_BYTES);
-                (WINDOW - self.soon) * lines >= WINDOW * medium_lines
-            }
+            Flush::Auto => self.is_faster_at_once(bytes),
         }
+    }
+
+    fn is_faster_at_once(&mut self, bytes: u64) -> bool {
+        let leave = WINDOW - self.soon;
+        if let Some(keeping) = &self.keeping {
+            if self.last.0 != bytes {
+                self.last = (bytes, keeping.gain(bytes));
+            }
+            return leave as f64 * self.last.1 >= WINDOW as f64;
+        }
+        // An item may begin anywhere: the lines that it touches on the average, of the medium's size
+        // each, so that there are no fractions.
+        let more = bytes.saturating_sub(1);
+        let medium_lines = MEDIUM_LINE_BYTES + more;
+        let lines = MEDIUM_LINE_BYTES + more * (MEDIUM_LINE_BYTES / LINE_BYTES);
+        leave * lines >= WINDOW * medium_lines
     }
 
     /// The item at `at` has ended.

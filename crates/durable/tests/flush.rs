@@ -7,6 +7,7 @@ use terrace_durable::sections::Changes;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Flush, Medium, Values, Writing};
 use terrace_machine::Counted;
+use terrace_memory::profile::Keeping;
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 const BYTES: u64 = 64 << 20;
@@ -59,20 +60,31 @@ fn each(values: &impl Values, memory: &Media, updates: u64, keys: u64, value_byt
 }
 
 fn in_logs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
+    in_logs_by(None, flush, domain, keys, value_bytes)
+}
+
+fn in_slabs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
+    in_slabs_by(None, flush, domain, keys, value_bytes)
+}
+
+/// What was measured of the memory.
+type Measured = Option<Arc<Keeping>>;
+
+fn in_logs_by(by: Measured, flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
     let (_region, memory) = memory(domain);
     let budget = Arc::new(Budget::new(1 << 30));
     let logs = Logs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("logs");
     logs.recover(1, false, &|_, _, _| ()).expect("recovered");
-    let logs = logs.flushing(flush);
+    let logs = logs.flushing(flush).by_measured(by.as_ref());
     each(&logs, logs.medium().memory(), IN_LOGS, keys, value_bytes)
 }
 
-fn in_slabs(flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
+fn in_slabs_by(by: Measured, flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
     let (_region, memory) = memory(domain);
     let budget = Arc::new(Budget::new(1 << 30));
     let slabs = Slabs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("slabs");
     slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
-    let slabs = slabs.flushing(flush);
+    let slabs = slabs.flushing(flush).by_measured(by.as_ref());
     each(&slabs, slabs.medium().memory(), IN_SLABS, keys, value_bytes)
 }
 
@@ -112,6 +124,25 @@ fn auto_writes_back_whatever_is_in_logs_since_no_place_is_written_again_soon() {
     for (keys, value_bytes) in [(FEW, SMALL), (FEW, LARGE), (MANY, SMALL)] {
         assert!(in_logs(Flush::Auto, Domain::Eadr, keys, value_bytes) > 0.99);
     }
+}
+
+/// A memory like DRAM, which small pieces do not hurt, and one of large lines.
+#[test]
+fn auto_goes_by_what_was_measured_of_the_memory() {
+    let gains = |small, large| {
+        Some(Arc::new(Keeping::new("node0", 2, [(SMALL as u64, small), (LARGE as u64, large)])))
+    };
+    for run in [in_logs_by, in_slabs_by] {
+        let auto = |by, keys, bytes| run(by, Flush::Auto, Domain::Eadr, keys, bytes);
+        assert!(auto(gains(0.1, 0.7), MANY, SMALL) < 0.01, "as DRAM");
+        assert!(auto(gains(0.1, 0.7), MANY, LARGE) < 0.01, "as DRAM");
+        assert!(auto(gains(2.0, 2.3), MANY, LARGE) > 0.99, "lines of its own");
+        // What is asked for, or must be, goes before.
+        assert!(run(gains(0.1, 0.7), Flush::Eager, Domain::Eadr, FEW, SMALL) >= 1.0);
+        assert!(run(gains(0.1, 0.7), Flush::Auto, Domain::Adr, FEW, SMALL) >= 1.0);
+    }
+    // What ends soon stays, whatever it would gain.
+    assert!(in_slabs_by(gains(2.0, 2.3), Flush::Auto, Domain::Eadr, FEW, LARGE) < 0.01);
 }
 
 #[test]

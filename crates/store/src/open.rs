@@ -172,12 +172,15 @@ impl<'a> Opening<'a> {
         let salvage = self.options.salvage;
         Ok(match design {
             Design::Logs => Stored::Logs(
-                Logs::open(medium, writers, salvage, self.budget)?.flushing(self.options.flush),
+                Logs::open(medium, writers, salvage, self.budget)?
+                    .flushing(self.options.flush)
+                    .by_measured(self.options.keeping.as_ref()),
             ),
             Design::Slabs => Stored::Slabs(
                 Slabs::open(medium, writers, salvage, self.budget)?
                     .deferring_frees(self.options.deferred_frees)
-                    .flushing(self.options.flush),
+                    .flushing(self.options.flush)
+                    .by_measured(self.options.keeping.as_ref()),
             ),
         })
     }

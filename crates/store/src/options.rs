@@ -1,8 +1,10 @@
 //! What a map is asked to be.
 
+use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Flush;
 use terrace_memory::Domain;
+use terrace_memory::profile::Keeping;
 
 /// When a write survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,8 @@ pub struct MapOptions {
     pub deferred_frees: usize,
     /// When the lines of an item are written back.
     pub flush: Flush,
+    /// What was measured of the memory, for [`Flush::Auto`] to go by; an assumption where nothing was.
+    pub keeping: Option<Arc<Keeping>>,
     /// Read what is intact of a damaged file, read-only.
     pub salvage: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
@@ -109,10 +113,29 @@ impl Default for MapOptions {
             writers: 0,
             deferred_frees: 0,
             flush: Flush::Auto,
+            keeping: None,
             salvage: false,
             domain: Domain::PageCache,
             dax: false,
             node: None,
+        }
+    }
+}
+
+impl MapOptions {
+    /// When the lines of items are written back, and what decides it, as a sentence.
+    pub fn flush_rule(&self) -> String {
+        let auto = match &self.keeping {
+            Some(keeping) => keeping.to_string(),
+            None => "assumed: the medium writes lines of 256 B, and no profile is given".into(),
+        };
+        match (self.domain, self.flush) {
+            (Domain::PageCache | Domain::None, _) => "no lines are: the file is written".into(),
+            (_, Flush::Skip) => "at once, large values past the caches: flush = \"skip\"".into(),
+            (Domain::Adr, _) => "at once: what is not written back is lost under ADR".into(),
+            (Domain::Eadr, Flush::Eager) => "at once: flush = \"eager\"".into(),
+            (Domain::Eadr, Flush::Keep) => "when caches give them up: flush = \"keep\"".into(),
+            (Domain::Eadr, Flush::Auto) => format!("where it is faster; {auto}"),
         }
     }
 }

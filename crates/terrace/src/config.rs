@@ -11,6 +11,7 @@
 
 mod file;
 mod keys;
+mod measured;
 mod placed;
 mod queues;
 mod server;
@@ -49,6 +50,10 @@ pub struct Config {
     pub domain: Domain,
     /// Whether the engine pre-stores: hints of the process, for comparing with and without.
     pub pre_stores: bool,
+    /// What `terrace probe` measured, for the engine's choices to go by.
+    pub profile: Option<PathBuf>,
+    /// The memory of the profile that the directory is on, by its name there.
+    pub profile_node: Option<String>,
     /// Memories declared by hand: for machines whose firmware does not say, and for tests.
     pub tiers: Vec<TierSpec>,
 }
@@ -161,6 +166,8 @@ impl Default for Config {
             memory_budget_bytes: values::default_memory_budget(),
             domain: Domain::PageCache,
             pre_stores: true,
+            profile: None,
+            profile_node: None,
             tiers: Vec::new(),
         }
     }
@@ -291,6 +298,9 @@ impl Config {
         }
         if tls.client_ca.is_some() && tls.port.is_none() {
             return Err(ConfigError::plain("`tls.client_ca` needs `tls.port`"));
+        }
+        if self.profile_node.is_some() && self.profile.is_none() {
+            return Err(ConfigError::plain("`profile_node` needs `profile`"));
         }
         if server.listen.is_empty() {
             return Err(ConfigError::plain("`listen` needs at least one address"));

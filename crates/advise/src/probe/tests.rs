@@ -2,7 +2,7 @@
 
 use super::*;
 use terrace_machine::Preset;
-use terrace_memory::profile::Flavour;
+use terrace_memory::profile::{Estimate, Flavour, Loaded, Quantiles};
 
 /// A server with persistent memory, with caches that are soon outgrown.
 fn server() -> Preset {
@@ -52,22 +52,30 @@ fn latency_rises_with_what_others_move() {
 
 #[test]
 fn the_page_has_a_curve_of_latency_over_bandwidth_for_each_share_of_reads() {
-    let profile = probed(&[Part::Loaded]);
-    let page = html(&profile);
+    let point = |threads, writes_percent, pause_ns: u64, gb_s: f64| {
+        let estimate = |value| Estimate::of(value).unwrap();
+        let times = || estimate(100.0 + gb_s);
+        let load = Quantiles { mean_ns: times(), p50_ns: times(), p99_ns: times() };
+        Loaded { writes_percent, pause_ns, threads, gb_s: estimate(gb_s), load }
+    };
+    let page_of = |points: Vec<Loaded>| {
+        let mut profile = probed(&[]);
+        profile.nodes[0].loaded = Measured::Points(points);
+        let page = html(&profile);
+        page[..page.find("<h2>All figures").unwrap()].to_string()
+    };
+    // As later runs leave them: out of order, and with fewer movers among them.
+    let most = [point(4, 50, 0, 5.0), point(4, 0, 0, 20.0), point(4, 0, 1000, 2.0)];
+    let page = page_of(most.to_vec());
     for words in ["Latency over bandwidth", ">100 % reads<", ">50 % reads<", "GB/s that they move"]
     {
         assert!(page.contains(words), "{words}");
     }
     assert_eq!(page.matches("<path class=\"s").count(), 2, "a curve for each");
-    // Another run with fewer movers adds points, and none to these curves.
-    let mut more = profile.clone();
-    let fewer = Plan { threads: Some(2), ..plan(&[Part::Loaded]) };
-    let mut other = probe(&server(), &fewer, &|_, _, _| {}).unwrap();
-    other.machine = profile.machine.clone();
-    more.refine(other).unwrap();
-    assert_ne!(more.node("pmem0"), profile.node("pmem0"));
-    let drawing = |page: &str| page[..page.find("<h2>All figures").unwrap()].to_string();
-    assert_eq!(drawing(&html(&more)), drawing(&page));
+    // From the longest pause on: 2 of 20 GB/s across, then all of them.
+    assert!(page.contains("d=\"M117.8 ") && page.contains("L548.0 "), "{page}");
+    let fewer = [point(2, 0, 0, 12.0), point(2, 75, 0, 3.0)];
+    assert_eq!(page_of([&most[..2], &fewer, &most[2..]].concat()), page);
 }
 
 #[test]

@@ -56,6 +56,7 @@ use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Memory, Native};
 
 /// Bytes of a log, as in the paper.
@@ -167,6 +168,15 @@ impl<M: Memory> Logs<M> {
     pub fn flushing(mut self, flush: Flush) -> Logs<M> {
         for writer in &mut self.writers {
             writer.get_mut().get_mut().flusher = Flusher::of_log(flush);
+        }
+        self
+    }
+
+    /// [`Flush::Auto`] goes by what was measured of the memory. To be called after [`Logs::flushing`].
+    #[must_use]
+    pub fn by_measured(mut self, keeping: Option<&Arc<Keeping>>) -> Logs<M> {
+        for writer in &mut self.writers {
+            writer.get_mut().get_mut().flusher.by(keeping.cloned());
         }
         self
     }

@@ -64,6 +64,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Memory, Native};
 
 /// Bytes of a superblock, as in the paper.
@@ -185,6 +186,15 @@ impl<M: Memory> Slabs<M> {
         let flushers = Flusher::of_slabs(flush, domain, self.writers.len());
         for (writer, flusher) in self.writers.iter_mut().zip(flushers) {
             writer.get_mut().get_mut().flusher = flusher;
+        }
+        self
+    }
+
+    /// [`Flush::Auto`] goes by what was measured of the memory. To be called after [`Slabs::flushing`].
+    #[must_use]
+    pub fn by_measured(mut self, keeping: Option<&Arc<Keeping>>) -> Slabs<M> {
+        for writer in &mut self.writers {
+            writer.get_mut().get_mut().flusher.by(keeping.cloned());
         }
         self
     }

@@ -12,6 +12,7 @@ mod error;
 mod estimate;
 mod figures;
 mod file;
+mod keeping;
 
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
@@ -19,6 +20,7 @@ pub use figures::{
     Bandwidth, Copy, DirtyCache, Flavour, Latency, Loaded, Measured, NOT_ASKED_FOR, Pages,
     Quantiles, StoreCost,
 };
+pub use keeping::Keeping;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -197,6 +197,24 @@ pub const KEYS: &[Key<Config>] = &[
         "hints that write items back early; false to compare without",
         |c, v| { choice(v, values::BOOLEAN).map(|b| c.pre_stores = b) }
     ),
+    key!(
+        "profile",
+        "",
+        "file that terrace probe wrote: flush = auto goes by what it measured",
+        |c, v| {
+            c.profile = path(v);
+            Ok(())
+        }
+    ),
+    key!(
+        "profile_node",
+        "",
+        "memory of the profile that DIR is on; needed where it has several",
+        |c, v| {
+            c.profile_node = (!v.is_empty()).then(|| v.to_string());
+            Ok(())
+        }
+    ),
     key!("when_full", "refuse", "when the budget is spent: refuse writes, or evict", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip)
     }),

@@ -244,3 +244,68 @@ fn what_all_maps_share_is_no_name_for_a_tier() {
     let refused = Config::parse(text, Path::new("terrace.toml")).expect_err("taken").to_string();
     assert!(refused.contains("`memory` is what maps without a tier share"), "{refused}");
 }
+
+#[test]
+fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
+    use terrace_memory::profile::{
+        Bandwidth, Estimate, Flavour, Measured, NodeProfile, ProfiledMachine,
+    };
+    let node = |name: &str, gb_s: &[(Flavour, f64)]| NodeProfile {
+        name: name.into(),
+        latency: Measured::not_asked_for(),
+        bandwidth: Measured::Points(
+            gb_s.iter()
+                .map(|(flavour, gb_s)| Bandwidth {
+                    flavour: *flavour,
+                    is_random: true,
+                    piece_bytes: 256,
+                    threads: 2,
+                    gb_s: Estimate::of(*gb_s).expect("a figure"),
+                })
+                .collect(),
+        ),
+        loaded: Measured::not_asked_for(),
+        stores: Measured::not_asked_for(),
+        dirty_cache: Measured::not_asked_for(),
+    };
+    let folder = tempfile::tempdir().expect("directory");
+    let path = folder.path().join("profile.json");
+    let nodes = vec![
+        node("node0", &[(Flavour::Store, 4.0), (Flavour::StoreFlush, 2.0)]),
+        node("node1", &[(Flavour::Store, 4.0)]),
+    ];
+    let mut profile = terrace_memory::Profile::new(ProfiledMachine {
+        name: "this machine".into(),
+        is_modelled: false,
+        threads: 2,
+        cache_bytes: 1 << 20,
+        nodes: vec!["node0".into(), "node1".into()],
+    });
+    profile.nodes = nodes;
+    profile.write(&path).expect("written");
+    let keeping = |more: &str| {
+        let text = format!("domain = \"eadr\"\nprofile = {path:?}\n{more}");
+        let config = Config::parse(&text, Path::new("terrace.toml")).map_err(|e| e.to_string())?;
+        let keeping = config.keeping().map_err(|e| e.to_string())?;
+        Ok::<_, String>(MapOptions { keeping, ..config.options() }.flush_rule())
+    };
+    let rule = keeping("profile_node = \"node0\"").expect("measured");
+    assert!(
+        rule.contains("measured on node0 with 2 threads") && rule.contains("0.50 times"),
+        "{rule}"
+    );
+    for (more, expected) in [
+        ("", "`profile_node`: needed: "),
+        ("profile_node = \"pmem0\"", "no memory `pmem0`; "),
+        ("profile_node = \"node1\"", "terrace probe --node node1 --part bandwidth --out"),
+    ] {
+        let refused = keeping(more).expect_err(expected);
+        assert!(refused.contains(expected) && !refused.contains('\n'), "{refused}");
+    }
+    std::fs::write(&path, "{}").expect("written");
+    assert!(keeping("").expect_err("malformed").contains("missing field"), "the field is named");
+    let alone = Config::parse("profile_node = \"node0\"", Path::new("t")).expect_err("no profile");
+    assert!(alone.to_string().contains("`profile_node` needs `profile`"), "{alone}");
+    let none = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
+    assert!(none.flush_rule().contains("assumed"), "{}", none.flush_rule());
+}
