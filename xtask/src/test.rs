@@ -19,6 +19,7 @@ const STEPS: &[(&str, &str)] = &[
     ("format", "cargo fmt --check"),
     ("clippy", "cargo clippy, warnings denied"),
     ("tests", "unit, property, integration and documentation tests"),
+    ("ordered", "what every map promises, of ordered ones"),
     ("crashes", "the whole map in a million crash states, and every ordering point left out"),
     ("bench-machine", "the binary on an emulated machine with persistent memory; power cuts"),
     ("docs", "cargo doc, warnings denied"),
@@ -85,6 +86,7 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
             "warnings",
         ])),
         "tests" => run(&mut tests(root, options)),
+        "ordered" => run(&mut ordered(root, options)),
         "crashes" => crashes(root, options),
         "bench-machine" => return bench_machine::main(root),
         "docs" => run(cargo(root)
@@ -110,6 +112,25 @@ fn tests(root: &Path, options: &Options) -> Command {
     // A test that needs a client fails, rather than passing over it, when this door has seen to
     // the clients.
     command.env("TERRACE_REQUIRE_CLIENTS", "1");
+    if options.long {
+        command.env("TERRACE_LONG", "1");
+    }
+    command
+}
+
+/// The tests of maps that are alike for both kinds, on the kind that they do not run on by themselves.
+fn ordered(root: &Path, options: &Options) -> Command {
+    const FILES: [&str; 6] = [
+        "map",
+        "concurrent_histories_have_an_explanation",
+        "values_read_are_always_whole",
+        "what_is_overwritten_where_it_lies_is_whole",
+        "deleted_keys_stay_deleted_across_power_cuts",
+        "what_a_session_saw_and_committed_survives",
+    ];
+    let mut command = cargo(root);
+    command.args(["test", "-p", "terrace-store"]).env("TERRACE_KIND", "ordered");
+    FILES.iter().for_each(|file| _ = command.args(["--test", file]));
     if options.long {
         command.env("TERRACE_LONG", "1");
     }
