@@ -51,10 +51,10 @@ enum Command {
     /// Remove keys
     #[command(after_help = "Example: terrace del ./data users alice bob")]
     Del(data::DelArguments),
-    /// List keys and values, unordered
-    #[command(
-        after_help = "Example: terrace scan ./data users --limit 10 --json\n         terrace scan ./data users --from b --to d --reverse"
-    )]
+    /// List keys and values, in no order or in that of keys
+    #[command(after_help = "Examples:\n  \
+                      terrace scan ./data users --limit 10 --json\n  \
+                      terrace scan ./data users --from b --to d --reverse")]
     Scan(data::ScanArguments),
     /// Write a map to a file
     #[command(after_help = "Examples:\n  \

@@ -22,7 +22,7 @@ use terrace_workload::ycsb::{Bench, Distribution, LoadBy, PhaseReport, Settings,
 pub(super) const ROW: Row = Row {
     id: "kv-ycsb",
     source: "000 section 4.3, figure 2.6",
-    runs_on: "native (stand-in) and model optane-000; E to follow",
+    runs_on: "native (stand-in) and model optane-000; without E",
     must_show: "slabs ahead on A, more so if Zipfian, and on Zipfian B; equal on uniform B, D and on C; a kept index slower, sections slower yet",
     run,
 };
@@ -275,7 +275,7 @@ fn note(found: &[Found], rates: &[Rates]) -> String {
     let mut note = format!(
         "{LABEL}; one worker, which collects when the queue is full. D inserts and reads the latest, as \
          YCSB has it. Rates are per second of processor time, medians of {REPEATS} in turn (widest spread \
-         {:.0} %). E needs ordered maps. For each byte written the collector of logs moved {:.2} B where \
+         {:.0} %). E, which scans in key order, is not in it. For each byte written the collector of logs moved {:.2} B where \
          all operations were updates of records chosen alike, {:.2} B on A uniform, {:.2} B on A Zipfian, \
          {:.2} B on B Zipfian.",
         100.0 * spread,
