@@ -51,6 +51,7 @@ impl Check {
     fn new(what: String, paper: &str, measured: f64, low: Option<f64>, high: Option<f64>) -> Check {
         // Judged as it is printed, so that a reader comes to the same verdict.
         let measured = Some(four_digits(measured)).filter(|value| value.is_finite());
+        let [low, high] = [low, high].map(|bound| bound.map(four_digits));
         let pass = lies_within(measured, low, high);
         Check { what, paper: paper.into(), measured, low, high, pass }
     }
