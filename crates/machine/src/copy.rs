@@ -45,17 +45,13 @@ impl Copy<'_> {
         let bench = ground.bench(self.threads)?;
         let share = (self.bytes / self.threads as u64).next_multiple_of(64).max(64);
         let all_shares = share * self.threads as u64;
-        // One memory for both where they are on one node: asked for twice it would be the same one.
-        let (source, target) = match self.from == self.to {
-            true => {
-                let both = bench.memory(self.from, 2 * all_shares, Domain::Adr)?;
-                (both.part(0, all_shares), both.part(all_shares, all_shares))
-            }
-            false => (
-                bench.memory(self.from, all_shares, Domain::Adr)?,
-                bench.memory(self.to, all_shares, Domain::Adr)?,
-            ),
+        // Each in its half: a memory that is asked for twice may be the same one, and every node needs one
+        // alone.
+        let half = |node, number| {
+            let both = bench.memory(node, 2 * all_shares, Domain::Adr)?;
+            Ok::<_, io::Error>(both.part(number * all_shares, all_shares))
         };
+        let (source, target) = (half(self.from, 0)?, half(self.to, 1)?);
         let shares: Vec<_> = (0..self.threads as u64)
             .map(|thread| thread * share)
             .map(|start| (source.part(start, share), target.part(start, share)))

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use terrace_memory::{Backing, Divide, Domain, Memory, Native, Region, Topology, instructions};
+use terrace_memory::{
+    Backing, ByteSize, Divide, Domain, Memory, Native, Region, Topology, instructions,
+};
 
 /// How long a thread measures one figure.
 const TIME: Duration = Duration::from_millis(200);
@@ -193,8 +195,33 @@ fn number_of(nodes: &[String], node: &str) -> io::Result<u32> {
     })
 }
 
+/// Memory of a node that is free now, or holds files that the kernel can drop; `None` where it does not tell.
+fn available_bytes(node: u32) -> Option<u64> {
+    let path = format!("/sys/devices/system/node/node{node}/meminfo");
+    available_of(&std::fs::read_to_string(path).ok()?)
+}
+
+/// The same of the file's text.
+fn available_of(meminfo: &str) -> Option<u64> {
+    let kib = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        let wanted = ["MemFree", "Active(file)", "Inactive(file)"];
+        let is_wanted = wanted.contains(&name.rsplit(' ').next()?);
+        is_wanted.then(|| value.trim().trim_end_matches(" kB").parse::<u64>().ok())?
+    };
+    meminfo.lines().filter_map(kib).reduce(|sum, kib| sum + kib).map(|kib| kib << 10)
+}
+
 impl HereBench {
     fn region(&self, node: u32, bytes: u64) -> io::Result<Region> {
+        // A kernel that finds no page of a node for memory that is bound to it ends the process.
+        if let Some(available) = available_bytes(node)
+            && bytes > available / 16 * 15
+        {
+            let (needed, available) = (ByteSize(bytes), ByteSize(available));
+            let what = format!("node{node} has {available} free, and {needed} are needed");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+        }
         let region = Region::reserve(bytes, Backing::HugePages)?;
         region.commit(0, bytes)?;
         if self.only_node != Some(node) {
@@ -202,5 +229,32 @@ impl HereBench {
         }
         region.populate(0, bytes)?;
         Ok(region)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_node_has_is_refused_in_words() {
+        let text = "Node 3 MemTotal:         253952 kB\nNode 3 MemFree:           90000 kB\n\
+                    Node 3 Active:             500 kB\nNode 3 Active(file):       1000 kB\n\
+                    Node 3 Inactive(file):     9000 kB\nNode 3 Mapped:  7 kB\n";
+        assert_eq!(available_of(text), Some(100_000 << 10));
+        assert_eq!(available_of("nothing"), None);
+        let here = Here::new(Topology::read().expect("a topology")).expect("processors");
+        let node = here.nodes().first().expect("a node").clone();
+        let Some(available) = available_bytes(number_of(&here.nodes(), &node).expect("known"))
+        else {
+            return;
+        };
+        let bench = here.bench(1).expect("a thread");
+        let refused = bench.memory(&node, available + (1 << 30), Domain::None).map(drop);
+        let refused = refused.expect_err("more than there is").to_string();
+        assert!(
+            refused.starts_with(&format!("{node} has ")) && !refused.contains('\n'),
+            "{refused}"
+        );
     }
 }
