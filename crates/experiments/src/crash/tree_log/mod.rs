@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Direction, From, Grounds, Options, Steps};
+use terrace_index::deltas::{Change, Deltas, Direction, Grounds, Options, Steps};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_machine::{Crashable, Explorer, Noted};
 use terrace_memory::{Backing, Budget, Memory, Native, Region};
@@ -103,7 +103,7 @@ fn recover(memory: &Crashable, steps: Steps) -> Result<Index, String> {
 /// Gives a key a number, or removes it; whether it was there.
 fn set(index: &Index, memory: &Crashable, n: u64, number: Option<u64>) -> bool {
     let change = number.map_or(Change::Remove, |number| Change::Set([number + 1, n]));
-    let before = index.update_then(&key(n), &Scheduled(memory), |_| (change, ()), |()| ());
+    let before = index.update(&key(n), &Scheduled(memory), |_| change);
     before.expect("room").is_some()
 }
 
@@ -113,22 +113,23 @@ fn get(index: &Index, memory: &Crashable, n: u64) -> Option<u64> {
 
 fn walked(index: &Index, direction: Direction) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let mut from = From::Key(Bound::Unbounded);
-    while let Some(position) =
-        index.range(from, direction, 3, &Sixteen, |entry| entries.push(entry))
-    {
-        from = From::Position(position);
+    let mut last: Option<[u8; 16]> = None;
+    loop {
+        let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+        match index.range(from, direction, 3, &Sixteen, |page| entries.extend_from_slice(page)) {
+            Some(entry) => last = Some(entry.head.to_be_bytes()),
+            None => return entries,
+        }
     }
-    entries
 }
 
 /// All that is there: in order, once, the same both ways and by lookups.
 fn contents(index: &Index, memory: &Crashable) -> Result<Contents, String> {
-    let entries = walked(index, Direction::Forward);
+    let entries = walked(index, Direction::Up);
     if !entries.is_sorted_by(|a, b| a.head < b.head) {
         return Err(format!("a walk is out of order: {entries:?}"));
     }
-    let mut back = walked(index, Direction::Backward);
+    let mut back = walked(index, Direction::Down);
     back.reverse();
     if entries != back {
         return Err(format!("forward {entries:?}, backward {back:?}"));
