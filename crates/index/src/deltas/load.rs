@@ -3,6 +3,7 @@
 use super::Deltas;
 use super::record::{Header, Kind, Record};
 use super::segments::NEVER;
+use super::step::Step;
 use super::table::Leaf;
 use super::write;
 use crate::keys::{Entry, Keys, Separator, compare};
@@ -31,7 +32,9 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         }
         let era = self.clear_from_era(keys)?;
         // What is written counts when all of it is there.
-        self.logs.segments.set_era(NEVER);
+        if self.logs.segments.steps.has(Step::LoadMark) {
+            self.logs.segments.set_era(NEVER);
+        }
         self.load(entries.into_iter(), keys).or_else(|error| self.clear(keys).and(Err(error)))?;
         self.logs.segments.set_era(era);
         Ok(())

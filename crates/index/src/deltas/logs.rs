@@ -109,7 +109,7 @@ impl<P: Memory> Logs<P> {
     #[inline(always)]
     pub(super) fn of(&self, leaf: u32) -> u32 {
         let hash = u64::from(leaf).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        ((hash >> 32) * self.all.len() as u64 >> 32) as u32
+        (((hash >> 32) * self.all.len() as u64) >> 32) as u32
     }
 
     pub(super) fn log(&self, log: u32) -> &Log {

@@ -220,3 +220,46 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
         })
         .crashes(2)
 }
+
+/// Loads and clears, each there as a whole or not at all.
+pub(super) fn loads(steps: Steps, settings: &Settings) -> Explorer<usize> {
+    const LOADED: u64 = 14;
+    let loaded = |number: u64| -> Contents { (0..LOADED).map(|n| (n, number)).collect() };
+    let states = [Contents::new(), loaded(1), Contents::new(), loaded(2), Contents::new()];
+    let load = |index: &Index, memory: &Crashable, number: u64| {
+        let entry = |n| Entry { head: u128::from_be_bytes(key(n)), value: [number + 1, n] };
+        index.bulk_load((0..LOADED).map(entry), &Scheduled(memory)).expect("room");
+    };
+    Explorer::new(settings.domain, COLLECTING.memory_bytes)
+        .setup(|memory| {
+            // What was there before must not come back.
+            let index = create(memory);
+            (0..LOADED).for_each(|n| _ = set(&index, memory, n, Some(0)));
+            index.clear(&Scheduled(memory)).expect("cleared");
+        })
+        .thread(move |memory, log| {
+            let index = recover(memory, steps).expect("the index");
+            for number in [1, 2] {
+                load(&index, memory, number);
+                log.note(2 * number as usize - 1);
+                index.clear(&Scheduled(memory)).expect("cleared");
+                log.note(2 * number as usize);
+            }
+        })
+        .recover(move |memory| {
+            // Segments are used again.
+            let index = recover(memory, steps).expect("a crash is no damage");
+            (0..8).for_each(|number| _ = set(&index, memory, LOADED, Some(number)));
+        })
+        .check(move |memory, notes: &[Noted<usize>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let index = recover(memory, steps)?;
+            let mut found = contents(&index, memory)?;
+            found.remove(&LOADED);
+            match states[done..states.len().min(done + 2)].contains(&found) {
+                true => Ok(()),
+                false => Err(format!("after {done} loads and clears: found {found:?}")),
+            }
+        })
+        .crashes(2)
+}
