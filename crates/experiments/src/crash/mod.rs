@@ -197,6 +197,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| tree_log::explorer(Steps::ALL, tree_log::WRITING, s), tree_log::controls;
     "tree-log-collect", "the same while segments are collected and used again, leaves vanish",
         |s| tree_log::explorer(Steps::ALL, tree_log::COLLECTING, s), tree_log::controls;
+    "tree-log-load", "delta chains in logs, loaded and cleared as a whole",
+        |s| tree_log::loads(Steps::ALL, s), tree_log::controls;
     "tree-log-threads", "two threads on the same keys of delta chains in logs",
         |s| tree_log::threads(Steps::ALL, s), tree_log::controls;
     "tree-wal", "a B+-tree that writes changes to a log first: inserts, removals, splits, merges",

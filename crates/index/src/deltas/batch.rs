@@ -2,7 +2,6 @@
 //! 5.4.1).
 
 use super::Deltas;
-use super::chain::Chain;
 use super::inner::{Down, Seen};
 use super::table;
 use crate::keys::{Keys, Probe};
@@ -21,35 +20,39 @@ struct Lookup {
 }
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
-    /// The values of many keys: `hear` is told each key's number and value. Takes no lock.
-    pub fn multi_get(
+    /// The values of many keys, each as by [`Deltas::get`], in groups whose misses overlap.
+    ///
+    /// # Panics
+    /// If there are not as many `values` as `wanted` keys.
+    pub fn multi_get<B: AsRef<[u8]>>(
         &self,
-        wanted: &[&[u8]],
+        wanted: &[B],
         keys: &impl Keys,
-        mut hear: impl FnMut(usize, Option<[u64; 2]>),
+        values: &mut [Option<[u64; 2]>],
     ) {
-        for (group, wanted) in wanted.chunks(UNDER_WAY).enumerate() {
+        assert_eq!(wanted.len(), values.len(), "a value for each key");
+        for (wanted, values) in wanted.chunks(UNDER_WAY).zip(values.chunks_mut(UNDER_WAY)) {
             let mut lookups = [Lookup { node: None, leaf: None, seen: None }; UNDER_WAY];
             let lookups = &mut lookups[..wanted.len()];
             self.go_down(wanted, lookups, keys);
             self.look_at_leaves(lookups, keys);
-            for (place, (key, lookup)) in wanted.iter().zip(lookups).enumerate() {
+            for ((key, lookup), value) in wanted.iter().zip(lookups).zip(values) {
+                let key = key.as_ref();
                 let found =
                     lookup.seen.and_then(|seen| self.find_seen(seen, &Probe::of(key, keys)).ok());
-                let found = found.unwrap_or_else(|| self.get(key, keys));
-                hear(group * UNDER_WAY + place, found);
+                *value = found.unwrap_or_else(|| self.get(key, keys));
             }
         }
     }
 
     /// Level by level, all lookups together.
-    fn go_down(&self, wanted: &[&[u8]], lookups: &mut [Lookup], keys: &impl Keys) {
+    fn go_down<B: AsRef<[u8]>>(&self, wanted: &[B], lookups: &mut [Lookup], keys: &impl Keys) {
         let top = self.inner.top(keys);
         lookups.iter_mut().for_each(|lookup| lookup.node = top);
         while lookups.iter().any(|lookup| lookup.node.is_some()) {
             for (key, lookup) in wanted.iter().zip(lookups.iter_mut()) {
                 let Some(node) = lookup.node else { continue };
-                lookup.node = match self.inner.step(node, &Probe::of(key, keys)) {
+                lookup.node = match self.inner.step(node, &Probe::of(key.as_ref(), keys)) {
                     Some(Down::Node(next)) => Some(next),
                     Some(Down::Leaf(leaf, node)) => {
                         self.table.prefetch(leaf);
@@ -70,20 +73,6 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
                 self.chain(seen).prefetch(&self.table.recent(leaf));
                 lookup.seen = Some(seen);
             }
-        }
-    }
-
-    /// The value of a key in a leaf as it was seen.
-    fn find_seen(
-        &self,
-        seen: table::Seen,
-        probe: &Probe<'_, impl Keys>,
-    ) -> Result<Option<[u64; 2]>, super::Changed> {
-        let chain: Chain<'_, P, _> = self.chain(seen);
-        match chain.find(probe)? {
-            Some(found) => Ok(Some(found.value)),
-            None if self.table.holds(seen) => Ok(None),
-            None => Err(super::Changed),
         }
     }
 }

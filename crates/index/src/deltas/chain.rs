@@ -84,13 +84,32 @@ impl<P: Memory, H: Fn() -> bool> Chain<'_, P, H> {
     /// The entry of a key.
     #[inline]
     pub(super) fn find(&self, probe: &Probe<'_, impl Keys>) -> Result<Option<Found>, Changed> {
+        self.find_where(probe.head, |entry| probe.entry(entry) == Ordering::Equal)
+    }
+
+    /// The entry that is exactly this.
+    pub(super) fn find_exactly(&self, wanted: Entry) -> Result<Option<Found>, Changed> {
+        self.find_where(wanted.head, |entry| entry == wanted)
+    }
+
+    /// The first entry of this head that `is_it` says yes to, which is asked of entries that are known to be
+    /// in the chain.
+    #[inline(always)]
+    fn find_where(
+        &self,
+        head: u128,
+        is_it: impl Fn(Entry) -> bool,
+    ) -> Result<Option<Found>, Changed> {
+        let is_it = |entry: Entry| match (self.holds)() {
+            true => Ok(is_it(entry)),
+            false => Err(Changed),
+        };
         let mut killed = Killed::default();
         self.walk(|header, words| match header.kind {
             Kind::Put => {
                 let entry = entry_of(words);
-                let found = Found { ordinal: header.ordinal, value: entry.value };
-                if !killed.has(header.ordinal) && self.is_it(entry, probe)? {
-                    return Ok(Some(found));
+                if entry.head == head && !killed.has(header.ordinal) && is_it(entry)? {
+                    return Ok(Some(Found { ordinal: header.ordinal, value: entry.value }));
                 }
                 killed.add(header.kills);
                 Ok(None)
@@ -99,7 +118,7 @@ impl<P: Memory, H: Fn() -> bool> Chain<'_, P, H> {
                 killed.add(header.kills);
                 Ok(None)
             }
-            _ => self.find_in_base(header.count, words, killed, probe),
+            _ => self.find_in_base(header.count, words, killed, head, &is_it),
         })
     }
 
@@ -109,51 +128,27 @@ impl<P: Memory, H: Fn() -> bool> Chain<'_, P, H> {
         count: u8,
         words: &mut Words<'_, P>,
         killed: Killed,
-        probe: &Probe<'_, impl Keys>,
+        wanted: u128,
+        is_it: &impl Fn(Entry) -> Result<bool, Changed>,
     ) -> Result<Option<Found>, Changed> {
         let values = words.position() + 16 * u64::from(count);
         for ordinal in 0..count {
             words.turn();
             let head = u128::from(words.next()) << 64 | u128::from(words.next());
-            if head < probe.head {
-                continue;
-            }
-            if head > probe.head {
+            if head > wanted {
                 break;
             }
-            if killed.has(ordinal) {
+            if head < wanted || killed.has(ordinal) {
                 continue;
             }
-            let mut at_value = Words::new(&self.segments.memory, values + 16 * u64::from(ordinal));
+            let at = values + 16 * u64::from(ordinal);
+            let mut at_value = Words::new(&self.segments.memory, at);
             let value = [at_value.next(), at_value.next()];
-            if self.is_it(Entry { head, value }, probe)? {
+            if is_it(Entry { head, value })? {
                 return Ok(Some(Found { ordinal, value }));
             }
         }
         Ok(None)
-    }
-
-    /// Whether an entry is the key's. Keys are asked of entries that are known to be in the chain.
-    #[inline(always)]
-    fn is_it(&self, entry: Entry, probe: &Probe<'_, impl Keys>) -> Result<bool, Changed> {
-        if entry.head != probe.head {
-            return Ok(false);
-        }
-        if !(self.holds)() {
-            return Err(Changed);
-        }
-        Ok(probe.entry(entry) == Ordering::Equal)
-    }
-
-    /// Whether an entry is exactly this.
-    pub(super) fn find_exactly(&self, wanted: Entry) -> Result<Option<Found>, Changed> {
-        let (mut entries, mut ordinals) = (Vec::new(), Vec::new());
-        self.gather_with(|ordinal, entry| {
-            ordinals.push(ordinal);
-            entries.push(entry);
-        })?;
-        let place = entries.iter().position(|entry| *entry == wanted);
-        Ok(place.map(|place| Found { ordinal: ordinals[place], value: wanted.value }))
     }
 
     /// All entries that count, in order.

@@ -2,6 +2,8 @@
 
 use super::Deltas;
 use super::record::{Header, Kind, Record};
+use super::segments::NEVER;
+use super::step::Step;
 use super::table::Leaf;
 use super::write;
 use crate::keys::{Entry, Keys, Separator, compare};
@@ -18,7 +20,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// before it; and those of the grounds. The index is empty then.
     ///
     /// # Durability
-    /// All is durable on return; a crash before leaves some of it, a leaf whole or not at all.
+    /// All is durable on return, and before it nothing is.
     pub fn bulk_load(
         &self,
         entries: impl IntoIterator<Item = Entry>,
@@ -28,8 +30,14 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             let what = format!("{} entries are there: only an empty index is loaded", self.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        self.clear(keys)?;
-        self.load(entries.into_iter(), keys).or_else(|error| self.clear(keys).and(Err(error)))
+        let era = self.clear_from_era(keys)?;
+        // What is written counts when all of it is there.
+        if self.logs.segments.steps.has(Step::LoadMark) {
+            self.logs.segments.set_era(NEVER);
+        }
+        self.load(entries.into_iter(), keys).or_else(|error| self.clear(keys).and(Err(error)))?;
+        self.logs.segments.set_era(era);
+        Ok(())
     }
 
     fn load(&self, mut entries: impl Iterator<Item = Entry>, keys: &impl Keys) -> io::Result<()> {

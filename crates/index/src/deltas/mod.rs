@@ -49,7 +49,7 @@ mod step;
 mod table;
 mod write;
 
-pub use range::{Direction, From, Position};
+pub use range::Direction;
 pub use recover::Replay;
 pub use step::{Step, Steps};
 pub use write::Change;
@@ -234,10 +234,18 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         if !self.inner.still_leads(node) {
             return Err(Changed);
         }
-        let chain = self.chain(seen);
-        chain.prefetch(&self.table.recent(leaf));
-        let found = chain.find(probe)?;
-        match found {
+        self.chain(seen).prefetch(&self.table.recent(leaf));
+        self.find_seen(seen, probe)
+    }
+
+    /// The value of a key in a leaf as it was seen.
+    #[inline]
+    fn find_seen(
+        &self,
+        seen: Seen,
+        probe: &Probe<'_, impl Keys>,
+    ) -> Result<Option<[u64; 2]>, Changed> {
+        match self.chain(seen).find(probe)? {
             // It was in the chain when its key was asked for.
             Some(found) => Ok(Some(found.value)),
             None if self.table.holds(seen) => Ok(None),
@@ -317,14 +325,19 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// # Errors
     /// Those of the grounds.
     pub fn clear(&self, keys: &impl Keys) -> io::Result<()> {
-        self.logs.segments.begin_era();
+        self.clear_from_era(keys).map(drop)
+    }
+
+    /// The same; returns the number from which on uses of segments count.
+    fn clear_from_era(&self, keys: &impl Keys) -> io::Result<u64> {
+        let era = self.logs.segments.begin_era();
         for log in 0..self.logs.all.len() as u32 {
             self.logs.clear(log, &self.table);
         }
         self.table.resume(self.table.used(), (0..self.table.used()).rev().collect());
         self.inner.forget();
         self.inner.begin(first_leaf(&self.table, keys)?);
-        Ok(())
+        Ok(era)
     }
 }
 

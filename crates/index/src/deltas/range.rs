@@ -1,9 +1,9 @@
-//! Ranges, both ways, page by page.
+//! Ranges, a page at a time.
 //!
-//! # What a walk sees
-//! Every key that is there from its first page to its last is visited once, in order; one that is inserted or
-//! removed meanwhile may be or not. A leaf is seen as it was at one instant. Between pages nothing is held: a
-//! position is a place between keys and not a leaf, so leaves may be split and vanish meanwhile.
+//! Every key that is there from the first step of a range to its last is visited once, in order; one that is
+//! inserted or removed meanwhile may be or not, and is never visited twice. A leaf is seen as it was at one
+//! instant. From leaf to leaf a range goes by what stands between them, so leaves may be split and vanish
+//! meanwhile; between two pages nothing is held.
 
 use super::Deltas;
 use super::inner::Side;
@@ -12,88 +12,96 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use terrace_memory::Memory;
 
-/// Which way to go.
+/// Which way a range goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To greater keys.
-    Forward,
-    /// To lesser keys.
-    Backward,
+    /// From small keys to large ones.
+    Up,
+    /// From large keys to small ones.
+    Down,
 }
 
-/// Where a page begins.
-#[derive(Clone, Debug)]
-pub enum From<'a> {
-    /// At a key, behind it, or at the end that the direction comes from.
-    Key(Bound<&'a [u8]>),
-    /// Where another page has ended.
-    Position(Position),
+/// Where a range is.
+enum Place<'a> {
+    /// Where the page begins.
+    Bound(Bound<&'a [u8]>),
+    /// At the end of a leaf.
+    Between(Separator),
 }
 
-/// Where a page has ended: a place between two keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position(Separator);
-
-impl<P: Memory, D: Memory> Deltas<P, D> {
-    /// Visits entries in order, leaf by leaf, until at least `count` were seen. Returns where to go on; none
-    /// at the end.
-    pub fn range(
-        &self,
-        from: From<'_>,
-        direction: Direction,
-        count: usize,
-        keys: &impl Keys,
-        mut visit: impl FnMut(Entry),
-    ) -> Option<Position> {
-        let mut seen = 0;
-        let mut from = from;
-        loop {
-            let (entries, end) = self.page(&from, direction, keys);
-            seen += entries.len();
-            match direction {
-                Direction::Forward => entries.into_iter().for_each(&mut visit),
-                Direction::Backward => entries.into_iter().rev().for_each(&mut visit),
+impl Place<'_> {
+    fn probe<'k, K: Keys>(&'k self, direction: Direction, keys: &'k K) -> (Probe<'k, K>, Side) {
+        let far = match direction {
+            Direction::Up => 0,
+            Direction::Down => u128::MAX,
+        };
+        match self {
+            Place::Bound(Bound::Unbounded) => (Probe { head: far, key: None, keys }, Side::At),
+            Place::Bound(Bound::Included(key) | Bound::Excluded(key)) => {
+                (Probe::of(key, keys), Side::At)
             }
-            let end = Position(end?);
-            if seen >= count {
-                return Some(end);
-            }
-            from = From::Position(end);
+            Place::Between(separator) => match direction {
+                Direction::Up => (Probe::at(separator, keys), Side::At),
+                Direction::Down => (Probe::at(separator, keys), Side::Before),
+            },
         }
     }
 
-    /// What of the leaf at a place lies behind it, in order, and the leaf's end in this direction.
+    /// Whether an entry that compares so with the place is behind it.
+    fn is_before(&self, order: Ordering, direction: Direction) -> bool {
+        match (self, direction) {
+            (Place::Bound(Bound::Unbounded), _) => true,
+            (Place::Bound(Bound::Excluded(_)), Direction::Up) => order == Ordering::Greater,
+            (Place::Bound(Bound::Included(_)), Direction::Down) => order != Ordering::Greater,
+            (_, Direction::Up) => order != Ordering::Less,
+            (_, Direction::Down) => order == Ordering::Less,
+        }
+    }
+}
+
+impl<P: Memory, D: Memory> Deltas<P, D> {
+    /// Visits the entries behind `from` in order, those of a leaf at a time, until `count` were visited or
+    /// there are no more. Returns the last one visited if there may be more, none at the end: the next page is
+    /// behind its key. Takes no latch. What entries name must stay readable until this returns.
+    pub fn range(
+        &self,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        count: usize,
+        keys: &impl Keys,
+        mut visit: impl FnMut(&[Entry]),
+    ) -> Option<Entry> {
+        let mut left = count;
+        let mut place = Place::Bound(from);
+        loop {
+            let (mut entries, end) = self.page(&place, direction, keys);
+            if direction == Direction::Down {
+                entries.reverse();
+            }
+            let is_cut = entries.len() > left;
+            entries.truncate(left);
+            left -= entries.len();
+            if let Some(last) = entries.last() {
+                visit(&entries);
+                if left == 0 && (is_cut || end.is_some()) {
+                    return Some(*last);
+                }
+            }
+            match end {
+                Some(end) if left > 0 => place = Place::Between(end),
+                _ => return None,
+            }
+        }
+    }
+
+    /// What of the leaf at a place lies behind it, sorted, and the leaf's end in this direction.
     fn page(
         &self,
-        from: &From<'_>,
+        place: &Place<'_>,
         direction: Direction,
         keys: &impl Keys,
     ) -> (Vec<Entry>, Option<Separator>) {
-        let far = match direction {
-            Direction::Forward => 0,
-            Direction::Backward => u128::MAX,
-        };
-        let (probe, side) = match from {
-            From::Key(Bound::Unbounded) => (Probe { head: far, key: None, keys }, Side::At),
-            From::Key(Bound::Included(key) | Bound::Excluded(key)) => {
-                (Probe::of(key, keys), Side::At)
-            }
-            From::Position(Position(place)) => match direction {
-                Direction::Forward => (Probe::at(place, keys), Side::At),
-                Direction::Backward => (Probe::at(place, keys), Side::Before),
-            },
-        };
-        let is_behind = |entry: &Entry| match (from, direction) {
-            (From::Key(Bound::Unbounded), _) => true,
-            (From::Key(Bound::Excluded(_)), Direction::Forward) => {
-                probe.entry(*entry) == Ordering::Greater
-            }
-            (From::Key(Bound::Included(_)), Direction::Backward) => {
-                probe.entry(*entry) != Ordering::Greater
-            }
-            (_, Direction::Forward) => probe.entry(*entry) != Ordering::Less,
-            (_, Direction::Backward) => probe.entry(*entry) == Ordering::Less,
-        };
+        let (probe, side) = place.probe(direction, keys);
         loop {
             let (leaf, node, [low, high]) = self.inner.find_between(&probe, side);
             let seen = self.table.look(leaf, keys);
@@ -104,18 +112,19 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             chain.prefetch(&self.table.recent(leaf));
             let Ok(mut entries) = chain.gather(keys) else { continue };
             let end = match direction {
-                Direction::Forward => high,
-                Direction::Backward => low,
+                Direction::Up => high,
+                Direction::Down => low,
             };
             // The leaf may have taken over a neighbour's keys since its end was read: they come next.
             let is_here = |entry: &Entry| match &end {
                 None => true,
                 Some(end) => {
                     let is_less = Probe::at(end, keys).entry(*entry) == Ordering::Less;
-                    is_less == (direction == Direction::Forward)
+                    is_less == (direction == Direction::Up)
                 }
             };
-            entries.retain(|entry| is_behind(entry) && is_here(entry));
+            entries
+                .retain(|entry| is_here(entry) && place.is_before(probe.entry(*entry), direction));
             return (entries, end);
         }
     }

@@ -17,7 +17,7 @@
 
 use super::logs::Logs;
 use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
-use super::segments::{Head, Segments};
+use super::segments::{Head, NEVER, Segments};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
 use super::{Deltas, Grounds, Inner, Options};
@@ -135,7 +135,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         let (segments, shape) = Segments::open(grounds.logs, budget, options.steps)?;
         Options { logs: shape.logs, segment_bytes: shape.segment_bytes, ..*options }.check()?;
         let mut logs: Vec<Replayed> = (0..shape.logs).map(|_| Replayed::default()).collect();
-        let mut stamp = shape.era;
+        let mut stamp = if shape.era == NEVER { 0 } else { shape.era };
         for segment in 0..segments.total() {
             let Some(head) = segments.head(segment)? else { continue };
             let Some(log) = logs.get_mut(head.log as usize) else {
@@ -155,6 +155,10 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         let used: Vec<u32> =
             logs.iter().flat_map(|log| &log.segments).map(|(segment, _)| *segment).collect();
         segments.resume(&used, stamp);
+        if shape.era == NEVER {
+            // A load was cut off, of which nothing is left now.
+            segments.begin_era();
+        }
         let table = Table::new(grounds.table, shape.logs, options.recent, budget)?;
         let inner = Inner::new(grounds.inner, 0, budget)?;
         inner.forget();
@@ -187,17 +191,17 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             let end = self.segment(log, at, head.stamp, aside)?;
             *bytes += end - LINE;
             *tail = at + end;
-            match held.get(place + 1) {
-                Some((next, after)) if after.before_end != end => {
-                    let what = format!(
-                        "log {log} is damaged at {:#x}: the records of segment {segment} end there, at byte {end}; \
-                         segment {next} says that they end at byte {}",
-                        at + end,
-                        after.before_end
-                    );
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                }
-                _ => {}
+            let more = match held.get(place + 1) {
+                Some((_, after)) => (after.before_end != end).then_some(after.before_end),
+                None => self.record_behind(at, end, head.stamp),
+            };
+            if let Some(more) = more {
+                let what = format!(
+                    "log {log} is damaged at {:#x}: a record of segment {segment} does not match its checksum, \
+                     and there are records up to byte {more} of it",
+                    at + end
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }
         Ok(())
@@ -220,6 +224,19 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             offset += length;
         }
         Ok(offset)
+    }
+
+    /// The end of a whole record behind the first that is not: a crash leaves none, since of two the later
+    /// is written when the earlier is durable.
+    fn record_behind(&self, at: u64, end: u64, stamp: u64) -> Option<u64> {
+        let segments = &self.deltas.logs.segments;
+        // SAFETY: as in `segment`.
+        let bytes = unsafe { segments.memory.bytes(at, segments.bytes) };
+        let mut behind = (end + LINE..segments.bytes).step_by(LINE as usize);
+        behind.find_map(|offset| {
+            let (_, length) = parse(&bytes[offset as usize..], at + offset, Some(stamp), true)?;
+            Some(offset + length)
+        })
     }
 
     /// What a part says of its leaf.

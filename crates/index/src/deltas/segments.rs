@@ -22,6 +22,8 @@ use terrace_memory::{Budget, Domain, Memory};
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
 const PAGE: u64 = 4096;
+/// The era in which no segment's use counts, however late.
+pub(super) const NEVER: u64 = (1 << 48) - 1;
 /// "terracLS" and the version of the format.
 const MAGIC: u64 = 0x0001_534c_6361_7274;
 const LOG_BITS: u32 = 16;
@@ -163,7 +165,7 @@ impl<P: Memory> Segments<P> {
             total: total.min(u64::from(u32::MAX)) as u32,
             reserved: shape.logs.min(total as u32 / 8).max(1),
             books: Mutex::new(Books { free: Vec::new(), next: 0 }),
-            stamp: AtomicU64::new(shape.era.max(1)),
+            stamp: AtomicU64::new(1),
             committed: AtomicU64::new(0),
         })
     }
@@ -291,14 +293,19 @@ impl<P: Memory> Segments<P> {
         let free = (0..next).filter(|segment| !is_used[*segment as usize]).collect();
         self.count_to(self.at(next).next_multiple_of(PAGE).min(self.memory.len()));
         *self.books.lock() = Books { free, next };
-        self.stamp.fetch_max(stamp + 1, Relaxed);
+        self.stamp.store(stamp + 1, Relaxed);
     }
 
     /// From here on no segment's use up to now counts; durable on return. Returns the number of that.
     pub(super) fn begin_era(&self) -> u64 {
         let era = self.stamp.fetch_add(1, Relaxed) + 1;
-        self.store_line(24, &[era]);
+        self.set_era(era);
         era
+    }
+
+    /// Segments count whose use has this number or a later one; durable on return.
+    pub(super) fn set_era(&self, era: u64) {
+        self.store_line(24, &[era]);
     }
 
     /// Stores words of one line, durable on return.

@@ -34,6 +34,7 @@ steps! {
     CopyFirst, "what the collector keeps of a segment is durable elsewhere before the segment is freed";
     FreeWriteBack, "the end of a segment's use is written back ..";
     FreeFence, ".. and durable before the segment is used again, and before a later one is freed";
+    LoadMark, "what is being loaded does not count before all of it is there";
     DeadMark, "that a leaf is no more stays in its log as long as its entries are in another";
 }
 

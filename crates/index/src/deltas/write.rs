@@ -71,6 +71,20 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         self.found(&latch, &probe).map(|found| f(found.value))
     }
 
+    /// Runs `f` on the value of `key` while no other writer can change it, and does what `f` says, durably.
+    /// Returns the value before. `f` must not touch this index.
+    ///
+    /// # Errors
+    /// As [`Deltas::update_then`].
+    pub fn update(
+        &self,
+        key: &[u8],
+        keys: &impl Keys,
+        f: impl FnOnce(Option<[u64; 2]>) -> Change,
+    ) -> io::Result<Option<[u64; 2]>> {
+        self.update_then(key, keys, |value| (f(value), ()), |()| ())
+    }
+
     /// Runs `f` on the value of `key` while no other writer can change it, and does what `f` says, durably;
     /// then passes on to `then` what `f` gave beside, still alone. Returns the value before. Neither may
     /// touch this index.

@@ -1,7 +1,7 @@
 //! What the logs' protocol needs, left out step by step.
 
 use super::super::{Control, Settings};
-use super::{COLLECTING, WRITING, explorer, threads};
+use super::{COLLECTING, WRITING, explorer, loads, threads};
 use terrace_index::deltas::{Step, Steps};
 
 /// The test that is to notice the lack of each step.
@@ -16,6 +16,7 @@ fn test_of(step: Step) -> &'static str {
         | Step::FreeFence
         | Step::DeadMark => "tree-log-collect",
         Step::RecordFence => "tree-log-threads",
+        Step::LoadMark => "tree-log-load",
     }
 }
 
@@ -33,6 +34,7 @@ pub(in super::super) fn controls(
         let report = match test {
             "tree-log" => explorer(steps, WRITING, &settings).sampled(states, seed),
             "tree-log-collect" => explorer(steps, COLLECTING, &settings).sampled(states, seed),
+            "tree-log-load" => loads(steps, &settings).sampled(states, seed),
             _ => threads(steps, &settings).sampled(states, seed),
         };
         let control = Control::of(&format!("{step:?}"), step.meaning(), test, seed, report);

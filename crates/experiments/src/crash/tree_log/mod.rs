@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Direction, From, Grounds, Options, Steps};
+use terrace_index::deltas::{Change, Deltas, Direction, Grounds, Options, Steps};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_machine::{Crashable, Explorer, Noted};
 use terrace_memory::{Backing, Budget, Memory, Native, Region};
@@ -103,7 +103,7 @@ fn recover(memory: &Crashable, steps: Steps) -> Result<Index, String> {
 /// Gives a key a number, or removes it; whether it was there.
 fn set(index: &Index, memory: &Crashable, n: u64, number: Option<u64>) -> bool {
     let change = number.map_or(Change::Remove, |number| Change::Set([number + 1, n]));
-    let before = index.update_then(&key(n), &Scheduled(memory), |_| (change, ()), |()| ());
+    let before = index.update(&key(n), &Scheduled(memory), |_| change);
     before.expect("room").is_some()
 }
 
@@ -113,22 +113,23 @@ fn get(index: &Index, memory: &Crashable, n: u64) -> Option<u64> {
 
 fn walked(index: &Index, direction: Direction) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let mut from = From::Key(Bound::Unbounded);
-    while let Some(position) =
-        index.range(from, direction, 3, &Sixteen, |entry| entries.push(entry))
-    {
-        from = From::Position(position);
+    let mut last: Option<[u8; 16]> = None;
+    loop {
+        let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+        match index.range(from, direction, 3, &Sixteen, |page| entries.extend_from_slice(page)) {
+            Some(entry) => last = Some(entry.head.to_be_bytes()),
+            None => return entries,
+        }
     }
-    entries
 }
 
 /// All that is there: in order, once, the same both ways and by lookups.
 fn contents(index: &Index, memory: &Crashable) -> Result<Contents, String> {
-    let entries = walked(index, Direction::Forward);
+    let entries = walked(index, Direction::Up);
     if !entries.is_sorted_by(|a, b| a.head < b.head) {
         return Err(format!("a walk is out of order: {entries:?}"));
     }
-    let mut back = walked(index, Direction::Backward);
+    let mut back = walked(index, Direction::Down);
     back.reverse();
     if entries != back {
         return Err(format!("forward {entries:?}, backward {back:?}"));
@@ -216,6 +217,49 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
             let mut found = contents(&index, memory)?;
             found.remove(&later);
             if found == all { Ok(()) } else { Err(format!("written anew: found {found:?}")) }
+        })
+        .crashes(2)
+}
+
+/// Loads and clears, each there as a whole or not at all.
+pub(super) fn loads(steps: Steps, settings: &Settings) -> Explorer<usize> {
+    const LOADED: u64 = 14;
+    let loaded = |number: u64| -> Contents { (0..LOADED).map(|n| (n, number)).collect() };
+    let states = [Contents::new(), loaded(1), Contents::new(), loaded(2), Contents::new()];
+    let load = |index: &Index, memory: &Crashable, number: u64| {
+        let entry = |n| Entry { head: u128::from_be_bytes(key(n)), value: [number + 1, n] };
+        index.bulk_load((0..LOADED).map(entry), &Scheduled(memory)).expect("room");
+    };
+    Explorer::new(settings.domain, COLLECTING.memory_bytes)
+        .setup(|memory| {
+            // What was there before must not come back.
+            let index = create(memory);
+            (0..LOADED).for_each(|n| _ = set(&index, memory, n, Some(0)));
+            index.clear(&Scheduled(memory)).expect("cleared");
+        })
+        .thread(move |memory, log| {
+            let index = recover(memory, steps).expect("the index");
+            for number in [1, 2] {
+                load(&index, memory, number);
+                log.note(2 * number as usize - 1);
+                index.clear(&Scheduled(memory)).expect("cleared");
+                log.note(2 * number as usize);
+            }
+        })
+        .recover(move |memory| {
+            // Segments are used again.
+            let index = recover(memory, steps).expect("a crash is no damage");
+            (0..8).for_each(|number| _ = set(&index, memory, LOADED, Some(number)));
+        })
+        .check(move |memory, notes: &[Noted<usize>]| {
+            let done = notes.last().map_or(0, |note| note.event);
+            let index = recover(memory, steps)?;
+            let mut found = contents(&index, memory)?;
+            found.remove(&LOADED);
+            match states[done..states.len().min(done + 2)].contains(&found) {
+                true => Ok(()),
+                false => Err(format!("after {done} loads and clears: found {found:?}")),
+            }
         })
         .crashes(2)
 }

@@ -50,13 +50,9 @@ fn read(index: &Index, written: &[AtomicU64], is_over: &AtomicBool) {
             let least = written[(writer * KEYS + n) as usize].load(Relaxed);
             let [alone, batched] = {
                 let key = key(writer, n);
-                let mut batched = None;
-                index.multi_get(&[&key, &sixteen(7)], &Sixteen, |place, found| {
-                    if place == 0 {
-                        batched = found;
-                    }
-                });
-                [index.get(&key, &Sixteen), batched]
+                let mut batched = [None; 2];
+                index.multi_get(&[key, sixteen(7)], &Sixteen, &mut batched);
+                [index.get(&key, &Sixteen), batched[0]]
             };
             for found in [alone, batched] {
                 let round = found.map_or(0, |[round, of]| {
@@ -67,9 +63,9 @@ fn read(index: &Index, written: &[AtomicU64], is_over: &AtomicBool) {
             }
         }
         let there: Vec<bool> = written.iter().map(|round| round.load(Relaxed) > 0).collect();
-        let direction = if walks % 2 == 0 { Direction::Forward } else { Direction::Backward };
-        let mut entries = walked(index, Bound::Unbounded, direction, 20, &Sixteen);
-        if direction == Direction::Backward {
+        let direction = if walks % 2 == 0 { Direction::Up } else { Direction::Down };
+        let mut entries = walked_whole(index, direction, 20);
+        if direction == Direction::Down {
             entries.reverse();
         }
         assert!(entries.is_sorted_by(|a, b| a.head < b.head), "in order, and once");
@@ -112,9 +108,9 @@ fn threads_see_what_was_written_while_segments_are_collected() {
         is_over.store(true, Relaxed);
         ended.into_iter().for_each(|ended| ended.expect("a writer"));
     });
-    let before = walked(&index, Bound::Unbounded, Direction::Forward, 1000, &Sixteen);
+    let before = walked_whole(&index, Direction::Up, 1000);
     assert_eq!(index.len(), before.len() as u64);
     drop(index);
     let index = recover(&memory, &options, 2, &Sixteen);
-    assert_eq!(walked(&index, Bound::Unbounded, Direction::Forward, 1000, &Sixteen), before);
+    assert_eq!(walked_whole(&index, Direction::Up, 1000), before);
 }

@@ -66,15 +66,27 @@ fn walked<P: Memory, D: Memory>(
     direction: Direction,
     count: usize,
     keys: &impl Keys,
+    key_of: impl Fn(Entry) -> Vec<u8>,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
-    let mut from = From::Key(from);
-    while let Some(position) =
-        index.range(from, direction, count, keys, |entry| entries.push(entry))
-    {
-        from = From::Position(position);
+    let mut next = from.map(<[u8]>::to_vec);
+    loop {
+        let from = next.as_ref().map(|key| &key[..]);
+        let before = entries.len();
+        let last =
+            index.range(from, direction, count, keys, |page| entries.extend_from_slice(page));
+        assert!(entries.len() - before <= count);
+        match last {
+            Some(last) => next = Bound::Excluded(key_of(last)),
+            None => return entries,
+        }
     }
-    entries
+}
+
+/// All entries of keys of 16 bytes.
+fn walked_whole(index: &Index, direction: Direction, count: usize) -> Vec<Entry> {
+    let key_of = |entry: Entry| entry.head.to_be_bytes().to_vec();
+    walked(index, Bound::Unbounded, direction, count, &Sixteen, key_of)
 }
 
 /// Items that have keys: a value is the number of one. What is no more must not be asked for.
@@ -180,12 +192,13 @@ fn check_against_a_map(operations: &[Operation], logs: u32) {
 fn check_ranges(index: &Index, model: &BTreeMap<Vec<u8>, u64>, key: &[u8], keys: &Named) {
     let numbers =
         |entries: Vec<Entry>| entries.iter().map(|entry| entry.value[0]).collect::<Vec<_>>();
+    let key_of = |entry: Entry| keys.of(entry.value[0]);
     let bounds = [Bound::Unbounded, Bound::Included(key), Bound::Excluded(key)];
     for bound in bounds {
-        let forward = walked(index, bound, Direction::Forward, 3, keys);
+        let forward = walked(index, bound, Direction::Up, 3, keys, key_of);
         let expected = model.range::<[u8], _>((bound, Bound::Unbounded)).map(|(_, n)| *n);
         assert_eq!(numbers(forward), expected.collect::<Vec<_>>());
-        let backward = walked(index, bound, Direction::Backward, 3, keys);
+        let backward = walked(index, bound, Direction::Down, 3, keys, key_of);
         let expected = model.range::<[u8], _>((Bound::Unbounded, bound)).rev().map(|(_, n)| *n);
         assert_eq!(numbers(backward), expected.collect::<Vec<_>>());
     }
@@ -219,18 +232,13 @@ fn many_keys_are_found_after_recovery_by_any_number_of_threads() {
         assert_eq!(index.len(), stats.entries);
         assert_eq!(index.stats().log_bytes, stats.log_bytes);
         let wanted: Vec<[u8; 16]> = (0..count).map(key).collect();
-        let wanted: Vec<&[u8]> = wanted.iter().map(|key| &key[..]).collect();
-        let mut heard = 0;
-        index.multi_get(&wanted, &Sixteen, |n, found| {
-            heard += 1;
-            assert_eq!(found, (n % 3 != 0).then_some([n as u64 + 1, n as u64]));
-            assert_eq!(found, index.get(wanted[n], &Sixteen));
-        });
-        assert_eq!(heard, count);
-        assert_eq!(
-            walked(&index, Bound::Unbounded, Direction::Forward, 100, &Sixteen).len() as u64,
-            stats.entries
-        );
+        let mut found = vec![None; wanted.len()];
+        index.multi_get(&wanted, &Sixteen, &mut found);
+        for (n, found) in (0..).zip(found) {
+            assert_eq!(found, (n % 3 != 0).then_some([n + 1, n]));
+            assert_eq!(found, index.get(&key(n), &Sixteen));
+        }
+        assert_eq!(walked_whole(&index, Direction::Up, 100).len() as u64, stats.entries);
     }
 }
 

@@ -60,8 +60,7 @@ pub(super) fn key(n: u64) -> [u8; 16] {
 }
 
 pub(super) fn insert<P: Memory, D: Memory>(index: &Deltas<P, D>, n: u64) -> std::io::Result<()> {
-    let change = |_| (Change::Set([n + 1, 0]), ());
-    index.update_then(&key(n), &Sixteen, change, |()| ()).map(drop)
+    index.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).map(drop)
 }
 
 pub(super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
