@@ -13,8 +13,11 @@
 //! A reader writes back nothing, but for one of Link-free that finds a node before its insertion or
 //! removal is durable. Where caches survive (eADR) write-backs are left out and fences stay.
 //!
-//! The published protocols lose data: see [`logged`](TLog) and [`link_free`](LinkFree) for what, and
-//! [`Step`] for what is added; the crash tests leave each step out and must notice.
+//! The published TLog and Link-free lose data. The modules of the four say what, and what is durable when;
+//! [`Step`] names every ordering point, and the crash tests leave each out and must notice.
+//!
+//! A slab is of fixed size, and so is the number of buckets ([`Size`]). Slots of removed keys are used again
+//! once no operation is under way that began before ([`Error::Full`] otherwise).
 //!
 //! ```
 //! use terrace_index::list::{LinkFree, ListTable, Media, Size};

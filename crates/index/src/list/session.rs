@@ -82,11 +82,11 @@ impl<M: Memory, P: Protocol> Session<M, P> {
 
     /// Visits every key with its value, bucket by bucket, each bucket in the order of its keys. A key that
     /// is there from the first step to the last is visited once; one that comes or goes meanwhile may be
-    /// or not. No slot is used again while it lasts.
+    /// or not. Slots wait for the bucket that is visited, not for all.
     pub fn visit(&mut self, mut visit: impl FnMut(u64, u64)) {
-        self.operation(|session| {
-            let nodes = &session.list.nodes;
-            for bucket in 0..nodes.shape.buckets {
+        for bucket in 0..self.list.nodes.shape.buckets {
+            self.operation(|session| {
+                let nodes = &session.list.nodes;
                 let mut at = nodes.link(nodes.shape.head(bucket)).slot();
                 while at != END {
                     if P::sees(nodes, at) {
@@ -94,8 +94,8 @@ impl<M: Memory, P: Protocol> Session<M, P> {
                     }
                     at = nodes.link(at).slot();
                 }
-            }
-        })
+            });
+        }
     }
 
     /// Within an epoch: no node that it comes to see is used again before it ends.
