@@ -1,8 +1,8 @@
 //! Trees made from what is in order already: leaves from entries, inner nodes from leaves.
 
 use super::descend::root_of;
-use super::head::{Entry, Keys, Separator, compare};
 use super::{FIRST_AT, HEIGHT_SHIFT, Tree};
+use crate::keys::{Entry, Keys, Separator, compare};
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;

@@ -18,10 +18,10 @@
 //!   valid, or it instead of the one it replaces. Splits and merges write free leaves and free slots
 //!   first, and change bitmap and link through the log.
 
-use super::head::{Entry, Keys, Separator, compare, high, low};
 use super::leaf::{ENTRY, Leaf};
 use super::log::Record;
 use super::{Form, RIGHT, WHICH};
+use crate::keys::{Entry, Keys, Separator, compare, high, low};
 use std::ops::Range;
 use terrace_memory::Memory;
 

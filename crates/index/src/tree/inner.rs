@@ -11,8 +11,8 @@
 //!
 //! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
 
-use super::head::{Keys, Probe, Separator, high, joined, low};
 use super::latch::Seen;
+use crate::keys::{Keys, Probe, Separator, high, joined, low};
 use crossbeam_epoch as epoch;
 use std::cmp::Ordering;
 use std::sync::Arc;

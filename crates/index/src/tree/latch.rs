@@ -4,7 +4,7 @@
 //! changed anything, or with the same. A reader believes what it read between two looks at the same even
 //! version. Versions only grow, also while a node is free.
 
-use super::head::Keys;
+use crate::keys::Keys;
 use crossbeam_utils::Backoff;
 use std::cell::Cell;
 use terrace_memory::Memory;

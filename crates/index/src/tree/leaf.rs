@@ -8,9 +8,9 @@
 //! zero is void. The number is only for readers.
 
 use super::arena::Arena;
-use super::head::{Entry, Keys, Probe, compare, high, low};
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
+use crate::keys::{Entry, Keys, Probe, compare, high, low};
 use std::cmp::Ordering;
 use terrace_memory::Memory;
 

@@ -7,7 +7,7 @@
 //! says so, before the leaf is let go. A crash in between leaves at most one record a log that is not
 //! done, and nobody has changed its words since: replay stores them once more.
 
-use super::head::{high, low};
+use crate::keys::{high, low};
 use crossbeam_utils::{Backoff, CachePadded};
 use parking_lot::{Mutex, MutexGuard};
 use terrace_memory::Memory;

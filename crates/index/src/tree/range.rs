@@ -10,9 +10,9 @@
 
 use super::Tree;
 use super::descend::root_of;
-use super::head::{Entry, Keys, Probe, Separator, compare, whole_key};
 use super::inner::Side;
 use super::latch::Seen;
+use crate::keys::{Entry, Keys, Probe, Separator, compare, whole_key};
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

@@ -5,10 +5,10 @@
 //! the separators, from which inner nodes are built. Leaves that the list does not lead to are free: a
 //! split had not linked them yet, or a merge no longer.
 
-use super::head::{Entry, Keys, Separator};
 use super::leaf::Leaf;
 use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
 use crate::Ground;
+use crate::keys::{Entry, Keys, Separator};
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;

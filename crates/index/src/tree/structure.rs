@@ -5,10 +5,10 @@
 //! remove meanwhile.
 
 use super::descend::{Way, root_of};
-use super::head::{Entry, Keys, Probe, Separator};
 use super::latch::{Latch, Seen};
 use super::leaf::Leaf;
 use super::{HEIGHT_SHIFT, Tree};
+use crate::keys::{Entry, Keys, Probe, Separator};
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;

@@ -88,7 +88,10 @@ fn check<K: Keys>(tree: &Tree, keys: &K) {
         assert_eq!(linked, Some(*at), "leaves are a list in the order of the nodes above");
         let leaf = tree.leaves.leaf(*at);
         for (entry, _) in leaf.sorted(keys) {
-            assert!(last.is_none_or(|last| head::compare(last, entry, keys).is_lt()), "in order");
+            assert!(
+                last.is_none_or(|last| crate::keys::compare(last, entry, keys).is_lt()),
+                "in order"
+            );
             last = Some(entry);
             count += 1;
         }
