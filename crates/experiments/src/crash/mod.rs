@@ -13,6 +13,7 @@ mod index;
 mod index_looks;
 mod index_sections;
 mod maps;
+mod queues;
 mod rewrites;
 mod rings;
 mod rings_published;
@@ -266,6 +267,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| Exhaustive(maps::collector_on_disk(None, s).crashes(1)), no_controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
+    "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
+        queues::disk, queues::controls;
+    "queue-cuts", "a queue there without a promise: as it was at an instant since the last cut",
+        queues::cuts, queues::controls;
     "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
         rings::tx, rings::controls;
     "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
@@ -280,6 +285,8 @@ const ON_DISK: &[&str] = &[
     "map-keeper",
     "map-disk-whole",
     "map-collector-disk-whole",
+    "queue-disk",
+    "queue-cuts",
 ];
 
 /// The test of this name.

@@ -43,4 +43,7 @@ rows! {
     kv_levels,
     kv_flush,
     kv_dirty_dram,
+    ring_crash,
+    ring_latency,
+    ring_flush,
 }
