@@ -162,12 +162,12 @@ fn the_server() {
 fn what_is_not_here_says_so() {
     common::script::run(
         r#"
-        LPUSH l 1 !> -ERR LPUSH is not supported by Terrace: this server keeps strings
-        hset h f v !> -ERR HSET is not supported by Terrace: this server keeps strings
-        @2 SUBSCRIBE c !> -ERR SUBSCRIBE is not supported by Terrace: this server keeps strings
-        EVAL x 0 !> -ERR EVAL is not supported by Terrace: this server keeps strings
-        LOLWUT !> -ERR LOLWUT is not supported by Terrace: this server keeps strings
-        GEORADIUSBYMEMBER_RO a b !> -ERR GEORADIUSBYMEMBER_RO is not supported by Terrace: this server keeps strings
+        SADD l 1 !> -ERR SADD is not supported by Terrace: this server keeps strings and queues
+        hset h f v !> -ERR HSET is not supported by Terrace: this server keeps strings and queues
+        @2 SUBSCRIBE c !> -ERR SUBSCRIBE is not supported by Terrace: this server keeps strings and queues
+        EVAL x 0 !> -ERR EVAL is not supported by Terrace: this server keeps strings and queues
+        LOLWUT !> -ERR LOLWUT is not supported by Terrace: this server keeps strings and queues
+        GEORADIUSBYMEMBER_RO a b !> -ERR GEORADIUSBYMEMBER_RO is not supported by Terrace: this server keeps strings*
         NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with: 
         nonsense a "b c" => -ERR unknown command 'nonsense', with args beginning with: 'a' 'b c' 
         "" a => -ERR unknown command '', with args beginning with: 'a' 

@@ -36,7 +36,10 @@ fn redis_cli() {
         (&["-n", "3", "GET", "greeting"], ""),
         (&["APPEND", "greeting", "!"], "12"),
         (&["MGET", "greeting", "nothing"], "hello world!\n"),
-        (&["LPUSH", "l", "1"], "ERR LPUSH is not supported by Terrace: this server keeps strings"),
+        (
+            &["SADD", "l", "1"],
+            "ERR SADD is not supported by Terrace: this server keeps strings and queues",
+        ),
         (&["-r", "3", "INCR", "n"], "1\n2\n3"),
         (
             &["--no-auth-warning", "-u", &format!("redis://127.0.0.1:{}", server.port()), "PING"],
@@ -165,8 +168,8 @@ fn the_redis_crate() -> RedisResult<()> {
             client.scan_match::<_, String>("*")?.collect::<RedisResult<_>>()?;
         keys.sort();
         assert_eq!(keys, ["a", "e", "t"]);
-        let error = redis::cmd("LPUSH").arg("l").arg(1).query::<i64>(&mut client).unwrap_err();
-        assert!(error.to_string().contains("LPUSH is not supported by Terrace"), "{error}");
+        let error = redis::cmd("SADD").arg("l").arg(1).query::<i64>(&mut client).unwrap_err();
+        assert!(error.to_string().contains("SADD is not supported by Terrace"), "{error}");
         let binary: Vec<u8> = (0..=255).collect();
         let () = client.set("bytes", &binary)?;
         assert_eq!(client.get::<_, Vec<u8>>("bytes")?, binary);

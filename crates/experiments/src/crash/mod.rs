@@ -15,6 +15,7 @@ mod index_sections;
 mod left_out;
 mod lists;
 mod maps;
+mod queues;
 mod rewrites;
 mod rings;
 mod rings_published;
@@ -320,6 +321,10 @@ pub const ALL: &[CrashTest] = tests! {
         |s| lists::named("list-soft-reuse", s), lists::controls;
     "map-disk-whole", "a few operations of a map on a disk, every state",
         maps::disk_whole, no_controls;
+    "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
+        queues::disk, queues::controls;
+    "queue-cuts", "a queue there without a promise: as it was at an instant since the last cut",
+        queues::cuts, queues::controls;
     "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
         rings::tx, rings::controls;
     "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
@@ -334,6 +339,8 @@ const ON_DISK: &[&str] = &[
     "map-keeper",
     "map-disk-whole",
     "map-collector-disk-whole",
+    "queue-disk",
+    "queue-cuts",
 ];
 
 /// The test of this name.

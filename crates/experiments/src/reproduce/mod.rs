@@ -24,6 +24,7 @@ mod modelled;
 mod record;
 mod report;
 mod results;
+mod rings;
 mod rows;
 mod stand_in;
 

@@ -110,7 +110,7 @@ fn clients(shared: &Shared, lines: &mut Lines) {
         "client_recent_max_output_buffer",
         all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0),
     );
-    lines.add("blocked_clients", 0);
+    lines.add("blocked_clients", shared.queues.waiting.load(Relaxed));
     lines.add("tracking_clients", 0);
     for (i, each) in shared.loops.iter().enumerate() {
         lines.add(&format!("loop{i}_clients"), each.connections.load(Relaxed));

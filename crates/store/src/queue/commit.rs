@@ -142,12 +142,14 @@ impl Inner {
         let (from, head) = (self.committed.load(Ordering::Relaxed), self.ring.head());
         self.ring.await_pushes(from, head);
         let tail = self.ring.popped_through();
+        // What was pushed and popped meanwhile is behind the tail.
+        let head = head.max(tail);
         if head == from && tail == self.ring.settled_through() && at_end.is_none() {
             return Ok(());
         }
         let is_bounded = at_end.is_some() || *self.durability.lock() != Durability::Sync;
         let start = from.max(tail);
-        for (at, bytes) in self.ring.ranges(start, head.max(start)) {
+        for (at, bytes) in self.ring.ranges(start, head) {
             if bytes > 0 {
                 self.medium.write_out(at, bytes, false)?;
             }

@@ -24,7 +24,7 @@ const LINE_BYTES: u64 = 64;
 /// Head, and as many logs as the collector's scenario has.
 const DISK_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// The explorer's memory for that.
-pub(super) const MEMORY_BYTES: u64 = DISK_BYTES / SECTOR_BYTES * LINE_BYTES;
+pub(in super::super) const MEMORY_BYTES: u64 = DISK_BYTES / SECTOR_BYTES * LINE_BYTES;
 
 /// Everything that any unit ever held, numbered from 1 in the order of its first writing. Number 0
 /// is zeros.
@@ -108,7 +108,7 @@ impl Disk for InUnits {
 
 /// A map with values in logs, mirrored to such a disk.
 #[derive(Clone)]
-pub(super) struct OnDisk {
+pub(in super::super) struct OnDisk {
     durability: Durability,
     /// What persists whole.
     unit_bytes: u64,
@@ -129,11 +129,16 @@ impl OnDisk {
         OnDisk { durability, unit_bytes, syncs, fault: None, contained: Arc::default() }
     }
 
-    fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Map<Native> {
+    /// A medium mirrored to the disk, as one opening has it.
+    pub fn medium(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Medium {
         let contained = Arc::clone(&self.contained);
         let (memory, syncs) = (memory.clone(), self.syncs || is_new);
         let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs };
-        let medium = Medium::mirrored(Box::new(disk), is_new, lifetime).expect("address space");
+        Medium::mirrored(Box::new(disk), is_new, lifetime).expect("address space")
+    }
+
+    fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Map<Native> {
+        let medium = self.medium(memory, is_new, lifetime);
         let options = MapOptions {
             durability: self.durability,
             memory_budget_bytes: 1 << 30,
@@ -171,6 +176,6 @@ pub(in super::super) fn whole(settings: &Settings) -> Exhaustive<usize> {
 }
 
 /// Units persist as lines do under ADR, whatever domain was asked for.
-fn in_lines(settings: &Settings) -> Settings {
+pub(in super::super) fn in_lines(settings: &Settings) -> Settings {
     Settings { domain: Domain::Adr, ..*settings }
 }

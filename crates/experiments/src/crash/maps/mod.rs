@@ -14,7 +14,7 @@ pub(super) use batches::explorer as batches;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;
 pub(super) use cuts::explorer as cuts;
-pub(super) use disk::{explorer as disk, whole as disk_whole};
+pub(super) use disk::{MEMORY_BYTES, OnDisk, explorer as disk, in_lines, whole as disk_whole};
 pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
     explorer as kept, full, full_collector, full_shared as full_threads, levels, look as kept_look,

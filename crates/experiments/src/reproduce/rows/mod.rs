@@ -53,4 +53,7 @@ rows! {
     btree_selective,
     btree_interleave,
     btree_group_flush,
+    ring_crash,
+    ring_latency,
+    ring_flush,
 }

@@ -1,0 +1,152 @@
+//! A queue mirrored to a disk whose sectors, or pages, persist in any order until a sync.
+//!
+//! Under `sync` everything that was told is there. Otherwise the queue is as it was at some instant since the last
+//! cut that completed: buffered durable linearizability.
+
+use super::histories::history;
+use super::maps::{MEMORY_BYTES, OnDisk, in_lines};
+use super::{Control, Settings};
+use crate::structures::Random;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use terrace_machine::{Crashable, Explorer, Log, Noted};
+use terrace_store::{Durability, Queue, QueueOptions};
+use terrace_workload::linearizability::durable::{
+    Buffered, BufferedCall, Moment, Queue as Specification, QueueCall, Verdict, check,
+};
+
+pub(super) type Note = Moment<BufferedCall<QueueCall>, Option<Option<u64>>>;
+
+const OPERATIONS: u64 = 14;
+/// Who looks at what recovery left.
+const READER: usize = 9;
+/// Steps for their order.
+const BUDGET: u64 = 2_000_000;
+/// Never over within a scenario: cuts are taken when the script says so.
+const NEVER: Durability = Durability::Interval(Duration::from_secs(3600));
+
+fn options(durability: Durability) -> QueueOptions {
+    QueueOptions {
+        durability,
+        capacity_bytes: Some(4 << 10),
+        slot_bytes: Some(512),
+        largest_bytes: 2000,
+        ..QueueOptions::default()
+    }
+}
+
+/// Of one slot, of two or of four.
+fn element(number: u64) -> Vec<u8> {
+    let mut bytes = number.to_le_bytes().to_vec();
+    bytes.resize([40, 700, 1900][number as usize % 3], 7);
+    bytes
+}
+
+fn number(bytes: &[u8]) -> Result<u64, String> {
+    let known = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    let whole = known.filter(|number| bytes == element(*number));
+    whole.ok_or_else(|| "what was popped is no element that was pushed".into())
+}
+
+fn open(disk: &OnDisk, durability: Durability, memory: &Crashable) -> Result<Queue, String> {
+    let medium = disk.medium(memory, false, 1 + memory.crashes() as u32);
+    Queue::on(medium, &options(durability)).map_err(|e| e.to_string())
+}
+
+fn run(queue: &Queue, durability: Durability, seed: u64, log: &Log<Note>) {
+    let mut random = Random(seed);
+    for turn in 0..OPERATIONS {
+        if durability != Durability::Sync && random.below(5) == 0 {
+            log.note(Moment::Called(BufferedCall::Sync));
+            queue.sync().expect("sync");
+            log.note(Moment::Returned(None));
+        }
+        let fits = queue.stats().used_slots + 4 <= queue.stats().slots;
+        if fits && random.below(5) < 3 {
+            log.note(Moment::Called(BufferedCall::Do(QueueCall::Enqueue(turn))));
+            queue.push(&element(turn)).expect("room");
+            log.note(Moment::Returned(Some(None)));
+        } else {
+            log.note(Moment::Called(BufferedCall::Do(QueueCall::Dequeue)));
+            let found = queue.pop().expect("pop").map(|bytes| number(&bytes).expect("whole"));
+            log.note(Moment::Returned(Some(found)));
+        }
+        if durability == Durability::Sync {
+            // What has returned is synced.
+            log.note(Moment::Called(BufferedCall::Sync));
+            log.note(Moment::Returned(None));
+        }
+    }
+}
+
+fn judge(notes: &[Noted<Note>], left: &Queue) -> Result<(), String> {
+    let mut history = history(notes);
+    history.crash();
+    loop {
+        let found = left.pop().map_err(|e| e.to_string())?;
+        let found = found.map(|bytes| number(&bytes)).transpose()?;
+        history.call(READER, BufferedCall::Do(QueueCall::Dequeue));
+        history.returned(READER, Some(found));
+        if found.is_none() {
+            break;
+        }
+    }
+    match check(&Buffered(Specification), &history, BUDGET) {
+        Verdict::Linearizable => Ok(()),
+        Verdict::Violation(witness) => Err(witness.to_string()),
+        Verdict::Undecided { .. } => Err(format!("not decided in {BUDGET} steps")),
+    }
+}
+
+fn explorer(durability: Durability, syncs: bool, settings: &Settings) -> Explorer<Note> {
+    let disk = OnDisk::new(durability, syncs, settings);
+    let (made, recovered, looked) = (disk.clone(), disk.clone(), disk);
+    let shared = Arc::<Mutex<Option<Queue>>>::default();
+    let handed = Arc::clone(&shared);
+    let seed = settings.seed;
+    Explorer::new(in_lines(settings).domain, MEMORY_BYTES)
+        .setup(move |memory| {
+            drop(Queue::on(made.medium(memory, true, 0), &options(durability)).expect("a queue"));
+            let queue = open(&made, durability, memory).expect("the queue");
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+        })
+        .thread(move |_, log| {
+            let mut queue = handed.lock().unwrap_or_else(PoisonError::into_inner);
+            let queue = queue.take().expect("made by setup");
+            run(&queue, durability, seed, log);
+            // What an orderly end would write is not in the script.
+            std::mem::forget(queue);
+        })
+        .recover(move |memory| {
+            let queue = open(&recovered, durability, memory).expect("a crash is no damage");
+            std::mem::forget(queue);
+        })
+        .check(move |memory, notes: &[Noted<Note>]| {
+            judge(notes, &open(&looked, durability, memory)?)
+        })
+        .crashes(2)
+}
+
+pub(super) fn disk(settings: &Settings) -> Explorer<Note> {
+    explorer(Durability::Sync, true, settings)
+}
+
+pub(super) fn cuts(settings: &Settings) -> Explorer<Note> {
+    explorer(NEVER, true, settings)
+}
+
+/// Syncs that do nothing.
+pub(super) fn controls(
+    test: &str,
+    states: u64,
+    seed: u64,
+    tell: &mut dyn FnMut(&Control),
+) -> Vec<Control> {
+    let durability = if test == "queue-disk" { Durability::Sync } else { NEVER };
+    let settings = Settings { states, seed, ..Settings::default() };
+    let report = explorer(durability, false, &settings).sampled(states, seed);
+    let meaning = "what was written out is synced before it is told, or counted on";
+    let control = Control::of("Sync", meaning, test, seed, report);
+    tell(&control);
+    vec![control]
+}
