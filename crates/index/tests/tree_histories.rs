@@ -16,7 +16,8 @@ const OPERATIONS: u64 = 6_000;
 struct Numbered;
 
 fn key(number: u64) -> Vec<u8> {
-    let beginning: &[u8] = if number % 2 == 0 { b"a long beginning of keys " } else { b"" };
+    let beginning: &[u8] =
+        if number.is_multiple_of(2) { b"a long beginning of keys " } else { b"" };
     [beginning, &number.to_be_bytes()].concat()
 }
 
