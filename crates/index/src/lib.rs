@@ -4,6 +4,9 @@
 //! [`Items`] for the rest. That keeps an entry at eight bytes and lets the same index serve
 //! values in logs, in slabs, or anywhere else that can be named by 48 bits.
 //!
+//! A [`tree`] has its keys in order: it holds 16 bytes of each, and asks [`tree::Keys`] for the rest
+//! where they do not tell keys apart.
+//!
 //! This room does not know who uses it.
 
 pub mod deltas;

@@ -210,6 +210,12 @@ pub const ALL: &[CrashTest] = tests! {
         |s| trees::explorer(Form::PersistentUnsorted, s), trees::controls;
     "tree-selective", "FAST/FAIR with its leaves alone in persistent memory",
         trees::selective, no_controls;
+    "tree-wal-threads", "two threads in the same leaves and logs of a tree that writes ahead",
+        |s| trees::threads(Form::WriteAhead, s), no_controls;
+    "tree-fast-fair-threads", "two threads in the same leaves of a FAST/FAIR tree",
+        |s| trees::threads(Form::FastFair, s), no_controls;
+    "tree-unsorted-threads", "two threads in the same unsorted leaves, and logs",
+        |s| trees::threads(Form::PersistentUnsorted, s), no_controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
         |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);

@@ -8,6 +8,7 @@ use super::index::{Contents, Media, budget};
 use super::{Control, Settings};
 use crate::structures::Random;
 use std::ops::Bound;
+use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::Ground;
 use terrace_index::tree::{Change, Direction, Form, Sixteen, Tree, TreeOptions};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
@@ -64,9 +65,9 @@ fn key(number: u64) -> [u8; 16] {
     u128::from(number).to_be_bytes()
 }
 
-/// Of odd keys both words of the value change, of even ones one.
+/// Of every other pair of keys both words of the value change, of the rest one.
 fn value(key: u64, number: u64) -> [u64; 2] {
-    [number + 1, if key % 2 == 1 { number } else { key }]
+    [number + 1, if key / 2 % 2 == 1 { number } else { key }]
 }
 
 fn change<N: Place>(tree: &Tree<Media, N>, of: u64, to: Option<u64>) {
@@ -84,9 +85,9 @@ fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
     (1..=OPERATIONS).map(operation).collect()
 }
 
-/// Contents before the script and after each of its operations.
-fn states(operations: &[(u64, Option<u64>)]) -> Vec<Contents> {
-    let mut states: Vec<Contents> = vec![(0..KEYS_BEFORE).map(|n| (3 * n, 0)).collect()];
+/// Contents before a script and after each of its operations.
+fn states(before: Contents, operations: &[(u64, Option<u64>)]) -> Vec<Contents> {
+    let mut states = vec![before];
     for (key, number) in operations {
         let mut next = states.last().expect("a state").clone();
         match number {
@@ -143,7 +144,7 @@ fn explorer_on<N: Place>(
     settings: &Settings,
 ) -> Explorer<usize> {
     let operations = script(settings.seed);
-    let states = states(&operations);
+    let states = states((0..KEYS_BEFORE).map(|n| (3 * n, 0)).collect(), &operations);
     let taken_up = move |memory: &Crashable| recovered::<N>(form, without(memory.clone()));
     Explorer::new(settings.domain, 2 * PART_BYTES)
         .setup(move |memory| {
@@ -180,6 +181,68 @@ fn explorer_on<N: Place>(
             Err(format!("after {done} operations: found {found:?}, allowed {allowed:?}"))
         })
         .crashes(2)
+}
+
+/// Operations of each of two threads.
+const OPERATIONS_OF_THREAD: u64 = 16;
+
+type Shared = Arc<Mutex<Option<Arc<Tree<Media, Media>>>>>;
+
+/// Two threads on neighbouring keys, each with its own: in the same leaves, logs, splits and merges.
+pub(super) fn threads(form: Form, settings: &Settings) -> Explorer<usize> {
+    let shared = Shared::default();
+    let made = Arc::clone(&shared);
+    let scripts: [Vec<_>; 2] = std::array::from_fn(|thread| {
+        let mut random = Random(settings.seed + thread as u64);
+        let key = |n: u64| 2 * n + thread as u64;
+        let operation =
+            |number| (key(random.below(KEYS / 4)), (random.below(3) > 0).then_some(number));
+        (1..=OPERATIONS_OF_THREAD).map(operation).collect()
+    });
+    let of_thread = |contents: &Contents, thread: usize| -> Contents {
+        contents
+            .iter()
+            .filter(|(key, _)| *key % 2 == thread as u64)
+            .map(|(k, n)| (*k, *n))
+            .collect()
+    };
+    let before: Contents = (0..KEYS_BEFORE).map(|key| (key, 0)).collect();
+    let allowed: [Vec<Contents>; 2] =
+        std::array::from_fn(|thread| states(of_thread(&before, thread), &scripts[thread]));
+    let mut explorer = Explorer::new(settings.domain, 2 * PART_BYTES).setup(move |memory| {
+        let memory = Without::nothing(memory.clone());
+        let inner = Media::ground(&memory);
+        let tree = Tree::over(&options(form), part(&memory, 0), inner, &budget()).expect("a tree");
+        (0..KEYS_BEFORE).for_each(|key| change(&tree, key, Some(0)));
+        *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tree));
+    });
+    for script in scripts {
+        let shared = Arc::clone(&shared);
+        explorer = explorer.thread(move |_, log| {
+            let tree = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let tree = tree.expect("made by setup");
+            for (done, (key, number)) in script.iter().enumerate() {
+                change(&tree, *key, *number);
+                log.note(done + 1);
+            }
+        });
+    }
+    explorer.check(move |memory, notes: &[Noted<usize>]| {
+        let tree = recovered::<Media>(form, Without::nothing(memory.clone()));
+        let found = contents(&tree.map_err(|e| e.to_string())?)?;
+        for (thread, allowed) in allowed.iter().enumerate() {
+            let noted = notes.iter().filter(|note| note.thread == thread);
+            let done = noted.map(|note| note.event).max().unwrap_or(0);
+            let allowed = &allowed[done..allowed.len().min(done + 2)];
+            let found = of_thread(&found, thread);
+            if !allowed.contains(&found) {
+                return Err(format!(
+                    "after {done} operations of thread {thread}: found {found:?}, allowed {allowed:?}"
+                ));
+            }
+        }
+        Ok(())
+    })
 }
 
 struct Step {

@@ -122,21 +122,29 @@ impl<M: Memory> Arena<M> {
         self.books().committed
     }
 
-    /// From here on all nodes but `used` are free, up to the last of those.
+    /// From here on the nodes that are not among these are free, up to the last that is.
     ///
     /// # Errors
     /// As [`Arena::take`].
     pub(super) fn keep_only(
         &self,
         reserved: u64,
-        used: &std::collections::BTreeSet<u64>,
+        used: impl Iterator<Item = u64>,
         grown: impl FnOnce(u64),
     ) -> io::Result<()> {
-        let mut books = self.books();
         let first = reserved.max(1).next_multiple_of(self.node_bytes);
-        books.next = used.last().map_or(first, |last| last + self.node_bytes);
-        let nodes = (first..books.next).step_by(self.node_bytes as usize);
-        books.free = nodes.filter(|node| !used.contains(node)).collect();
+        let number = |node: u64| ((node - first) / self.node_bytes) as usize;
+        let mut is_used = Vec::new();
+        for node in used {
+            if number(node) >= is_used.len() {
+                is_used.resize(number(node) + 1, false);
+            }
+            is_used[number(node)] = true;
+        }
+        let nodes = (first..).step_by(self.node_bytes as usize).zip(&is_used);
+        let mut books = self.books();
+        books.free = nodes.filter(|(_, is_used)| !**is_used).map(|(node, _)| node).collect();
+        books.next = first + is_used.len() as u64 * self.node_bytes;
         self.provide(&mut books, 1, grown)
     }
 

@@ -351,6 +351,9 @@ impl<L: Memory> Leaf<'_, L> {
     /// Puts right what a crash left of this leaf, given the first entry behind it; of a form whose
     /// entries alone count. Every step is one that a crash may follow.
     pub(super) fn mend(&self, next: Option<Entry>, keys: &impl Keys) {
+        if self.count() && self.is_in_order(next, keys) {
+            return;
+        }
         // What a split or a merge left in two leaves is the right one's.
         if let Some(next) = next {
             let copies: Vec<_> = self.not_void(0).collect();
@@ -381,6 +384,12 @@ impl<L: Memory> Leaf<'_, L> {
         self.not_void(count).next().is_none()
     }
 
+    /// Whether the entries that are counted are in order, each key once, and before `next`.
+    fn is_in_order(&self, next: Option<Entry>, keys: &impl Keys) -> bool {
+        let entries = (0..self.load(WHICH)).map(|slot| self.entry(slot)).chain(next);
+        entries.is_sorted_by(|left, right| compare(*left, *right, keys).is_lt())
+    }
+
     fn is_void(&self, slot: u64) -> bool {
         self.load(self.entry_at(slot) + 16) == 0
     }
@@ -388,15 +397,5 @@ impl<L: Memory> Leaf<'_, L> {
     /// Slots from `from` on that hold an entry.
     fn not_void(&self, from: u64) -> impl DoubleEndedIterator<Item = u64> {
         (from..self.leaves.slots()).filter(|slot| !self.is_void(*slot))
-    }
-
-    /// The first of its entries, however many are counted.
-    pub(super) fn first(&self, keys: &impl Keys) -> Option<Entry> {
-        let which = self.load(WHICH);
-        let valid = (0..self.leaves.slots()).filter(|slot| match self.leaves.form.is_sorted() {
-            true => !self.is_void(*slot),
-            false => which >> slot & 1 == 1,
-        });
-        valid.map(|slot| self.entry(slot)).min_by(|a, b| compare(*a, *b, keys))
     }
 }

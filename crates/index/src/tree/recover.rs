@@ -5,11 +5,9 @@
 //! the separators, from which inner nodes are built. Leaves that the list does not lead to are free: a
 //! split had not linked them yet, or a merge no longer.
 
-use super::leaf::Leaf;
 use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
 use crate::Ground;
 use crate::keys::{Entry, Keys, Separator};
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,9 +54,9 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         tree.leaves.logs.replay(&tree.leaves.arena.memory);
         let list = tree.list(first)?;
         let children = tree.mend_all(&list, keys)?;
-        let used = children.iter().map(|(_, leaf)| *leaf).collect();
+        let used = children.iter().map(|(_, leaf)| *leaf);
         let grown = |committed| tree.note(COMMITTED_AT, committed);
-        tree.leaves.arena.keep_only(tree.leaves.reserved, &used, grown)?;
+        tree.leaves.arena.keep_only(tree.leaves.reserved, used, grown)?;
         let root = tree.build_inner(children)?;
         tree.root.store(root, Ordering::Release);
         Ok(tree)
@@ -67,14 +65,14 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// The leaves from left to right.
     fn list(&self, first: u64) -> io::Result<Vec<u64>> {
         let arena = &self.leaves.arena;
-        let mut met = BTreeSet::new();
+        let most = arena.committed() / arena.node_bytes;
         let mut list = Vec::new();
         let mut at = first;
         while at != 0 {
             let is_node = at >= self.leaves.reserved && at.is_multiple_of(arena.node_bytes);
             let is_there =
                 at.checked_add(arena.node_bytes).is_some_and(|end| end <= arena.committed());
-            if !is_node || !is_there || !met.insert(at) {
+            if !is_node || !is_there || list.len() as u64 > most {
                 return Err(damaged("leaves are linked as no tree links them"));
             }
             list.push(at);
@@ -110,26 +108,27 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             if leaf.right() != next {
                 leaf.link(next);
             }
+            let ends = leaf.ends(keys);
             if let (Some(right), Some((before, _))) = (behind, children.last_mut()) {
-                *before = Some(self.between(&leaf, right, keys)?);
+                *before = Some(between(ends.map(|(_, last)| last), right, keys)?);
             }
             count += leaf.len();
-            behind = leaf.first(keys).or(behind);
+            behind = ends.map(|(first, _)| first).or(behind);
             children.push((None, *at));
         }
         children.reverse();
         self.entries.store(count, Ordering::Relaxed);
         Ok(children)
     }
+}
 
-    /// What stands between a leaf and the first entry behind it.
-    fn between(&self, left: &Leaf<'_, L>, right: Entry, keys: &impl Keys) -> io::Result<Separator> {
-        match left.sorted(keys).last() {
-            Some((last, _)) if last.head > right.head => {
-                Err(damaged("keys of a leaf are above those of the next"))
-            }
-            Some((last, _)) => Ok(Separator::between(*last, right, keys)),
-            None => Ok(Separator { head: right.head, tie: None }),
+/// What stands between the last entry of a leaf, if it has one, and the first behind it.
+fn between(left: Option<Entry>, right: Entry, keys: &impl Keys) -> io::Result<Separator> {
+    match left {
+        Some(left) if left.head > right.head => {
+            Err(damaged("keys of a leaf are above those of the next"))
         }
+        Some(left) => Ok(Separator::between(left, right, keys)),
+        None => Ok(Separator { head: right.head, tie: None }),
     }
 }

@@ -20,7 +20,7 @@ fn tests() -> impl Iterator<Item = &'static CrashTest> {
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let (states, most) = run.size((200_000, 200_000), (5_000, 20_000));
+    let (states, most) = run.size((200_000, 200_000), (2_000, 20_000));
     let seed = Settings::default().seed;
     let (mut scenarios, mut found, mut broken) = (0, 0, Vec::new());
     for domain in DOMAINS {
