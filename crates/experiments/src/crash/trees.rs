@@ -79,7 +79,7 @@ fn change<N: Place>(tree: &Tree<Media, N>, of: u64, to: Option<u64>) {
 fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
     let mut random = Random(seed);
     let operation = |number: u64| {
-        let removals = if number / 20 % 2 == 0 { 1 } else { 9 };
+        let removals = if (number / 20).is_multiple_of(2) { 1 } else { 9 };
         (random.below(KEYS), (random.below(10) >= removals).then_some(number))
     };
     (1..=OPERATIONS).map(operation).collect()
@@ -275,7 +275,7 @@ const LOG_BYTES: u64 = LINE + 4 * (NODE_BYTES + 128);
 const LOGS_END: u64 = LINE + LOGS * LOG_BYTES;
 
 const fn is_log_line(at: u64) -> bool {
-    at >= LINE && at < LOGS_END && (at - LINE) % LOG_BYTES == 0
+    at >= LINE && at < LOGS_END && (at - LINE).is_multiple_of(LOG_BYTES)
 }
 
 const fn is_record(at: u64) -> bool {
