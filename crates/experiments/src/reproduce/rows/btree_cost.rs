@@ -40,7 +40,7 @@ const PAPER: [Paper; 5] = [
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let counted = run.size(1_000_000, 10_000);
-    let (entries, inserts) = run.size((4_000_000, 400_000), (800_000, 30_000));
+    let (entries, inserts) = run.size((4_000_000, 400_000), (800_000, 20_000));
     let mut outcome = Outcome::default();
     let (mut ours, mut bytes) = (Vec::new(), Vec::new());
     for (form, paper) in tree::Form::ALL.into_iter().zip(&PAPER) {

@@ -16,17 +16,17 @@ pub(super) const ROW: Row = Row {
 const THREADS: [usize; 5] = [1, 8, 16, 32, 48];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let (entries, inserts) = run.size((4_000_000, 400_000), (400_000, 48_000));
+    let (entries, inserts) = run.size((4_000_000, 400_000), (100_000, 19_200));
     let mut found: [Vec<Ran>; 2] = Default::default();
-    for threads in THREADS {
-        for (group_flush, found) in [false, true].into_iter().zip(&mut found) {
-            (run.tell)(&format!("{threads} threads, group flushing {group_flush}"));
-            let options = TreeOptions { group_flush, ..TreeOptions::of(tree::Form::Sorted, 512) };
-            let ran = OnModel::new(&options, [PMEM, PMEM], entries, threads)
-                .and_then(|mut tree| tree.inserts(threads, inserts / threads as u64))
-                .map_err(Error::system("run a tree on the model"))?;
-            found.push(ran);
-        }
+    for (group_flush, found) in [false, true].into_iter().zip(&mut found) {
+        (run.tell)(&format!("group flushing {group_flush}"));
+        let options = TreeOptions { group_flush, ..TreeOptions::of(tree::Form::Sorted, 512) };
+        let failed = Error::system("run a tree on the model");
+        let ran = OnModel::new(&options, [PMEM, PMEM], entries, THREADS[4]).and_then(|mut tree| {
+            let each = |threads: usize| inserts / threads as u64;
+            THREADS.into_iter().map(|threads| tree.inserts(threads, each(threads))).collect()
+        });
+        *found = ran.map_err(failed)?;
     }
     let [plain, grouped] = &found;
     let gain = |at: usize| grouped[at].million_s() / plain[at].million_s();

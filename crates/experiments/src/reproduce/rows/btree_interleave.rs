@@ -22,8 +22,8 @@ const BATCHES: [usize; 4] = [1, 2, 4, 16];
 const REPEATS: usize = 3;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let (entries, lookups) = run.size((40_000_000, 4_000_000), (4_000_000, 300_000));
-    let modelled = run.size(4_000_000, 200_000);
+    let (entries, lookups) = run.size((40_000_000, 4_000_000), (2_000_000, 200_000));
+    let modelled = run.size(4_000_000, 100_000);
     let mut outcome = Outcome::default();
     let (mut native, mut model) = (Vec::new(), [Vec::new(), Vec::new()]);
     for node_bytes in NODE_BYTES {

@@ -29,23 +29,23 @@ const FORMS: [(tree::Form, f64, f64); 2] =
 const RANGE: usize = 1600;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let (entries, inserts) = run.size((4_000_000, 400_000), (200_000, 19_200));
+    let (entries, inserts) = run.size((4_000_000, 400_000), (100_000, 19_200));
     let mut outcome = Outcome::default();
     let mut figure =
         Figure::new("Time of an insert in persistent memory, of that in DRAM", "threads", "ratio", Form::Lines)
             .over(THREADS);
     let mut most = Vec::new();
     for (form, alone, all) in FORMS {
-        let mut slowdown = Vec::new();
-        for threads in THREADS {
-            (run.tell)(&format!("{form}, {threads} threads"));
-            let ns = |node| {
-                OnModel::new(&TreeOptions::of(form, 512), [node, node], entries, threads)
-                    .and_then(|mut tree| tree.inserts(threads, inserts / threads as u64))
-                    .map_err(Error::system("run a tree on the model"))
-            };
-            slowdown.push(ns(PMEM)?.ns() / ns(DRAM)?.ns());
-        }
+        (run.tell)(&format!("{form}"));
+        let times = |node| -> io::Result<Vec<f64>> {
+            let options = TreeOptions::of(form, 512);
+            let mut tree = OnModel::new(&options, [node, node], entries, THREADS[4])?;
+            let each = |threads: usize| inserts / threads as u64;
+            THREADS.into_iter().map(|t| Ok(tree.inserts(t, each(t))?.ns())).collect()
+        };
+        let measured = times(PMEM).and_then(|pmem| Ok((pmem, times(DRAM)?)));
+        let (pmem, dram) = measured.map_err(Error::system("run a tree on the model"))?;
+        let slowdown: Vec<f64> = pmem.iter().zip(&dram).map(|(pmem, dram)| pmem / dram).collect();
         let last = slowdown[THREADS.len() - 1];
         for (what, said, found) in [("1 thread", alone, slowdown[0]), ("48 threads", all, last)] {
             let what = format!("{form}, {what}: persistent memory, of DRAM");
@@ -76,7 +76,7 @@ fn ranged(entries: u64, form: tree::Form) -> Result<f64> {
         let budget = Arc::new(Budget::new(u64::MAX >> 1));
         let tree = Tree::new(&TreeOptions::of(form, 512), entries, &budget)?;
         (0..entries).try_for_each(|number| trees::insert(&tree, number))?;
-        let ranges = 1_000;
+        let ranges = 200;
         ns_per_operation(ranges * RANGE as u64, || {
             for number in 0..ranges {
                 let from = trees::key(trees::drawn(number, entries));

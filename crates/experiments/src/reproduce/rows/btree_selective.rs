@@ -24,7 +24,7 @@ const THREADS: usize = 8;
 const PAPER_NS: f64 = 100.0;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let (entries, operations) = run.size((4_000_000, 400_000), (400_000, 40_000));
+    let (entries, operations) = run.size((4_000_000, 400_000), (200_000, 20_000));
     let each = operations / THREADS as u64;
     let mut times = Vec::new();
     for inner in [PMEM, DRAM] {
@@ -63,24 +63,23 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn ground(entries: u64, domain: Domain) -> io::Result<(Arc<Region>, Box<dyn Fn() -> Ground<Native>>)> {
+/// A memory, to be had again and again.
+fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Ground<Native>> {
     let region = Region::reserve((entries + 10_000) * 128, Backing::HugePages)?.declared(domain);
     let region = Arc::new(region);
-    let kept = Arc::clone(&region);
-    let ground = move || {
-        let region = Arc::clone(&kept);
+    Ok(move || {
+        let region = Arc::clone(&region);
         let memory = region.native();
         Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
-    };
-    Ok((region, Box::new(ground)))
+    })
 }
 
 /// Nanoseconds for each entry of a tree that is taken up.
 fn recovered(entries: u64) -> io::Result<f64> {
     let options = TreeOptions::of(tree::Form::FastFair, 512);
     let budget = Arc::new(Budget::new(u64::MAX >> 1));
-    let (_leaves, leaves) = ground(entries, Domain::Adr)?;
-    let dram = || ground(entries, Domain::None).map(|(_, inner)| inner());
+    let leaves = ground(entries, Domain::Adr)?;
+    let dram = || ground(entries, Domain::None).map(|inner| inner());
     let tree = Tree::over(&options, leaves(), dram()?, &budget)?;
     (0..entries).try_for_each(|number| trees::insert(&tree, number))?;
     drop(tree);
