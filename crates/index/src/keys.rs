@@ -117,6 +117,8 @@ pub(crate) struct Probe<'a, K> {
     pub(crate) head: u128,
     /// The whole key where its head may tie; none stands before all keys of the head.
     pub(crate) key: Option<&'a [u8]>,
+    /// Whether it is the place behind all keys.
+    pub(crate) is_end: bool,
     pub(crate) keys: &'a K,
 }
 
@@ -124,12 +126,17 @@ impl<'a, K: Keys> Probe<'a, K> {
     #[inline(always)]
     pub(crate) fn of(key: &'a [u8], keys: &'a K) -> Probe<'a, K> {
         let head = keys.head(key);
-        Probe { head, key: (!keys.is_whole(head)).then_some(key), keys }
+        Probe { head, key: (!keys.is_whole(head)).then_some(key), is_end: false, keys }
+    }
+
+    /// The place behind all keys.
+    pub(crate) fn end(keys: &'a K) -> Probe<'a, K> {
+        Probe { head: u128::MAX, key: None, is_end: true, keys }
     }
 
     /// Where `separator` stands.
     pub(crate) fn at(separator: &'a Separator, keys: &'a K) -> Probe<'a, K> {
-        Probe { head: separator.head, key: separator.tie.as_deref(), keys }
+        Probe { head: separator.head, key: separator.tie.as_deref(), is_end: false, keys }
     }
 
     /// How an entry compares with it.
@@ -147,7 +154,7 @@ impl<'a, K: Keys> Probe<'a, K> {
     #[inline]
     pub(crate) fn separator(&self, tie: Option<&[u8]>) -> Ordering {
         // None, which stands before all keys of the head, is less than any.
-        tie.cmp(&self.key)
+        if self.is_end { Ordering::Less } else { tie.cmp(&self.key) }
     }
 }
 

@@ -455,7 +455,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
 
     /// Entries in the tree.
     pub fn len(&self) -> u64 {
-        self.entries.load(Ordering::Relaxed)
+        // An entry may be removed by whoever found it before the tree was cleared.
+        (self.entries.load(Ordering::Relaxed) as i64).max(0) as u64
     }
 
     /// Whether there are none.

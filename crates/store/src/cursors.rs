@@ -6,6 +6,7 @@ use crate::index::Position;
 use crate::map::Cursor;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
 
 /// Scans that may be under way at a time; the cursor that was given out longest ago is forgotten.
 const MOST: usize = 4096;
@@ -15,12 +16,18 @@ pub(crate) struct Cursors {
     given: Mutex<Given>,
 }
 
-#[derive(Default)]
 struct Given {
-    /// Of all there ever were.
-    count: Cursor,
-    /// The last of them.
+    /// The last that was given.
+    last: Cursor,
+    /// The keys of the last ones.
     keys: VecDeque<Box<[u8]>>,
+}
+
+impl Default for Given {
+    /// Begins anywhere: a cursor of an earlier opening must not stand for another place.
+    fn default() -> Given {
+        Given { last: RandomState::new().hash_one(0) >> 8, keys: VecDeque::new() }
+    }
 }
 
 impl Cursors {
@@ -29,14 +36,14 @@ impl Cursors {
         match position {
             Position::Start | Position::End => 0,
             Position::Bucket(cursor) => cursor,
-            Position::Key(key) => {
+            Position::At(key) | Position::Key(key) => {
                 let mut given = self.given.lock();
-                given.count += 1;
+                given.last += 1;
                 given.keys.push_back(key);
                 if given.keys.len() > MOST {
                     given.keys.pop_front();
                 }
-                given.count
+                given.last
             }
         }
     }
@@ -52,7 +59,7 @@ impl Cursors {
             cursor => {
                 let given = self.given.lock();
                 let from_the_end =
-                    given.count.checked_sub(cursor).and_then(|n| usize::try_from(n).ok());
+                    given.last.checked_sub(cursor).and_then(|n| usize::try_from(n).ok());
                 let at = from_the_end.and_then(|n| given.keys.len().checked_sub(n + 1));
                 let key = at.and_then(|at| given.keys.get(at)).ok_or(Error::Cursor(cursor))?;
                 Ok(Position::Key(key.clone()))
@@ -77,6 +84,7 @@ mod tests {
             let refused = cursors.position(unknown, true).expect_err("unknown");
             assert!(matches!(refused, Error::Cursor(cursor) if cursor == unknown));
         }
+        assert_ne!(Cursors::default().give(key(0)), Cursors::default().give(key(0)));
         assert_eq!(cursors.give(Position::End), 0);
         assert_eq!(cursors.position(0, true).expect("the start"), Position::Start);
         assert_eq!(cursors.position(7, false).expect("a bucket"), Position::Bucket(7));

@@ -16,6 +16,8 @@ pub(crate) enum Position {
     Start,
     /// To a bucket of the hash table.
     Bucket(Cursor),
+    /// Right before a key.
+    At(Box<[u8]>),
     /// Behind a key.
     Key(Box<[u8]>),
     /// To the end.
@@ -149,6 +151,7 @@ impl<I: Memory> Index<I> {
         items: &(impl Items + Keys),
         mut visit: impl FnMut(u64),
     ) -> Position {
+        let count = count.max(1);
         match (self, from) {
             (_, Position::End) => Position::End,
             (Index::Hash(table), from) => {
@@ -160,6 +163,7 @@ impl<I: Memory> Index<I> {
             }
             (Index::Ordered(tree), from) => {
                 let from = match from {
+                    Position::At(key) => Bound::Included(&key[..]),
                     Position::Key(key) => Bound::Excluded(&key[..]),
                     _ => Bound::Unbounded,
                 };

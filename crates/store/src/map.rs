@@ -281,7 +281,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
         Ok(next)
     }
 
-    /// Visits the keys of a range in its direction, `limit` of them at most; returns behind which key to
+    /// Visits the keys of a range in its direction, `limit` of them at most (one at least); returns behind which key to
     /// go on ([`Range::behind`]), if the range may not be over. Every key that is there from the first
     /// call to the last is visited exactly once; one written or removed meanwhile may be visited or not,
     /// and each with a value it had during its call. Memory of what was removed is used again meanwhile:

@@ -86,7 +86,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut saw: impl FnMut(Ticket),
     ) -> Result<Option<Vec<u8>>> {
         let Index::Ordered(tree) = &self.index else { return Err(Error::Unordered) };
-        let ahead = self.lines_ahead();
+        let (ahead, limit) = (self.lines_ahead(), limit.max(1));
         let mut found = Vec::with_capacity(PAGE);
         let mut last: Option<Vec<u8>> = None;
         let mut told = 0;

@@ -273,7 +273,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         })
     }
 
-    /// A place that `random` chooses: a bucket, or behind some key.
+    /// A place that `random` chooses: a bucket, or some key.
     pub fn position_near(&self, random: u64) -> Position {
         let Index::Ordered(tree) = &self.index else {
             return Position::Bucket(random % (2 * self.len().max(1)));
@@ -283,7 +283,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         tree.some(random, &located).map_or(Position::Start, |entry| {
             let mut key = Vec::new();
             located.key(entry.value, &mut key);
-            Position::Key(key.into())
+            Position::At(key.into())
         })
     }
 

@@ -228,3 +228,82 @@ fn an_ordered_index_is_not_kept() {
         assert!(refused.contains("persist = \"values\"") && !refused.contains('\n'), "{refused}");
     }
 }
+
+fn keys_of(map: &Map, range: Range<'_>) -> Vec<Vec<u8>> {
+    paged(map, range, 100).into_iter().map(|(key, _)| key).collect()
+}
+
+/// Keys that begin with 16 bytes of 0xff, more than a leaf of them, against their order.
+#[test]
+fn a_reversed_range_of_everything_sees_the_greatest_keys() {
+    let dir = in_memory();
+    let map = Map::open(dir.path(), ordered(Durability::None)).expect("map");
+    for number in 0..300u32 {
+        let key = [&[0xff; 16][..], &number.to_be_bytes()].concat();
+        map.put(&key, b"v").expect("set");
+    }
+    let up = keys_of(&map, Range::ALL);
+    let mut down = keys_of(&map, Range::ALL.reversed());
+    down.reverse();
+    assert_eq!(up.len(), 300);
+    assert_eq!(down.len(), up.len(), "reversed, keys are missing");
+}
+
+/// A cursor of an earlier opening stands for its place, or is refused.
+#[test]
+fn a_cursor_of_an_earlier_opening_does_not_stand_for_another_place() {
+    let dir = in_memory();
+    let map = Map::open(dir.path(), ordered(Durability::Sync)).expect("map");
+    (0..100u32).for_each(|n| map.put(&n.to_be_bytes(), b"v").expect("set"));
+    let mut seen = std::collections::BTreeSet::new();
+    let mut see = |key: &[u8]| _ = seen.insert(key.to_vec());
+    let cursor = map.scan(0, 10, |key, _| see(key)).expect("scan");
+    drop(map);
+    let map = Map::open(dir.path(), ordered(Durability::Sync)).expect("map");
+    // Somebody else's scan, further on.
+    map.scan(0, 60, |_, _| ()).expect("scan");
+    let mut cursor = cursor;
+    while cursor != 0 {
+        match map.scan(cursor, 10, |key, _| see(key)) {
+            Ok(next) => cursor = next,
+            Err(Error::Cursor(_)) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(
+        seen.len(),
+        100,
+        "a scan that ended at 0 has seen all keys that were there throughout"
+    );
+}
+
+/// The first key is some key too.
+#[test]
+fn the_first_key_is_near_some_place() {
+    let dir = in_memory();
+    let map = Map::open(dir.path(), ordered(Durability::None)).expect("map");
+    (0..20u32).for_each(|n| map.put(&n.to_be_bytes(), b"v").expect("set"));
+    let mut session = map.session();
+    let mut is_first_seen = false;
+    for random in 0..10_000u64 {
+        session
+            .scan_near(random.wrapping_mul(0x9e37_79b9_7f4a_7c15), 5, |key, _| {
+                is_first_seen |= key == 0u32.to_be_bytes();
+            })
+            .expect("scan");
+    }
+    assert!(is_first_seen);
+}
+
+/// Nothing was visited, so the range is not over.
+#[test]
+fn a_page_of_no_keys_does_not_say_that_the_range_is_over() {
+    let dir = in_memory();
+    let map = Map::open(dir.path(), ordered(Durability::None)).expect("map");
+    map.put(b"a", b"v").expect("set");
+    assert_ne!(
+        map.scan(0, 0, |_, _| ()).expect("scan"),
+        0,
+        "there is a key, and it was not visited"
+    );
+}

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
@@ -258,4 +259,76 @@ fn damage_is_named_with_file_and_offset() {
     assert!(refused.contains("ends early"), "{refused}");
     std::fs::write(&path, &whole).expect("written");
     assert_eq!(open(dir.path(), &good).len(), 5);
+}
+
+/// Who waits without a limit hears of the end.
+#[test]
+fn who_waits_is_told_that_the_queue_is_closed() {
+    let dir = tempfile::tempdir().expect("directory");
+    let options = options(Durability::Sync);
+    let queue = Queue::open(dir.path(), &options, &budget()).expect("queue");
+    let waiter = queue.clone();
+    let thread = std::thread::spawn(move || waiter.pop_wait(None));
+    std::thread::sleep(Duration::from_millis(300));
+    queue.close().expect("close");
+    let end = Instant::now() + Duration::from_secs(5);
+    while !thread.is_finished() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(thread.is_finished(), "5 seconds after the close it still waits");
+}
+
+/// What was acknowledged while another handle closed is there, on memory where each push is durable.
+#[test]
+fn a_push_that_was_acknowledged_beside_a_close_is_there() {
+    for (domain, durability) in
+        [(Domain::Eadr, Durability::Sync), (Domain::PageCache, Durability::None)]
+    {
+        for round in 0..150u64 {
+            let dir = tempfile::tempdir().expect("directory");
+            let options = QueueOptions { domain, ..options(durability) };
+            let queue = Queue::open(dir.path(), &options, &budget()).expect("queue");
+            let pushed = AtomicU64::new(0);
+            let started = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        started.store(true, SeqCst);
+                        loop {
+                            match queue.push(b"x") {
+                                Ok(()) => _ = pushed.fetch_add(1, SeqCst),
+                                Err(Error::QueueFull { .. }) => {}
+                                Err(_) => return,
+                            }
+                        }
+                    });
+                }
+                while !started.load(SeqCst) {}
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                queue.close().expect("close");
+            });
+            drop(queue);
+            let again = Queue::open(dir.path(), &options, &budget()).expect("again");
+            assert_eq!(again.len(), pushed.load(SeqCst), "{domain} round {round}");
+        }
+    }
+}
+
+/// When the last handle is gone, the queue can be opened again.
+#[test]
+fn a_queue_whose_last_handle_is_gone_can_be_opened() {
+    let dir = tempfile::tempdir().expect("directory");
+    let options = options(Durability::Interval(Duration::from_millis(1)));
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut round = 0u64;
+    while Instant::now() < end {
+        round += 1;
+        let queue = Queue::open(dir.path(), &options, &budget());
+        let queue = queue.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let stop = Instant::now() + Duration::from_micros(10_000 + round * 317 % 3000);
+        while Instant::now() < stop {
+            queue.push(b"x").expect("push");
+            queue.pop().expect("pop");
+        }
+    }
 }

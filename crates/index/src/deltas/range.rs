@@ -36,7 +36,9 @@ impl Place<'_> {
             Direction::Down => u128::MAX,
         };
         match self {
-            Place::Bound(Bound::Unbounded) => (Probe { head: far, key: None, keys }, Side::At),
+            Place::Bound(Bound::Unbounded) => {
+                (Probe { head: far, key: None, is_end: far > 0, keys }, Side::At)
+            }
             Place::Bound(Bound::Included(key) | Bound::Excluded(key)) => {
                 (Probe::of(key, keys), Side::At)
             }

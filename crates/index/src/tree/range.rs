@@ -55,14 +55,14 @@ impl Place {
         Place::Key { head: entry.head, key, is_included: false }
     }
 
-    fn probe<'a, K>(&'a self, direction: Direction, keys: &'a K) -> (Probe<'a, K>, Side) {
+    fn probe<'a, K: Keys>(&'a self, direction: Direction, keys: &'a K) -> (Probe<'a, K>, Side) {
         let (head, key, side) = match self {
             Place::Start if direction == Direction::Up => (0, None, Side::At),
-            Place::Start => (u128::MAX, None, Side::At),
+            Place::Start => return (Probe::end(keys), Side::At),
             Place::Before(separator) => (separator.head, separator.tie.as_deref(), Side::Before),
             Place::Key { head, key, .. } => (*head, key.as_deref(), Side::At),
         };
-        (Probe { head, key, keys }, side)
+        (Probe { head, key, is_end: false, keys }, side)
     }
 
     /// Whether an entry stands behind it.

@@ -179,11 +179,16 @@ impl Inner {
 
     /// The end: everything is durable and marked as whole, and nothing more is taken.
     pub(super) fn end(&self) -> Result<()> {
-        let _flushing = self.flushing.lock();
-        if self.stopped.get().is_some() {
-            return Ok(());
+        let _ending = self.ending.lock();
+        {
+            // Whoever pushes or pops has done it, and is part of what is written out; nobody else begins.
+            let _alone = self.working.write();
+            if self.stopped.set("closed".into()).is_err() {
+                return Ok(());
+            }
         }
-        let _first = self.stopped.set("closed".into());
+        self.ring_all();
+        let _flushing = self.flushing.lock();
         if self.medium.is_byte_addressable() {
             self.ring.close();
             return Ok(());
@@ -195,8 +200,15 @@ impl Inner {
         result.map_err(|error| {
             // The first reason stays.
             let _later = self.stopped.set(error.to_string());
+            self.ring_all();
             error.into()
         })
+    }
+
+    /// Whoever waits learns that the queue has stopped.
+    fn ring_all(&self) {
+        self.items.ring();
+        self.room.ring();
     }
 }
 
@@ -219,10 +231,7 @@ impl Keeper {
     pub fn stop(self) {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
-        // The last handle may be dropped by this thread; it cannot wait for itself.
-        if self.thread.thread().id() != std::thread::current().id() {
-            let _panicked = self.thread.join();
-        }
+        let _panicked = self.thread.join();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
 use commit::Keeper;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -116,6 +116,21 @@ pub struct QueueStats {
 #[derive(Clone)]
 pub struct Queue {
     inner: Arc<Inner>,
+    /// The last handle's drop ends the queue, on the thread that drops it.
+    _ends: Arc<Ends>,
+}
+
+/// Ends the queue when no handle is left.
+struct Ends(Arc<Inner>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.0.keeper.lock().take() {
+            keeper.stop();
+        }
+        // A failure has stopped the queue; whoever was promised something has been told.
+        let _stopped = self.0.end();
+    }
 }
 
 impl std::fmt::Debug for Queue {
@@ -131,6 +146,10 @@ struct Inner {
     /// The memory of the ring's turns.
     _turns: Region,
     medium: Medium,
+    /// Read by who pushes or pops, written when nobody may any more: nothing is taken behind the end.
+    working: RwLock<()>,
+    /// Held by who ends the queue.
+    ending: Mutex<()>,
     /// Held by who writes out.
     flushing: Mutex<()>,
     /// Pushes before this position are durable, as far as the durability promises.
@@ -214,6 +233,7 @@ impl Queue {
     /// # Errors
     /// As [`Queue::push`].
     pub fn enqueue(&self, elements: &[&[u8]]) -> Result<QueueTicket> {
+        let _working = self.inner.working.read();
         self.check_writable()?;
         let most = self.inner.largest_bytes;
         if let Some(long) = elements.iter().find(|element| element.len() as u64 > most) {
@@ -252,6 +272,7 @@ impl Queue {
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn dequeue(&self, most: usize, into: &mut Popped) -> Result<(usize, QueueTicket)> {
+        let _working = self.inner.working.read();
         self.check_writable()?;
         let taken = self.inner.ring.try_pop_many(most, into);
         if taken > 0 {
@@ -320,11 +341,6 @@ impl Queue {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.get_mut().take() {
-            keeper.stop();
-        }
-        // A failure has stopped the queue; whoever was promised something has been told.
-        let _stopped = self.end();
         self.budget.give(self.budget_bytes);
     }
 }

@@ -2,11 +2,11 @@
 
 use super::commit::Keeper;
 use super::wait::Bell;
-use super::{DEFAULT_CAPACITY_BYTES, DEFAULT_SLOT_BYTES, Inner, Queue, QueueOptions};
+use super::{DEFAULT_CAPACITY_BYTES, DEFAULT_SLOT_BYTES, Ends, Inner, Queue, QueueOptions};
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -59,6 +59,8 @@ pub(super) fn on(
         ring,
         _turns: turns,
         medium,
+        working: RwLock::new(()),
+        ending: Mutex::new(()),
         flushing: Mutex::new(()),
         durability: Mutex::new(options.durability),
         items: Bell::default(),
@@ -69,7 +71,8 @@ pub(super) fn on(
         budget_bytes,
         _lock: lock,
     };
-    Ok(Queue { inner: Arc::new(inner) })
+    let inner = Arc::new(inner);
+    Ok(Queue { _ends: Arc::new(Ends(Arc::clone(&inner))), inner })
 }
 
 type Opened = (Ring<Native>, Region, super::QueueRecovery);
