@@ -93,8 +93,10 @@ fn clients_make_so_many_queues_and_no_more() {
 }
 
 #[test]
-fn waiting_clients_are_served_in_turn_and_nobody_else_waits() {
-    let server = TestServer::start();
+fn waiting_clients_of_a_loop_are_served_in_turn_and_nobody_else_waits() {
+    let mut options = common::options();
+    options.threads = 1;
+    let server = TestServer::with(options);
     let mut other = server.client();
     let mut waiting: Vec<_> = (0..3).map(|_| server.client()).collect();
     for (turn, client) in waiting.iter_mut().enumerate() {
@@ -114,6 +116,26 @@ fn waiting_clients_are_served_in_turn_and_nobody_else_waits() {
     common::eventually("nobody waits", || common::info(&mut other, "blocked_clients") == "0");
     assert_eq!(other.line("LPUSH jobs c"), ":1");
     assert_eq!(other.line("RPOP jobs"), "\"c\"");
+}
+
+#[test]
+fn a_push_reaches_those_who_wait_on_other_loops() {
+    let mut options = common::options();
+    options.threads = 3;
+    let server = TestServer::with(options);
+    let mut other = server.client();
+    for round in 0..20 {
+        let mut waiting: Vec<_> = (0..3).map(|_| server.client()).collect();
+        waiting.iter_mut().for_each(|client| client.send(b"BRPOP jobs 0\r\n"));
+        // Sometimes before all of them wait.
+        std::thread::sleep(Duration::from_millis(round % 3));
+        other.line("LPUSH jobs a b c");
+        let mut got: Vec<String> =
+            waiting.iter_mut().map(|client| client.reply().to_string()).collect();
+        got.sort();
+        let wanted = ["a", "b", "c"].map(|element| format!("[\"jobs\", \"{element}\"]"));
+        assert_eq!(got, wanted, "round {round}");
+    }
 }
 
 #[test]
