@@ -303,7 +303,9 @@ fn a_push_that_was_acknowledged_beside_a_close_is_there() {
                         }
                     });
                 }
-                while !started.load(SeqCst) {}
+                while !started.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
                 (0..round % 100).for_each(|_| std::hint::spin_loop());
                 queue.close().expect("close");
             });

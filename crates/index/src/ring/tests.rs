@@ -66,7 +66,6 @@ fn a_ring_agrees_with_a_queue_for_every_form_length_and_batch() {
             assert!(taken > 0 || model.is_empty() || number % 4 == 0, "{form:?} {number}");
         }
         if form != Form::Volatile {
-            drop(ring);
             let (ring, found) = place.open(form).expect("the ring");
             assert_eq!((found.elements, found.void), (model.len() as u64, 0));
             let left: Vec<_> = std::iter::from_fn(|| ring.try_pop()).collect();
@@ -96,7 +95,7 @@ fn what_does_not_fit_is_refused_with_what_does() {
     {
         let options = RingOptions { slots, slot_bytes, ..options };
         let refused = Ring::create(place.memory.native(), place.turns.native(), options);
-        let refused = refused.err().expect("refused");
+        let refused = refused.expect_err("refused");
         assert!(
             matches!(&refused, OpenError::BadOption { field: f, .. } if *f == field),
             "{refused}"
@@ -119,7 +118,7 @@ fn damage_after_an_orderly_end_is_named() {
     let at = ring.at(1) + HEADER_BYTES;
     // SAFETY: a byte of a slot; the ring is closed.
     unsafe { ring.memory().write(at + 3, &[0xff]) };
-    let refused = place.open(Form::TxFree).err().expect("damage");
+    let refused = place.open(Form::TxFree).expect_err("damage");
     assert_eq!(
         refused,
         OpenError::Damaged {

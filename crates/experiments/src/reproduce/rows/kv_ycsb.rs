@@ -275,7 +275,8 @@ fn note(found: &[Found], rates: &[Rates]) -> String {
     let mut note = format!(
         "{LABEL}; one worker, which collects when the queue is full. D inserts and reads the latest, as \
          YCSB has it. Rates are per second of processor time, medians of {REPEATS} in turn (widest spread \
-         {:.0} %). E, which scans in key order, is not in it. For each byte written the collector of logs moved {:.2} B where \
+         {:.0} %). E, which scans in order, is not in it. For \
+         each byte written the collector of logs moved {:.2} B where \
          all operations were updates of records chosen alike, {:.2} B on A uniform, {:.2} B on A Zipfian, \
          {:.2} B on B Zipfian.",
         100.0 * spread,
