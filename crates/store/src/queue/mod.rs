@@ -48,7 +48,8 @@ pub struct QueueOptions {
     /// Bytes of a slot, 16 of them its header: a multiple of 64 up to 65472. An element takes as many as it
     /// needs. None: as it was made; for a new one, 256.
     pub slot_bytes: Option<u64>,
-    /// The largest element that is taken, bytes; not more than 65536 slots, or all, can hold.
+    /// The largest element that is taken, bytes; not more than 65536 slots, or all, can hold. The default is
+    /// less where they hold less.
     pub largest_bytes: u64,
     /// The persistence domain of the directory: found by the caller, or declared.
     pub domain: Domain,

@@ -2,7 +2,10 @@
 
 use super::commit::Keeper;
 use super::wait::Bell;
-use super::{DEFAULT_CAPACITY_BYTES, DEFAULT_SLOT_BYTES, Ends, Inner, Queue, QueueOptions};
+use super::{
+    DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Inner, Queue,
+    QueueOptions,
+};
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
@@ -55,7 +58,8 @@ pub(super) fn on(
         keeper: Mutex::new(None),
         committed: AtomicU64::new(recovery.head),
         elements: AtomicI64::new(recovery.elements as i64),
-        largest_bytes: options.largest_bytes,
+        // More than fits is what nobody asked for.
+        largest_bytes: options.largest_bytes.min(ring.options().longest_element()),
         ring,
         _turns: turns,
         medium,
@@ -97,7 +101,9 @@ fn make_or_recover(
         check_length(medium, made.bytes())?;
         check_as_made(medium, options, &made)?;
     }
-    if options.largest_bytes > made.longest_element() {
+    if options.largest_bytes > made.longest_element()
+        && options.largest_bytes != DEFAULT_LARGEST_BYTES
+    {
         let why = format!(
             "{} bytes do not fit: of {} slots of {} bytes an element takes at most {} bytes; make it \
              smaller, or the slots larger",

@@ -52,7 +52,8 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
         ("queues = 3", "terrace.toml:1: `queues` is a section: [queues.NAME]"),
         (
             "[queues.jobs]\nsize = \"1 MiB\"\n",
-            "terrace.toml:2: unknown key `queues.jobs.size`; did you mean `queues.jobs.slot`?",
+            "terrace.toml:2: unknown key `queues.jobs.size`; known keys: durability, interval_ms, capacity, slot, \
+             largest",
         ),
         (
             "[queues.jobs]\nslot = 100\n",
