@@ -197,7 +197,7 @@ fn what_is_not_understood_is_2_and_what_cannot_be_done_is_1() {
         (&["get", &data, "n", "k"], 1, "no map `n`; there are: m"),
         (&["serve", &data, "--durability", "fsync"], 2, "did you mean \"sync\"?"),
         (&["serve", &data, "--memory-budget", "much"], 2, "is not a size"),
-        (&["bench", "ycsb", "--workload", "E"], 2, "unordered"),
+        (&["bench", "ycsb", "--workload", "E"], 2, "give --kind ordered"),
         (&["import", &data, "m", &nowhere], 1, "No such file"),
     ];
     for (arguments, expected, words) in cases {

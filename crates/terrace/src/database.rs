@@ -472,6 +472,7 @@ mod tests {
         assert!(db.map("mail:jobs").is_err(), "no name of a map");
         jobs.push(b"first").and_then(|()| jobs.push(b"second")).expect("push");
         assert_eq!(jobs.pop().expect("pop"), Some(b"first".to_vec()));
+        drop(jobs);
         db.close().expect("close");
         let db = Database::open(dir.path(), MapOptions::default()).expect("open");
         assert_eq!(db.queue_names(), ["mail:jobs"]);
