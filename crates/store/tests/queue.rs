@@ -217,8 +217,8 @@ fn what_cannot_be_is_refused_by_name() {
         (QueueOptions { capacity_bytes: Some(1), ..good.clone() }, "capacity: 1 bytes are not"),
         (QueueOptions { capacity_bytes: Some(1 << 20), ..good.clone() }, "capacity: "),
         (
-            QueueOptions { largest_bytes: 1 << 20, ..good.clone() },
-            "largest: 1048576 bytes do not fit",
+            QueueOptions { largest_bytes: 2 << 20, ..good.clone() },
+            "largest: 2097152 bytes do not fit",
         ),
     ];
     for (options, begins) in cases {
