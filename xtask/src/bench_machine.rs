@@ -72,7 +72,7 @@ fn row(name: impl Into<String>, verdict: Verdict) -> Row {
 /// What the machine is, as our binary sees it, memory on its nodes, and a store that is filled.
 fn survey_and_load(machine: &Machine) -> Result<(Vec<Row>, Boot), String> {
     let steps = format!(
-        "steps=format,mount_direct,give_to_kernel,survey,tiers,nodes,probe,load records={RECORDS}"
+        "steps=format,mount_direct,give_to_kernel,survey,tiers,nodes,load records={RECORDS}"
     );
     let boot = machine.boot("first", Firmware::Tells, &steps, End::InOrder)?;
     let prepared = ["format", "mount_direct", "give_to_kernel"];
@@ -89,8 +89,6 @@ fn survey_and_load(machine: &Machine) -> Result<(Vec<Row>, Boot), String> {
         row("tiers that are refused", checks::refused_tiers(&boot)),
         row("memory bound to each node", checks::bound(&boot)),
         row("a map in a tier", checks::placed_map(&boot)),
-        row("a probe of each node", checks::probed(&boot)),
-        row("a profile that was refined", checks::refined(&boot)),
         row("a load on persistent memory", checks::load(&boot, RECORDS)),
     ];
     Ok((rows, boot))

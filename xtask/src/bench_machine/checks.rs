@@ -3,7 +3,6 @@
 
 use super::machine::{Boot, NODES};
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 /// What was found to be so, or what was not.
 pub type Verdict = Result<String, String>;
@@ -143,56 +142,6 @@ pub fn bound(boot: &Boot) -> Verdict {
     }
     says(boot.refusal("bound-9")?, &["node: 9"])?;
     Ok(format!("{pages} pages on each of 4 nodes, one more byte refused"))
-}
-
-/// A probe measures each node: latencies of every working set, copies from and to everywhere. Its memory is
-/// on the node that it says it is of, and a node that is not there is refused.
-pub fn probed(boot: &Boot) -> Verdict {
-    let names: Vec<String> = (0..NODES.len()).map(|node| format!("node{node}")).collect();
-    let bound: Vec<String> = (0..NODES.len()).map(|node| format!("\nbind:{node}")).collect();
-    let wanted: Vec<&str> = names.iter().chain(&bound).map(String::as_str).collect();
-    says(boot.output("probe")?, &wanted)?;
-    let profile = profile(boot)?;
-    let nodes = list(&profile, "nodes")?;
-    let found: Vec<_> = nodes.iter().filter_map(|node| node["name"].as_str()).collect();
-    if found != names {
-        return Err(format!("nodes {found:?}"));
-    }
-    for node in nodes {
-        let sizes: Vec<_> = list(node, "latency")?.iter().map(|of| of["bytes"].as_u64()).collect();
-        if sizes.len() < 3 || !sizes.is_sorted() || sizes.last() < Some(&Some(64 << 20)) {
-            return Err(format!("{}: working sets {sizes:?}", node["name"]));
-        }
-        if node["bandwidth"]["not_measured"] != "not asked for" {
-            return Err(format!("{}: bandwidth {}", node["name"], node["bandwidth"]));
-        }
-    }
-    let ends = |copy: &Value| (copy["from"].to_string(), copy["to"].to_string());
-    let pairs: BTreeSet<_> = list(&profile, "copies")?.iter().map(ends).collect();
-    let known = boot.refusal("probe-unknown")?;
-    says(known, &["no node `node9`", "node0, node1, node2, node3"])?;
-    let told = format!("{} nodes, copies between {} pairs", names.len(), pairs.len());
-    holds(pairs.len() == NODES.len() * NODES.len(), &told, &told)
-}
-
-/// A second probe of one node: its figures are of two runs, the others' of one. And the page of it.
-pub fn refined(boot: &Boot) -> Verdict {
-    boot.output("probe-again")?;
-    let profile = profile(boot)?;
-    let runs = |node: &Value| {
-        let latency = list(node, "latency")?.last().ok_or("no latency")?;
-        Ok(list(&latency["load"], "mean_ns")?.len())
-    };
-    let found: Vec<usize> =
-        list(&profile, "nodes")?.iter().map(runs).collect::<Result<_, String>>()?;
-    says(boot.output("profile-page")?, &["<svg", "node0", "node3", "</html>"])?;
-    let taken = list(&profile, "taken_at")?.len();
-    let told = format!("{taken} runs, of each node {found:?}");
-    holds(taken == 2 && found == [1, 1, 2, 1], &told, &told)
-}
-
-fn profile(boot: &Boot) -> Result<Value, String> {
-    serde_json::from_str(boot.output("profile")?).map_err(|e| format!("not JSON: {e}"))
 }
 
 /// A map in a tier: its pages are on the tier's node and nowhere else, and what the tier has no bytes for

@@ -109,32 +109,6 @@ nodes() {
     placed
 }
 
-# Every node is measured, and what was measured is refined. What its figures are is of no interest: here
-# nothing is slow or fast.
-probe() {
-    quick="--quick --part latency --part copies --threads 1"
-    section probe bound_meanwhile terrace probe $quick --out /tmp/profile.json --html /tmp/profile.html
-    section probe-again terrace probe --quick --part latency --node node2 --out /tmp/profile.json
-    section profile cat /tmp/profile.json
-    section profile-page cat /tmp/profile.html
-    section probe-unknown terrace probe --quick --node node9
-}
-
-# Says, after what a command printed, to which nodes the kernel saw it bind memory while it ran.
-bound_meanwhile() {
-    "$@" &
-    running=$!
-    : >/tmp/bound
-    while kill -0 $running 2>/dev/null; do
-        grep -o 'bind:[0-9]' /proc/$running/numa_maps >>/tmp/bound 2>/dev/null
-        sleep 0.1
-    done
-    wait $running
-    status=$?
-    sort -u /tmp/bound
-    return $status
-}
-
 # A map whose values are to lie on a node without processors, and what does not fit there.
 placed() {
     mkdir -p /tmp/placed
