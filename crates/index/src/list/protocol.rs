@@ -45,7 +45,7 @@ pub trait Protocol: Send + Sync + Sized + 'static {
     fn found<M: Memory>(nodes: &Nodes<M>, node: u64);
     /// A node is about to be taken out.
     fn intend_to_remove<M: Memory>(nodes: &Nodes<M>, log: u64, node: u64);
-    /// The node has the state [`Protocol::LEAVING`]: its removal becomes durable, and it [`State::Gone`].
+    /// The node has the state [`Protocol::LEAVING`]: its removal becomes durable, and it `State::Gone`.
     /// By whoever took it out, or meets it.
     fn removed<M: Memory>(nodes: &Nodes<M>, node: u64);
     /// A node that another took out is about to be unlinked.

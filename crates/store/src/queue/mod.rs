@@ -2,7 +2,7 @@
 //!
 //! One file holds the ring. On a byte-addressable medium it is used where it lies, and each push and pop is
 //! durable when it returns, whatever the durability asked for. On a disk the ring is used in DRAM and the file
-//! holds the same bytes at the same offsets; what becomes of them when is this room's matter ([`commit`]):
+//! holds the same bytes at the same offsets; what becomes of them when is this room's matter (`commit.rs`):
 //!
 //! | durability | a push or pop that was acknowledged | after a crash |
 //! |---|---|---|
