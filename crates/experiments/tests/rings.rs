@@ -21,7 +21,7 @@ fn rings_recover_from_every_state_drawn() {
     let _alone = alone();
     for name in ["ring-tx", "ring-tx-free"] {
         for domain in [Domain::Adr, Domain::Eadr] {
-            let settings = Settings { states: 8_000, seed: 3, domain };
+            let settings = Settings { states: 1_500, seed: 3, domain };
             let report = named(name).expect("a test").run(&settings).assert_sound();
             println!("{name}, {domain}: {report}");
         }
