@@ -190,6 +190,14 @@ impl Queue {
         open::on(medium, options, &budget, None)
     }
 
+    /// Lets go of the queue as a process that is killed does: nothing more is written. For trying the queue on
+    /// memories that crash.
+    #[doc(hidden)]
+    pub fn abandon(self) {
+        // One that has stopped already writes nothing more either.
+        let _earlier = self.inner.stopped.set("abandoned".into());
+    }
+
     /// Pushes an element.
     ///
     /// # Errors
