@@ -202,7 +202,7 @@ pub fn must_exist(dir: &Path) -> Result<(), Failure> {
 
 /// A map that exists, for the same reason.
 pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
-    let names = db.map_names();
+    let names = db.map_names().map_err(Failure::new)?;
     if names.iter().any(|n| n == name) {
         return Ok(());
     }

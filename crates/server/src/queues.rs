@@ -21,7 +21,7 @@ impl Queues {
     /// Opens those that exist.
     pub(crate) fn new(database: Arc<Database>, most: usize) -> terrace::Result<Queues> {
         let mut open = HashMap::new();
-        for name in database.queue_names() {
+        for name in database.queue_names()? {
             let queue = database.queue(&name)?;
             open.insert(name.into_bytes(), queue);
         }
@@ -56,11 +56,6 @@ impl Queues {
         self.left.fetch_sub(1, SeqCst);
         open.insert(name.to_vec(), queue.clone());
         Ok(queue)
-    }
-
-    /// Everything acknowledged before the call is durable after it.
-    pub(crate) fn sync(&self) -> terrace::Result<()> {
-        self.open.read().values().try_for_each(Queue::sync)
     }
 }
 
