@@ -331,6 +331,8 @@ pub const ALL: &[CrashTest] = tests! {
         queues::disk, queues::controls;
     "queue-cuts", "a queue there without a promise: as it was at an instant since the last cut",
         queues::cuts, queues::controls;
+    "queue-switches", "a queue there that goes over to the other durability and back",
+        queues::switches, queues::controls;
     "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
         rings::tx, rings::controls;
     "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
@@ -347,6 +349,7 @@ const ON_DISK: &[&str] = &[
     "map-collector-disk-whole",
     "queue-disk",
     "queue-cuts",
+    "queue-switches",
 ];
 
 /// The test of this name.
