@@ -70,7 +70,10 @@ impl Database {
     }
 
     /// Names of the tables of words, open or in the database's directory, sorted.
-    pub fn words_names(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read.
+    pub fn words_names(&self) -> Result<Vec<String>> {
         let open = self.tables_of_words().keys().cloned().collect();
         self.names("words", open)
     }
@@ -108,7 +111,7 @@ mod tests {
         drop(seats);
         db.close().expect("close");
         let db = Database::open(dir.path(), adr).expect("open");
-        assert_eq!(db.words_names(), ["seats"]);
+        assert_eq!(db.words_names().expect("names"), ["seats"]);
         let seats = db.words("seats").expect("as it was made");
         assert_eq!(seats.session().expect("a session").get(3), Some(33));
         assert_eq!(seats.recovery().keys, 1);
