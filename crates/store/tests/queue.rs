@@ -392,3 +392,63 @@ fn a_queue_whose_last_handle_is_gone_can_be_opened() {
         }
     }
 }
+
+/// Pushers that find the queue full write it out themselves, consumers commit, and all of it while the rule
+/// changes under them: nobody waits for ever, and each element comes once, in its producer's order.
+#[test]
+fn durability_may_be_switched_under_load() {
+    const PRODUCERS: u64 = 3;
+    const EACH: u64 = 1500;
+    let dir = tempfile::tempdir().expect("directory");
+    let small = QueueOptions { capacity_bytes: Some(8 << 10), ..options(Durability::Sync) };
+    let queue = open(dir.path(), &small);
+    let (left, switches) = (AtomicU64::new(PRODUCERS * EACH), AtomicU64::new(0));
+    let popped: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            let queue = &queue;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let name = (producer << 32 | number).to_le_bytes();
+                    while let Err(Error::QueueFull { .. }) = queue.push(&name) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for durability in EVERY.into_iter().cycle() {
+                if left.load(SeqCst) == 0 {
+                    break;
+                }
+                queue.set_durability(durability).expect("a switch");
+                switches.fetch_add(1, SeqCst);
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let consume = || {
+            let mut mine = Vec::new();
+            while left.load(SeqCst) > 0 {
+                if let Some(element) = queue.pop().expect("pop") {
+                    mine.push(u64::from_le_bytes(element.try_into().expect("a name")));
+                    left.fetch_sub(1, SeqCst);
+                }
+            }
+            mine
+        };
+        let consumers = [scope.spawn(consume), scope.spawn(consume)];
+        consumers.into_iter().map(|consumer| consumer.join().expect("no panic")).collect()
+    });
+    for mine in &popped {
+        for producer in 0..PRODUCERS {
+            let of = mine.iter().filter(|name| *name >> 32 == producer);
+            assert!(of.is_sorted(), "in the producer's order");
+        }
+    }
+    let mut all: Vec<u64> = popped.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len() as u64, PRODUCERS * EACH);
+    assert!(switches.load(SeqCst) > 10, "{switches:?} switches");
+    drop(queue);
+    assert!(open(dir.path(), &small).is_empty());
+}

@@ -5,7 +5,7 @@
 //! ring began: then everything whole counts, and some of it may have been popped before. A tail too far ahead
 //! cannot be told from one that popped it all.
 
-use super::recover::{Damaged, LAST_POSITION};
+use super::recover::LAST_POSITION;
 use super::{Form, OpenError, Recovery, Ring, Steps, TAIL_AT, slot};
 use terrace_memory::Memory;
 
@@ -20,19 +20,23 @@ pub struct Damage {
 
 impl<M: Memory, T: Memory> Ring<M, T> {
     /// Opens what is intact of a ring, in a memory that is a copy: it is written to, and makes nothing durable.
+    /// What was damaged is added to `damage`.
     ///
     /// # Errors
     /// [`OpenError`] where not even the head is intact: slots cannot be told apart.
-    pub fn salvage(memory: M, turns: T) -> Result<(Ring<M, T>, Recovery, Vec<Damage>), OpenError> {
+    pub fn salvage(
+        memory: M,
+        turns: T,
+        damage: &mut Vec<Damage>,
+    ) -> Result<(Ring<M, T>, Recovery), OpenError> {
         let ring = Ring::unrecovered(memory, turns, Form::Volatile, false, Steps::ALL)?;
-        let mut damage = Vec::new();
-        ring.mend_tail(&mut damage);
-        let mut note: Damaged<'_> = &mut |at, what| {
+        ring.mend_tail(damage);
+        let mut note = |at, what| {
             damage.push(Damage { at, what });
             Ok(())
         };
         let recovery = ring.take_up(&mut note)?;
-        Ok((ring, recovery, damage))
+        Ok((ring, recovery))
     }
 
     /// Puts the tail where it can be.

@@ -151,19 +151,18 @@ fn salvage(medium: &mut Medium) -> Result<(Opened, Vec<QueueDamage>)> {
     let damaged = |error: OpenError| named(medium, &error);
     let made = Ring::<Native>::shape(&native).map_err(damaged)?;
     let there = medium.file_bytes()?;
-    let mut cut = None;
+    let mut damage = Vec::new();
     if there < made.bytes() {
         let what = format!("the file ends early: its ring takes {} bytes", made.bytes());
-        cut = Some(QueueDamage { at: there, what });
+        damage.push(QueueDamage { at: there, what });
         if made.bytes() > medium.capacity_bytes() {
             check_length(medium, made.bytes())?;
         }
         medium.commit(0, made.bytes())?;
     }
     let turns = reserve(medium, made.turn_bytes())?;
-    let (ring, recovery, mut damage) =
-        Ring::salvage(native, turns.native()).map_err(|error| named(medium, &error))?;
-    damage.extend(cut);
+    let salvaged = Ring::salvage(native, turns.native(), &mut damage);
+    let (ring, recovery) = salvaged.map_err(|error| named(medium, &error))?;
     damage.sort_by_key(|damage| damage.at);
     Ok(((ring, turns, recovery), damage))
 }
