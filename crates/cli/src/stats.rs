@@ -6,9 +6,9 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::TierUse;
 use terrace::config::format_size;
 use terrace::memory::prestore::{self, SiteReport};
+use terrace::{Queue, TierUse};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Read what is intact of damaged maps
+    /// Read what is intact of damaged maps and queues
     #[arg(long)]
     salvage: bool,
 }
@@ -45,7 +45,32 @@ struct MapReport {
     damaged_parts: usize,
 }
 
-/// Opens (and so recovers) every map, and reports.
+#[derive(Serialize)]
+struct QueueReport {
+    name: String,
+    elements: u64,
+    used_slots: u64,
+    slots: u64,
+    slot_bytes: u64,
+    damaged_parts: usize,
+}
+
+impl QueueReport {
+    fn of(name: String, queue: &Queue) -> QueueReport {
+        settings::tell_damage_of_queue(queue);
+        let stats = queue.stats();
+        QueueReport {
+            name,
+            elements: stats.elements,
+            used_slots: stats.used_slots,
+            slots: stats.slots,
+            slot_bytes: stats.slot_bytes,
+            damaged_parts: queue.damage().len(),
+        }
+    }
+}
+
+/// Opens (and so recovers) every map and queue, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
@@ -74,6 +99,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
             damaged_parts: recovery.damage.len(),
         });
     }
+    let mut queues = Vec::new();
+    for name in db.queue_names() {
+        let queue = settings::open_queue(&db, &name, &config)?;
+        queues.push(QueueReport::of(name, &queue));
+    }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores) = (db.tiers(), prestore::report());
     db.close().map_err(Failure::new)?;
@@ -84,12 +114,16 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "open_ms": open_ms,
             "tiers": tiers,
             "maps": maps,
+            "queues": queues,
             "pre_stores": pre_stores,
         }));
     }
     let dir = arguments.dir.display();
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
+    if !queues.is_empty() {
+        print(format_args!("{}\n", queue_table(&queues)))?;
+    }
     print(shown(&pre_stores))
 }
 
@@ -102,6 +136,21 @@ fn tier_table(tiers: &[TierUse]) -> String {
             format_size(tier.used_bytes),
             format_size(tier.budget_bytes),
             tier.maps.len().to_string(),
+        ]
+    }));
+    table(&rows)
+}
+
+fn queue_table(queues: &[QueueReport]) -> String {
+    let head = ["queue", "elements", "used", "capacity", "slot"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(queues.iter().map(|q| {
+        vec![
+            q.name.clone(),
+            q.elements.to_string(),
+            format_size(q.used_slots * q.slot_bytes),
+            format_size(q.slots * q.slot_bytes),
+            format_size(q.slot_bytes),
         ]
     }));
     table(&rows)
