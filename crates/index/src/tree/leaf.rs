@@ -258,18 +258,6 @@ impl<L: Memory> Leaf<'_, L> {
         (0..end).filter(move |slot| is_sorted || which >> slot & 1 == 1)
     }
 
-    /// Its first and its last entry, if it has any.
-    pub(super) fn ends(&self, keys: &impl Keys) -> Option<(Entry, Entry)> {
-        let entry = |slot| self.entry(slot);
-        if self.leaves.form.is_sorted() {
-            let last = self.len().checked_sub(1)?;
-            return Some((entry(0), entry(last)));
-        }
-        let entries = || self.valid(self.load(WHICH)).map(entry);
-        let first = entries().min_by(|a, b| compare(*a, *b, keys))?;
-        Some((first, entries().max_by(|a, b| compare(*a, *b, keys))?))
-    }
-
     /// The entries of a latched leaf in order, with their slots.
     pub(super) fn sorted(&self, keys: &impl Keys) -> Vec<(Entry, u64)> {
         let slots = self.valid(self.load(WHICH));
