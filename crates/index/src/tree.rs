@@ -178,7 +178,11 @@ impl TreeOptions {
         TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: false }
     }
 
-    fn check(&self) -> io::Result<()> {
+    /// Whether a tree can be like this.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`], naming what cannot be and what can.
+    pub fn check(&self) -> io::Result<()> {
         let most = if self.form.is_sorted() { 4096 } else { 2048 };
         let sizes =
             [("node_bytes", self.node_bytes, most), ("inner_bytes", self.inner_bytes, 4096)];
@@ -258,14 +262,32 @@ impl Tree {
     pub fn new(options: &TreeOptions, capacity: u64, budget: &Arc<Budget>) -> io::Result<Tree> {
         // Address space alone: leaves that can neither be merged nor are full are a third full.
         let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
-        let ground = || -> io::Result<Ground<Native>> {
-            let region = Region::reserve(bytes, Backing::HugePages)?;
-            let memory = region.native();
-            let commit = Box::new(move |at, bytes| region.commit(at, bytes));
-            Ok(Ground { memory, commit, start: 0 })
-        };
+        let ground = || Ground::in_dram(bytes);
         Tree::over(options, ground()?, ground()?, budget)
     }
+}
+
+impl Ground<Native> {
+    /// Address space of so many bytes, a multiple of 2 MiB.
+    ///
+    /// # Errors
+    /// The kernel's, when it has none.
+    pub fn in_dram(bytes: u64) -> io::Result<Ground<Native>> {
+        let region = Region::reserve(bytes, Backing::HugePages)?;
+        let memory = region.native();
+        let commit = Box::new(move |at, bytes| region.commit(at, bytes));
+        Ok(Ground { memory, commit, start: 0 })
+    }
+}
+
+/// Bytes that a tree of a kept form uses of its leaves' ground, as it says itself.
+///
+/// # Errors
+/// Those of the ground.
+pub fn bytes_of_leaves<L: Memory>(leaves: &Ground<L>) -> io::Result<u64> {
+    (leaves.commit)(0, LINE)?;
+    // SAFETY: a word of the first line, committed.
+    Ok(unsafe { leaves.memory.load(COMMITTED_AT) })
 }
 
 impl<L: Memory, N: Memory> Tree<L, N> {
@@ -452,6 +474,26 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 self.entries.fetch_sub(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Visits all entries, leaf by leaf from the left, without a look at what they name where their form is
+    /// sorted. Nobody writes meanwhile.
+    pub fn walk<K: Keys>(&self, keys: &K, mut visit: impl FnMut(&Entry)) {
+        let (mut at, height) = descend::root_of(self.root.load(Ordering::Acquire));
+        for _ in 0..height {
+            at = self.inner(at).child(0);
+        }
+        while at != 0 {
+            let leaf = self.leaves.leaf(at);
+            self.leaves.prefetch(leaf.right());
+            leaf.sorted(keys).iter().for_each(|(entry, _)| visit(entry));
+            at = leaf.right();
+        }
+    }
+
+    /// Bytes of the leaves' ground in use.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.leaves.arena.committed()
     }
 
     /// Entries in the tree.

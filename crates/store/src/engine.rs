@@ -172,8 +172,18 @@ impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
     }
 }
 
-/// The first 16 bytes of a key, zeros behind a shorter one, are its head in an ordered index. Beside the
-/// item's location its entry has this: the seven bytes behind those and how long the key is, 24 at most.
+/// The first 16 bytes of a key, zeros behind a shorter one: its head in an ordered index.
+#[inline(always)]
+pub(crate) fn first_16(key: &[u8]) -> u128 {
+    if let Some(first) = key.first_chunk::<16>() {
+        return u128::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 16];
+    bytes[..key.len()].copy_from_slice(key);
+    u128::from_be_bytes(bytes)
+}
+
+/// Beside its head and the item's location the entry of a key in an ordered index has this: the seven bytes behind those and how long the key is, 24 at most.
 /// So keys that differ in their first 23 bytes, or are no longer, are told apart without a look at items.
 pub(crate) fn behind_head(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
@@ -189,12 +199,7 @@ const BEYOND: u8 = 24;
 impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
     #[inline(always)]
     fn head(&self, key: &[u8]) -> u128 {
-        if let Some(first) = key.first_chunk::<16>() {
-            return u128::from_be_bytes(*first);
-        }
-        let mut bytes = [0; 16];
-        bytes[..key.len()].copy_from_slice(key);
-        u128::from_be_bytes(bytes)
+        first_16(key)
     }
 
     #[inline(always)]
@@ -542,12 +547,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Counts an item that an entry of a kept index names; whether its key would be found there.
-    pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
+    /// Counts an item that an entry of a kept index names.
+    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
         self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
-        let hash = hash_key(self.seed, found.key);
-        self.index.holds(hash, found.key, location, &self.located(&BucketLock))
     }
 
     /// Forgets the entry of an item that a crash found deleted, but for its entry.

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use terrace_durable::sections::Changes;
 use terrace_index::tree::{Direction, Entry, Keys, Tree};
 use terrace_index::{Change, Cursor, HashIndex, Items, Watch as TableWatch, tree};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// How far a visit of all entries has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
     /// In the order of keys; the words of an entry's value are the item's location and [`behind_head`].
-    Ordered(Tree<I>),
+    /// Where it is kept, its leaves alone are.
+    Ordered(Tree<I, Native>),
 }
 
 /// See [`HashIndex::watch`].

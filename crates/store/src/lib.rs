@@ -2,7 +2,7 @@
 //!
 //! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
 //! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
-//! map is opened (minimal persistence, paper 000 A6). Nothing here knows of any transport.
+//! map is opened (minimal persistence, paper 000 A6), or is kept beside them. Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod recover;
 mod session;
 mod stats;
 mod take_up;
+mod tree;
 
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
@@ -38,5 +39,5 @@ pub use session::Session;
 pub use stats::MapStats;
 pub use terrace_durable::Flush;
 pub use terrace_durable::logs::{Damage, TornTail};
-pub use terrace_index::tree::Direction;
+pub use terrace_index::tree::{Direction, Form as TreeForm};
 pub use terrace_memory::Domain;

@@ -9,7 +9,7 @@ use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
 use terrace_index::tree::{Keys, Tree};
 use terrace_index::{HashIndex, Line, hash_key};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
@@ -24,7 +24,7 @@ struct Batch<'a, I: Memory> {
 /// How the index is asked for many keys.
 enum Stages<'a, I: Memory> {
     Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
-    Tree(&'a Tree<I>),
+    Tree(&'a Tree<I, Native>),
 }
 
 impl<'a, I: Memory> Batch<'a, I> {

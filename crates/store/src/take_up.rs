@@ -106,6 +106,9 @@ impl Opening<'_> {
             Ok(Some(file)) if !file.marks.contains(&mark) => {
                 Err("the index goes with other values".into())
             }
+            Ok(Some(file)) if (file.tables == 0) != self.is_ordered() => {
+                Err("the index is of another kind".into())
+            }
             Ok(Some(file)) if !file.has_pages(values.book_pages()) => {
                 Err("the index was made for less memory".into())
             }
@@ -151,14 +154,18 @@ impl Opening<'_> {
         let is_intact = |used: &[(u64, u64)]| {
             Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
         };
-        let index = match HashIndex::take_up(grounds(&file), self.budget, is_intact) {
+        let index = match self.is_ordered() {
+            true => self.tree_found(&values, &file, is_intact),
+            false => HashIndex::take_up(grounds(&file), self.budget, is_intact).map(Index::Hash),
+        };
+        let index = match index {
             Ok(index) => index,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return self.walk(values, file, place, Some(error.to_string()));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
-        let engine = self.engine(values, Index::Hash(index), file.seed);
+        let engine = self.engine(values, index, file.seed);
         match take_up_books(&engine, &books) {
             Ok(found) => {
                 let procedure =
@@ -182,7 +189,11 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
         unfit: Option<String>,
     ) -> Tried<M, I> {
-        let index = match HashIndex::repair(grounds(&file), self.budget) {
+        let index = match self.is_ordered() {
+            true => self.tree_found(&values, &file, |_| Ok(true)),
+            false => HashIndex::repair(grounds(&file), self.budget).map(Index::Hash),
+        };
+        let index = match index {
             Ok(index) => index,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Ok(Err((values, error.to_string())));
@@ -191,7 +202,7 @@ impl Opening<'_> {
         };
         // What the walk finds to be changed is no section's.
         file.set_state(State { is_exact: false, is_closed: false, ..file.state() });
-        let engine = self.engine(values, Index::Hash(index), file.seed);
+        let engine = self.engine(values, index, file.seed);
         match self.reach(&engine) {
             Ok(found) => {
                 let procedure = walked_by(&engine);
@@ -211,10 +222,14 @@ impl Opening<'_> {
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
-        let (tables, mark) = (self.tables() as u32, new_mark(&values));
+        let tables = if self.is_ordered() { 0 } else { self.tables() as u32 };
+        let mark = new_mark(&values);
         let file = place.make(tables, seed, mark, values.book_pages())?;
-        let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
-        let engine = self.engine(values, Index::Hash(index), file.seed);
+        let index = match self.is_ordered() {
+            true => self.tree_kept(&file),
+            false => HashIndex::kept(grounds(&file), self.budget).map(Index::Hash),
+        };
+        let engine = self.engine(values, index.map_err(index_error(place))?, file.seed);
         let found = self.read_into(&engine)?;
         let procedure = read_by(&engine);
         Ok(Fit { engine, file, found, procedure, unfit: None })

@@ -348,30 +348,39 @@ impl<L: Memory> Leaf<'_, L> {
         self.leaves.logs.begin(&self.leaves.arena.memory, self.at / self.leaves.arena.node_bytes)
     }
 
-    /// Puts right what a crash left of this leaf, given the first entry behind it; of a form whose
-    /// entries alone count. Every step is one that a crash may follow.
-    pub(super) fn mend(&self, next: Option<Entry>, keys: &impl Keys) {
-        // What a split or a merge left in two leaves is the right one's.
-        if let Some(next) = next {
-            let copies: Vec<_> = self.not_void(0).collect();
-            for slot in copies.into_iter().rev() {
-                if compare(self.entry(slot), next, keys).is_ge() {
+    /// Puts right what a crash left of this leaf, given the entries of the one behind it; of a form whose
+    /// entries alone count. Every step is one that a crash may follow. Returns whether a crash may have
+    /// left it like this: at most one slot is void, or holds another entry of its neighbour's key.
+    pub(super) fn mend(&self, behind: &[Entry], keys: &impl Keys) -> bool {
+        // What a split or a merge left in two leaves is the right one's. Nobody changed either since, so
+        // these are copies to the bit, and what is none is no copy.
+        if let Some(next) = behind.first() {
+            let entries: Vec<_> = self.not_void(0).collect();
+            for slot in entries.into_iter().rev() {
+                let entry = self.entry(slot);
+                if entry.head >= next.head && behind.contains(&entry) {
                     self.void(slot);
                     self.persist_entry(slot);
                 }
             }
         }
-        let mut slot = 0;
+        let (mut slot, mut shifts) = (0, 0);
         while let Some(last) = self.not_void(slot).next_back() {
-            let is_copy = |slot: u64| {
-                slot > 0 && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq()
-            };
-            match self.is_void(slot) || is_copy(slot) {
-                true => self.shift_down(slot, last + 1),
-                false => slot += 1,
+            let is_copy = slot > 0
+                && !self.is_void(slot)
+                && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq();
+            if !keys.could_tell() || shifts > 1 {
+                return false;
+            }
+            if self.is_void(slot) || is_copy {
+                self.shift_down(slot, last + 1);
+                shifts += 1;
+            } else {
+                slot += 1;
             }
         }
         self.store(WHICH, slot);
+        true
     }
 
     /// Counts the entries of a sorted leaf that a log kept whole. Returns whether they lie without a gap.
@@ -390,13 +399,8 @@ impl<L: Memory> Leaf<'_, L> {
         (from..self.leaves.slots()).filter(|slot| !self.is_void(*slot))
     }
 
-    /// The first of its entries, however many are counted.
-    pub(super) fn first(&self, keys: &impl Keys) -> Option<Entry> {
-        let which = self.load(WHICH);
-        let valid = (0..self.leaves.slots()).filter(|slot| match self.leaves.form.is_sorted() {
-            true => !self.is_void(*slot),
-            false => which >> slot & 1 == 1,
-        });
-        valid.map(|slot| self.entry(slot)).min_by(|a, b| compare(*a, *b, keys))
+    /// Whether the bitmap of an unsorted leaf speaks of slots that there are.
+    pub(super) fn has_slots(&self) -> bool {
+        self.load(WHICH) >> self.leaves.slots() == 0
     }
 }

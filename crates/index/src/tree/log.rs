@@ -81,8 +81,9 @@ impl Logs {
         Record { memory, logs: self, next, log_at, words: 0 }
     }
 
-    /// Stores once more what the record of each log says that was not done.
-    pub(super) fn replay<L: Memory>(&self, memory: &L) {
+    /// Stores once more what the record of each log says that was not done. Returns whether each says where
+    /// that record is.
+    pub(super) fn replay<L: Memory>(&self, memory: &L) -> bool {
         for log in 0..self.logs.len() as u64 {
             let mut record = self.begin(memory, log);
             // SAFETY: the first word of a log's own line, committed.
@@ -93,6 +94,11 @@ impl Logs {
                     number: (done >> NUMBER_SHIFT) + 1,
                 };
             }
+            let Next { at, .. } = *record.next;
+            let is_in_log = at >= LINE && at.is_multiple_of(LINE);
+            if !is_in_log || at + self.record_bytes > self.log_bytes {
+                return false;
+            }
             let [head, checksum] = [0, 8].map(|at| record.load(at));
             record.words = head & ((1 << NUMBER_SHIFT) - 1);
             let fits = (HEADER_WORDS + record.words) * 8 <= self.record_bytes;
@@ -101,6 +107,7 @@ impl Logs {
                 record.finish();
             }
         }
+        true
     }
 }
 

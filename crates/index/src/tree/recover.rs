@@ -4,9 +4,12 @@
 //! each is let go, and where its form has no log it is put right ([`Leaf::mend`]); the first entries give
 //! the separators, from which inner nodes are built. Leaves that the list does not lead to are free: a
 //! split had not linked them yet, or a merge no longer.
+//!
+//! What is there may be damaged, and [`Keys`] knows nothing yet of what entries name. So nothing is changed
+//! that no crash explains, and nothing once a key could not be told ([`Keys::could_tell`]): whoever makes
+//! the tree anew instead finds at the next attempt what made it do so.
 
 use super::head::{Entry, Keys, Separator};
-use super::leaf::Leaf;
 use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
 use crate::Ground;
 use std::collections::BTreeSet;
@@ -53,7 +56,9 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             return Err(damaged("more bytes are in use than there are"));
         }
         let tree = Tree::bare(options, leaves, inner, committed, budget)?;
-        tree.leaves.logs.replay(&tree.leaves.arena.memory);
+        if !tree.leaves.logs.replay(&tree.leaves.arena.memory) {
+            return Err(damaged("a log of the tree begins nowhere"));
+        }
         let list = tree.list(first)?;
         let children = tree.mend_all(&list, keys)?;
         let used = children.iter().map(|(_, leaf)| *leaf).collect();
@@ -91,45 +96,60 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     fn mend_all<K: Keys>(&self, list: &[u64], keys: &K) -> io::Result<Vec<Child>> {
         let mut count = 0;
         let mut children: Vec<Child> = Vec::with_capacity(list.len());
-        let mut behind: Option<Entry> = None;
+        let mut behind: Vec<(Entry, u64)> = Vec::new();
+        // Of the leaf that the list leads to from here, which may be empty.
+        let mut next_leaf = Vec::new();
         // From right to left: what is a copy shows by what stands behind.
         for at in list.iter().rev() {
             let leaf = self.leaves.leaf(*at);
             leaf.let_go();
             match self.leaves.form {
-                Form::FastFair => leaf.mend(behind, keys),
+                Form::FastFair if !leaf.mend(&next_leaf, keys) => {
+                    return Err(damaged("a leaf is as no crash leaves it"));
+                }
                 Form::WriteAhead if !leaf.count() => {
                     return Err(damaged("a leaf has a gap between its entries"));
                 }
+                Form::PersistentUnsorted if !leaf.has_slots() => {
+                    return Err(damaged("a leaf has entries where it has no slots"));
+                }
                 _ => {}
             }
-            if leaf.len() == 0 && *at != list[0] {
+            let entries = leaf.sorted(keys);
+            next_leaf.clear();
+            next_leaf.extend(entries.iter().map(|(entry, _)| *entry));
+            if entries.is_empty() && *at != list[0] {
                 continue;
             }
             let next = children.last().map_or(0, |(_, at)| *at);
             if leaf.right() != next {
                 leaf.link(next);
             }
-            if let (Some(right), Some((before, _))) = (behind, children.last_mut()) {
-                *before = Some(self.between(&leaf, right, keys)?);
+            if let (Some((right, _)), Some((before, _))) = (behind.first(), children.last_mut()) {
+                *before = Some(between(entries.last(), *right, keys)?);
+            }
+            if !keys.could_tell() {
+                return Err(damaged("an entry names nothing that has a key"));
             }
             count += leaf.len();
-            behind = leaf.first(keys).or(behind);
+            if !entries.is_empty() {
+                behind = entries;
+            }
             children.push((None, *at));
         }
         children.reverse();
         self.entries.store(count, Ordering::Relaxed);
         Ok(children)
     }
+}
 
-    /// What stands between a leaf and the first entry behind it.
-    fn between(&self, left: &Leaf<'_, L>, right: Entry, keys: &impl Keys) -> io::Result<Separator> {
-        match left.sorted(keys).last() {
-            Some((last, _)) if last.head > right.head => {
-                Err(damaged("keys of a leaf are above those of the next"))
-            }
-            Some((last, _)) => Ok(Separator::between(*last, right, keys)),
-            None => Ok(Separator { head: right.head, tie: None }),
+/// What stands between the last entry of a leaf, if it has one, and the first behind it.
+fn between(last: Option<&(Entry, u64)>, right: Entry, keys: &impl Keys) -> io::Result<Separator> {
+    match last {
+        Some((last, _)) if last.head > right.head => {
+            Err(damaged("keys of a leaf are above those of the next"))
         }
+        Some((last, _)) => Ok(Separator::between(*last, right, keys)),
+        None => Ok(Separator { head: right.head, tie: None }),
     }
 }
