@@ -71,6 +71,10 @@ pub struct MapConfig {
     pub values: Option<ValueDesign>,
     /// What is kept, and so not made anew by recovery.
     pub persist: Option<Persist>,
+    /// Of an ordered map, the form of its tree; none is what suits what is kept.
+    pub tree: Option<TreeForm>,
+    /// Of an ordered map, bytes of a leaf.
+    pub node_bytes: Option<u64>,
     /// When the lines of an item are written back.
     pub flush: Option<Flush>,
     /// Superseded slots that each writer may leave to be freed later.
@@ -155,6 +159,8 @@ impl Default for Config {
                 values: Some(ValueDesign::Auto),
                 kind: Some(Kind::Hash),
                 persist: Some(Persist::Auto),
+                tree: None,
+                node_bytes: None,
                 flush: Some(Flush::Auto),
                 deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
@@ -338,6 +344,8 @@ impl MapConfig {
             kind: self.kind.or(all.kind),
             values: self.values.or(all.values),
             persist: self.persist.or(all.persist),
+            tree: self.tree.or(all.tree),
+            node_bytes: self.node_bytes.or(all.node_bytes),
             flush: self.flush.or(all.flush),
             deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
@@ -353,6 +361,8 @@ impl MapConfig {
             kind: self.kind.unwrap_or(base.kind),
             values: self.values.unwrap_or(base.values),
             persist: self.persist.unwrap_or(base.persist),
+            tree: self.tree.or(base.tree),
+            node_bytes: self.node_bytes.or(base.node_bytes),
             flush: self.flush.unwrap_or(base.flush),
             deferred_frees: self.deferred_frees.unwrap_or(base.deferred_frees),
             when_full: self.when_full.unwrap_or(base.when_full),

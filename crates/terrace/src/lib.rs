@@ -25,5 +25,5 @@ pub use terrace_store::queue;
 pub use terrace_store::{
     Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,
     MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
-    Session, TornTail, Value, ValueDesign, WhenFull,
+    Session, TornTail, TreeForm, Value, ValueDesign, WhenFull,
 };

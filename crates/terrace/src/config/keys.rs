@@ -320,6 +320,18 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
     },
     Key {
+        name: "index",
+        default: "auto",
+        help: "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        set: |m, v| choice(v, values::INDEX).map(|form| m.tree = form),
+    },
+    Key {
+        name: "node_bytes",
+        default: "1024 in DRAM, 512 kept",
+        help: "ordered maps: bytes of a leaf, a power of two",
+        set: |m, v| number(v, "128 to 4096").map(|n: u16| m.node_bytes = Some(n.into())),
+    },
+    Key {
         name: "flush",
         default: "as above",
         help: "eager, keep, skip or auto",
