@@ -1,6 +1,6 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
-use crate::located::behind_head;
+use crate::located::{location, value};
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
@@ -29,7 +29,8 @@ pub(crate) enum Position {
 pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
-    /// In the order of keys; the words of an entry's value are the item's location and [`behind_head`].
+    /// In the order of keys; the words of an entry's value are the item's location, with a sum, and
+    /// [`behind_head`](crate::located::behind_head).
     /// Where it is kept, its leaves alone are.
     Ordered(Box<Tree<I, Native>>),
 }
@@ -188,6 +189,14 @@ impl<I: Memory> Index<I> {
         }
     }
 
+    /// The form of a tree, and bytes of a leaf.
+    pub fn tree_form(&self) -> Option<(tree::Form, u64)> {
+        match self {
+            Index::Hash(_) => None,
+            Index::Ordered(tree) => Some(tree.form()),
+        }
+    }
+
     /// Entries.
     pub fn len(&self) -> u64 {
         match self {
@@ -203,16 +212,6 @@ impl<I: Memory> Index<I> {
             Index::Ordered(tree) => tree.stats().bytes,
         }
     }
-}
-
-#[inline(always)]
-fn location(value: [u64; 2]) -> u64 {
-    value[0]
-}
-
-#[inline(always)]
-fn value(location: u64, key: &[u8]) -> [u64; 2] {
-    [location, behind_head(key)]
 }
 
 #[inline(always)]

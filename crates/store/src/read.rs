@@ -2,6 +2,7 @@
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
 use crate::index::{Index, Position};
+use crate::located::location;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
@@ -59,7 +60,7 @@ impl<'a, I: Memory> Batch<'a, I> {
                 let mut values = [None; BATCH];
                 tree.multi_get(keys, items, &mut values[..keys.len()]);
                 for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {
-                    *candidate = value.map(|value| value[0]);
+                    *candidate = value.map(location);
                     candidate.iter().for_each(|location| engine.values.prefetch(*location, ahead));
                 }
             }

@@ -12,6 +12,7 @@ use crate::engine::{Engine, Stored};
 use crate::error::Result;
 use crate::index::Index;
 use crate::kept::IndexInDirectory;
+use crate::located::location;
 use crate::open::Opening;
 use crate::tree::{Claimed, InOrder};
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
-use terrace_durable::{Reach, Values};
+use terrace_durable::{Error as Below, Reach, Values};
 use terrace_index::hash_key;
 use terrace_index::tree::Entry;
 use terrace_memory::{Memory, Native};
@@ -152,8 +153,13 @@ impl Opening<'_> {
         failed.into_inner().map_or(Ok(found), Err)
     }
 
-    /// Verifies what the index names, and takes in what is newer than it.
-    pub fn reach<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
+    /// Verifies what the index names, and takes in what is newer than it. Leaves of a tree begin at
+    /// `start` of the index.
+    pub fn reach<M: Memory, I: Memory>(
+        &self,
+        engine: &Engine<M, I>,
+        start: u64,
+    ) -> Result<Recovered> {
         let failed = Mutex::new(None);
         let order = RefCell::new(InOrder::default());
         let ask_for = |at: u64| engine.values.prefetch(at, AHEAD_LINES);
@@ -171,16 +177,16 @@ impl Opening<'_> {
             }
             Index::Ordered(tree) => {
                 let mut page = Vec::new();
-                let mut look = |page: &mut Vec<Entry>| {
-                    let each = |entry: &Entry| {
-                        order.borrow_mut().come_to(*entry);
-                        f(entry.value[0]);
+                let mut look = |page: &mut Vec<(Entry, u64)>| {
+                    let each = |(entry, leaf): &(Entry, u64)| {
+                        let at = order.borrow_mut().come_to(*entry, *leaf);
+                        f(at);
                     };
-                    looking_ahead(page, |entry| ask_for(entry.value[0]), each);
+                    looking_ahead(page, |(entry, _)| ask_for(location(entry.value)), each);
                     page.clear();
                 };
-                tree.walk(&Claimed::of(&engine.values), |entry| {
-                    page.push(*entry);
+                tree.walk(&Claimed::of(&engine.values), |entry, leaf| {
+                    page.push((*entry, leaf));
                     if page.len() == PAGE {
                         look(&mut page);
                     }
@@ -197,12 +203,20 @@ impl Opening<'_> {
             engine.reached(item, bytes);
             match &engine.index {
                 Index::Hash(table) => table.holds(hash_key(engine.seed, item.key), at),
-                Index::Ordered(_) => order.borrow_mut().is_of(item.key),
+                Index::Ordered(_) => order.borrow_mut().is_of(at, item.key),
             }
         };
         let gone = |location: u64, item: &Item<'_>, _: usize| engine.gone(location, item);
         let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
-        let found = engine.values.recover_reached(self.threads, reach)?;
+        let found = engine.values.recover_reached(self.threads, reach).map_err(|error| {
+            match (error, order.borrow().damaged) {
+                (Below::Unfit(_), Some(leaf)) => Below::Unfit(format!(
+                    "at offset {}: an entry of the leaf is not its key's, or not in order",
+                    start + leaf
+                )),
+                (error, _) => error,
+            }
+        })?;
         failed.into_inner().map_or(Ok(found), Err)
     }
 }

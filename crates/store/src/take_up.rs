@@ -20,6 +20,7 @@ use crate::kept::{IndexPlace, Kept, grounds, index_error};
 use crate::open::Opening;
 use crate::options::Persist;
 use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -60,6 +61,9 @@ impl Opening<'_> {
         let found = self.find(&values, place)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let was_full = found.as_ref().is_ok_and(|file| file.state().is_full);
+        if let (true, Ok(file)) = (self.is_ordered(), &found) {
+            self.check_form(file, &place.path())?;
+        }
         let tried = match found {
             Ok(file) => self.try_file(values, file, place)?,
             Err(why) => Err((values, why)),
@@ -160,8 +164,12 @@ impl Opening<'_> {
         };
         let index = match index {
             Ok(index) => index,
+            // At rest no crash explains it: what was lost no walk would miss.
+            Err(error) if error.kind() == ErrorKind::InvalidData && state.is_closed => {
+                return Ok(Err((values, named(place, error))));
+            }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return self.walk(values, file, place, Some(error.to_string()));
+                return self.walk(values, file, place, Some(named(place, error)));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
@@ -196,19 +204,19 @@ impl Opening<'_> {
         let index = match index {
             Ok(index) => index,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Ok(Err((values, error.to_string())));
+                return Ok(Err((values, named(place, error))));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
         // What the walk finds to be changed is no section's.
         file.set_state(State { is_exact: false, is_closed: false, ..file.state() });
         let engine = self.engine(values, index, file.seed);
-        match self.reach(&engine) {
+        match self.reach(&engine, file.areas_at()) {
             Ok(found) => {
                 let procedure = walked_by(&engine);
                 Ok(Ok(Fit { engine, file, found, procedure, unfit }))
             }
-            Err(Error::Medium(Below::Unfit(why))) => Ok(Err((engine.values, why))),
+            Err(Error::Medium(Below::Unfit(why))) => Ok(Err((engine.values, named(place, why)))),
             Err(error) => Err(error),
         }
     }
@@ -276,6 +284,11 @@ fn take_up_books<M: Memory, I: Memory>(
     engine.written[0].keys.store(keys as i64, Ordering::Relaxed);
     engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
     Ok(found)
+}
+
+/// What is wrong, and with which file.
+fn named<I: Divide>(place: &impl IndexPlace<I>, what: impl Display) -> String {
+    format!("{}: {what}", place.path().display())
 }
 
 /// Not zero, and another at each opening.

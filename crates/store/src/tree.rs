@@ -11,21 +11,24 @@
 //! nobody has verified yet: [`Claimed`] tells their keys if there is anything to tell, and nothing is
 //! changed any more once there is not. Then each entry's item is verified, and that it is the key's which
 //! the entry stands for, and comes behind the one before ([`InOrder`]): so a lookup finds it. If anything
-//! of that fails the tree is made anew from the values.
+//! of that fails the tree is made anew from the values. Words that no walk could verify, since an older
+//! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]).
 
 use crate::engine::Stored;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::kept::leaves;
-use crate::located::{behind_head, first_16};
+use crate::located::{first_16, location, value};
 use crate::open::Opening;
 use crate::options::{Kind, MapOptions, Persist};
-use std::cell::Cell;
 use std::cmp::Ordering;
 use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use terrace_durable::IndexFile;
-use terrace_index::Ground;
-use terrace_index::tree::{Entry, Form, Keys, Tree, TreeOptions, bytes_of_leaves};
+use terrace_index::tree::{Entry, Form, FoundLeaves, Keys, Tree, TreeOptions, found_leaves};
+use terrace_index::{Ground, whole};
 use terrace_memory::{Divide, Memory, Native};
 
 /// Bytes of a leaf, and of every inner node in DRAM.
@@ -125,6 +128,38 @@ impl Opening<'_> {
             .map(|tree| Index::Ordered(Box::new(tree)))
     }
 
+    /// Refuses a form or a size of nodes that was asked for where the file has another.
+    ///
+    /// # Errors
+    /// [`Error::Option`]; those of the medium.
+    pub fn check_form<I: Divide>(&self, file: &IndexFile<I>, path: &Path) -> Result<()> {
+        let leaves = leaves(file);
+        let found = found_leaves(&leaves).map_err(|source| Error::Io {
+            path: path.into(),
+            doing: "read the leaves of",
+            source,
+        })?;
+        // An illegible one is damage, and made anew as was asked for.
+        let Some((form, node_bytes)) = found.form else { return Ok(()) };
+        let refused = |field, asked: String, has: String| {
+            let why = format!(
+                "{asked} was asked for, and the tree in {} has {has}; ask for that or for auto, or open the map \
+                 once with persist = \"values\", and the tree is made anew",
+                path.display()
+            );
+            Err(Error::Option { field, why })
+        };
+        match (self.options.tree, self.options.node_bytes) {
+            (Some(asked), _) if asked != form => {
+                refused("index", format!("\"{asked}\""), format!("\"{form}\""))
+            }
+            (_, Some(asked)) if asked != node_bytes => {
+                refused("node_bytes", asked.to_string(), node_bytes.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The tree whose leaves are in the file, if `is_intact` says so of what is in use of that.
     ///
     /// # Errors
@@ -136,19 +171,23 @@ impl Opening<'_> {
         file: &IndexFile<I>,
         is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
     ) -> io::Result<Index<I>> {
+        let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
         let leaves = leaves(file);
-        let bytes = bytes_of_leaves(&leaves)?;
-        let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(leaves.start);
+        let start = leaves.start;
+        let FoundLeaves { form, bytes } = found_leaves(&leaves)?;
+        let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
         if bytes > in_file {
-            return Err(io::Error::new(ErrorKind::InvalidData, "leaves end behind the file"));
+            return Err(damaged(format!("at offset {start}: leaves end behind the file")));
         }
-        if !is_intact(&[(leaves.start, bytes)])? {
-            let what = "the index is not as it was closed";
-            return Err(io::Error::new(ErrorKind::InvalidData, what));
+        if !is_intact(&[(start, bytes)])? {
+            return Err(damaged("the index is not as it was closed".into()));
         }
+        let (form, node_bytes) = form.ok_or_else(|| {
+            damaged(format!("at offset {start}: the line before the leaves is no tree's"))
+        })?;
         let inner = inner(&leaves)?;
-        let options = self.tree_options(true);
-        Tree::recover(&options, leaves, inner, &Claimed::of(values), self.budget)
+        let options = TreeOptions { form, node_bytes, ..self.tree_options(true) };
+        Tree::recover(&options, leaves, inner, &Claimed::of(values), self.threads, self.budget)
             .map(|tree| Index::Ordered(Box::new(tree)))
     }
 }
@@ -163,20 +202,23 @@ fn inner<I: Memory>(leaves: &Ground<I>) -> io::Result<Ground<Native>> {
 pub(crate) struct Claimed<'v, M: Memory> {
     values: &'v Stored<M>,
     file_bytes: u64,
-    could_tell: Cell<bool>,
+    could_tell: AtomicBool,
 }
 
 impl<'v, M: Memory> Claimed<'v, M> {
     pub fn of(values: &'v Stored<M>) -> Claimed<'v, M> {
         let file_bytes = values.medium().file_bytes().unwrap_or(0);
-        Claimed { values, file_bytes, could_tell: Cell::new(true) }
+        Claimed { values, file_bytes, could_tell: AtomicBool::new(true) }
     }
 
-    fn key_at(&self, location: u64) -> &'v [u8] {
-        match self.values.claimed_item(location, self.file_bytes) {
+    fn key_of(&self, value: [u64; 2]) -> &'v [u8] {
+        let is_whole = whole::is_whole(value[0], 0);
+        let location = is_whole.then(|| location(value));
+        let item = location.and_then(|at| self.values.claimed_item(at, self.file_bytes));
+        match item {
             Some(item) => item.key,
             None => {
-                self.could_tell.set(false);
+                self.could_tell.store(false, Relaxed);
                 &[]
             }
         }
@@ -193,15 +235,15 @@ impl<M: Memory> Keys for Claimed<'_, M> {
     }
 
     fn compare(&self, value: [u64; 2], key: &[u8]) -> Ordering {
-        self.key_at(value[0]).cmp(key)
+        self.key_of(value).cmp(key)
     }
 
     fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
-        into.extend_from_slice(self.key_at(value[0]));
+        into.extend_from_slice(self.key_of(value));
     }
 
     fn could_tell(&self) -> bool {
-        self.could_tell.get()
+        self.could_tell.load(Relaxed)
     }
 }
 
@@ -209,21 +251,32 @@ impl<M: Memory> Keys for Claimed<'_, M> {
 #[derive(Default)]
 pub(crate) struct InOrder {
     entry: Entry,
+    leaf: u64,
     last: Option<Vec<u8>>,
+    /// Where the first leaf lies that has an entry which no lookup would find.
+    pub damaged: Option<u64>,
 }
 
 impl InOrder {
-    pub fn come_to(&mut self, entry: Entry) {
-        self.entry = entry;
+    /// The walk comes to an entry of a leaf; returns where its item lies.
+    pub fn come_to(&mut self, entry: Entry, leaf: u64) -> u64 {
+        (self.entry, self.leaf) = (entry, leaf);
+        if !whole::is_whole(entry.value[0], 0) {
+            self.damaged.get_or_insert(leaf);
+        }
+        location(entry.value)
     }
 
-    /// Whether the entry stands for this key, and where it is looked for.
-    pub fn is_of(&mut self, key: &[u8]) -> bool {
-        let is_its = self.entry.head == first_16(key) && self.entry.value[1] == behind_head(key);
+    /// Whether the entry stands for the item of this key, and where it is looked for.
+    pub fn is_of(&mut self, at: u64, key: &[u8]) -> bool {
+        let is_its = self.entry == Entry { head: first_16(key), value: value(at, key) };
         let is_behind = self.last.as_deref().is_none_or(|last| last < key);
         let last = self.last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(key);
+        if !(is_its && is_behind) {
+            self.damaged.get_or_insert(self.leaf);
+        }
         is_its && is_behind
     }
 }

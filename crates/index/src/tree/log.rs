@@ -81,9 +81,11 @@ impl Logs {
         Record { memory, logs: self, next, log_at, words: 0 }
     }
 
-    /// Stores once more what the record of each log says that was not done. Returns whether each says where
-    /// that record is.
-    pub(super) fn replay<L: Memory>(&self, memory: &L) -> bool {
+    /// Stores once more what the record of each log says that was not done.
+    ///
+    /// # Errors
+    /// Where a log says that its record is where none can be.
+    pub(super) fn replay<L: Memory>(&self, memory: &L) -> Result<(), u64> {
         for log in 0..self.logs.len() as u64 {
             let mut record = self.begin(memory, log);
             // SAFETY: the first word of a log's own line, committed.
@@ -97,7 +99,7 @@ impl Logs {
             let Next { at, .. } = *record.next;
             let is_in_log = at >= LINE && at.is_multiple_of(LINE);
             if !is_in_log || at + self.record_bytes > self.log_bytes {
-                return false;
+                return Err(record.log_at);
             }
             let [head, checksum] = [0, 8].map(|at| record.load(at));
             record.words = head & ((1 << NUMBER_SHIFT) - 1);
@@ -107,7 +109,7 @@ impl Logs {
                 record.finish();
             }
         }
-        true
+        Ok(())
     }
 }
 

@@ -1,7 +1,9 @@
 //! A kept index saves the reading of values, and is never what a map depends on: whatever happens
 //! to it, the map holds what was written. With sections not even the walk is needed.
 
+#[path = "../adversary/mod.rs"]
 mod adversary;
+mod trees;
 
 use adversary::{Random, cases, contents, in_memory, value_of};
 use std::collections::BTreeMap;
@@ -281,7 +283,7 @@ fn areas_at(index: &Path) -> u64 {
     4096 + u64::from_le_bytes(books_bytes)
 }
 
-/// At rest any bit that changes is noticed, and then found out by a walk.
+/// At rest any bit that changes is noticed, and the index made anew: a walk misses what it does not name.
 #[test]
 fn books_and_lines_that_changed_at_rest_are_noticed() {
     for kept in Kept::ways(None) {
@@ -297,7 +299,7 @@ fn books_and_lines_that_changed_at_rest_are_noticed() {
             work(&map, &mut model, &mut random, 5_000);
             drop(map);
             harm(&dir.path().join("index"));
-            let map = reopened(dir.path(), options(kept), &model, Way::Walked);
+            let map = reopened(dir.path(), options(kept), &model, Way::Read);
             assert!(map.recovery().unfit.as_ref().is_some_and(|why| why.contains("closed")));
             work(&map, &mut model, &mut random, 1_000);
             drop(map);
@@ -546,152 +548,5 @@ fn on_a_block_device_a_map_that_kept_its_index_is_read() {
         let on_disk = MapOptions { domain: Domain::PageCache, ..options(on_disk) };
         drop(reopened(dir.path(), on_disk, &model, Way::Read));
         drop(reopened(dir.path(), options(kept), &model, Way::Read));
-    }
-}
-
-/// What an ordered map keeps, and its kind, may change from opening to opening.
-#[test]
-fn kinds_and_forms_may_change_from_opening_to_opening() {
-    use Persist::{Auto, Full, Index, Values};
-    use TreeForm::{FastFair, PersistentUnsorted, Rows, Unsorted, WriteAhead};
-    for values in DESIGNS {
-        let dir = in_memory();
-        let (mut model, mut random) = (Contents::new(), Random(21));
-        let ordered = [
-            (Kind::Ordered, None, Auto, Way::Read),
-            (Kind::Ordered, None, Index, Way::Read),
-            (Kind::Ordered, None, Auto, Way::AsClosed),
-            (Kind::Ordered, Some(FastFair), Auto, Way::AsClosed),
-            (Kind::Ordered, Some(WriteAhead), Index, Way::Read),
-            (Kind::Ordered, Some(WriteAhead), Auto, Way::AsClosed),
-            (Kind::Ordered, Some(PersistentUnsorted), Auto, Way::Read),
-            (Kind::Hash, None, Auto, Way::Read),
-            (Kind::Hash, None, Auto, Way::AsClosed),
-            (Kind::Hash, None, Full, Way::AsClosed),
-            (Kind::Ordered, None, Auto, Way::Read),
-            (Kind::Ordered, None, Index, Way::AsClosed),
-            (Kind::Ordered, Some(Unsorted), Auto, Way::Read),
-            (Kind::Ordered, Some(Rows), Values, Way::Read),
-            (Kind::Ordered, None, Auto, Way::Read),
-            (Kind::Hash, None, Values, Way::Read),
-        ];
-        for (kind, tree, persist, expected) in ordered {
-            let options = options(Kept { kind, tree, values, persist });
-            let map = reopened(dir.path(), options, &model, expected);
-            work(&map, &mut model, &mut random, 2_000);
-        }
-        assert!(!dir.path().join("index").exists());
-    }
-}
-
-#[test]
-fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
-    let kept =
-        |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
-    let sized = |node_bytes, options| MapOptions { node_bytes: Some(node_bytes), ..options };
-    let ordered = |tree, persist| kept(Kind::Ordered, tree, persist);
-    let cases = [
-        (ordered(None, Persist::Full), "persist", "persist = \"index\""),
-        (ordered(Some(TreeForm::Sorted), Persist::Index), "index", "fast-fair"),
-        (ordered(Some(TreeForm::FastFair), Persist::Values), "index", "btree, unsorted"),
-        (kept(Kind::Hash, Some(TreeForm::FastFair), Persist::Index), "index", "kind = \"ordered\""),
-        (sized(512, kept(Kind::Hash, None, Persist::Index)), "node_bytes", "kind = \"ordered\""),
-        (sized(64, ordered(None, Persist::Index)), "node_bytes", "128 to 4096"),
-        (sized(1000, ordered(None, Persist::Values)), "node_bytes", "128 to 4096"),
-        (
-            sized(4096, ordered(Some(TreeForm::Unsorted), Persist::Auto)),
-            "node_bytes",
-            "128 to 2048",
-        ),
-    ];
-    for (options, expected, way_out) in cases {
-        let dir = in_memory();
-        match Map::open(dir.path(), options) {
-            Err(Error::Option { field, why }) if field == expected => {
-                assert!(why.contains(way_out) && !why.contains('\n'), "{why}");
-            }
-            other => panic!("{expected}: {:?}", other.map(|_| "opened")),
-        }
-        assert!(!dir.path().join("values.log").exists());
-    }
-}
-
-/// A tree's first leaf lies behind its first line, and logs if its form has some.
-fn first_leaf(index: &Path, form: TreeForm) -> u64 {
-    let logs = 8 * (64 + 4 * (512 + 128));
-    let reserved: u64 = if form == TreeForm::FastFair { 64 } else { 64 + logs };
-    areas_at(index) + reserved.next_multiple_of(512)
-}
-
-fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; 8 * count];
-    let file = std::fs::File::open(path).expect("index");
-    file.read_exact_at(&mut bytes, at).expect("words");
-    bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight"))).collect()
-}
-
-/// Bytes of the leaves, from the first to what the tree says is in use.
-fn leaves(index: &Path, form: TreeForm) -> std::ops::Range<u64> {
-    let areas = areas_at(index);
-    first_leaf(index, form)..areas + words_at(index, areas + 24, 1)[0]
-}
-
-/// Damage inside leaves, where a walk alone can see it: locations that name nothing, whatever they may be,
-/// also of keys that tie; two entries that changed places, or locations; a link.
-#[test]
-fn damage_inside_a_leaf_is_noticed() {
-    // All entries of all leaves: in an unsorted leaf not every slot counts.
-    let names = |what: u64| {
-        move |path: &Path, leaves: std::ops::Range<u64>| {
-            for leaf in leaves.step_by(512) {
-                let words = words_at(path, leaf, 64);
-                let used = (0..15).filter(|slot| words[4 * slot + 6] != 0);
-                used.for_each(|slot| {
-                    write_at(path, leaf + 32 * slot as u64 + 48, &what.to_le_bytes());
-                });
-            }
-        }
-    };
-    let swap = |from: u64, bytes: usize| {
-        move |path: &Path, leaves: std::ops::Range<u64>| {
-            let [first, second] = [32, 64].map(|at| leaves.start + at + from);
-            let words = [first, second].map(|at| words_at(path, at, bytes / 8));
-            for (at, words) in [first, second].into_iter().zip(words.iter().rev()) {
-                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-                write_at(path, at, &bytes);
-            }
-        }
-    };
-    let nowhere = |path: &Path, leaves: std::ops::Range<u64>| {
-        write_at(path, leaves.start + 16, &(1u64 << 50).to_le_bytes());
-    };
-    type Harm<'a> = &'a dyn Fn(&Path, std::ops::Range<u64>);
-    let harms: [(&str, Harm<'_>); 7] = [
-        ("a location before the first item", &names(8)),
-        ("a location far away", &names(u64::MAX - 7)),
-        ("a location beyond the file", &names(1 << 37)),
-        ("a location inside an item", &names((4 << 20) + 100)),
-        ("entries in each other's places", &swap(0, 32)),
-        ("each other's locations", &swap(16, 8)),
-        ("a link to nowhere", &nowhere),
-    ];
-    for kept in Kept::ways(Some(Kind::Ordered)) {
-        let form = kept.tree.expect("a tree");
-        // Where entries are in no order their places say nothing, and a slot may be free.
-        let is_seen =
-            |what: &str| form != TreeForm::PersistentUnsorted || !what.contains("other's");
-        for (what, harm) in harms.iter().filter(|(what, _)| is_seen(what)) {
-            survives(what, &[kept], |path| harm(path, leaves(path, form)));
-        }
-    }
-}
-
-#[test]
-fn a_damaged_first_line_of_leaves_is_noticed() {
-    for (at, word) in [(8, 0), (8, u64::MAX), (16, 0), (16, 100), (16, 1 << 40), (24, 1 << 45)] {
-        survives("the first line", &Kept::ways(Some(Kind::Ordered)), |path| {
-            write_at(path, areas_at(path) + at, &u64::to_le_bytes(word));
-        });
     }
 }
