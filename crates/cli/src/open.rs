@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
-use terrace::{Map, RecoveryReport};
+use terrace::{Kind, Map, RecoveryReport};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -58,7 +58,8 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "name": name, "keys": report.keys, "items": report.items, "bytes": report.bytes,
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
-        "flush": map.options().flush_rule(), "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "flush": map.options().flush_rule(),
+        "index": map.stats().index, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
 }
 
@@ -72,9 +73,20 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     );
     if explain {
         text.push_str(&explained(report));
+        text.push_str(&format!("\n  the index is {}{}", map.stats().index, chosen(map)));
         text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
     }
     text
+}
+
+/// What chose an ordered map's tree.
+fn chosen(map: &Map) -> String {
+    let options = map.options();
+    match (options.kind, options.tree) {
+        (Kind::Hash, _) => String::new(),
+        (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
+        (_, None) => "; index = \"auto\": the tree that is kept, or what suits what is".into(),
+    }
 }
 
 fn explained(report: &RecoveryReport) -> String {

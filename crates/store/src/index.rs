@@ -1,6 +1,7 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
 use crate::located::{location, value};
+use std::fmt;
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
@@ -33,6 +34,21 @@ pub(crate) enum Index<I: Memory> {
     /// [`behind_head`](crate::located::behind_head).
     /// Where it is kept, its leaves alone are.
     Ordered(Box<Tree<I, Native>>),
+}
+
+/// For whoever reads statistics.
+impl<I: Memory> fmt::Display for Index<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Index::Hash(_) => write!(f, "hash"),
+            Index::Ordered(tree) => match tree.form() {
+                (form, bytes) if form.is_kept() => {
+                    write!(f, "{form}: leaves of {bytes} B kept and inner nodes in DRAM")
+                }
+                (form, bytes) => write!(f, "{form}: nodes of {bytes} B in DRAM"),
+            },
+        }
+    }
 }
 
 /// See [`HashIndex::watch`].
@@ -186,14 +202,6 @@ impl<I: Memory> Index<I> {
         match self {
             Index::Hash(table) => table.clear(),
             Index::Ordered(tree) => tree.clear(),
-        }
-    }
-
-    /// The form of a tree, and bytes of a leaf.
-    pub fn tree_form(&self) -> Option<(tree::Form, u64)> {
-        match self {
-            Index::Hash(_) => None,
-            Index::Ordered(tree) => Some(tree.form()),
         }
     }
 

@@ -5,7 +5,6 @@ use crate::map::Map;
 use std::sync::atomic::Ordering;
 use terrace_durable::logs::SEGMENT_BYTES;
 use terrace_durable::slabs;
-use terrace_index::tree::Form as TreeForm;
 use terrace_memory::Memory;
 
 /// Sizes and counts of a map at one moment.
@@ -48,8 +47,8 @@ pub struct MapStats {
     pub design: String,
     /// The persistence domain.
     pub domain: String,
-    /// Of an ordered map, the form of its tree and bytes of a leaf.
-    pub tree: Option<(TreeForm, u64)>,
+    /// What finds keys: "hash", or a tree, the bytes of its nodes and where they lie.
+    pub index: String,
 }
 
 /// Live, dead and all bytes of the values.
@@ -100,6 +99,6 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
-        tree: engine.index.tree_form(),
+        index: engine.index.to_string(),
     }
 }

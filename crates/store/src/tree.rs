@@ -258,13 +258,15 @@ pub(crate) struct InOrder {
 }
 
 impl InOrder {
-    /// The walk comes to an entry of a leaf; returns where its item lies.
+    /// The walk comes to an entry of a leaf; returns where its item lies: nowhere, if its location is not
+    /// whole. What it names instead may be a deleted item, whose entry would be taken for one to remove.
     pub fn come_to(&mut self, entry: Entry, leaf: u64) -> u64 {
         (self.entry, self.leaf) = (entry, leaf);
-        if !whole::is_whole(entry.value[0], 0) {
-            self.damaged.get_or_insert(leaf);
+        if whole::is_whole(entry.value[0], 0) {
+            return location(entry.value);
         }
-        location(entry.value)
+        self.damaged.get_or_insert(leaf);
+        0
     }
 
     /// Whether the entry stands for the item of this key, and where it is looked for.

@@ -149,6 +149,9 @@ pub(super) const INDEX: &[(&str, Option<TreeForm>)] = &[
     ("persistent-unsorted", Some(TreeForm::PersistentUnsorted)),
 ];
 
+/// Inner nodes that are kept are not there: what they save is the building, which takes less than the reading.
+pub(super) const INNER_TIER: &[(&str, ())] = &[("dram", ())];
+
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),
     ("index", Persist::Index),
