@@ -182,7 +182,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "index",
         "auto",
-        "ordered maps, the tree: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "index", v).map_err(strip) }
     ),
     key!(
