@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
-use terrace::{Config, Database, Map, Queue, RecoveryReport, Words};
+use terrace::{Config, Database, Kind, Map, Queue, RecoveryReport, Words};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -56,12 +56,12 @@ pub fn main(arguments: &Arguments) -> Outcome {
 
 fn open_queues(db: &Database, config: &Config) -> Result<Vec<(String, Queue)>, Failure> {
     let open = |name: String| Ok((name.clone(), settings::open_queue(db, &name, config)?));
-    db.queue_names().into_iter().map(open).collect()
+    db.queue_names().map_err(Failure::new)?.into_iter().map(open).collect()
 }
 
 fn open_words(db: &Database, config: &Config) -> Result<Vec<(String, Words)>, Failure> {
     let open = |name: String| Ok((name.clone(), settings::open_words(db, &name, config)?));
-    db.words_names().into_iter().map(open).collect()
+    db.words_names().map_err(Failure::new)?.into_iter().map(open).collect()
 }
 
 fn row_of_queue(name: &str, queue: &Queue) -> serde_json::Value {
@@ -114,7 +114,8 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "name": name, "keys": report.keys, "items": report.items, "bytes": report.bytes,
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
-        "flush": map.options().flush_rule(), "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "flush": map.options().flush_rule(),
+        "index": map.stats().index, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
 }
 
@@ -128,9 +129,20 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     );
     if explain {
         text.push_str(&explained(report));
+        text.push_str(&format!("\n  the index is {}{}", map.stats().index, chosen(map)));
         text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
     }
     text
+}
+
+/// What chose an ordered map's tree.
+fn chosen(map: &Map) -> String {
+    let options = map.options();
+    match (options.kind, options.tree) {
+        (Kind::Hash, _) => String::new(),
+        (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
+        (_, None) => "; index = \"auto\": the tree that is kept, or what suits what is".into(),
+    }
 }
 
 fn explained(report: &RecoveryReport) -> String {

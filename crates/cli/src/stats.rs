@@ -33,6 +33,7 @@ struct MapReport {
     keys: u64,
     live_bytes: u64,
     dead_bytes: u64,
+    index: String,
     index_bytes: u64,
     disk_bytes: u64,
     values: String,
@@ -87,6 +88,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             keys: stats.keys,
             live_bytes: stats.live_bytes,
             dead_bytes: stats.dead_bytes,
+            index: stats.index,
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
             values: stats.design,
@@ -100,7 +102,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         });
     }
     let mut queues = Vec::new();
-    for name in db.queue_names() {
+    for name in db.queue_names().map_err(Failure::new)? {
         let queue = settings::open_queue(&db, &name, &config)?;
         queues.push(QueueReport::of(name, &queue));
     }
