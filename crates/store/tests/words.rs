@@ -210,7 +210,7 @@ fn has_an_order(form: Form, threads: u64, seed: u64) {
                         1 => Call::Delete,
                         _ => Call::Get,
                     };
-                    let pending = client.call(key, call.clone());
+                    let pending = client.call(key, call);
                     let told = match call {
                         Call::Delete => Told::Flag(session.remove(key).is_some()),
                         Call::Get => Told::Value(session.get(key).map(|value| value as i64)),
