@@ -48,7 +48,7 @@ mod structure;
 
 use crate::Ground;
 use crate::keys::Probe;
-pub use crate::keys::{Entry, Keys, Sixteen, head_of};
+pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
@@ -56,7 +56,6 @@ use inner::Rows;
 use latch::Latch;
 use leaf::{Leaf, Leaves};
 use log::Logs;
-pub use range::Direction;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -199,20 +198,6 @@ impl TreeOptions {
         let form = Form::ALL.iter().position(|form| *form == self.form).expect("a form of all");
         u64::from_le_bytes(*b"tree\0\0\0\0") | (form as u64) << 32 | self.node_bytes << 40
     }
-}
-
-/// What a writer does to a key's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Leaves it as it is.
-    Keep,
-    /// Gives the key this value; the first word is not zero.
-    Set([u64; 2]),
-    /// Leaves the entry as it is, but what it names was overwritten where it lies: whoever copied it
-    /// meanwhile copies it again.
-    Overwritten,
-    /// Removes the key.
-    Remove,
 }
 
 /// Sizes of a tree.

@@ -49,15 +49,14 @@ mod step;
 mod table;
 mod write;
 
-pub use range::Direction;
+pub use crate::keys::{Change, Direction};
 pub use recover::Replay;
 pub use step::{Step, Steps};
-pub use write::Change;
 
 use crate::Ground;
-use crate::keys::{Keys, Probe};
+use crate::keys::{Keys, Probe, Side};
 use chain::{Chain, Changed};
-use inner::{Inner, Side};
+use inner::Inner;
 use logs::Logs;
 use record::{ITEMS_MOST, UNIT};
 use segments::{Segments, Shape};
