@@ -3,6 +3,7 @@
 //! Under `sync` everything that was told is there. Otherwise the queue is as it was at some instant since the last
 //! cut that completed: buffered durable linearizability.
 
+use super::exhaustive::Explored;
 use super::histories::history;
 use super::maps::{MEMORY_BYTES, OnDisk, in_lines};
 use super::{Control, Settings};
@@ -139,15 +140,13 @@ pub(super) fn cuts(settings: &Settings) -> Explorer<Note> {
 /// Syncs that do nothing.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let durability = if test == "queue-disk" { Durability::Sync } else { NEVER };
-    let settings = Settings { states, seed, ..Settings::default() };
-    let report = explorer(durability, false, &settings).sampled(states, seed);
+    let report = explorer(durability, false, settings).explored(settings);
     let meaning = "what was written out is synced before it is told, or counted on";
-    let control = Control::of("Sync", meaning, test, seed, report);
+    let control = Control::of("Sync", meaning, test, settings, report);
     tell(&control);
     vec![control]
 }

@@ -201,7 +201,12 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
         options.check()?;
-        let shape = Shape { logs: options.logs, segment_bytes: options.segment_bytes, era: 0 };
+        let shape = Shape {
+            logs: options.logs,
+            segment_bytes: options.segment_bytes,
+            era: 0,
+            is_loading: false,
+        };
         let segments = Segments::create(grounds.logs, shape, budget, options.steps)?;
         let table = Table::new(grounds.table, options.logs, options.recent, budget)?;
         let first = first_leaf(&table, keys)?;
