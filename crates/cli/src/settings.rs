@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
 use terrace::memory::prestore;
-use terrace::{Database, Map, MapOptions};
+use terrace::{Database, Map, MapOptions, Queue, Words};
 
 /// Every key of the configuration as a flag.
 #[derive(Clone, Default)]
@@ -14,6 +14,7 @@ pub struct Flags {
     keys: Vec<(&'static str, String)>,
     maps: Vec<String>,
     queues: Vec<String>,
+    words: Vec<String>,
     tiers: Vec<String>,
 }
 
@@ -54,6 +55,11 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
             "NAME.KEY=VALUE",
             "a key of one queue's section [queues.NAME]; repeatable",
         ))
+        .arg(many(
+            "words",
+            "NAME.KEY=VALUE",
+            "a key of one table of words' section [words.NAME]; repeatable",
+        ))
         .arg(many("tier", "KEY=VALUE,...", "a memory declared like a section [[tier]]; repeatable"))
 }
 
@@ -65,6 +71,7 @@ fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {
         keys: keys.filter_map(|k| Some((k.name, value(k.name)?))).collect(),
         maps: all("map"),
         queues: all("queue"),
+        words: all("words"),
         tiers: all("tier"),
     }
 }
@@ -131,6 +138,9 @@ pub fn read(
     for queue in &flags.queues {
         config.set_queue(queue).map_err(|e| Failure::Usage(format!("--queue: {e}")))?;
     }
+    for words in &flags.words {
+        config.set_words(words).map_err(|e| Failure::Usage(format!("--words: {e}")))?;
+    }
     for tier in &flags.tiers {
         config.set_tier(tier).map_err(|e| Failure::Usage(format!("--tier: {e}")))?;
     }
@@ -153,6 +163,13 @@ pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Databa
     Database::open(dir, options).map_err(Failure::new)
 }
 
+/// Damage that a salvage of a queue went around.
+pub fn tell_damage_of_queue(queue: &Queue) {
+    for damage in queue.damage() {
+        eprintln!("terrace: {} at offset {}: {}", queue.path().display(), damage.at, damage.what);
+    }
+}
+
 /// Damage that a salvage went around, told map by map.
 pub fn tell_damage(map: &Map) {
     let report = map.recovery();
@@ -167,7 +184,8 @@ pub fn tell_damage(map: &Map) {
     }
 }
 
-/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues.
+/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues and
+/// tables of words.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { keeping: config.keeping()?, ..config.options() };
@@ -176,10 +194,26 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
         open_map(&db, name, config)?;
     }
     for name in config.queues.keys() {
-        let options = |base| config.queue_options_of(name, base);
-        db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))?;
+        open_queue(&db, name, config)?;
+    }
+    for name in config.words.keys() {
+        open_words(&db, name, config)?;
     }
     Ok(db)
+}
+
+/// Opens one queue with its own settings.
+pub fn open_queue(db: &Database, name: &str, config: &Config) -> Result<Queue, Failure> {
+    let options = |base| config.queue_options_of(name, base);
+    db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))
+}
+
+/// Opens one table of words with its own settings.
+pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, Failure> {
+    let path = config.words.get(name).and_then(|own| own.path.clone());
+    let place = path.unwrap_or_else(|| db.dir().join("words"));
+    let options = |base| config.words_options_of(name, base);
+    db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))
 }
 
 /// Opens one map with its own settings.

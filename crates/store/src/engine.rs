@@ -238,11 +238,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             // Readers' epochs move on only when someone asks: freed logs wait for that.
             crossbeam_epoch::pin().flush();
+            // Looked at before the try: a round that found nothing to free may have come after one that did.
+            let is_hopeless = self.hopeless_round.load(Ordering::Acquire) > asked_in;
             match self.values.room(writer, bytes, Room::Ordinary) {
                 Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => {}
                 other => return Ok(other?),
             }
-            if self.hopeless_round.load(Ordering::Acquire) > asked_in {
+            if is_hopeless {
                 return Err(refused.into());
             }
         }
@@ -454,12 +456,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Counts an item that an entry of a kept index names; whether its key would be found there.
-    pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
+    /// Counts an item that an entry of a kept index names.
+    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
         self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
-        let hash = hash_key(self.seed, found.key);
-        self.index.holds(hash, found.key, location, &self.located(&BucketLock))
     }
 
     /// Forgets the entry of an item that a crash found deleted, but for its entry.

@@ -1,4 +1,6 @@
-//! A directory of maps and queues, opened as one.
+//! A directory of maps, queues and tables of words, opened as one.
+
+mod words;
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
-use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result};
+use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
 
 /// Longest name of a map or queue in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -31,10 +33,11 @@ pub struct TierUse {
     pub maps: Vec<String>,
 }
 
-/// A directory of maps and queues. They share one memory budget, but for those in tiers of their own.
+/// A directory of maps, queues and tables of words. They share one memory budget, but for those in tiers of their
+/// own.
 ///
-/// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`; two
-/// processes never have the same one open.
+/// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
+/// of words one below `words/`; two processes never have the same one open.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -42,6 +45,7 @@ pub struct Database {
     shared: Arc<Share>,
     maps: Mutex<BTreeMap<String, Opened>>,
     queues: Mutex<BTreeMap<String, Queue>>,
+    words: Mutex<BTreeMap<String, Words>>,
     /// Tiers with a budget of their own, by name: maps in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
 }
@@ -84,8 +88,8 @@ impl Database {
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
-        let (maps, queues, tiers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Database { dir, options, shared, maps, queues, tiers })
+        let (maps, queues, words) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Database { dir, options, shared, maps, queues, words, tiers: Mutex::default() })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -200,6 +204,7 @@ impl Database {
             durability: self.options.durability,
             domain: self.options.domain,
             dax: self.options.dax,
+            salvage: self.options.salvage,
             ..QueueOptions::default()
         });
         let queue =
@@ -331,13 +336,14 @@ impl Database {
         synced.fold(Ok(()), Result::and)
     }
 
-    /// Flushes and closes every map and queue.
+    /// Flushes and closes every map and queue, and lets go of tables of words, which have nothing to flush.
     ///
     /// # Errors
     /// The first of the medium; every one is closed all the same.
     pub fn close(self) -> Result<()> {
         let maps = std::mem::take(&mut *self.maps());
         let queues = std::mem::take(&mut *self.queues());
+        self.tables_of_words().clear();
         let closed =
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
         closed.fold(Ok(()), Result::and)
@@ -367,10 +373,12 @@ fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
             "{name:?} is no name for a {of}: 1 to {MAX_NAME_BYTES} letters, digits, {}, not starting with '.'",
             signs.join(", ")
         );
-        return Err(Error::Option {
-            field: if of == "map" { "map name" } else { "queue name" },
-            why,
-        });
+        let field = match of {
+            "map" => "map name",
+            "queue" => "queue name",
+            _ => "words name",
+        };
+        return Err(Error::Option { field, why });
     }
     Ok(())
 }

@@ -50,6 +50,19 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
         ),
         ("maps = 3", "terrace.toml:1: `maps` is a section: [maps.NAME]"),
         ("queues = 3", "terrace.toml:1: `queues` is a section: [queues.NAME]"),
+        ("words = 3", "terrace.toml:1: `words` is a section: [words.NAME]"),
+        (
+            "[words.seats]\nsize = 3\n",
+            "terrace.toml:2: unknown key `words.seats.size`; known keys: form, capacity, path, domain",
+        ),
+        (
+            "[words.seats]\nform = \"hard\"\n",
+            "terrace.toml:2: `words.seats.form`: `hard` is none of tlog, log-free, link-free, soft",
+        ),
+        (
+            "[words.seats]\ncapacity = 0\n",
+            "terrace.toml:2: `words.seats.capacity`: `0` is not a number from 1 to 1099511627776",
+        ),
         (
             "[queues.jobs]\nsize = \"1 MiB\"\n",
             "terrace.toml:2: unknown key `queues.jobs.size`; known keys: durability, interval_ms, capacity, slot, \
@@ -136,6 +149,24 @@ fn the_written_defaults_are_the_defaults() {
         config.set(key.name, key.default).expect("a default is valid");
         assert_eq!(config, Config::default(), "{}", key.name);
     }
+}
+
+/// What all ordered maps are is nothing to maps by hash; a map's own word counts, for what it cannot be too.
+#[test]
+fn a_tree_is_for_ordered_maps() {
+    let config = parse(
+        "kind = \"ordered\"\nindex = \"fast-fair\"\nnode_bytes = \"256\"\n[maps.a]\nindex = \"auto\"\n\
+         [maps.b]\nkind = \"hash\"\n[maps.c]\nkind = \"hash\"\nindex = \"btree\"\n",
+    )
+    .expect("valid");
+    let of = |name| {
+        let options = config.options_of(name, config.options());
+        (options.tree.map(TreeForm::name), options.node_bytes)
+    };
+    assert_eq!(of("other"), (Some("fast-fair"), Some(256)));
+    assert_eq!(of("a"), (None, Some(256)));
+    assert_eq!(of("b"), (None, None));
+    assert_eq!(of("c"), (Some("btree"), None));
 }
 
 #[test]
