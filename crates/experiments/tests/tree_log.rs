@@ -4,7 +4,14 @@
 use terrace_experiments::Domain;
 use terrace_experiments::crash::{Settings, named};
 
-const TESTS: [&str; 4] = ["tree-log", "tree-log-collect", "tree-log-load", "tree-log-threads"];
+const TESTS: [&str; 6] = [
+    "tree-log",
+    "tree-log-uses",
+    "tree-log-collect",
+    "tree-log-pile",
+    "tree-log-load",
+    "tree-log-threads",
+];
 
 fn states() -> u64 {
     std::env::var("TERRACE_STATES").ok().and_then(|states| states.parse().ok()).unwrap_or(600)

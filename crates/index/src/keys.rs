@@ -117,6 +117,38 @@ pub(crate) fn joined(high: u64, low: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+/// What a writer does to a key's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Leaves it as it is.
+    Keep,
+    /// Gives the key this value; the first word is not zero.
+    Set([u64; 2]),
+    /// Leaves the entry as it is, but what it names was overwritten where it lies: whoever copied it
+    /// meanwhile copies it again.
+    Overwritten,
+    /// Removes the key.
+    Remove,
+}
+
+/// Which way a range goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From small keys to large ones.
+    Up,
+    /// From large keys to small ones.
+    Down,
+}
+
+/// Which child of an inner node is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// That of the place itself.
+    At,
+    /// That of what stands right before it.
+    Before,
+}
+
 /// A place between keys: what is searched for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe<'a, K> {

@@ -47,7 +47,7 @@ mod recover;
 mod structure;
 
 use crate::keys::Probe;
-pub use crate::keys::{Entry, Keys, Sixteen, head_of};
+pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
 use crate::{Ground, whole};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
@@ -56,7 +56,6 @@ use inner::Rows;
 use latch::Latch;
 use leaf::{Leaf, Leaves};
 use log::Logs;
-pub use range::Direction;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
@@ -212,20 +211,6 @@ impl TreeOptions {
         let options = TreeOptions::of(form, node_bytes);
         (options.check().is_ok() && options.format() == word).then_some((form, node_bytes))
     }
-}
-
-/// What a writer does to a key's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Leaves it as it is.
-    Keep,
-    /// Gives the key this value; the first word is not zero.
-    Set([u64; 2]),
-    /// Leaves the entry as it is, but what it names was overwritten where it lies: whoever copied it
-    /// meanwhile copies it again.
-    Overwritten,
-    /// Removes the key.
-    Remove,
 }
 
 /// Sizes of a tree.

@@ -1,6 +1,7 @@
 //! The hash index that is kept in persistent memory, alone: single words, overflow lines, splits.
 
 use super::Settings;
+use super::exhaustive::Explored;
 use super::left_out::{Leaves, LeftOut};
 use crate::structures::Random;
 use std::collections::BTreeMap;
@@ -180,7 +181,7 @@ const fn is_bucket(at: u64) -> bool {
 
 /// Looks for a crash where something is left out.
 fn sampled(without: Leaves, settings: &Settings) -> Report {
-    explorer_on(without, settings).sampled(settings.states, settings.seed)
+    explorer_on(without, settings).explored(settings)
 }
 
 pub(super) const STEPS: &[LeftOut] = &[

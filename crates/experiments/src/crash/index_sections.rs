@@ -2,6 +2,7 @@
 //! up as it stands, and repair finds nothing to do.
 
 use super::Settings;
+use super::exhaustive::Explored;
 use super::index::{
     KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, grounds, hash,
     location, script, states,
@@ -104,7 +105,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
 
 /// Looks for a crash where something is left out.
 fn sampled(without: Leaves, settings: &Settings) -> Report {
-    explorer_on(without, settings).sampled(settings.states, settings.seed)
+    explorer_on(without, settings).explored(settings)
 }
 
 pub(super) const STEPS: &[LeftOut] = &[

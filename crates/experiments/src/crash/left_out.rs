@@ -19,13 +19,12 @@ pub(super) struct LeftOut {
 /// Every step of the test of this name, left out in turn.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let run = |step: &LeftOut| {
-        let settings = Settings { states, seed, ..Settings::default() };
-        let control = Control::of(step.name, step.meaning, step.test, seed, (step.run)(&settings));
+        let report = (step.run)(settings);
+        let control = Control::of(step.name, step.meaning, step.test, settings, report);
         tell(&control);
         control
     };

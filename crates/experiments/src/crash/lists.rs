@@ -378,14 +378,12 @@ impl Explored for Named {
 /// The published list, and the steps whose lack a test is to notice.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
-    let settings = Settings { states, seed, ..Settings::default() };
     let control = |name: &str, meaning, left_out| {
-        let report = scenario(test, &settings, left_out).explored(&settings);
-        Control::of(name, meaning, test, seed, report)
+        let report = scenario(test, settings, left_out).explored(settings);
+        Control::of(name, meaning, test, settings, report)
     };
     let ways = WAYS.iter().filter(|(of, ..)| *of == test);
     let ways = ways.map(|(_, name, meaning)| control(name, meaning, &NOT_PUBLISHED));

@@ -65,9 +65,8 @@ pub struct CrashTest {
     controls: Controls,
 }
 
-/// Leaves out the steps of the test of this name, with at most so many states and this seed; the
-/// function hears of each as it is done.
-type Controls = fn(&str, u64, u64, &mut dyn FnMut(&Control)) -> Vec<Control>;
+/// Leaves out the steps of the test of this name; the function hears of each as it is done.
+type Controls = fn(&str, &Settings, &mut dyn FnMut(&Control)) -> Vec<Control>;
 
 impl std::fmt::Debug for CrashTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,24 +107,24 @@ impl CrashTest {
     /// it is done. At most `states` states are looked at in each scenario. The steps of an engine of
     /// sections belong to its first test.
     pub fn controls(&self, states: u64, seed: u64, tell: &mut dyn FnMut(&Control)) -> Vec<Control> {
-        (self.controls)(self.name, states, seed, tell)
+        let settings = Settings { states, seed, ..Settings::default() };
+        (self.controls)(self.name, &settings, tell)
     }
 }
 
-fn no_controls(_: &str, _: u64, _: u64, _: &mut dyn FnMut(&Control)) -> Vec<Control> {
+fn no_controls(_: &str, _: &Settings, _: &mut dyn FnMut(&Control)) -> Vec<Control> {
     Vec::new()
 }
 
 fn engine_controls(
     engine: EngineKind,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let name = engine.to_string();
     let steps = Step::ALL.iter().filter(|step| step.engine().split(", ").any(|of| of == name));
     let run = |step: &Step| {
-        let control = sections::control(*step, engine, states, seed);
+        let control = sections::control(*step, engine, settings);
         tell(&control);
         control
     };
@@ -206,8 +205,12 @@ pub const ALL: &[CrashTest] = tests! {
         index_sections::explorer, left_out::controls;
     "tree-log", "delta chains in logs: entries, replacements, deletes, splits",
         |s| tree_log::explorer(Steps::ALL, tree_log::WRITING, s), tree_log::controls;
+    "tree-log-uses", "the same in one log: a segment that was being taken is taken again",
+        |s| tree_log::explorer(Steps::ALL, tree_log::ONE_LOG, s), tree_log::controls;
     "tree-log-collect", "the same while segments are collected and used again, leaves vanish",
         |s| tree_log::explorer(Steps::ALL, tree_log::COLLECTING, s), tree_log::controls;
+    "tree-log-pile", "the same, several segments collected in a row",
+        |s| tree_log::explorer(Steps::ALL, tree_log::PILING, s), tree_log::controls;
     "tree-log-load", "delta chains in logs, loaded and cleared as a whole",
         |s| tree_log::loads(Steps::ALL, s), tree_log::controls;
     "tree-log-threads", "two threads on the same keys of delta chains in logs",
@@ -228,7 +231,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| trees::threads(Form::PersistentUnsorted, s), no_controls;
     "undo-red-black-tree", "sections by undo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Undo, s),
-        |_, states, seed, tell| engine_controls(EngineKind::Undo, states, seed, tell);
+        |_, s, tell| engine_controls(EngineKind::Undo, s, tell);
     "undo-b-tree", "sections by undo: toggles of a B-tree, four to a section",
         |s| sections::b_tree(EngineKind::Undo, s), no_controls;
     "undo-hash-table", "sections by undo: toggles of a hash table",
@@ -237,7 +240,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::swaps(EngineKind::Undo, s), no_controls;
     "redo-red-black-tree", "sections by redo: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Redo, s),
-        |_, states, seed, tell| engine_controls(EngineKind::Redo, states, seed, tell);
+        |_, s, tell| engine_controls(EngineKind::Redo, s, tell);
     "redo-b-tree", "sections by redo: toggles of a B-tree, four to a section",
         |s| sections::b_tree(EngineKind::Redo, s), no_controls;
     "redo-hash-table", "sections by redo: toggles of a hash table",
@@ -246,7 +249,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::swaps(EngineKind::Redo, s), no_controls;
     "shadow-red-black-tree", "sections by shadow sub-paging: toggles of a red-black tree",
         |s| sections::tree(EngineKind::Shadow, s),
-        |_, states, seed, tell| engine_controls(EngineKind::Shadow, states, seed, tell);
+        |_, s, tell| engine_controls(EngineKind::Shadow, s, tell);
     "shadow-b-tree", "sections by shadow sub-paging: toggles of a B-tree, four to a section",
         |s| sections::b_tree(EngineKind::Shadow, s), no_controls;
     "shadow-hash-table", "sections by shadow sub-paging: toggles of a hash table",
@@ -400,14 +403,20 @@ pub struct Control {
 
 impl Control {
     /// A step left out of a test, and the exploration of that.
-    fn of(step: &str, meaning: &'static str, test: &str, seed: u64, report: Report) -> Control {
+    fn of(
+        step: &str,
+        meaning: &'static str,
+        test: &str,
+        settings: &Settings,
+        report: Report,
+    ) -> Control {
         // A scenario that fails without a crash is no control.
         let failure = report.failure.filter(|_| report.states > 0);
         Control {
             step: step.into(),
             meaning,
             engine: test.into(),
-            caught_by: failure.as_ref().map(|_| format!("{test}, seed {seed}")),
+            caught_by: failure.as_ref().map(|_| format!("{test}, seed {}", settings.seed)),
             states: report.states,
             message: failure
                 .map(|f| f.message.lines().next().unwrap_or("").to_string())

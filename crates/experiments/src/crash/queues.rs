@@ -4,6 +4,7 @@
 //! cut that completed: buffered durable linearizability. A switch from one to the other is such a cut, and what
 //! came before it under the weaker promise still comes back as it was at one instant.
 
+use super::exhaustive::Explored;
 use super::histories::history;
 use super::maps::{MEMORY_BYTES, OnDisk, in_lines};
 use super::{Control, Settings};
@@ -190,11 +191,9 @@ fn switching() -> Rule {
 /// Syncs that do nothing; and a switch that leaves out the cut under the rule that was in force.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
-    let settings = Settings { states, seed, ..Settings::default() };
     let rule = match test {
         "queue-disk" => Rule::of(Durability::Sync),
         "queue-cuts" => Rule::of(NEVER),
@@ -208,8 +207,8 @@ pub(super) fn controls(
     ];
     let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
     let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {
-        let report = explorer(*rule, &settings).sampled(states, seed);
-        let control = Control::of(step, meaning, test, seed, report);
+        let report = explorer(*rule, settings).explored(settings);
+        let control = Control::of(step, meaning, test, settings, report);
         tell(&control);
         control
     };

@@ -2,6 +2,7 @@
 //! one slot and of two, wrapped around. What the threads were told and what recovery leaves must have an
 //! order: nothing acknowledged is lost, nothing comes back after its pop returned, first in is first out.
 
+use super::exhaustive::Explored;
 use super::histories::history;
 use super::rings_published as published;
 use super::{Control, Settings};
@@ -191,12 +192,10 @@ pub(super) fn tx_free(settings: &Settings) -> Explorer<Note> {
 /// Every step of a form left out in turn; of the form without transactions, the published recovery too.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let form = if test == "ring-tx" { Form::Tx } else { Form::TxFree };
-    let settings = Settings { states, seed, ..Settings::default() };
     let mut all = Vec::new();
     let mut add = |control: Control| {
         tell(&control);
@@ -204,15 +203,15 @@ pub(super) fn controls(
     };
     let of_form = |step: &&Step| step.form() == "both" || test == format!("ring-{}", step.form());
     for step in Step::ALL.iter().filter(of_form) {
-        let plan = Plan { steps: Steps::ALL.without(&[*step]), ..Plan::new(form, &settings) };
-        let report = explorer(plan).sampled(states, seed);
-        add(Control::of(&format!("{step:?}"), step.meaning(), test, seed, report));
+        let plan = Plan { steps: Steps::ALL.without(&[*step]), ..Plan::new(form, settings) };
+        let report = explorer(plan).explored(settings);
+        add(Control::of(&format!("{step:?}"), step.meaning(), test, settings, report));
     }
     if form == Form::TxFree {
-        let report = published::explorer().sampled(states, seed);
+        let report = published::explorer().explored(settings);
         let meaning =
             "recovery goes by the slots, not by each thread's last position (as published)";
-        add(Control::of("PublishedRecovery", meaning, "ring-published", seed, report));
+        add(Control::of("PublishedRecovery", meaning, "ring-published", settings, report));
     }
     all
 }

@@ -317,7 +317,7 @@ fn likely(step: Step) -> usize {
 }
 
 /// Looks for a crash that shows the lack of `step` in `engine`.
-pub(super) fn control(step: Step, engine: EngineKind, states: u64, seed: u64) -> Control {
+pub(super) fn control(step: Step, engine: EngineKind, settings: &Settings) -> Control {
     let mut control = Control {
         step: format!("{step:?}"),
         meaning: step.meaning(),
@@ -326,13 +326,14 @@ pub(super) fn control(step: Step, engine: EngineKind, states: u64, seed: u64) ->
         states: 0,
         message: String::new(),
     };
-    for seed in seed..seed + 3 {
-        let settings = Settings { states, seed, domain: Domain::Adr };
+    for seed in settings.seed..settings.seed + 3 {
+        let settings = Settings { seed, ..*settings };
         let mut all = scenarios(engine, &settings);
         let first = likely(step) % all.len();
         all.rotate_left(first);
         for (name, explorer, plan) in all {
-            let report = explorer(Plan { without: Some(step), ..plan }).sampled(states, seed);
+            let report =
+                explorer(Plan { without: Some(step), ..plan }).sampled(settings.states, seed);
             control.states += report.states;
             if let Some(failure) = report.failure {
                 control.message = failure.message.lines().next().unwrap_or("").into();

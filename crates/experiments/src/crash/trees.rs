@@ -4,6 +4,7 @@
 //! in order, each key once; every key that a range meets is found; and the tree takes further writes, that
 //! stand after the next cut.
 
+use super::exhaustive::Explored;
 use super::index::{Contents, Media, budget};
 use super::{Control, Settings};
 use crate::structures::Random;
@@ -347,8 +348,7 @@ const FENCES: &[(&str, Form)] = &[
 /// Every step left out in turn.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let fences = FENCES.iter().map(|(test, form)| Step {
@@ -359,10 +359,9 @@ pub(super) fn controls(
         without: |memory| Without::nothing(memory).fences(),
     });
     let run = |step: &Step| {
-        let settings = Settings { states, seed, ..Settings::default() };
-        let explorer = explorer_on::<Media>(step.form, step.without, &settings);
-        let report = explorer.sampled(states, seed);
-        let control = Control::of(step.name, step.meaning, test, seed, report);
+        let explorer = explorer_on::<Media>(step.form, step.without, settings);
+        let report = explorer.explored(settings);
+        let control = Control::of(step.name, step.meaning, test, settings, report);
         tell(&control);
         control
     };

@@ -5,6 +5,7 @@
 //! was asked for is the one that is made and recovered, in the right memories. The controls leave out what all
 //! forms rely on: write-backs, and fences.
 
+use super::exhaustive::Explored;
 use super::histories::history;
 use super::{Control, Settings};
 use crate::structures::Random;
@@ -139,22 +140,20 @@ pub(super) fn explorer(form: Form, settings: &Settings) -> Explorer<Note> {
 /// fences are for, which the explorer's stores keep.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let form: Form = test.trim_start_matches("words-").parse().unwrap_or_default();
     if form == Form::LogFree {
         return Vec::new();
     }
-    let settings = Settings { states, seed, ..Settings::default() };
     let without: [(&str, &'static str, Flawed); 2] = [
         ("WriteBacks", "what a call tells is written back first", |m| m.write_backs(|_, _| true)),
         ("Fences", "what was written back is waited for before a call tells", Without::fences),
     ];
     let run = |(step, meaning, flawed): (&str, &'static str, Flawed)| {
-        let report = explorer_of(form, flawed, &settings).sampled(states, seed);
-        let control = Control::of(step, meaning, test, seed, report);
+        let report = explorer_of(form, flawed, settings).explored(settings);
+        let control = Control::of(step, meaning, test, settings, report);
         tell(&control);
         control
     };

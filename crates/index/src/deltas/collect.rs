@@ -19,7 +19,8 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// (004: 50 MB to 1000 MB in all logs). Whether it did. Any thread may call it, several at once.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if there is no segment left to copy to; nothing is lost then.
+    /// [`io::ErrorKind::StorageFull`] if there is no segment left to copy to, [`io::ErrorKind::InvalidData`] for
+    /// a record that is damaged; nothing is lost by either.
     pub fn collect(&self, threshold: u64, keys: &impl Keys) -> io::Result<bool> {
         let garbage = |log: &u32| self.logs.log(*log).garbage();
         let mut logs: Vec<u32> =
@@ -63,37 +64,42 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
 
     /// Collects the first segment of a log, unless it is the one that is being written.
     fn collect_first(&self, log: u32, keys: &impl Keys) -> io::Result<bool> {
-        let (segment, stamp) = {
+        let (segment, stamp, behind) = {
             let held = self.logs.log(log).held.lock();
-            match (held.segments.front(), held.segments.len()) {
-                (Some(first), 2..) => *first,
+            match (held.segments.front(), held.segments.get(1)) {
+                (Some((segment, stamp)), Some((behind, _))) => (*segment, *stamp, *behind),
                 _ => return Ok(false),
             }
         };
-        if !self.logs.segments.steps.has(Step::CopyFirst) {
-            self.logs.segments.end(segment);
+        let segments = &self.logs.segments;
+        if !segments.steps.has(Step::CopyFirst) {
+            segments.end(segment);
         }
-        let at = self.logs.segments.at(segment);
+        let at = segments.at(segment);
+        let end = segments.head(behind)?.map_or(0, |head| head.before_end);
         // SAFETY: the log has gone on behind this segment, and this thread alone may free it.
-        let bytes = unsafe { self.logs.segments.memory.bytes(at, self.logs.segments.bytes) };
+        let bytes = unsafe { segments.memory.bytes(at, segments.bytes) };
+        let verify = segments.steps.has(Step::RecordChecksum);
         let mut offset = LINE;
         let mut unused = Vec::new();
-        let mut records = 0;
-        while let Some((parts, length)) =
-            parse(&bytes[offset as usize..], at + offset, Some(stamp), false)
-        {
+        while offset != end {
+            let found = parse(&bytes[offset as usize..], at + offset, Some(stamp), verify);
+            let Some((parts, length)) = found else {
+                let what = format!(
+                    "log {log} is damaged at {:#x}: a record of segment {segment} does not match its checksum, \
+                     and is not the last",
+                    at + offset
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            };
             for part in parts.into_iter().flatten() {
                 self.keep(&part, &mut unused, keys)?;
             }
             offset += length;
-            records += length;
-            if offset >= self.logs.segments.bytes {
-                break;
-            }
         }
         self.logs.free_first(log);
         // Under no latch of the log: what is appended meanwhile is added to, not stored over.
-        self.logs.log(log).used.fetch_sub(records, Relaxed);
+        self.logs.log(log).used.fetch_sub(end - LINE, Relaxed);
         for leaf in unused {
             self.forget(leaf, keys);
         }

@@ -2,7 +2,6 @@
 
 use super::Deltas;
 use super::record::{Header, Kind, Record};
-use super::segments::NEVER;
 use super::step::Step;
 use super::table::Leaf;
 use super::write;
@@ -33,10 +32,10 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         let era = self.clear_from_era(keys)?;
         // What is written counts when all of it is there.
         if self.logs.segments.steps.has(Step::LoadMark) {
-            self.logs.segments.set_era(NEVER);
+            self.logs.segments.set_era(era, true);
         }
         self.load(entries.into_iter(), keys).or_else(|error| self.clear(keys).and(Err(error)))?;
-        self.logs.segments.set_era(era);
+        self.logs.segments.set_era(era, false);
         Ok(())
     }
 

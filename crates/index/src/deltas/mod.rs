@@ -49,15 +49,14 @@ mod step;
 mod table;
 mod write;
 
-pub use range::Direction;
+pub use crate::keys::{Change, Direction};
 pub use recover::Replay;
 pub use step::{Step, Steps};
-pub use write::Change;
 
 use crate::Ground;
-use crate::keys::{Keys, Probe};
+use crate::keys::{Keys, Probe, Side};
 use chain::{Chain, Changed};
-use inner::{Inner, Side};
+use inner::Inner;
 use logs::Logs;
 use record::{ITEMS_MOST, UNIT};
 use segments::{Segments, Shape};
@@ -202,7 +201,12 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
         options.check()?;
-        let shape = Shape { logs: options.logs, segment_bytes: options.segment_bytes, era: 0 };
+        let shape = Shape {
+            logs: options.logs,
+            segment_bytes: options.segment_bytes,
+            era: 0,
+            is_loading: false,
+        };
         let segments = Segments::create(grounds.logs, shape, budget, options.steps)?;
         let table = Table::new(grounds.table, options.logs, options.recent, budget)?;
         let first = first_leaf(&table, keys)?;

@@ -6,20 +6,10 @@
 //! meanwhile; between two pages nothing is held.
 
 use super::Deltas;
-use super::inner::Side;
-use crate::keys::{Entry, Keys, Probe, Separator};
+use crate::keys::{Direction, Entry, Keys, Probe, Separator, Side};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use terrace_memory::Memory;
-
-/// Which way a range goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From small keys to large ones.
-    Up,
-    /// From large keys to small ones.
-    Down,
-}
 
 /// Where a range is.
 enum Place<'a> {

@@ -17,7 +17,7 @@
 
 use super::logs::Logs;
 use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
-use super::segments::{Head, NEVER, Segments};
+use super::segments::{Head, Segments};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
 use super::{Deltas, Grounds, Inner, Options};
@@ -134,10 +134,17 @@ impl<P: Memory, D: Memory> Replay<P, D> {
     ) -> io::Result<Self> {
         let (segments, shape) = Segments::open(grounds.logs, budget, options.steps)?;
         Options { logs: shape.logs, segment_bytes: shape.segment_bytes, ..*options }.check()?;
-        let mut logs: Vec<Replayed> = (0..shape.logs).map(|_| Replayed::default()).collect();
-        let mut stamp = if shape.era == NEVER { 0 } else { shape.era };
+        let mut heads = Vec::new();
         for segment in 0..segments.total() {
-            let Some(head) = segments.head(segment)? else { continue };
+            heads.extend(segments.head(segment)?.map(|head| (segment, head)));
+        }
+        let last = heads.iter().map(|(_, head)| head.stamp).fold(shape.era, u64::max);
+        segments.number_from(last + 1);
+        // Of a load that was cut off nothing counts. That is said before any of its segments is free: with
+        // their heads, their numbers would be forgotten.
+        let era = if shape.is_loading { segments.begin_era() } else { shape.era };
+        let mut logs: Vec<Replayed> = (0..shape.logs).map(|_| Replayed::default()).collect();
+        for (segment, head) in heads {
             let Some(log) = logs.get_mut(head.log as usize) else {
                 let what = format!(
                     "segment {segment} says that it is of log {}, of {}",
@@ -145,8 +152,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
                 );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             };
-            stamp = stamp.max(head.stamp);
-            match head.stamp < shape.era {
+            match head.stamp < era {
                 true => segments.end(segment),
                 false => log.segments.push((segment, head)),
             }
@@ -154,11 +160,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         logs.iter_mut().for_each(|log| log.segments.sort_by_key(|(_, head)| head.stamp));
         let used: Vec<u32> =
             logs.iter().flat_map(|log| &log.segments).map(|(segment, _)| *segment).collect();
-        segments.resume(&used, stamp);
-        if shape.era == NEVER {
-            // A load was cut off, of which nothing is left now.
-            segments.begin_era();
-        }
+        segments.resume(&used);
         let table = Table::new(grounds.table, shape.logs, options.recent, budget)?;
         let inner = Inner::new(grounds.inner, 0, budget)?;
         inner.forget();

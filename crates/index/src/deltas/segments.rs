@@ -6,7 +6,8 @@
 //! back its first one.
 //!
 //! # What is durable when
-//! A segment's head is durable when the first record in it is. A segment is free when word 0 of its
+//! A segment's head is durable before the first record is stored in it: no number of a use that a record
+//! bears is ever forgotten, and given to another use. A segment is free when word 0 of its
 //! head is zero; that is durable before the segment is taken again, and segments of a log are freed in their
 //! order: what recovery finds of a log has an end at the front and an end at the back, and no gap.
 
@@ -22,8 +23,8 @@ use terrace_memory::{Budget, Domain, Memory};
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
 const PAGE: u64 = 4096;
-/// The era in which no segment's use counts, however late.
-pub(super) const NEVER: u64 = (1 << 48) - 1;
+/// In the word of the era: what is being loaded is not all there, and no segment's use counts.
+const LOADING: u64 = 1 << 63;
 /// "terracLS" and the version of the format.
 const MAGIC: u64 = 0x0001_534c_6361_7274;
 const LOG_BITS: u32 = 16;
@@ -35,6 +36,8 @@ pub(super) struct Shape {
     pub(super) segment_bytes: u32,
     /// Uses of segments before this number do not count: the index was cleared then.
     pub(super) era: u64,
+    /// Nor do later ones: a load was cut off.
+    pub(super) is_loading: bool,
 }
 
 impl Shape {
@@ -124,8 +127,12 @@ impl<P: Memory> Segments<P> {
         // SAFETY: the first words of the memory, which were just committed.
         let words: [u64; 4] =
             std::array::from_fn(|word| unsafe { ground.memory.load(8 * word as u64) });
-        let shape =
-            Shape { logs: (words[1] >> 32) as u32, segment_bytes: words[1] as u32, era: words[3] };
+        let shape = Shape {
+            logs: (words[1] >> 32) as u32,
+            segment_bytes: words[1] as u32,
+            era: words[3] & !LOADING,
+            is_loading: words[3] & LOADING != 0,
+        };
         if words[..3] != shape.words() {
             let what = match words[0] {
                 0 => "the memory holds no delta logs: it was never made, or not to the end",
@@ -237,8 +244,7 @@ impl<P: Memory> Segments<P> {
         books.free.len() as u32 + self.total - books.next
     }
 
-    /// Says in a taken segment's head that a log uses it from now on: durable with the caller's next fence,
-    /// before which it acknowledges no record in it.
+    /// Says in a taken segment's head that a log uses it from now on, durably on return; the number of that use.
     pub(super) fn begin(&self, segment: u32, log: u32, before_end: u64) -> u64 {
         let stamp = self.stamp.fetch_add(1, Relaxed);
         let [name, check, before_end] = Head { log, stamp, before_end }.words();
@@ -250,7 +256,7 @@ impl<P: Memory> Segments<P> {
             self.memory.store(at + 8, check);
             self.memory.store(at, name);
         }
-        self.write_back(at, 24, Step::HeadWriteBack);
+        self.persist(at, 24, Step::HeadWriteBack, Step::HeadFence);
         stamp
     }
 
@@ -285,27 +291,32 @@ impl<P: Memory> Segments<P> {
         Ok(Some(head))
     }
 
-    /// From here on these segments are in use, and the last use of any had this number.
-    pub(super) fn resume(&self, used: &[u32], stamp: u64) {
+    /// The next use of a segment gets this number.
+    pub(super) fn number_from(&self, stamp: u64) {
+        self.stamp.store(stamp, Relaxed);
+    }
+
+    /// From here on these segments are in use.
+    pub(super) fn resume(&self, used: &[u32]) {
         let next = used.iter().max().map_or(0, |last| last + 1);
         let mut is_used = vec![false; next as usize];
         used.iter().for_each(|segment| is_used[*segment as usize] = true);
         let free = (0..next).filter(|segment| !is_used[*segment as usize]).collect();
         self.count_to(self.at(next).next_multiple_of(PAGE).min(self.memory.len()));
         *self.books.lock() = Books { free, next };
-        self.stamp.store(stamp + 1, Relaxed);
     }
 
     /// From here on no segment's use up to now counts; durable on return. Returns the number of that.
     pub(super) fn begin_era(&self) -> u64 {
         let era = self.stamp.fetch_add(1, Relaxed) + 1;
-        self.set_era(era);
+        self.set_era(era, false);
         era
     }
 
-    /// Segments count whose use has this number or a later one; durable on return.
-    pub(super) fn set_era(&self, era: u64) {
-        self.store_line(24, &[era]);
+    /// Segments count whose use has this number or a later one, and none while something is loaded; durable
+    /// on return.
+    pub(super) fn set_era(&self, era: u64, is_loading: bool) {
+        self.store_line(24, &[if is_loading { era | LOADING } else { era }]);
     }
 
     /// Stores words of one line, durable on return.

@@ -6,24 +6,10 @@ use super::logs::{Logs, Place};
 use super::record::{Delta, Header, Kind, LINE, NOTHING, Record};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
-use crate::keys::{Entry, Keys, Probe, Separator};
+use crate::keys::{Change, Entry, Keys, Probe, Separator};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace_memory::Memory;
-
-/// What a writer does to a key's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Leaves it as it is.
-    Keep,
-    /// Gives the key this value.
-    Set([u64; 2]),
-    /// Leaves the entry as it is, but its item was overwritten where it lies: whoever copied it meanwhile
-    /// copies it again.
-    Overwritten,
-    /// Removes the key.
-    Remove,
-}
 
 /// A latched leaf with room for one delta more, in its chain and in its log.
 struct Held<'a, P: Memory, D: Memory, K: Keys> {

@@ -4,10 +4,9 @@
 //! after the other, before the first of them is looked at: their misses overlap.
 
 use super::descend::root_of;
-use super::inner::Side;
 use super::latch::Seen;
 use super::{Form, Tree};
-use crate::keys::{Keys, Probe};
+use crate::keys::{Keys, Probe, Side};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 

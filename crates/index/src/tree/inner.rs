@@ -12,7 +12,7 @@
 //! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
 
 use super::latch::Seen;
-use crate::keys::{Keys, Probe, Separator, high, joined, low};
+use crate::keys::{Keys, Probe, Separator, Side, high, joined, low};
 use crossbeam_epoch as epoch;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -27,15 +27,6 @@ const LINE_WORDS: u64 = 8;
 
 /// The whole keys of a node's separators, of those that have one.
 type Ties = Vec<Option<Arc<[u8]>>>;
-
-/// Which child is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// That of the place itself.
-    At,
-    /// That of what stands right before it.
-    Before,
-}
 
 /// Where the rows of an inner node lie.
 #[derive(Clone, Copy, Debug)]

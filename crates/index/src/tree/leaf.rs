@@ -97,7 +97,7 @@ impl<L: Memory> Leaves<L> {
 /// The word of the bitmap with these slots.
 #[inline(always)]
 pub(super) fn bitmap_word(slots: u64) -> u64 {
-    slots | u64::from(slots.count_ones() & 1) * EVEN
+    slots | (u64::from(slots.count_ones() & 1) * EVEN)
 }
 
 impl<L: Memory> Leaf<'_, L> {

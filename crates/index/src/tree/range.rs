@@ -10,22 +10,12 @@
 
 use super::Tree;
 use super::descend::root_of;
-use super::inner::Side;
 use super::latch::Seen;
-use crate::keys::{Entry, Keys, Probe, Separator, compare, whole_key};
+use crate::keys::{Direction, Entry, Keys, Probe, Separator, Side, compare, whole_key};
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
-
-/// Which way a range goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From small keys to large ones.
-    Up,
-    /// From large keys to small ones.
-    Down,
-}
 
 /// Where a range is: what it visits next stands behind this, in its direction.
 #[derive(Clone, Debug)]

@@ -1,6 +1,7 @@
 //! What the maps' protocols need, left out step by step.
 
 use super::super::Settings;
+use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
@@ -36,7 +37,7 @@ fn words(memory: Crashable) -> Without<Crashable> {
 
 /// The scripted map of one thread, by sections, with something left out.
 fn by_sections(without: Leaves, design: Design, settings: &Settings) -> Report {
-    full(without, design, settings).sampled(settings.states, settings.seed)
+    full(without, design, settings).explored(settings)
 }
 
 fn in_pages(settings: &Settings) -> Settings {
@@ -45,7 +46,7 @@ fn in_pages(settings: &Settings) -> Settings {
 
 /// The scripted map of one thread, with something left out.
 fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
-    script(without, design, settings).sampled(settings.states, settings.seed)
+    script(without, design, settings).explored(settings)
 }
 
 /// The head of a kept index, whose words are written back.

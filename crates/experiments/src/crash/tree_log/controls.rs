@@ -1,7 +1,8 @@
 //! What the logs' protocol needs, left out step by step.
 
+use super::super::exhaustive::Explored;
 use super::super::{Control, Settings};
-use super::{COLLECTING, WRITING, explorer, loads, threads};
+use super::{COLLECTING, ONE_LOG, PILING, WRITING, explorer, loads, threads};
 use terrace_index::deltas::{Step, Steps};
 
 /// The test that is to notice the lack of each step.
@@ -10,11 +11,11 @@ fn test_of(step: Step) -> &'static str {
         Step::RecordWriteBack | Step::RecordChecksum | Step::HeadWriteBack | Step::SplitWhole => {
             "tree-log"
         }
-        Step::RecordStamp
-        | Step::CopyFirst
-        | Step::FreeWriteBack
-        | Step::FreeFence
-        | Step::DeadMark => "tree-log-collect",
+        Step::RecordStamp | Step::CopyFirst | Step::FreeWriteBack | Step::DeadMark => {
+            "tree-log-collect"
+        }
+        Step::HeadFence => "tree-log-uses",
+        Step::FreeFence => "tree-log-pile",
         Step::RecordFence => "tree-log-threads",
         Step::LoadMark => "tree-log-load",
     }
@@ -23,21 +24,21 @@ fn test_of(step: Step) -> &'static str {
 /// Every step of a test left out in turn.
 pub(in super::super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let steps = Step::ALL.iter().filter(|step| test_of(**step) == test);
     let run = |step: &Step| {
-        let settings = Settings { states, seed, ..Settings::default() };
         let steps = Steps::ALL.without(&[*step]);
         let report = match test {
-            "tree-log" => explorer(steps, WRITING, &settings).sampled(states, seed),
-            "tree-log-collect" => explorer(steps, COLLECTING, &settings).sampled(states, seed),
-            "tree-log-load" => loads(steps, &settings).sampled(states, seed),
-            _ => threads(steps, &settings).sampled(states, seed),
+            "tree-log" => explorer(steps, WRITING, settings).explored(settings),
+            "tree-log-uses" => explorer(steps, ONE_LOG, settings).explored(settings),
+            "tree-log-collect" => explorer(steps, COLLECTING, settings).explored(settings),
+            "tree-log-pile" => explorer(steps, PILING, settings).explored(settings),
+            "tree-log-load" => loads(steps, settings).explored(settings),
+            _ => threads(steps, settings).explored(settings),
         };
-        let control = Control::of(&format!("{step:?}"), step.meaning(), test, seed, report);
+        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
         tell(&control);
         control
     };

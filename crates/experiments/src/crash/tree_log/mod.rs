@@ -7,6 +7,7 @@ mod threads;
 use super::Settings;
 use crate::structures::Random;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
 use terrace_index::Ground;
@@ -24,28 +25,51 @@ type Contents = BTreeMap<u64, u64>;
 /// Four entries or deltas a leaf, and segments of a few records.
 const NODE_BYTES: u32 = 128;
 const SEGMENT_BYTES: u32 = 512;
-const LOGS: u32 = 2;
 const DRAM_BYTES: u64 = 256 << 10;
 const OPERATIONS: u64 = 60;
+/// What the first recovery found is told here, in the first page of the logs, which they leave free.
+const TOLD_AT: u64 = 2048;
 
 /// What a scenario is made of.
 #[derive(Clone, Copy)]
 pub(super) struct Script {
     memory_bytes: u64,
+    logs: u32,
     keys: u64,
     keys_before: u64,
     /// Of 8 operations, so many remove a key.
     removes: u64,
-    /// Operations between two collections; 0: there is none.
+    /// Operations between two rounds of collections; 0: there is none.
     collect_every: u64,
+    /// Segments that are collected in a round.
+    collects: u64,
 }
 
 /// Splits, and more memory than is ever written.
-pub(super) const WRITING: Script =
-    Script { memory_bytes: 32 << 10, keys: 60, keys_before: 16, removes: 1, collect_every: 0 };
+pub(super) const WRITING: Script = Script {
+    memory_bytes: 32 << 10,
+    logs: 2,
+    keys: 60,
+    keys_before: 16,
+    removes: 1,
+    collect_every: 0,
+    collects: 0,
+};
+/// The same in one log, so that whoever writes after a crash takes the segment that was being taken.
+pub(super) const ONE_LOG: Script = Script { logs: 1, ..WRITING };
 /// Few keys, often all gone, and little memory: segments are used again and again.
-pub(super) const COLLECTING: Script =
-    Script { memory_bytes: 12 << 10, keys: 12, keys_before: 12, removes: 4, collect_every: 2 };
+pub(super) const COLLECTING: Script = Script {
+    memory_bytes: 12 << 10,
+    logs: 2,
+    keys: 12,
+    keys_before: 12,
+    removes: 4,
+    collect_every: 2,
+    collects: 1,
+};
+/// Several segments freed in a row, with no fence but that of their ends between them.
+pub(super) const PILING: Script =
+    Script { memory_bytes: 32 << 10, collect_every: 20, collects: 6, ..COLLECTING };
 
 /// Keys of 16 bytes, and waiting that is another thread's turn.
 struct Scheduled<'a>(&'a Crashable);
@@ -70,8 +94,8 @@ fn key(n: u64) -> [u8; 16] {
     (u128::from(n) << 64 | 1).to_be_bytes()
 }
 
-fn options(steps: Steps) -> Options {
-    Options { logs: LOGS, segment_bytes: SEGMENT_BYTES, node_bytes: NODE_BYTES, recent: 2, steps }
+fn options(logs: u32, steps: Steps) -> Options {
+    Options { logs, segment_bytes: SEGMENT_BYTES, node_bytes: NODE_BYTES, recent: 2, steps }
 }
 
 fn dram() -> Ground<Native> {
@@ -90,13 +114,14 @@ fn budget() -> Arc<Budget> {
     Arc::new(Budget::new(1 << 40))
 }
 
-fn create(memory: &Crashable) -> Index {
-    let options = options(Steps::ALL);
+fn create(memory: &Crashable, logs: u32) -> Index {
+    let options = options(logs, Steps::ALL);
     Deltas::create(grounds(memory), &options, &Scheduled(memory), &budget()).expect("an index")
 }
 
 fn recover(memory: &Crashable, steps: Steps) -> Result<Index, String> {
-    Deltas::recover(grounds(memory), &options(steps), 1, &Sixteen, &budget())
+    // How many logs there are, the memory says.
+    Deltas::recover(grounds(memory), &options(1, steps), 1, &Sixteen, &budget())
         .map_err(|e| e.to_string())
 }
 
@@ -145,6 +170,13 @@ fn contents(index: &Index, memory: &Crashable) -> Result<Contents, String> {
     }
 }
 
+/// A word that stands for contents, never 0.
+fn told(contents: &Contents) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    contents.hash(&mut hasher);
+    hasher.finish() | 1
+}
+
 /// One key and its number, or that it is removed.
 fn script(script: Script, seed: u64) -> Vec<(u64, Option<u64>)> {
     let mut random = Random(seed);
@@ -179,7 +211,7 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
     let later = made.keys;
     Explorer::new(settings.domain, made.memory_bytes)
         .setup(move |memory| {
-            let index = create(memory);
+            let index = create(memory, made.logs);
             (0..made.keys_before).for_each(|n| _ = set(&index, memory, n, Some(0)));
         })
         .thread(move |memory, log| {
@@ -188,13 +220,22 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
                 set(&index, memory, *n, *number);
                 log.note(done);
                 if made.collect_every > 0 && (done as u64).is_multiple_of(made.collect_every) {
-                    index.collect(0, &Scheduled(memory)).expect("room");
+                    for _ in 0..made.collects {
+                        index.collect(0, &Scheduled(memory)).expect("room");
+                    }
                 }
             }
         })
         .recover(move |memory| {
-            // Something is written after each recovery: what it did must stand all the same.
+            // What a recovery has found is told, and stays so; something is written after each.
             let index = recover(memory, steps).expect("a crash is no damage");
+            if memory.load(TOLD_AT) == 0
+                && let Ok(mut found) = contents(&index, memory)
+            {
+                found.remove(&later);
+                memory.store(TOLD_AT, told(&found));
+                memory.persist(TOLD_AT, 8);
+            }
             set(&index, memory, later, Some(memory.crashes() as u64));
             if made.collect_every > 0 {
                 index.collect(0, &Scheduled(memory)).expect("room");
@@ -209,6 +250,12 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
             if !allowed.contains(&found) {
                 return Err(format!(
                     "after {done} operations: found {found:?}, allowed {allowed:?}"
+                ));
+            }
+            let before = memory.load(TOLD_AT);
+            if before != 0 && before != told(&found) {
+                return Err(format!(
+                    "a recovery found something else than the next one: {found:?}"
                 ));
             }
             // It goes on: every key can be written and is found.
@@ -233,7 +280,7 @@ pub(super) fn loads(steps: Steps, settings: &Settings) -> Explorer<usize> {
     Explorer::new(settings.domain, COLLECTING.memory_bytes)
         .setup(|memory| {
             // What was there before must not come back.
-            let index = create(memory);
+            let index = create(memory, COLLECTING.logs);
             (0..LOADED).for_each(|n| _ = set(&index, memory, n, Some(0)));
             index.clear(&Scheduled(memory)).expect("cleared");
         })

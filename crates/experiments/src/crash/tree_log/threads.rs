@@ -3,7 +3,7 @@
 
 use super::super::Settings;
 use super::super::histories::history;
-use super::{Index, Scheduled, create, get, recover, set};
+use super::{Index, Scheduled, WRITING, create, get, recover, set};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::deltas::Steps;
@@ -73,7 +73,7 @@ pub(in super::super) fn explorer(steps: Steps, settings: &Settings) -> Explorer<
     let made = Arc::clone(&shared);
     let explorer = Explorer::new(settings.domain, MEMORY_BYTES)
         .setup(move |memory| {
-            drop(create(memory));
+            drop(create(memory, WRITING.logs));
             let index = Arc::new(recover(memory, steps).expect("the index"));
             *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(index);
         })

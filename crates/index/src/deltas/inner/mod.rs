@@ -15,7 +15,7 @@
 mod image;
 
 use super::table::Latch as LeafLatch;
-use crate::keys::{Keys, Probe, Separator};
+use crate::keys::{Keys, Probe, Separator, Side};
 use crate::{Commit, Ground};
 use crossbeam_utils::Backoff;
 use image::{CHILD, Child, FILL, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
@@ -29,15 +29,6 @@ use terrace_memory::{Budget, Memory};
 const COMMIT_BYTES: u64 = 2 << 20;
 /// Nodes that are there before a leaf is split: enough for every thread's path.
 const AHEAD: u64 = 64;
-
-/// Which child is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// That of the place itself.
-    At,
-    /// That of what stands right before it.
-    Before,
-}
 
 /// A node and the version it was seen with.
 #[derive(Clone, Copy, Debug)]

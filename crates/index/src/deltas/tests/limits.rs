@@ -176,6 +176,35 @@ fn sorted_entries_are_loaded_and_others_refused() {
     assert!(recover(&memory, &options, 1, &Sixteen).is_empty());
 }
 
+/// What a load that was cut off forgets is how often segments were used: what lies in them from before would
+/// count again.
+#[test]
+fn uses_of_segments_are_numbered_on_when_a_load_was_cut_off() {
+    let memory = region(64 << 10);
+    let entry = |n: u64| Entry { head: u128::from_be_bytes(sixteen(n)), value: [n + 1, 0] };
+    let index = create(&memory, &small(1), &Sixteen);
+    index.bulk_load((0..100).map(entry), &Sixteen).expect("loaded");
+    index.clear(&Sixteen).expect("cleared");
+    // The power fails before anything of the second load is there.
+    let survived = region(64 << 10);
+    for memory in [&memory, &survived] {
+        memory.commit(0, 64 << 10).expect("memory");
+    }
+    let cut_off = || {
+        for at in (0..64 << 10).step_by(8) {
+            // SAFETY: words of committed memories that nobody else writes.
+            unsafe { survived.native().store(at, word_at(&memory, at)) };
+        }
+        None
+    };
+    index.bulk_load(std::iter::from_fn(cut_off), &Sixteen).expect("nothing is loaded");
+    for n in 0..20 {
+        let index = recover(&survived, &small(1), 1, &Sixteen);
+        assert_eq!(walked_whole(&index, Direction::Up, 100).len() as u64, n);
+        put(&index, &sixteen(n), [n + 1, 0], &Sixteen);
+    }
+}
+
 /// The rest of the face: what a map's collector and readers ask for.
 #[test]
 fn redirects_looks_and_watches() {
