@@ -9,6 +9,7 @@
 //!
 //! This room does not know who uses it.
 
+pub mod accounts;
 pub mod deltas;
 pub mod hash;
 pub mod keys;
@@ -17,6 +18,7 @@ pub mod ring;
 pub mod table;
 pub mod tree;
 
+pub use accounts::{Account, Accounts, Field, Slot};
 pub use hash::hash_key;
 pub use ring::{Form, Popped, Ring, RingOptions};
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
