@@ -30,6 +30,6 @@ pub use books::{BookPages, Books};
 pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};
-pub use journal::{Journal, JournalPiece, JournalShape, Replayed};
+pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
 pub use medium::{Medium, MediumSpec};
 pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};

@@ -29,7 +29,7 @@ fn open(path: &Path, salvage: bool) -> Result<(Journal, Replayed, Held), Error> 
     let mut held = Held::default();
     let take = |piece: JournalPiece<'_>| {
         match piece {
-            JournalPiece::State(state, _) => held.0 = state.to_vec(),
+            JournalPiece::State(_, state, _) => held.0 = state.to_vec(),
             JournalPiece::Record(_, record) => held.1.push(record.to_vec()),
         }
         Ok(())
@@ -46,7 +46,8 @@ fn record(number: u32) -> Vec<u8> {
 
 /// A journal with a state and twenty records behind it, all synced.
 fn made(path: &Path) -> Held {
-    let mut journal = Journal::create(medium(path, false), shape(), [0; 8]).expect("a journal");
+    let mut journal =
+        Journal::create(medium(path, false), shape(), [0; 8], |_| {}).expect("a journal");
     journal.append(&[b"before ", b"the state"]).expect("room");
     journal.set_state([1; 8], |pen| pen.put(&[3; 5000])).expect("room");
     let records: Vec<_> = (0..20).map(record).collect();
@@ -83,7 +84,8 @@ fn what_was_appended_is_found_again() {
 fn a_full_log_refuses_and_a_state_empties_it() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("journal");
-    let mut journal = Journal::create(medium(&path, false), shape(), [0; 8]).expect("a journal");
+    let mut journal =
+        Journal::create(medium(&path, false), shape(), [0; 8], |_| {}).expect("a journal");
     let mut records = 0;
     while journal.append(&[&[1; 900]]).is_ok() {
         records += 1;

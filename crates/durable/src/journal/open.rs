@@ -1,7 +1,7 @@
 //! Making a journal, and finding again what one holds.
 
-use super::Journal;
 use super::format::{HEAD_BYTES, JournalShape, Mark, RECORD_ALIGN, RecordHead, WORDS};
+use super::{Journal, StatePen};
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
@@ -10,8 +10,8 @@ use terrace_memory::{Memory, Native};
 /// What a journal held, in the order in which it is to be taken up.
 #[derive(Debug)]
 pub enum JournalPiece<'a> {
-    /// The state and what was kept beside it. First, and once.
-    State(&'a [u8], [u64; WORDS]),
+    /// What the journal was made as, the state, and what was kept beside it. First, and once.
+    State(&'a JournalShape, &'a [u8], [u64; WORDS]),
     /// A record, by its offset in the file.
     Record(u64, &'a [u8]),
 }
@@ -28,14 +28,6 @@ pub struct Replayed {
 }
 
 impl Journal<Native> {
-    /// Makes a journal in a new medium. Durable, and under its name, on return.
-    ///
-    /// # Errors
-    /// Those of the medium.
-    pub fn create(medium: Medium, shape: JournalShape, words: [u64; WORDS]) -> Result<Journal> {
-        Journal::create_in(medium, shape, words)
-    }
-
     /// Opens a journal of kind `kind` and hands its state and records to `take`, which may refuse one with a word.
     /// Under `salvage` nothing is written, what follows damage is left out, and the journal takes nothing.
     ///
@@ -53,35 +45,38 @@ impl Journal<Native> {
 }
 
 impl<M: Memory> Journal<M> {
-    /// As [`Journal::create`], in any memory.
+    /// Makes a journal in a new medium, whose state is what `fill` puts. Durable, and under its name, on return.
     ///
     /// # Errors
-    /// Those of the medium.
-    pub fn create_in(
+    /// As [`Journal::set_state`].
+    pub fn create(
         medium: Medium<M>,
         shape: JournalShape,
         words: [u64; WORDS],
+        fill: impl FnOnce(&mut StatePen<'_, M>),
     ) -> Result<Journal<M>> {
         medium.grow(0, shape.bytes())?;
         let seed = medium.lifetime();
-        let mut mark = Mark {
-            number: 0,
-            records: 0,
-            generation: 1,
-            session: 1,
-            area: 0,
-            state_bytes: 0,
-            state_crc: Crc::new(0).finish(),
-            words,
-        };
-        mark.store(&medium)?;
         // SAFETY: just committed; nobody else has the medium yet.
         unsafe { medium.memory().write(0, &shape.encode(seed)) };
-        medium.write_out(0, BLOCK_BYTES, true)?;
-        medium.sync()?;
+        medium.write_out(0, BLOCK_BYTES, false)?;
+        let mark = Mark {
+            number: 0,
+            records: 0,
+            generation: 0,
+            session: 1,
+            area: 1,
+            state_bytes: 0,
+            state_crc: 0,
+            words,
+        };
+        let mut journal =
+            Journal { medium, shape, seed, mark, end: 0, records: 0, synced: 0, stopped: None };
+        journal.set_state(words, fill)?;
+        journal.medium.sync()?;
         // Only now does the file get its name: a file of that name always has a whole head.
-        medium.publish()?;
-        Ok(Journal { medium, shape, seed, mark, end: 0, records: 0, synced: 0, stopped: None })
+        journal.medium.publish()?;
+        Ok(journal)
     }
 
     /// As [`Journal::open`], in any memory, all of which has been read.
@@ -107,7 +102,8 @@ impl<M: Memory> Journal<M> {
                 format!("the state of {} bytes does not match its checksum", mark.state_bytes);
             return Err(damaged(start, what));
         }
-        take(JournalPiece::State(state, mark.words)).map_err(|what| damaged(start, what))?;
+        take(JournalPiece::State(&shape, state, mark.words))
+            .map_err(|what| damaged(start, what))?;
         // SAFETY: as above.
         let log = unsafe { medium.memory().bytes(shape.log(), shape.log_bytes) };
         let mut found = Replayed::default();

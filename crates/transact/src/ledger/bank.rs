@@ -88,7 +88,7 @@ pub enum Refused {
         /// Its number.
         number: u64,
         /// What it was to have.
-        balance: i64,
+        balance: u64,
         /// What all others have, and may overdraw.
         held: u64,
     },
@@ -227,24 +227,62 @@ impl<M: Memory> Bank<M> {
         self.accounts.find(number).map(|slot| self.accounts.account(slot))
     }
 
-    /// Opens an account.
+    /// Changes how blocks are executed.
+    pub fn set_engine(&mut self, engine: Engine) {
+        self.options.engine = engine;
+    }
+
+    /// Whether all these accounts can be opened, but for want of lines.
+    ///
+    /// # Errors
+    /// Those of [`Bank::open`].
+    pub fn check_new(&mut self, accounts: &[(u64, u64)]) -> Result<(), Refused> {
+        let mut met = std::collections::HashSet::new();
+        let overdraft = self.options.overdraft;
+        let wanted = |balance: u64| overdraft.saturating_add(balance);
+        let all =
+            accounts.iter().fold(0u64, |sum, (_, balance)| sum.saturating_add(wanted(*balance)));
+        if all > MOST_MONEY.saturating_sub(self.held()) {
+            self.money = money_in(&self.accounts);
+        }
+        let mut held = self.held();
+        for (number, balance) in accounts {
+            let number = *number;
+            let why = match () {
+                () if number == u64::MAX => Some(OpenAccountError::Number),
+                () if self.accounts.find(number).is_some() => Some(OpenAccountError::Exists),
+                () if !met.insert(number) => Some(OpenAccountError::Exists),
+                () => None,
+            };
+            if let Some(why) = why {
+                return Err(Refused::Account { number, why });
+            }
+            if wanted(*balance) > MOST_MONEY.saturating_sub(held) {
+                return Err(Refused::Money { number, balance: *balance, held });
+            }
+            held += wanted(*balance);
+        }
+        Ok(())
+    }
+
+    /// Opens an account with a balance.
     ///
     /// # Errors
     /// [`Refused::Account`], [`Refused::Money`].
-    pub fn open(&mut self, number: u64, account: Account) -> Result<(), Refused> {
-        let balance = account.balance;
-        let wanted = self.options.overdraft.saturating_add(balance.max(0) as u64);
-        if wanted > MOST_MONEY.saturating_sub(self.held()) {
-            self.money = money_in(&self.accounts);
-        }
-        let held = self.held();
-        if balance < 0 || wanted > MOST_MONEY.saturating_sub(held) {
-            return Err(Refused::Money { number, balance, held });
-        }
+    pub fn open(&mut self, number: u64, balance: u64) -> Result<(), Refused> {
+        self.check_new(&[(number, balance)])?;
+        self.restore(number, Account { balance: balance as i64, ..Account::default() })
+    }
+
+    /// Puts an account back as it was in this bank before.
+    ///
+    /// # Errors
+    /// [`Refused::Account`].
+    pub fn restore(&mut self, number: u64, account: Account) -> Result<(), Refused> {
         let accounts = Arc::get_mut(&mut self.accounts).expect("no block is on its way");
         accounts.open(number, account).map_err(|why| Refused::Account { number, why })?;
         self.hash.open(number, &account);
-        self.money += balance as u64;
+        self.money = self.money.saturating_add_signed(account.balance);
         Ok(())
     }
 

@@ -21,11 +21,14 @@
 mod auto;
 mod bank;
 mod block;
+mod book;
 mod clusters;
 mod crew;
 mod dag;
 mod fast;
+mod handle;
 mod orders;
+mod record;
 mod reserve;
 mod stm;
 mod strife;
@@ -37,7 +40,9 @@ pub use auto::Forecast;
 pub use bank::{Bank, BankOptions, Executed, Refused};
 pub use block::{Block, BlockError, MOST_MONEY, MOST_ORDERS, Movement, Transfer};
 pub use clusters::Clusters;
+pub use handle::{Ledger, LedgerError, LedgerOptions, LedgerResult, LedgerStats};
 pub use sum::Sum;
+pub use terrace_index::accounts::Account;
 
 use std::fmt;
 use std::str::FromStr;

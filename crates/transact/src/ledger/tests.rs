@@ -73,7 +73,7 @@ fn bank(options: BankOptions, accounts: &Model) -> (Region, Bank<Native>) {
     region.commit(0, bytes).expect("memory");
     let mut bank = Bank::over(Accounts::over(region.native().part(0, bytes)), options);
     for (number, account) in accounts {
-        bank.open(*number, *account).expect("room");
+        bank.restore(*number, *account).expect("room");
     }
     (region, bank)
 }
@@ -284,12 +284,11 @@ fn bad_blocks_are_refused_whole() {
 fn no_more_money_than_fits() {
     let (_region, mut bank) =
         bank(BankOptions { overdraft: 10, ..BankOptions::default() }, &Model::new());
-    let money = |balance| Account { balance, ..Account::default() };
-    let most = MOST_MONEY as i64;
-    assert!(matches!(bank.open(1, money(most)), Err(Refused::Money { .. })));
-    bank.open(1, money(most - 20)).expect("with an overdraft of 10");
-    assert!(matches!(bank.open(2, money(1)), Err(Refused::Money { .. })));
-    assert!(matches!(bank.open(2, money(-1)), Err(Refused::Money { .. })));
-    bank.open(2, money(0)).expect("with an overdraft of 10");
-    assert!(matches!(bank.open(2, money(0)), Err(Refused::Money { .. })));
+    let most = MOST_MONEY;
+    assert!(matches!(bank.open(1, most), Err(Refused::Money { .. })));
+    bank.open(1, most - 20).expect("with an overdraft of 10");
+    assert!(matches!(bank.open(2, 1), Err(Refused::Money { .. })));
+    bank.open(2, 0).expect("with an overdraft of 10");
+    assert!(matches!(bank.open(3, 0), Err(Refused::Money { .. })));
+    assert!(matches!(bank.open(2, 0), Err(Refused::Account { .. })));
 }
