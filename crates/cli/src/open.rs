@@ -34,7 +34,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), flags)?;
     let db = settings::open(&arguments.dir, &config)?;
     let mut rows = Vec::new();
-    for name in db.map_names() {
+    for name in db.map_names().map_err(Failure::new)? {
         let map = settings::open_map(&db, &name, &config)?;
         if arguments.json {
             rows.push(row(&name, &map));

@@ -131,7 +131,7 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
     let tiers = memories.filter(|_| can_move).map(|tier| tier.name.clone()).collect();
     let db = settings::open_to_read(dir, &config, false)?;
     let mut used = Vec::new();
-    for name in db.map_names() {
+    for name in db.map_names().map_err(Failure::new)? {
         let stats = settings::open_map(&db, &name, &config)?.stats();
         used.push(MapUse {
             name,

@@ -107,15 +107,7 @@ fn tiers(config: &Config) -> Result<Vec<String>, Failure> {
 fn close(db: Arc<Database>) -> Outcome {
     match Arc::try_unwrap(db) {
         Ok(db) => db.close().map_err(Failure::new),
-        Err(db) => {
-            for name in db.map_names() {
-                db.map(&name).and_then(|m| m.sync()).map_err(Failure::new)?;
-            }
-            for name in db.queue_names() {
-                db.queue(&name).and_then(|q| q.sync()).map_err(Failure::new)?;
-            }
-            Ok(())
-        }
+        Err(db) => db.sync().map_err(Failure::new),
     }
 }
 

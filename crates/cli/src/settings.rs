@@ -14,6 +14,7 @@ pub struct Flags {
     keys: Vec<(&'static str, String)>,
     maps: Vec<String>,
     queues: Vec<String>,
+    words: Vec<String>,
     tiers: Vec<String>,
 }
 
@@ -54,6 +55,11 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
             "NAME.KEY=VALUE",
             "a key of one queue's section [queues.NAME]; repeatable",
         ))
+        .arg(many(
+            "words",
+            "NAME.KEY=VALUE",
+            "a key of one table of words' section [words.NAME]; repeatable",
+        ))
         .arg(many("tier", "KEY=VALUE,...", "a memory declared like a section [[tier]]; repeatable"))
 }
 
@@ -65,6 +71,7 @@ fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {
         keys: keys.filter_map(|k| Some((k.name, value(k.name)?))).collect(),
         maps: all("map"),
         queues: all("queue"),
+        words: all("words"),
         tiers: all("tier"),
     }
 }
@@ -131,6 +138,9 @@ pub fn read(
     for queue in &flags.queues {
         config.set_queue(queue).map_err(|e| Failure::Usage(format!("--queue: {e}")))?;
     }
+    for words in &flags.words {
+        config.set_words(words).map_err(|e| Failure::Usage(format!("--words: {e}")))?;
+    }
     for tier in &flags.tiers {
         config.set_tier(tier).map_err(|e| Failure::Usage(format!("--tier: {e}")))?;
     }
@@ -167,7 +177,8 @@ pub fn tell_damage(map: &Map) {
     }
 }
 
-/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues.
+/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues and
+/// tables of words.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { keeping: config.keeping()?, ..config.options() };
@@ -178,6 +189,11 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     for name in config.queues.keys() {
         let options = |base| config.queue_options_of(name, base);
         db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))?;
+    }
+    for (name, own) in &config.words {
+        let options = |base| config.words_options_of(name, base);
+        let place = own.path.clone().unwrap_or_else(|| db.dir().join("words"));
+        db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))?;
     }
     Ok(db)
 }
@@ -202,7 +218,7 @@ pub fn must_exist(dir: &Path) -> Result<(), Failure> {
 
 /// A map that exists, for the same reason.
 pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
-    let names = db.map_names();
+    let names = db.map_names().map_err(Failure::new)?;
     if names.iter().any(|n| n == name) {
         return Ok(());
     }

@@ -52,7 +52,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let start = Instant::now();
     let db = settings::open_to_read(&arguments.dir, &config, arguments.salvage)?;
     let mut maps = Vec::new();
-    for name in db.map_names() {
+    for name in db.map_names().map_err(Failure::new)? {
         let map = settings::open_map(&db, &name, &config)?;
         settings::tell_damage(&map);
         let (stats, recovery) = (map.stats(), map.recovery());

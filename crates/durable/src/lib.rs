@@ -23,6 +23,7 @@ pub mod logs;
 pub mod medium;
 pub mod sections;
 pub mod slabs;
+mod steps;
 pub mod superblock;
 pub mod values;
 

@@ -22,7 +22,7 @@ fn rings_recover_from_every_state_drawn() {
 
 #[test]
 fn queues_on_a_disk_recover_from_every_state_drawn() {
-    for name in ["queue-disk", "queue-cuts"] {
+    for name in ["queue-disk", "queue-cuts", "queue-switches"] {
         for domain in [Domain::Adr, Domain::PageCache] {
             let settings = Settings { states: 8_000, seed: 3, domain };
             let report = named(name).expect("a test").run(&settings).assert_sound();
@@ -33,7 +33,7 @@ fn queues_on_a_disk_recover_from_every_state_drawn() {
 
 #[test]
 fn every_step_left_out_is_noticed() {
-    for name in ["ring-tx", "ring-tx-free", "queue-disk", "queue-cuts"] {
+    for name in ["ring-tx", "ring-tx-free", "queue-disk", "queue-cuts", "queue-switches"] {
         let controls = named(name).expect("a test").controls(40_000, 1, &mut |control| {
             println!(
                 "{}: {} ({} states) {}",

@@ -3,7 +3,7 @@
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use terrace::queue::QueueTicket;
 use terrace::{Database, Popped, Queue};
 
@@ -11,6 +11,8 @@ use terrace::{Database, Popped, Queue};
 pub(crate) struct Queues {
     database: Arc<Database>,
     open: RwLock<HashMap<Vec<u8>, Queue>>,
+    /// There is one: who asks about keys need not ask about queues otherwise.
+    any: AtomicBool,
     /// How many more clients may make.
     left: AtomicUsize,
     /// Clients that wait for an element.
@@ -21,17 +23,32 @@ impl Queues {
     /// Opens those that exist.
     pub(crate) fn new(database: Arc<Database>, most: usize) -> terrace::Result<Queues> {
         let mut open = HashMap::new();
-        for name in database.queue_names() {
+        for name in database.queue_names()? {
             let queue = database.queue(&name)?;
             open.insert(name.into_bytes(), queue);
         }
-        let left = AtomicUsize::new(most);
-        Ok(Queues { database, open: RwLock::new(open), left, waiting: AtomicUsize::new(0) })
+        let (left, any) = (AtomicUsize::new(most), AtomicBool::new(!open.is_empty()));
+        let waiting = AtomicUsize::new(0);
+        Ok(Queues { database, open: RwLock::new(open), any, left, waiting })
     }
 
     /// The queue of this name, if there is one.
     pub(crate) fn get(&self, name: &[u8]) -> Option<Queue> {
-        self.open.read().get(name).cloned()
+        self.any.load(SeqCst).then(|| self.open.read().get(name).cloned())?
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Queue> {
+        self.open.read().values().cloned().collect()
+    }
+
+    /// The names of those that have elements, in order.
+    pub(crate) fn names(&self) -> Vec<Vec<u8>> {
+        let open = self.open.read();
+        let filled = open.iter().filter(|(_, queue)| !queue.is_empty());
+        let mut names: Vec<Vec<u8>> = filled.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// The queue of this name, made if there is none.
@@ -55,12 +72,8 @@ impl Queues {
         let queue = self.database.queue(text).map_err(|error| format!("ERR {error}"))?;
         self.left.fetch_sub(1, SeqCst);
         open.insert(name.to_vec(), queue.clone());
+        self.any.store(true, SeqCst);
         Ok(queue)
-    }
-
-    /// Everything acknowledged before the call is durable after it.
-    pub(crate) fn sync(&self) -> terrace::Result<()> {
-        self.open.read().values().try_for_each(Queue::sync)
     }
 }
 

@@ -132,7 +132,7 @@ impl Maps {
         if let Err(terrace::Error::ItemSize(_, most)) = everything {
             maps.item_bytes_max = most;
         }
-        for name in maps.database.map_names() {
+        for name in maps.database.map_names()? {
             if let Ok(number @ 0..) = name.parse::<usize>()
                 && number < count
                 && number.to_string() == name
@@ -212,7 +212,7 @@ impl Maps {
 
     /// Everything acknowledged before the call is durable after it.
     pub(crate) fn sync(&self) -> terrace::Result<()> {
-        self.opened().try_for_each(|(_, map)| map.sync())
+        self.database.sync()
     }
 }
 
@@ -361,7 +361,7 @@ impl Shared {
 
     /// Makes everything acknowledged so far durable, and remembers how that went.
     pub(crate) fn save(&self) -> terrace::Result<()> {
-        let result = self.maps.sync().and(self.queues.sync());
+        let result = self.maps.sync();
         self.save_failed.store(result.is_err(), Relaxed);
         if result.is_ok() {
             self.saved_s.store(unix_time().as_secs(), Relaxed);

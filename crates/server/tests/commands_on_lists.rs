@@ -75,6 +75,111 @@ fn what_a_queue_is_not_is_said() {
 }
 
 #[test]
+fn a_queue_is_there_while_it_has_elements() {
+    common::script::run(
+        r#"
+        LPUSH jobs a b => :2
+        TYPE jobs => list
+        EXISTS jobs missing jobs => :2
+        SCAN 0 TYPE list => ["0", ["jobs"]]
+        SCAN 0 MATCH x* TYPE list => ["0", []]
+        DEL jobs missing => :1
+        LLEN jobs => :0
+        TYPE jobs => none
+        EXISTS jobs => :0
+        DEL jobs => :0
+        # It is empty, and may turn round.
+        RPUSH jobs c => :1
+        UNLINK jobs => :1
+        RPUSH jobs d => :1
+        RPUSH other e => :1
+        SELECT 1 => OK
+        FLUSHDB => OK
+        SELECT 0 => OK
+        LLEN jobs => :1
+        FLUSHDB => OK
+        LLEN jobs => :0
+        LLEN other => :0
+        RPUSH jobs f => :1
+        FLUSHALL => OK
+        LPOP jobs => nil
+        # What it cannot be.
+        LPUSH jobs a => :1
+        RENAME jobs others !> -ERR 'jobs' is a queue: it keeps its name, and is not copied
+        RENAMENX jobs others !> -ERR 'jobs' is a queue*
+        COPY jobs others !> -ERR 'jobs' is a queue*
+        RENAME missing others => -ERR no such key
+        # Keys have names of their own.
+        SET jobs text !> OK
+        TYPE jobs !> string
+        DEL jobs !> :1
+        EXISTS jobs !> :0
+        LPUSH jobs a !> :1
+        MULTI => OK
+        SET key value => QUEUED
+        DEL jobs => QUEUED
+        EXEC !> [OK, -ERR a queue is not emptied inside a transaction]
+        LLEN jobs !> :1
+        "#,
+    );
+}
+
+/// What was popped is gone from the queue: once a pipeline of pops that nobody read lost whatever lay in the buffer
+/// when it passed its limit.
+#[test]
+fn no_more_is_popped_than_the_reply_takes() {
+    const ELEMENTS: usize = 40;
+    let mut options = common::options();
+    options.threads = 1;
+    options.limits.output_buffer_bytes_max = 256 << 10;
+    let server = TestServer::with(options);
+    let mut client = server.client();
+    let element = |number: usize| vec![b'a' + (number % 26) as u8; 32 << 10];
+    let fill = |client: &mut common::Client<std::net::TcpStream>| {
+        for number in 0..ELEMENTS {
+            let pushed = client.call(&[&b"LPUSH"[..], b"jobs", &element(number)]);
+            assert!(matches!(pushed, common::Reply::Integer(_)), "{pushed}");
+        }
+    };
+    let whole = |number: usize| format!("\"{}\"", String::from_utf8(element(number)).unwrap());
+    fill(&mut client);
+    // Nobody reads what the pipeline is answered before it is all sent.
+    client.send(&b"RPOP jobs\r\n".repeat(ELEMENTS));
+    client.send(b"LLEN jobs\r\nBRPOP jobs 0.01\r\n");
+    std::thread::sleep(Duration::from_millis(300));
+    for number in 0..ELEMENTS {
+        assert_eq!(client.reply().to_string(), whole(number), "element {number}");
+    }
+    assert_eq!(client.reply().to_string(), ":0");
+    assert_eq!(client.reply().to_string(), "nil");
+    // A count is what is popped at most.
+    fill(&mut client);
+    let mut number = 0;
+    while number < ELEMENTS {
+        let common::Reply::Array(popped) = client.call(&["RPOP", "jobs", "100"]) else {
+            panic!("an array");
+        };
+        assert!((1..=8).contains(&popped.len()), "{} of 32 KiB in 256 KiB", popped.len());
+        for element in popped {
+            assert_eq!(element.to_string(), whole(number));
+            number += 1;
+        }
+    }
+    assert_eq!(client.line("RPOP jobs 100"), "nil");
+    // What never fits is refused, and stays.
+    let large = vec![b'x'; 300 << 10];
+    client.call(&[&b"LPUSH"[..], b"jobs", &large]);
+    for pop in ["RPOP jobs", "RPOP jobs 2", "BRPOP jobs 1"] {
+        let refused = client.line(pop);
+        assert!(refused.starts_with("-ERR the next element has 307200 bytes"), "{refused}");
+    }
+    assert_eq!(client.line("LLEN jobs"), ":1");
+    let raised = ["CONFIG", "SET", "client-output-buffer-limit", "normal 1048576 0 0"];
+    assert_eq!(client.call(&raised).to_string(), "OK");
+    assert_eq!(client.line("RPOP jobs").len(), large.len() + 2);
+}
+
+#[test]
 fn clients_make_so_many_queues_and_no_more() {
     let mut options = common::options();
     options.limits.queues_max = 1;

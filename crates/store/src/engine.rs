@@ -238,11 +238,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             // Readers' epochs move on only when someone asks: freed logs wait for that.
             crossbeam_epoch::pin().flush();
+            // Looked at before the try: a round that found nothing to free may have come after one that did.
+            let is_hopeless = self.hopeless_round.load(Ordering::Acquire) > asked_in;
             match self.values.room(writer, bytes, Room::Ordinary) {
                 Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => {}
                 other => return Ok(other?),
             }
-            if self.hopeless_round.load(Ordering::Acquire) > asked_in {
+            if is_hopeless {
                 return Err(refused.into());
             }
         }

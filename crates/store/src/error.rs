@@ -36,6 +36,22 @@ pub enum Error {
     /// The element is larger than the queue takes.
     #[error("an element of {0} bytes: this queue takes at most {1} (`largest`)")]
     ElementSize(u64, u64),
+    /// The queue's next element is larger than what was asked for; it stays.
+    #[error(
+        "the next element has {0} bytes, and at most {1} were to be popped; it stays in the queue"
+    )]
+    ElementBeyond(u64, u64),
+    /// A table of words has no node left for another key.
+    #[error(
+        "all {capacity} nodes of the table are in use; remove keys, or make it with a larger capacity"
+    )]
+    WordsFull {
+        /// Nodes that there are.
+        capacity: u64,
+    },
+    /// As many sessions of a table of words as can be.
+    #[error("all {0} sessions of the table are in use; drop one first")]
+    Sessions(usize),
     /// The disk has no room.
     #[error("{path}: the disk is full; reads go on, writes are refused until there is space")]
     DiskFull {

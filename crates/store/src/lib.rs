@@ -2,7 +2,8 @@
 //!
 //! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
 //! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
-//! map is opened (minimal persistence, paper 000 A6). Nothing here knows of any transport.
+//! map is opened (minimal persistence, paper 000 A6). A [`Queue`] is a bounded ring, and [`Words`] a table of
+//! 64-bit words. Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ mod recover;
 mod session;
 mod stats;
 mod take_up;
+pub mod words;
 
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
@@ -42,3 +44,4 @@ pub use terrace_durable::Flush;
 pub use terrace_durable::logs::{Damage, TornTail};
 pub use terrace_index::tree::Direction;
 pub use terrace_memory::Domain;
+pub use words::{Words, WordsOptions, WordsSession};

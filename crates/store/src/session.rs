@@ -174,7 +174,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         let Session { map, seen, .. } = self;
         let from = map.inner.cursors.position(cursor, map.kind() == Kind::Ordered)?;
         let reached = map.inner.engine.scan(&from, count, each, |ticket| saw(seen, ticket));
-        Ok(map.inner.cursors.give(reached))
+        Ok(map.inner.cursors.give(reached, &map.inner.engine.budget))
     }
 
     /// Visits some keys, `count` or a few more, near a place that `random` chooses; returns how many it

@@ -16,6 +16,7 @@ mod placed;
 mod queues;
 mod server;
 mod values;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +27,7 @@ pub use keys::{KEYS, Key, MAP_KEYS, TIER_KEYS};
 pub use queues::{QUEUE_KEYS, QueueConfig};
 pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
+pub use words::{WORDS_KEYS, WordsConfig};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
 use terrace_store::{Durability, Flush, Kind, MapOptions, Persist, ValueDesign, WhenFull};
@@ -44,6 +46,8 @@ pub struct Config {
     pub maps: BTreeMap<String, MapConfig>,
     /// Queues that are opened at the start, and how.
     pub queues: BTreeMap<String, QueueConfig>,
+    /// Tables of words that are opened at the start, and how.
+    pub words: BTreeMap<String, WordsConfig>,
     /// Bytes of memory all maps may take together.
     pub memory_budget_bytes: u64,
     /// The persistence domain of the directory; never guessed upward.
@@ -163,6 +167,7 @@ impl Default for Config {
             },
             maps: BTreeMap::new(),
             queues: BTreeMap::new(),
+            words: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),
             domain: Domain::PageCache,
             pre_stores: true,

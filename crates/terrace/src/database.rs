@@ -1,13 +1,16 @@
-//! A directory of maps and queues, opened as one.
+//! A directory of maps, queues and tables of words, opened as one.
+
+mod words;
 
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
-use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result};
+use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
 
 /// Longest name of a map or queue in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -30,10 +33,11 @@ pub struct TierUse {
     pub maps: Vec<String>,
 }
 
-/// A directory of maps and queues. They share one memory budget, but for those in tiers of their own.
+/// A directory of maps, queues and tables of words. They share one memory budget, but for those in tiers of their
+/// own.
 ///
-/// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`; two
-/// processes never have the same one open.
+/// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
+/// of words one below `words/`; two processes never have the same one open.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -41,6 +45,7 @@ pub struct Database {
     shared: Arc<Share>,
     maps: Mutex<BTreeMap<String, Opened>>,
     queues: Mutex<BTreeMap<String, Queue>>,
+    words: Mutex<BTreeMap<String, Words>>,
     /// Tiers with a budget of their own, by name: maps in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
 }
@@ -83,8 +88,8 @@ impl Database {
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
-        let (maps, queues, tiers) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Database { dir, options, shared, maps, queues, tiers })
+        let (maps, queues, words) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Database { dir, options, shared, maps, queues, words, tiers: Mutex::default() })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -162,7 +167,10 @@ impl Database {
     }
 
     /// Names of the maps, open or on disk, sorted.
-    pub fn map_names(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] when their folder cannot be read.
+    pub fn map_names(&self) -> Result<Vec<String>> {
         let open = self.maps().keys().cloned().collect();
         self.names("maps", open)
     }
@@ -205,22 +213,38 @@ impl Database {
     }
 
     /// Names of the queues, open or on disk, sorted.
-    pub fn queue_names(&self) -> Vec<String> {
+    ///
+    /// # Errors
+    /// [`Error::Io`] when their folder cannot be read.
+    pub fn queue_names(&self) -> Result<Vec<String>> {
         let open = self.queues().keys().cloned().collect();
         self.names("queues", open)
     }
 
-    /// Names of the folders below `folder`, and `open`, sorted.
-    fn names(&self, folder: &str, open: Vec<String>) -> Vec<String> {
-        let on_disk = std::fs::read_dir(self.dir.join(folder)).into_iter().flatten().flatten();
-        let mut names: Vec<String> = on_disk
-            .filter(|entry| entry.path().is_dir())
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .chain(open)
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+    /// Names of the folders below `folder`, and `open`, sorted. What cannot be read is not taken for empty: a
+    /// backup would lack it.
+    fn names(&self, folder: &str, open: BTreeSet<String>) -> Result<Vec<String>> {
+        let folder = self.dir.join(folder);
+        let unreadable = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| Error::Io { path, doing: "read directory", source }
+        };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok(open.into_iter().collect());
+            }
+            Err(error) => return Err(unreadable(&folder)(error)),
+        };
+        let mut names = open;
+        for entry in entries {
+            let entry = entry.map_err(unreadable(&folder))?;
+            let path = entry.path();
+            let is_folder = std::fs::metadata(&path).map_err(unreadable(&path))?.is_dir();
+            // A name that is no text is none of ours.
+            names.extend(entry.file_name().into_string().ok().filter(|_| is_folder));
+        }
+        Ok(names.into_iter().collect())
     }
 
     /// The directory.
@@ -299,13 +323,26 @@ impl Database {
         self.maps().get(name).map(|opened| opened.share.name.clone())
     }
 
-    /// Flushes and closes every map and queue.
+    /// Makes everything acknowledged before the call durable, in every map and queue that is open.
+    ///
+    /// # Errors
+    /// The first of the medium; every one is synced all the same.
+    pub fn sync(&self) -> Result<()> {
+        // Nobody who opens another one waits for the medium.
+        let maps: Vec<Map> = self.maps().values().map(|opened| opened.map.clone()).collect();
+        let queues: Vec<Queue> = self.queues().values().cloned().collect();
+        let synced = maps.iter().map(Map::sync).chain(queues.iter().map(Queue::sync));
+        synced.fold(Ok(()), Result::and)
+    }
+
+    /// Flushes and closes every map and queue, and lets go of tables of words, which have nothing to flush.
     ///
     /// # Errors
     /// The first of the medium; every one is closed all the same.
     pub fn close(self) -> Result<()> {
         let maps = std::mem::take(&mut *self.maps());
         let queues = std::mem::take(&mut *self.queues());
+        self.tables_of_words().clear();
         let closed =
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
         closed.fold(Ok(()), Result::and)
@@ -335,10 +372,12 @@ fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
             "{name:?} is no name for a {of}: 1 to {MAX_NAME_BYTES} letters, digits, {}, not starting with '.'",
             signs.join(", ")
         );
-        return Err(Error::Option {
-            field: if of == "map" { "map name" } else { "queue name" },
-            why,
-        });
+        let field = match of {
+            "map" => "map name",
+            "queue" => "queue name",
+            _ => "words name",
+        };
+        return Err(Error::Option { field, why });
     }
     Ok(())
 }
@@ -455,7 +494,7 @@ mod tests {
         db.map("b").and_then(|m| m.put(b"k", b"in b")).expect("put");
         db.close().expect("close");
         let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        assert_eq!(db.map_names(), ["a", "b"]);
+        assert_eq!(db.map_names().expect("names"), ["a", "b"]);
         assert_eq!(db.map("a").and_then(|m| m.get(b"k")).expect("get"), Some(b"in a".to_vec()));
         for bad in ["", ".hidden", "a/b", "..", &"x".repeat(65)] {
             assert!(db.map(bad).is_err(), "{bad}");
@@ -475,9 +514,26 @@ mod tests {
         drop(jobs);
         db.close().expect("close");
         let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        assert_eq!(db.queue_names(), ["mail:jobs"]);
+        assert_eq!(db.queue_names().expect("names"), ["mail:jobs"]);
         let jobs = db.queue("mail:jobs").expect("the queue, as it was made");
         assert_eq!(jobs.pop().expect("pop"), Some(b"second".to_vec()));
         assert_eq!(jobs.pop().expect("pop"), None);
+    }
+
+    /// What cannot be read was once taken for empty.
+    #[test]
+    fn names_that_cannot_be_read_are_an_error() {
+        let dir = tempfile::tempdir().expect("directory");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        assert!(db.queue_names().expect("no folder, no queue").is_empty());
+        let refused = |names: Result<Vec<String>>, what: &str| {
+            let refused = names.expect_err("a refusal").to_string();
+            assert!(refused.contains(what), "{refused}");
+        };
+        std::fs::write(dir.path().join("queues"), "a file").expect("written");
+        refused(db.queue_names(), "queues");
+        let map = dir.path().join("maps").join("elsewhere");
+        std::os::unix::fs::symlink("/nowhere/at/all", map).expect("a link");
+        refused(db.map_names(), "maps/elsewhere");
     }
 }

@@ -1,4 +1,5 @@
-//! Terrace, the library people embed: a directory of durable maps on this machine's memory.
+//! Terrace, the library people embed: a directory of durable maps, queues and tables of words on this machine's
+//! memory.
 //!
 //! ```
 //! use terrace::{Database, MapOptions};
@@ -22,8 +23,9 @@ pub use config::{Config, ConfigError};
 pub use database::{Database, SHARED_TIER, TierUse};
 pub use terrace_memory as memory;
 pub use terrace_store::queue;
+pub use terrace_store::words;
 pub use terrace_store::{
     Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,
     MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
-    Session, TornTail, Value, ValueDesign, WhenFull,
+    Session, TornTail, Value, ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
 };

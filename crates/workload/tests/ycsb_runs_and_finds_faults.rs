@@ -184,15 +184,6 @@ impl Handle for &Asked {
     fn delete(&mut self, _key: &[u8]) -> Result<(), Failure> {
         Ok(())
     }
-
-    fn scan(
-        &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<usize, Failure> {
-        Ok(0)
-    }
 }
 
 /// One thread that was bounded by time alone walked round 4096 choices: the length of its stream was

@@ -117,15 +117,6 @@ impl Handle for FloorHandle<'_> {
         }
         Ok(())
     }
-
-    fn scan(
-        &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<usize, Failure> {
-        Err("the floor has no order to scan in".into())
-    }
 }
 
 #[cfg(test)]

@@ -39,10 +39,10 @@ pub struct Papaya<K: Key>(papaya::HashMap<K, Value, Hasher>);
 /// scc's hash map.
 pub struct Scc<K: Key>(scc::HashMap<K, Value, Hasher>);
 
-/// What is alike in all of them: nothing to open, to flush or to scan.
+/// What is alike in all maps in memory: nothing to open, or to flush.
 macro_rules! volatile {
-    ($map:ident, $new:expr) => {
-        impl<K: Key> Engine for $map<K> {
+    ([$($key:ident: $bound:ident)?] $map:ty, $new:expr, ordered: $ordered:literal) => {
+        impl$(<$key: $bound>)? Engine for $map {
             const DURABLE: bool = false;
 
             fn open(_directory: &Path, _options: &OpenOptions) -> Result<Self, Failure> {
@@ -56,14 +56,14 @@ macro_rules! volatile {
             }
         }
 
-        impl<K: Key> Target for $map<K> {
-            type Handle<'a> = &'a $map<K>;
+        impl$(<$key: $bound>)? Target for $map {
+            type Handle<'a> = &'a $map;
 
             fn is_ordered(&self) -> bool {
-                false
+                $ordered
             }
 
-            fn handle(&self) -> Result<&$map<K>, Failure> {
+            fn handle(&self) -> Result<&$map, Failure> {
                 Ok(self)
             }
 
@@ -73,24 +73,11 @@ macro_rules! volatile {
         }
     };
 }
+pub(super) use volatile;
 
-/// [`Handle::scan`] of a map without order.
-macro_rules! no_scan {
-    () => {
-        fn scan(
-            &mut self,
-            _start: &[u8],
-            _limit: usize,
-            _each: impl FnMut(&[u8], &[u8]),
-        ) -> Result<usize, Failure> {
-            Err("a hash map has no order to scan in".into())
-        }
-    };
-}
-
-volatile!(Dashmap, dashmap::DashMap::with_hasher(Hasher::default()));
-volatile!(Papaya, papaya::HashMap::with_hasher(Hasher::default()));
-volatile!(Scc, scc::HashMap::with_hasher(Hasher::default()));
+volatile!([K: Key] Dashmap<K>, dashmap::DashMap::with_hasher(Hasher::default()), ordered: false);
+volatile!([K: Key] Papaya<K>, papaya::HashMap::with_hasher(Hasher::default()), ordered: false);
+volatile!([K: Key] Scc<K>, scc::HashMap::with_hasher(Hasher::default()), ordered: false);
 
 impl<K: Key> Handle for &Dashmap<K> {
     #[inline]
@@ -108,8 +95,6 @@ impl<K: Key> Handle for &Dashmap<K> {
         self.0.remove(key);
         Ok(())
     }
-
-    no_scan!();
 }
 
 impl<K: Key> Handle for &Papaya<K> {
@@ -141,8 +126,6 @@ impl<K: Key> Handle for &Papaya<K> {
         }
         Ok(())
     }
-
-    no_scan!();
 }
 
 impl<K: Key> Handle for &Scc<K> {
@@ -161,6 +144,4 @@ impl<K: Key> Handle for &Scc<K> {
         self.0.remove_sync(key);
         Ok(())
     }
-
-    no_scan!();
 }

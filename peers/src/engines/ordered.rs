@@ -1,7 +1,7 @@
 //! Ordered maps in memory. A value is a `Box<[u8]>`, one allocation a put; keys of 8 and 16 bytes are
 //! held inline, others boxed.
 
-use super::maps::{Key, Value};
+use super::maps::{Key, Value, volatile};
 use crate::engine::{Engine, OpenOptions};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -19,44 +19,10 @@ pub struct Treeindex<K: Key>(scc::TreeIndex<K, Value>);
 /// left out.
 pub struct Congee(congee::CongeeArc<usize, Value>);
 
-macro_rules! volatile {
-    ([$($key:ident: $bound:ident)?] $map:ty, $new:expr, $ordered:literal) => {
-        impl$(<$key: $bound>)? Engine for $map {
-            const DURABLE: bool = false;
-
-            fn open(_directory: &Path, _options: &OpenOptions) -> Result<Self, Failure> {
-                Ok(Self($new))
-            }
-
-            fn close(self) -> Result<(), Failure> {
-                // Freeing millions of boxes one by one is no part of what is measured.
-                std::mem::forget(self);
-                Ok(())
-            }
-        }
-
-        impl$(<$key: $bound>)? Target for $map {
-            type Handle<'a> = &'a $map;
-
-            fn is_ordered(&self) -> bool {
-                $ordered
-            }
-
-            fn handle(&self) -> Result<&$map, Failure> {
-                Ok(self)
-            }
-
-            fn flush(&self) -> Result<(), Failure> {
-                Ok(())
-            }
-        }
-    };
-}
-
-volatile!([K: Key] Btreemap<K>, RwLock::default(), true);
-volatile!([K: Key] Skiplist<K>, crossbeam_skiplist::SkipMap::new(), true);
-volatile!([K: Key] Treeindex<K>, scc::TreeIndex::new(), true);
-volatile!([] Congee, congee::CongeeArc::new(), false);
+volatile!([K: Key] Btreemap<K>, RwLock::default(), ordered: true);
+volatile!([K: Key] Skiplist<K>, crossbeam_skiplist::SkipMap::new(), ordered: true);
+volatile!([K: Key] Treeindex<K>, scc::TreeIndex::new(), ordered: true);
+volatile!([] Congee, congee::CongeeArc::new(), ordered: false);
 
 impl<K: Key> Handle for &Btreemap<K> {
     #[inline]
@@ -166,14 +132,5 @@ impl Handle for &Congee {
     fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.0.remove(number(key), &self.0.pin());
         Ok(())
-    }
-
-    fn scan(
-        &mut self,
-        _start: &[u8],
-        _limit: usize,
-        _each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<usize, Failure> {
-        Err("scans of congee are left out".into())
     }
 }

@@ -108,7 +108,7 @@ impl Options {
     #[cfg(any(test, feature = "faults"))]
     #[must_use]
     pub fn without(self, step: Step) -> Options {
-        Options { steps: self.steps.without(step), ..self }
+        Options { steps: self.steps.without(&[step]), ..self }
     }
 
     /// Active and spare pages of a new pool.

@@ -1,35 +1,9 @@
 //! Every ordering point of the three engines by name, so that a test can leave one out.
-//!
-//! A protocol that survives a crash test proves little unless the test fails when the protocol is
-//! broken. In tests, and with the feature `faults`, a pool carries the set of steps it leaves out;
-//! in every other build the question "is this step on?" is the constant `true`.
 
-macro_rules! steps {
-    ($($name:ident, $engine:literal, $meaning:literal;)*) => {
-        /// An ordering point: a store, write-back, fence or check on which recovery relies.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        #[allow(missing_docs, reason = "the meaning is in the table, see `Step::meaning`")]
-        pub enum Step { $(#[doc = $meaning] $name,)* }
+crate::steps! {
+    /// Which engine it belongs to: `undo`, `redo`, `shadow` or `undo, shadow`.
+    pub fn engine;
 
-        impl Step {
-            /// Every step.
-            pub const ALL: &'static [Step] = &[$(Step::$name,)*];
-
-            /// Which engine it belongs to: `undo`, `redo`, `shadow` or `undo, shadow`.
-            pub fn engine(self) -> &'static str {
-                match self { $(Step::$name => $engine,)* }
-            }
-
-            /// One line on what it orders.
-            pub fn meaning(self) -> &'static str {
-                match self { $(Step::$name => $meaning,)* }
-            }
-        }
-    };
-}
-
-steps! {
     UndoLogWriteBack, "undo, shadow", "old values are written back ..";
     UndoLogFence, "undo, shadow", ".. and durable before the data are overwritten";
     UndoChecksum, "undo, shadow", "recovery rolls back only entries that match their checksum";
@@ -86,46 +60,5 @@ impl Step {
             S::ShadowTableWriteBack | S::ShadowSlotsWriteBack => Purpose::Checkpoint,
             _ => Purpose::Data,
         }
-    }
-}
-
-/// The steps a pool leaves out.
-#[cfg(any(test, feature = "faults"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps(u64);
-
-#[cfg(any(test, feature = "faults"))]
-impl Steps {
-    /// Every step is taken.
-    pub(super) const ALL: Steps = Steps(0);
-
-    /// These, and `step`, are left out.
-    #[must_use]
-    pub fn without(self, step: Step) -> Steps {
-        const { assert!(Step::ALL.len() <= 64, "a bit for every step") };
-        Steps(self.0 | 1 << step as u8)
-    }
-
-    /// Whether `step` is taken.
-    #[inline(always)]
-    pub(super) fn has(self, step: Step) -> bool {
-        self.0 >> step as u8 & 1 == 0
-    }
-}
-
-/// The steps a pool leaves out: none.
-#[cfg(not(any(test, feature = "faults")))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps;
-
-#[cfg(not(any(test, feature = "faults")))]
-impl Steps {
-    /// Every step is taken.
-    pub(super) const ALL: Steps = Steps;
-
-    /// Whether `step` is taken: yes.
-    #[inline(always)]
-    pub(super) fn has(self, _step: Step) -> bool {
-        true
     }
 }

@@ -22,6 +22,7 @@ mod rings_published;
 mod sections;
 mod tree_log;
 mod trees;
+mod words;
 
 pub use exhaustive::WHOLE_FROM;
 use exhaustive::{Exhaustive, Explored};
@@ -32,6 +33,7 @@ use terrace_index::deltas::Steps;
 use terrace_index::tree::Form;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
+use terrace_store::words::Form as Words;
 
 /// How a test is to run.
 #[derive(Clone, Copy, Debug)]
@@ -331,6 +333,16 @@ pub const ALL: &[CrashTest] = tests! {
         queues::disk, queues::controls;
     "queue-cuts", "a queue there without a promise: as it was at an instant since the last cut",
         queues::cuts, queues::controls;
+    "queue-switches", "a queue there that goes over to the other durability and back",
+        queues::switches, queues::controls;
+    "words-tlog", "two threads on a table of words, a line of log for each, as the store opens it",
+        |s| words::explorer(Words::TLog, s), words::controls;
+    "words-log-free", "the same without logs, where caches survive (always eADR)",
+        |s| words::explorer(Words::LogFree, s), words::controls;
+    "words-link-free", "the same whose nodes survive and whose links do not",
+        |s| words::explorer(Words::LinkFree, s), words::controls;
+    "words-soft", "the same of volatile nodes with persistent selves",
+        |s| words::explorer(Words::Soft, s), words::controls;
     "ring-tx", "a ring whose pushes and pops are transactions: two producers, two consumers",
         rings::tx, rings::controls;
     "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
@@ -347,6 +359,7 @@ const ON_DISK: &[&str] = &[
     "map-collector-disk-whole",
     "queue-disk",
     "queue-cuts",
+    "queue-switches",
 ];
 
 /// The test of this name.

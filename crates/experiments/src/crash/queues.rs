@@ -1,7 +1,8 @@
 //! A queue mirrored to a disk whose sectors, or pages, persist in any order until a sync.
 //!
 //! Under `sync` everything that was told is there. Otherwise the queue is as it was at some instant since the last
-//! cut that completed: buffered durable linearizability.
+//! cut that completed: buffered durable linearizability. A switch from one to the other is such a cut, and what
+//! came before it under the weaker promise still comes back as it was at one instant.
 
 use super::histories::history;
 use super::maps::{MEMORY_BYTES, OnDisk, in_lines};
@@ -53,9 +54,49 @@ fn open(disk: &OnDisk, durability: Durability, memory: &Crashable) -> Result<Que
     Queue::on(medium, &options(durability)).map_err(|e| e.to_string())
 }
 
-fn run(queue: &Queue, durability: Durability, seed: u64, log: &Log<Note>) {
+/// How a scenario's queue is made durable.
+#[derive(Clone, Copy)]
+struct Rule {
+    durability: Durability,
+    /// How it goes over to the other durability, if it does within the script.
+    switch: Option<fn(&Queue, Durability) -> terrace_store::Result<()>>,
+    /// Whether a sync of the disk does anything.
+    syncs: bool,
+}
+
+impl Rule {
+    fn of(durability: Durability) -> Rule {
+        Rule { durability, switch: None, syncs: true }
+    }
+
+    /// The durability of an opening: of a queue that switches each in turn.
+    fn at(&self, opening: usize) -> Durability {
+        match self.switch {
+            Some(_) if opening % 2 == 1 => other(self.durability),
+            _ => self.durability,
+        }
+    }
+}
+
+fn other(durability: Durability) -> Durability {
+    match durability {
+        Durability::Sync => NEVER,
+        _ => Durability::Sync,
+    }
+}
+
+fn run(queue: &Queue, rule: Rule, seed: u64, log: &Log<Note>) {
     let mut random = Random(seed);
+    let mut durability = rule.durability;
     for turn in 0..OPERATIONS {
+        if let Some(switch) = rule.switch
+            && turn % 4 == 3
+        {
+            durability = other(durability);
+            log.note(Moment::Called(BufferedCall::Sync));
+            switch(queue, durability).expect("a switch");
+            log.note(Moment::Returned(None));
+        }
         // A script whose syncs were all early would not miss them.
         let syncs = random.below(5) == 0 || turn == OPERATIONS / 2;
         if durability != Durability::Sync && syncs {
@@ -100,8 +141,9 @@ fn judge(notes: &[Noted<Note>], left: &Queue) -> Result<(), String> {
     }
 }
 
-fn explorer(durability: Durability, syncs: bool, settings: &Settings) -> Explorer<Note> {
-    let disk = OnDisk::new(durability, syncs, settings);
+fn explorer(rule: Rule, settings: &Settings) -> Explorer<Note> {
+    let durability = rule.durability;
+    let disk = OnDisk::new(durability, rule.syncs, settings);
     let (made, recovered, looked) = (disk.clone(), disk.clone(), disk);
     let shared = Arc::<Mutex<Option<Queue>>>::default();
     let handed = Arc::clone(&shared);
@@ -115,39 +157,61 @@ fn explorer(durability: Durability, syncs: bool, settings: &Settings) -> Explore
         .thread(move |_, log| {
             let mut queue = handed.lock().unwrap_or_else(PoisonError::into_inner);
             let queue = queue.take().expect("made by setup");
-            run(&queue, durability, seed, log);
+            run(&queue, rule, seed, log);
             // What an orderly end would write is not in the script.
             queue.abandon();
         })
         .recover(move |memory| {
+            let durability = rule.at(memory.crashes());
             open(&recovered, durability, memory).expect("a crash is no damage").abandon();
         })
         .check(move |memory, notes: &[Noted<Note>]| {
-            judge(notes, &open(&looked, durability, memory)?)
+            judge(notes, &open(&looked, rule.at(memory.crashes()), memory)?)
         })
         .crashes(2)
 }
 
 pub(super) fn disk(settings: &Settings) -> Explorer<Note> {
-    explorer(Durability::Sync, true, settings)
+    explorer(Rule::of(Durability::Sync), settings)
 }
 
 pub(super) fn cuts(settings: &Settings) -> Explorer<Note> {
-    explorer(NEVER, true, settings)
+    explorer(Rule::of(NEVER), settings)
 }
 
-/// Syncs that do nothing.
+pub(super) fn switches(settings: &Settings) -> Explorer<Note> {
+    explorer(switching(), settings)
+}
+
+fn switching() -> Rule {
+    Rule { switch: Some(Queue::set_durability), ..Rule::of(NEVER) }
+}
+
+/// Syncs that do nothing; and a switch that leaves out the cut under the rule that was in force.
 pub(super) fn controls(
     test: &str,
     states: u64,
     seed: u64,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
-    let durability = if test == "queue-disk" { Durability::Sync } else { NEVER };
     let settings = Settings { states, seed, ..Settings::default() };
-    let report = explorer(durability, false, &settings).sampled(states, seed);
-    let meaning = "what was written out is synced before it is told, or counted on";
-    let control = Control::of("Sync", meaning, test, seed, report);
-    tell(&control);
-    vec![control]
+    let rule = match test {
+        "queue-disk" => Rule::of(Durability::Sync),
+        "queue-cuts" => Rule::of(NEVER),
+        _ => switching(),
+    };
+    let sync = "what was written out is synced before it is told, or counted on";
+    let cut = "what was promised less is whole before every slot that is whole counts";
+    let without = [
+        ("Sync", sync, Rule { syncs: false, ..rule }),
+        ("SwitchCut", cut, Rule { switch: Some(Queue::switch_without_cut), ..rule }),
+    ];
+    let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
+    let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {
+        let report = explorer(*rule, &settings).sampled(states, seed);
+        let control = Control::of(step, meaning, test, seed, report);
+        tell(&control);
+        control
+    };
+    without.iter().filter(has_step).map(run).collect()
 }

@@ -36,13 +36,21 @@ pub enum Error {
         /// What may be.
         valid: &'static str,
     },
-    /// No list lies there, or none of this kind.
-    #[error("no {wanted} list lies here: {found}")]
+    /// No list lies there.
+    #[error("no list lies here: {found}")]
     NotThere {
-        /// The kind that was asked for.
-        wanted: &'static str,
         /// What is there instead.
         found: String,
+    },
+    /// It was made as another.
+    #[error("{what}: it was made with {made}, and {asked} is asked for")]
+    Other {
+        /// In what it differs.
+        what: &'static str,
+        /// What it was made with.
+        made: String,
+        /// What was asked for.
+        asked: String,
     },
     /// The protocol does not fit the memories.
     #[error("{list} {what}")]

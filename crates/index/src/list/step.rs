@@ -1,35 +1,12 @@
 //! Every ordering point of the four lists by name, so that a test can leave one out.
 //!
 //! Without three of them (`LogNamesNode`, `IncomingLink`, `HelpedMark`) the logged list is the published
-//! one. In tests, and with the feature `faults`, a list carries the set of steps it leaves out; in every
-//! other build the question "is this step on?" is the constant `true`.
+//! one.
 
-macro_rules! steps {
-    ($($name:ident, $list:literal, $meaning:literal;)*) => {
-        /// An ordering point: a store, write-back, fence or check on which recovery relies.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        #[allow(missing_docs, reason = "the meaning is in the table, see `Step::meaning`")]
-        pub enum Step { $(#[doc = $meaning] $name,)* }
+terrace_durable::steps! {
+    /// Which list it belongs to, by [`Protocol::NAME`](super::Protocol::NAME).
+    pub fn list;
 
-        impl Step {
-            /// Every step.
-            pub const ALL: &'static [Step] = &[$(Step::$name,)*];
-
-            /// Which list it belongs to, by [`Protocol::NAME`](super::Protocol::NAME).
-            pub fn list(self) -> &'static str {
-                match self { $(Step::$name => $list,)* }
-            }
-
-            /// One line on what it orders.
-            pub fn meaning(self) -> &'static str {
-                match self { $(Step::$name => $meaning,)* }
-            }
-        }
-    };
-}
-
-steps! {
     LogWriteBack, "tlog", "what an operation is about to do is durable before anyone can see it";
     LogNamesNode, "tlog", "recovery redoes what is logged to that very node, not to whatever has its key";
     NodeWriteBack, "tlog", "a node is durable before it is linked";
@@ -58,44 +35,3 @@ steps! {
 /// The steps of the published form of the logged list that are not in it: what it lacks is added here.
 #[cfg(any(test, feature = "faults"))]
 pub const NOT_PUBLISHED: [Step; 3] = [Step::LogNamesNode, Step::IncomingLink, Step::HelpedMark];
-
-/// The steps a list leaves out.
-#[cfg(any(test, feature = "faults"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps(u64);
-
-#[cfg(any(test, feature = "faults"))]
-impl Steps {
-    /// Every step is taken.
-    pub const ALL: Steps = Steps(0);
-
-    /// These, and `left_out`, are left out.
-    #[must_use]
-    pub fn without(self, left_out: &[Step]) -> Steps {
-        const { assert!(Step::ALL.len() <= 64, "a bit for every step") };
-        Steps(left_out.iter().fold(self.0, |bits, step| bits | 1 << *step as u8))
-    }
-
-    /// Whether `step` is taken.
-    #[inline(always)]
-    pub(super) fn has(self, step: Step) -> bool {
-        self.0 >> step as u8 & 1 == 0
-    }
-}
-
-/// The steps a list leaves out: none.
-#[cfg(not(any(test, feature = "faults")))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Steps;
-
-#[cfg(not(any(test, feature = "faults")))]
-impl Steps {
-    /// Every step is taken.
-    pub(super) const ALL: Steps = Steps;
-
-    /// Whether `step` is taken: yes.
-    #[inline(always)]
-    pub(super) fn has(self, _step: Step) -> bool {
-        true
-    }
-}

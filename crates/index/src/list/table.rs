@@ -2,6 +2,7 @@
 
 use super::epochs::{Epochs, SESSIONS};
 use super::error::{Error, Result};
+use super::made::{self, FILE, Made};
 use super::node::*;
 use super::protocol::Protocol;
 use super::session::Session;
@@ -10,14 +11,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use terrace_memory::{Domain, Memory};
 
-/// "TERRLIST", little-endian: written last when a table is made.
-const MAGIC: u64 = u64::from_le_bytes(*b"TERRLIST");
-const MAGIC_AT: u64 = 0;
-const PROTOCOL_AT: u64 = 8;
-const CAPACITY_AT: u64 = 16;
-const BUCKETS_AT: u64 = 24;
-/// The head of the file.
-const FILE: u64 = 0;
 /// The most nodes: a link has 62 bits for a slot, a memory fewer.
 const CAPACITY_MAX: u64 = 1 << 40;
 
@@ -148,16 +141,11 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
         if bytes < needed {
             return Err(Error::TooSmall { needed, bytes });
         }
+        let domain = media.kept.domain();
         let nodes = nodes_of(media, shape, steps);
-        nodes.set(FILE, MAGIC_AT, 0);
-        nodes.settle(FILE);
+        made::begin(&nodes);
         nodes.clear();
-        nodes.set(FILE, PROTOCOL_AT, P::NUMBER);
-        nodes.set(FILE, CAPACITY_AT, shape.capacity);
-        nodes.set(FILE, BUCKETS_AT, shape.buckets);
-        nodes.settle(FILE);
-        nodes.set(FILE, MAGIC_AT, MAGIC);
-        nodes.settle(FILE);
+        made::finish::<P, M>(&nodes, domain);
         ListTable::over(nodes)
     }
 
@@ -165,8 +153,8 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
     /// was told before is there; what was under way is there or not.
     ///
     /// # Errors
-    /// [`Error::NotThere`], [`Error::TooSmall`], [`Error::Unfit`], and [`Error::Damaged`] for what no
-    /// crash leaves.
+    /// [`Error::NotThere`], [`Error::Other`], [`Error::TooSmall`], [`Error::Unfit`], and
+    /// [`Error::Damaged`] for what no crash leaves.
     pub fn open(media: Media<M>) -> Result<Arc<ListTable<M, P>>> {
         ListTable::open_with(media, Steps::ALL)
     }
@@ -182,19 +170,9 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
 
     fn open_with(media: Media<M>, steps: Steps) -> Result<Arc<ListTable<M, P>>> {
         media.check::<P>(steps)?;
-        let not_there = |found: String| Err(Error::NotThere { wanted: P::NAME, found });
-        if media.kept.len() < LINE {
-            return not_there("not even the head of one".into());
-        }
-        // SAFETY: words of the first line, which is there.
-        let word = |at| unsafe { media.kept.load(at) };
-        if word(MAGIC_AT) != MAGIC {
-            return not_there(format!("it begins with {:#018x}", word(MAGIC_AT)));
-        }
-        if word(PROTOCOL_AT) != P::NUMBER {
-            return not_there(format!("the list here has protocol {}", word(PROTOCOL_AT)));
-        }
-        let size = Size { capacity: word(CAPACITY_AT), buckets: word(BUCKETS_AT) };
+        let made = Made::read(&media.kept)?;
+        made.check::<P>(media.kept.domain())?;
+        let size = made.size;
         let shape = size.shape::<P>().map_err(|e| Error::damaged(FILE, e.to_string()))?;
         let (needed, bytes) = (shape.end() * LINE, media.bytes());
         if bytes < needed {

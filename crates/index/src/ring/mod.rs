@@ -65,7 +65,7 @@ mod step;
 mod tests;
 
 pub use error::{OpenError, PushError};
-pub use pop::Popped;
+pub use pop::{Most, Popped, TooLarge};
 pub use recover::Recovery;
 pub use step::{Step, Steps};
 

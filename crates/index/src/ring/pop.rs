@@ -41,10 +41,36 @@ impl Popped {
     }
 }
 
+/// What a pop takes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Elements.
+    pub elements: usize,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Bytes that each costs beside its own, where they are put.
+    pub each_bytes: u64,
+}
+
+impl Most {
+    /// So many elements, whatever their size.
+    pub fn elements(elements: usize) -> Most {
+        Most { elements, bytes: u64::MAX, each_bytes: 0 }
+    }
+}
+
+/// The next element alone is larger than what was to be taken; nothing was popped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the next element has {bytes} bytes")]
+pub struct TooLarge {
+    /// Its bytes.
+    pub bytes: u64,
+}
+
 /// What is at a position.
 enum Found {
-    /// An element, or nothing, up to here.
-    Element { end: u64, is_void: bool },
+    /// An element of so many bytes up to here; or nothing, up to here.
+    Element { end: u64, bytes: Option<u64> },
     /// A push has not finished.
     Unready,
     /// Another pop has it.
@@ -56,22 +82,48 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// pop before is durable. Waits for a push that has begun and is next. Durable on return on a
     /// byte-addressable medium.
     pub fn try_pop_many(&self, most: usize, into: &mut Popped) -> usize {
+        let popped = self.try_pop_within(Most::elements(most), into);
+        popped.expect("no element is larger than all bytes")
+    }
+
+    /// The same with a bound on bytes: what would go beyond it stays in the ring.
+    ///
+    /// # Errors
+    /// [`TooLarge`], if the first element alone does.
+    pub fn try_pop_within(&self, most: Most, into: &mut Popped) -> Result<usize, TooLarge> {
         let before = into.len();
-        while into.len() == before && most > 0 {
-            let Some((from, to)) = self.claim_elements(most) else {
+        while into.len() == before && most.elements > 0 {
+            let Some((from, to)) = self.claim_elements(most)? else {
                 self.settle(self.turn_word(CLAIMED));
-                return 0;
+                return Ok(0);
             };
             let mut position = from;
             while position < to {
                 position = self.copy_element(position, into);
             }
-            for position in from..to {
-                self.set_turn_word(self.turn_at(position), popped(position));
-            }
-            self.settle(to);
+            self.let_go(from, to);
         }
-        into.len() - before
+        Ok(into.len() - before)
+    }
+
+    /// Pops everything before `end`, and perhaps what was pushed since, without a copy; how many elements.
+    /// Durable on return on a byte-addressable medium.
+    pub fn discard(&self, end: u64) -> u64 {
+        let mut discarded = 0;
+        while self.claimed_through() < end {
+            let claimed = self.claim_elements(Most::elements(usize::MAX));
+            let claimed = claimed.expect("no element is larger than all bytes");
+            let Some((from, to)) = claimed else { break };
+            let mut position = from;
+            while position < to {
+                let content = self.content(position);
+                discarded += u64::from(content.is_some());
+                position += 1 + content.map_or(0, |content| u64::from(content.follow));
+            }
+            self.let_go(from, to);
+        }
+        self.settle(self.turn_word(CLAIMED));
+        discarded
     }
 
     /// Pops one element.
@@ -80,21 +132,35 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         (self.try_pop_many(1, &mut popped) == 1).then_some(popped.bytes)
     }
 
-    /// Claims positions with at most `most` elements, and void ones among them; none if the ring is empty.
-    fn claim_elements(&self, most: usize) -> Option<(u64, u64)> {
+    /// Claimed positions are popped: returns when that is durable.
+    fn let_go(&self, from: u64, to: u64) {
+        for position in from..to {
+            self.set_turn_word(self.turn_at(position), popped(position));
+        }
+        self.settle(to);
+    }
+
+    /// Claims positions with at most `most`, and void ones among them; none if the ring is empty.
+    fn claim_elements(&self, most: Most) -> Result<Option<(u64, u64)>, TooLarge> {
         let backoff = Backoff::new();
         loop {
             let from = self.turn_word(CLAIMED);
             let head = self.turn_word(HEAD);
             if from == head {
-                return None;
+                return Ok(None);
             }
             // Headers are looked at before they are ours. If another pop was faster they may be of other
             // elements; then the claim has moved too, and what they said is not used.
             match self.reach(from, head, most) {
-                Some(to) if self.turn_word_goes(CLAIMED, from, to) => return Some((from, to)),
-                Some(_) => backoff.spin(),
-                None => {
+                Ok(to) if to > from => {
+                    if self.turn_word_goes(CLAIMED, from, to) {
+                        return Ok(Some((from, to)));
+                    }
+                    backoff.spin();
+                }
+                Err(too_large) if self.turn_word(CLAIMED) == from => return Err(too_large),
+                Err(_) => backoff.spin(),
+                Ok(_) => {
                     self.turns.pause();
                     backoff.snooze();
                 }
@@ -102,15 +168,22 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
     }
 
-    /// How far from `from` on there are `most` elements; none if not even the first is ready.
-    fn reach(&self, from: u64, head: u64, most: usize) -> Option<u64> {
-        let (mut to, mut elements) = (from, 0);
-        while elements < most && to < head {
-            let Found::Element { end, is_void } = self.look(to, head) else { break };
+    /// How far from `from` on there is not more than `most`; `from` if not even the first is ready.
+    fn reach(&self, from: u64, head: u64, most: Most) -> Result<u64, TooLarge> {
+        let (mut to, mut elements, mut room) = (from, 0, most.bytes);
+        while elements < most.elements && to < head {
+            let Found::Element { end, bytes } = self.look(to, head) else { break };
+            if let Some(bytes) = bytes {
+                match room.checked_sub(bytes.saturating_add(most.each_bytes)) {
+                    Some(left) => room = left,
+                    None if to == from => return Err(TooLarge { bytes }),
+                    None => break,
+                }
+                elements += 1;
+            }
             to = end;
-            elements += usize::from(!is_void);
         }
-        (to > from).then_some(to)
+        Ok(to)
     }
 
     fn look(&self, position: u64, head: u64) -> Found {
@@ -120,14 +193,27 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             _ => return Found::Gone,
         }
         let Some(content) = self.content(position) else {
-            return Found::Element { end: position + 1, is_void: true };
+            return Found::Element { end: position + 1, bytes: None };
         };
         let end = position + 1 + u64::from(content.follow);
         let is_ready = |position| self.turn_word(self.turn_at(position)) == ready(position);
         match end <= head && (position + 1..end).all(is_ready) {
-            true => Found::Element { end, is_void: false },
+            true => Found::Element { end, bytes: Some(self.element_bytes(content, end)) },
             false => Found::Unready,
         }
+    }
+
+    /// Bytes of the element that begins with `content` and ends before `end`: all its slots but the last are
+    /// full.
+    #[inline(always)]
+    fn element_bytes(&self, content: Content, end: u64) -> u64 {
+        if content.follow == 0 {
+            return content.bytes.into();
+        }
+        // SAFETY: a word of a slot.
+        let last = unsafe { self.memory.load(self.at(end - 1) + 8) };
+        let full = u64::from(content.follow) * self.options.payload_bytes();
+        full + u64::from(Content::from_word(last).bytes)
     }
 
     /// The content of the first slot of an element, if one begins here.

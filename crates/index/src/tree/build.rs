@@ -91,7 +91,10 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             let mut above = Vec::with_capacity(nodes);
             for number in 0..nodes {
                 let node = self.inner.take(|_| ()).inspect_err(|_| {
-                    taken.iter().for_each(|node| self.inner.give(*node));
+                    taken.iter().for_each(|node| {
+                        self.inner(*node).forget();
+                        self.inner.give(*node);
+                    });
                 })?;
                 taken.push(node);
                 // As even as can be: no node is left with one child.

@@ -10,6 +10,7 @@
 use crate::keys::{high, low};
 use crossbeam_utils::{Backoff, CachePadded};
 use parking_lot::{Mutex, MutexGuard};
+use std::io;
 use terrace_memory::Memory;
 
 /// Writers of different leaves rarely meet at one of so many.
@@ -81,27 +82,42 @@ impl Logs {
         Record { memory, logs: self, next, log_at, words: 0 }
     }
 
-    /// Stores once more what the record of each log says that was not done.
-    pub(super) fn replay<L: Memory>(&self, memory: &L) {
+    /// Stores once more what the record of each log says that was not done; leaves lie before `committed`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] naming the offset of what no tree writes. Logs before it may have been
+    /// replayed, which harms nothing: it is done once more next time.
+    pub(super) fn replay<L: Memory>(&self, memory: &L, committed: u64) -> io::Result<()> {
         for log in 0..self.logs.len() as u64 {
             let mut record = self.begin(memory, log);
             // SAFETY: the first word of a log's own line, committed.
             let done = unsafe { memory.load(record.log_at) };
             if done != 0 {
-                *record.next = Next {
-                    at: done & ((1 << NUMBER_SHIFT) - 1),
-                    number: (done >> NUMBER_SHIFT) + 1,
-                };
+                let at = done & ((1 << NUMBER_SHIFT) - 1);
+                let fits =
+                    at.checked_add(self.record_bytes).is_some_and(|end| end <= self.log_bytes);
+                if at < LINE || !at.is_multiple_of(LINE) || !fits {
+                    let what = format!("a record that begins {at} bytes into its log");
+                    return Err(damaged(record.log_at, &what));
+                }
+                *record.next = Next { at, number: (done >> NUMBER_SHIFT) + 1 };
             }
             let [head, checksum] = [0, 8].map(|at| record.load(at));
             record.words = head & ((1 << NUMBER_SHIFT) - 1);
             let fits = (HEADER_WORDS + record.words) * 8 <= self.record_bytes;
             if head >> NUMBER_SHIFT == record.next.number && fits && record.checksum() == checksum {
+                record.check_runs(committed)?;
                 record.apply();
                 record.finish();
             }
         }
+        Ok(())
     }
+}
+
+fn damaged(at: u64, what: &str) -> io::Error {
+    let what = format!("the log of the tree at offset {at}: {what}");
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 impl<L: Memory> Record<'_, L> {
@@ -158,6 +174,24 @@ impl<L: Memory> Record<'_, L> {
         unsafe { self.memory.persist(self.at(), 8 * (HEADER_WORDS + self.words)) };
         self.apply();
         self.finish();
+    }
+
+    /// Whether its runs are whole, and store to leaves alone.
+    fn check_runs(&self, committed: u64) -> io::Result<()> {
+        let end = HEADER_WORDS + self.words;
+        let mut at = HEADER_WORDS;
+        while at < end {
+            let [to, count] = [at, at + 1].map(|word| self.load(8 * word));
+            let behind = (at + 2).checked_add(count).filter(|behind| *behind <= end);
+            let to_end = count.checked_mul(8).and_then(|bytes| to.checked_add(bytes));
+            let is_in_leaves = to >= self.logs.end() && to_end.is_some_and(|end| end <= committed);
+            let Some(behind) = behind.filter(|_| is_in_leaves && to.is_multiple_of(8)) else {
+                let what = format!("{count} words for offset {to}, which is no place in a leaf");
+                return Err(damaged(self.at() + 8 * at, &what));
+            };
+            at = behind;
+        }
+        Ok(())
     }
 
     /// Stores the words where they belong, durably on return.

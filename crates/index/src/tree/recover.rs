@@ -51,7 +51,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             return Err(damaged("more bytes are in use than there are"));
         }
         let tree = Tree::bare(options, leaves, inner, committed, budget)?;
-        tree.leaves.logs.replay(&tree.leaves.arena.memory);
+        tree.leaves.logs.replay(&tree.leaves.arena.memory, committed)?;
         let list = tree.list(first)?;
         let children = tree.mend_all(&list, keys)?;
         let used = children.iter().map(|(_, leaf)| *leaf);

@@ -478,3 +478,75 @@ fn writers_of_one_key_never_lose_an_increment() {
         check(&tree, &Sixteen);
     }
 }
+
+/// A ground of its own, of which only so many bytes are to be had.
+fn ground(region: &Arc<Region>, most: u64) -> Ground<Native> {
+    let memory = region.native();
+    let region = Arc::clone(region);
+    let commit = Box::new(move |at, bytes| match at + bytes <= most {
+        true => region.commit(at, bytes),
+        false => Err(io::ErrorKind::OutOfMemory.into()),
+    });
+    Ground { memory, commit, start: 0 }
+}
+
+fn region(bytes: u64) -> Arc<Region> {
+    let region = Region::reserve(bytes, Backing::Anonymous).expect("memory");
+    Arc::new(region.declared(terrace_memory::Domain::Adr))
+}
+
+#[test]
+fn a_log_that_no_tree_writes_is_refused_with_its_offset() {
+    let options = TreeOptions::of(Form::WriteAhead, 256);
+    let (leaves, inner) = (region(8 << 20), region(8 << 20));
+    let grounds = || (ground(&leaves, u64::MAX), ground(&inner, u64::MAX));
+    let (on_leaves, on_inner) = grounds();
+    let tree = Tree::over(&options, on_leaves, on_inner, &budget()).expect("memory");
+    (1..41).for_each(|n| assert_eq!(put(&tree, n, n), None));
+    drop(tree);
+    let memory = leaves.native();
+    let recovered = || {
+        let (leaves, inner) = grounds();
+        Tree::recover(&options, leaves, inner, &Sixteen, &budget()).map(|tree| tree.len())
+    };
+    assert_eq!(recovered().expect("as it was"), 40);
+    // Behind the first line the line of the first log says where its next record begins.
+    for at in [8, LINE + 8, 1 << 20, (1 << 24) - LINE] {
+        // SAFETY: a word of the memory, which only this test uses.
+        let before = unsafe { memory.load(LINE) };
+        // SAFETY: as above.
+        unsafe { memory.store(LINE, 1 << 24 | at) };
+        let refused = recovered().expect_err("a refusal");
+        // SAFETY: as above.
+        unsafe { memory.store(LINE, before) };
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        let told = refused.to_string();
+        assert!(told.contains("at offset 64: a record that begins"), "{told}");
+    }
+    assert_eq!(recovered().expect("as it was"), 40);
+}
+
+/// Inner nodes own copies of the keys that tie; what failed half done once kept them for ever.
+#[test]
+fn inner_nodes_that_could_not_be_built_give_back_what_they_own() {
+    let (leaves, inner) = (region(8 << 20), region(8 << 20));
+    let on_inner = ground(&inner, FIRST_COMMIT_BYTES);
+    let options = TreeOptions::of(Form::Unsorted, 256);
+    let tree =
+        Tree::over(&options, ground(&leaves, u64::MAX), on_inner, &budget()).expect("memory");
+    let tie: Arc<[u8]> = b"a key that ties with its neighbour"[..].into();
+    let child = |n: u64| {
+        let separator = crate::keys::Separator { head: n.into(), tie: Some(Arc::clone(&tie)) };
+        ((n > 0).then_some(separator), 256 * (n + 1))
+    };
+    let children: Vec<_> = (0..200_000).map(child).collect();
+    tree.build_inner(children).expect_err("no room for so many");
+    for _ in 0..10_000 {
+        if Arc::strong_count(&tie) == 1 {
+            return;
+        }
+        crossbeam_epoch::pin().flush();
+        std::thread::yield_now();
+    }
+    panic!("{} copies are kept", Arc::strong_count(&tie) - 1);
+}

@@ -57,15 +57,17 @@ impl Executor<'_, '_> {
         true
     }
 
-    /// Whether the client goes on waiting for an element of a queue. One that does no more is not counted.
+    /// Whether the client goes on waiting, for an element of a queue or for room. One that does no more is not
+    /// counted.
     fn waits_on(&mut self, client: &mut Client) -> bool {
-        let Some(until_ms) = client.waits_until_ms else { return false };
         if std::mem::take(&mut client.is_held) {
+            let until_ms = client.waits_until_ms.unwrap_or(u64::MAX);
             self.core.next_wait_ms = self.core.next_wait_ms.min(until_ms);
             return true;
         }
-        client.waits_until_ms = None;
-        self.shared.queues.waiting.fetch_sub(1, SeqCst);
+        if client.waits_until_ms.take().is_some() {
+            self.shared.queues.waiting.fetch_sub(1, SeqCst);
+        }
         false
     }
 

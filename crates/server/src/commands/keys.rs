@@ -1,6 +1,6 @@
-//! Keys as such: DEL, EXISTS, TYPE, RENAME, COPY and the like.
+//! Keys as such: DEL, EXISTS, TYPE, RENAME, COPY and the like. The first three know of queues too.
 
-use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer};
+use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::resp::Args;
 use terrace::Session;
 
@@ -10,7 +10,8 @@ pub(super) const ITEM_OVERHEAD_BYTES: usize = 64;
 pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let mut deleted = 0;
     for key in args.from(1) {
-        deleted += i64::from(session.delete(key)?);
+        let was_queue = lists::empty(context, key)?;
+        deleted += i64::from(session.delete(key)? || was_queue);
     }
     context.out.integer(deleted);
     Ok(())
@@ -20,7 +21,7 @@ pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'
 pub(super) fn exists(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let mut found = 0;
     for key in args.from(1) {
-        let there = session.get(key, |_| ())?.is_some();
+        let there = session.get(key, |_| ())?.is_some() || lists::find(context, key).is_some();
         context.looked_up(there);
         found += i64::from(there);
     }
@@ -29,8 +30,12 @@ pub(super) fn exists(context: &mut Context<'_>, session: &mut Session, args: Arg
 }
 
 pub(super) fn type_of(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
-    let found = session.get(args.at(1), |_| ())?.is_some();
-    context.out.simple(if found { "string" } else { "none" });
+    let name = match session.get(args.at(1), |_| ())? {
+        Some(()) => "string",
+        None if lists::find(context, args.at(1)).is_some() => "list",
+        None => "none",
+    };
+    context.out.simple(name);
     Ok(())
 }
 
@@ -43,6 +48,9 @@ fn rename_key(
 ) -> Result<bool, Failure> {
     let (source, target) = (args.at(1), args.at(2));
     let held = session.get(source, |value| (value.bytes.to_vec(), value.expires_at_ms))?;
+    if held.is_none() {
+        lists::refuse_queue(context, source)?;
+    }
     let (value, expires_at_ms) = held.ok_or("ERR no such key")?;
     if source == target {
         return Ok(replace);
@@ -101,7 +109,10 @@ pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<
         return Err("ERR source and destination objects are the same".into());
     }
     let copied = match session.get(source, |value| (value.bytes.to_vec(), value.expires_at_ms))? {
-        None => false,
+        None => {
+            lists::refuse_queue(context, source)?;
+            false
+        }
         Some((value, expires_at_ms)) if same_database => {
             put_copy(session, target, &value, expires_at_ms, replace)?
         }

@@ -3,7 +3,13 @@
 //! A queue is first in, first out, so what goes in at one end comes out at the other: LPUSH with RPOP, or RPUSH
 //! with LPOP, the two ways in which lists serve as queues. Which of them a queue is used in is kept with
 //! it, and may change when it is empty. The other pairs would be a stack and are refused, as is everything that
-//! looks into the middle. Queues have names of their own: they are not keys, and GET or DEL do not know them.
+//! looks into the middle. Queues have names of their own beside those of keys: a key may be called the same, and
+//! GET does not know them. A queue is there for DEL, EXISTS, TYPE and SCAN TYPE list while it has elements;
+//! DEL, FLUSHDB and FLUSHALL empty it, and it stays. It cannot be renamed, copied or made to expire.
+//!
+//! Popped elements are gone from the queue, so no more are popped than the reply takes: a pop with a count
+//! answers fewer, and one whose first element does not fit waits until the client has read what it was
+//! answered before. One that never fits is refused, and stays.
 //!
 //! A client that waits (BLPOP, BRPOP) is held as by a pause: its request stays unexecuted, and is tried again
 //! when something is pushed, and when its time is over. Those of one loop are tried in the order in which they
@@ -12,6 +18,7 @@
 use super::{Context, Failure, Outcome, integer};
 use crate::resp::Args;
 use std::sync::atomic::Ordering::SeqCst;
+use terrace::queue::Most;
 use terrace::{Error, Queue};
 
 /// The end of a list.
@@ -42,6 +49,8 @@ impl End {
 
 /// Elements pushed or popped by one command at most: one loop must not stand still for long.
 const ELEMENTS: usize = 4096;
+/// Bytes of a reply around an element, and around all of them: a length and ends of lines.
+const AROUND_BYTES: usize = 32;
 
 pub(super) fn lpush(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let queue = in_database_0(context)?.shared.queues.get_or_make(args.at(1))?;
@@ -136,7 +145,7 @@ fn note(context: &mut Context<'_>, queue: Queue, ticket: terrace::queue::QueueTi
     context.core.queues.note(queue, ticket);
 }
 
-/// Pops to the turn's buffer; how many.
+/// Pops to the turn's buffer; how many. None of what does not fit yet: then the request is held.
 fn take(context: &mut Context<'_>, name: &[u8], end: End, most: usize) -> Result<usize, Failure> {
     let Some(queue) = in_database_0(context)?.shared.queues.get(name) else { return Ok(0) };
     if let Some(into) = End::into(&queue).filter(|into| *into == end && !queue.is_empty()) {
@@ -147,10 +156,68 @@ fn take(context: &mut Context<'_>, name: &[u8], end: End, most: usize) -> Result
         )
         .into());
     }
+    let around = name.len() + 2 * AROUND_BYTES;
+    let most = Most {
+        elements: most,
+        bytes: context.out.room_bytes().saturating_sub(around) as u64,
+        each_bytes: AROUND_BYTES as u64,
+    };
     context.core.queues.popped.clear();
-    let (taken, ticket) = queue.dequeue(most, &mut context.core.queues.popped)?;
+    match queue.dequeue_within(most, &mut context.core.queues.popped) {
+        Ok((taken, ticket)) => {
+            note(context, queue, ticket);
+            Ok(taken)
+        }
+        Err(Error::ElementBeyond(..)) if !context.out.is_empty() => {
+            context.client.is_held = true;
+            context.client.awaits_room = true;
+            Ok(0)
+        }
+        Err(Error::ElementBeyond(bytes, most)) => Err(format!(
+            "ERR the next element has {bytes} bytes, and a reply takes {most}: raise limits.output_buffer; the \
+             element stays"
+        )
+        .into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Empties the queue of this name; whether it had elements.
+pub(super) fn empty(context: &mut Context<'_>, name: &[u8]) -> Result<bool, Failure> {
+    let Some(queue) = find(context, name) else { return Ok(false) };
+    if context.atomic {
+        return Err("ERR a queue is not emptied inside a transaction".into());
+    }
+    let (discarded, ticket) = queue.discard()?;
     note(context, queue, ticket);
-    Ok(taken)
+    Ok(discarded > 0)
+}
+
+/// Empties every queue.
+pub(super) fn empty_all(context: &mut Context<'_>) -> Outcome {
+    for queue in context.shared.queues.all() {
+        let (_, ticket) = queue.discard()?;
+        note(context, queue, ticket);
+    }
+    Ok(())
+}
+
+/// The queue of this name, if the client can see one: it has elements.
+pub(super) fn find(context: &Context<'_>, name: &[u8]) -> Option<Queue> {
+    let is_here = context.client.database == 0;
+    is_here.then(|| context.shared.queues.get(name))?.filter(|queue| !queue.is_empty())
+}
+
+/// What a command answers that moves keys, if `name` is no key but a queue.
+pub(super) fn refuse_queue(context: &Context<'_>, name: &[u8]) -> Outcome {
+    match find(context, name) {
+        Some(_) => Err(format!(
+            "ERR '{}' is a queue: it keeps its name, and is not copied",
+            String::from_utf8_lossy(name)
+        )
+        .into()),
+        None => Ok(()),
+    }
 }
 
 fn pop(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
@@ -163,6 +230,9 @@ fn pop(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
     });
     let many = many.transpose()?;
     let taken = take(context, args.at(1), end, many.unwrap_or(1).min(ELEMENTS))?;
+    if context.client.is_held {
+        return Ok(());
+    }
     match many {
         None if taken == 0 => context.out.null(),
         None => {}
@@ -207,10 +277,14 @@ fn pop_or_wait(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Pops from the first of the named queues that has an element; whether one had.
+/// Pops from the first of the named queues that has an element; whether one had, though it may not fit yet.
 fn pop_first(context: &mut Context<'_>, end: End, args: Args<'_>) -> Result<bool, Failure> {
     for i in 1..args.len() - 1 {
-        if take(context, args.at(i), end, 1)? == 1 {
+        let taken = take(context, args.at(i), end, 1)?;
+        if context.client.is_held {
+            return Ok(true);
+        }
+        if taken == 1 {
             context.out.array(2);
             context.out.bulk(args.at(i));
             context.core.queues.popped.iter().for_each(|element| context.out.bulk(element));

@@ -83,6 +83,8 @@ pub(crate) struct Client {
     pub(crate) waits_until_ms: Option<u64>,
     /// The command has not been executed: it is to be tried again.
     pub(crate) is_held: bool,
+    /// It is, until something of what it was answered has been sent.
+    pub(crate) awaits_room: bool,
     /// Index of the last command in the table.
     pub(crate) last_command: u32,
     /// Nothing about this client keeps a GET or SET from the short way.
@@ -103,6 +105,7 @@ impl Client {
             touched_queues: false,
             waits_until_ms: None,
             is_held: false,
+            awaits_room: false,
             last_command: u32::MAX,
             plain: authenticated,
         }

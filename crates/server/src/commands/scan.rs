@@ -1,6 +1,9 @@
 //! Whole databases: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL.
+//!
+//! All of them are about keys; queues are listed by SCAN with TYPE list, and emptied by FLUSHDB of database 0 and
+//! FLUSHALL.
 
-use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer};
+use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::glob;
 use crate::resp::{Args, Output};
 use terrace::Session;
@@ -20,11 +23,13 @@ struct ScanOptions<'a> {
     count: usize,
     /// A type was named that no key here has.
     nothing: bool,
+    /// Queues were asked for.
+    lists: bool,
 }
 
 impl<'a> ScanOptions<'a> {
     fn parse(args: Args<'a>) -> Result<ScanOptions<'a>, Failure> {
-        let mut options = ScanOptions { pattern: None, count: 10, nothing: false };
+        let mut options = ScanOptions { pattern: None, count: 10, nothing: false, lists: false };
         let mut rest = args.from(2);
         while let Some(option) = rest.next() {
             let value = rest.next().ok_or(SYNTAX_ERROR)?;
@@ -38,6 +43,7 @@ impl<'a> ScanOptions<'a> {
                 options.count = count.min(SCAN_COUNT_MAX) as usize;
             } else if option.eq_ignore_ascii_case(b"type") {
                 options.nothing = !value.eq_ignore_ascii_case(b"string");
+                options.lists = value.eq_ignore_ascii_case(b"list");
             } else {
                 return Err(SYNTAX_ERROR.into());
             }
@@ -57,6 +63,9 @@ fn cursor(argument: &[u8]) -> Result<u64, Failure> {
 pub(super) fn scan(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let cursor = cursor(args.at(1))?;
     let options = ScanOptions::parse(args)?;
+    if options.lists {
+        return scan_queues(context, &options);
+    }
     let mut keys = Output::new(context.core.limits.output_buffer_bytes);
     let mut count = 0;
     let next = session.scan(cursor, options.count, |key, _| {
@@ -69,6 +78,18 @@ pub(super) fn scan(context: &mut Context<'_>, session: &mut Session, args: Args<
     context.out.bulk(next.to_string().as_bytes());
     context.out.array(count);
     context.out.raw(keys.unsent());
+    Ok(())
+}
+
+/// All queues at once, whatever the cursor and the count: they are few.
+fn scan_queues(context: &mut Context<'_>, options: &ScanOptions<'_>) -> Outcome {
+    let is_here = context.client.database == 0;
+    let mut names = if is_here { context.shared.queues.names() } else { Vec::new() };
+    names.retain(|name| options.pattern.is_none_or(|pattern| glob::matches(pattern, name)));
+    context.out.array(2);
+    context.out.bulk(b"0");
+    context.out.array(names.len());
+    names.iter().for_each(|name| context.out.bulk(name));
     Ok(())
 }
 
@@ -160,6 +181,9 @@ fn check_flush_option(args: Args<'_>) -> Outcome {
 
 pub(super) fn flushdb(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     check_flush_option(args)?;
+    if context.client.database == 0 {
+        lists::empty_all(context)?;
+    }
     context.shared.maps.get(context.client.database)?.clear()?;
     context.out.ok();
     Ok(())
@@ -167,6 +191,7 @@ pub(super) fn flushdb(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn flushall(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     check_flush_option(args)?;
+    lists::empty_all(context)?;
     context.shared.maps.opened().try_for_each(|(_, map)| map.clear())?;
     context.out.ok();
     Ok(())

@@ -105,6 +105,12 @@ impl EventLoop<'_> {
         if sent > 0 {
             connection.moved_ms = self.core.uptime_ms;
             self.handle.stats.bytes_written.add(sent as u64);
+            if std::mem::take(&mut connection.client.awaits_room) {
+                connection.held = false;
+                connection.in_backlog = true;
+                self.backlog.push(index);
+                self.held.retain(|held| *held != index);
+            }
         }
         if sent_all {
             if out.has_buffer() {

@@ -46,6 +46,10 @@ impl Output {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
     }
+    /// Bytes that may still be added.
+    pub(crate) fn room_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.bytes.len())
+    }
     /// The limit was passed: replies are missing, the connection has to go.
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed || self.len() > self.limit_bytes

@@ -15,7 +15,7 @@
 //! * Slots that are popped already are not written: the tail passes them by the same sync.
 
 use super::{Inner, Queue, QueueTicket};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -46,8 +46,9 @@ impl Queue {
             self.check_writable()?;
             inner.await_pops(ticket.popped);
             let flushing = inner.flushing.lock();
-            // Whoever had it before may have done it.
+            // Whoever had it before may have done it, or failed.
             if !inner.has_committed(ticket) {
+                self.check_writable()?;
                 inner.stop_on_error(inner.write_out(None))?;
             }
             drop(flushing);
@@ -65,22 +66,34 @@ impl Queue {
     }
 
     pub(super) fn flush(&self) -> Result<()> {
-        self.check_writable()?;
         self.inner.flush()
     }
 
     /// Changes the durability; everything before is durable on return.
     ///
+    /// # Durability
+    /// A crash within the call leaves the queue as one of the two promises allows: what was promised less is
+    /// made whole, and a cut, before every slot that is whole counts. Pushes and pops wait meanwhile.
+    ///
     /// # Errors
     /// As [`Queue::commit`].
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
+        self.switch(durability, true)
+    }
+
+    /// The same without the cut: what the crash tests are to notice.
+    #[doc(hidden)]
+    pub fn switch_without_cut(&self, durability: Durability) -> Result<()> {
+        self.switch(durability, false)
+    }
+
+    fn switch(&self, durability: Durability, cuts: bool) -> Result<()> {
+        let inner = &*self.inner;
+        // Nobody pushes under one rule what is written out under the other.
+        let _alone = inner.working.write();
+        let _flushing = inner.flushing.lock();
         self.check_writable()?;
-        let mut current = self.inner.durability.lock();
-        *current = durability;
-        drop(current);
-        // Whether the head page has a bound follows from the durability: it is written anew.
-        let _flushing = self.inner.flushing.lock();
-        self.inner.stop_on_error(self.inner.rewrite_head())
+        inner.stop_on_error(inner.switch(durability, cuts))
     }
 
     /// Keeps a word with the queue, durably on return.
@@ -88,8 +101,8 @@ impl Queue {
     /// # Errors
     /// As [`Queue::commit`].
     pub fn set_note(&self, note: u64) -> Result<()> {
-        self.check_writable()?;
         let _flushing = self.inner.flushing.lock();
+        self.check_writable()?;
         self.inner.ring.set_note(note);
         let head = Ring::<Native>::HEAD_BYTES;
         self.inner.stop_on_error(self.inner.medium.write_out(0, head, true))
@@ -127,9 +140,10 @@ impl Inner {
 
     fn flush(&self) -> Result<()> {
         if self.medium.is_byte_addressable() {
-            return Ok(());
+            return self.check_writable();
         }
         let flushing = self.flushing.lock();
+        self.check_writable()?;
         self.stop_on_error(self.write_out(None))?;
         drop(flushing);
         self.room.ring();
@@ -165,13 +179,21 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes everything out, and the head page in any case. Under the lock of those who flush.
-    fn rewrite_head(&self) -> terrace_durable::Result<()> {
+    /// Goes over to another durability, with a cut under the one in force. Nobody pushes or pops, and under
+    /// the lock of those who flush.
+    fn switch(&self, durability: Durability, cuts: bool) -> terrace_durable::Result<()> {
         if self.medium.is_byte_addressable() {
+            *self.durability.lock() = durability;
             return Ok(());
         }
+        if cuts {
+            self.write_out(None)?;
+        }
+        *self.durability.lock() = durability;
+        // Writes out what is left without the cut; with it, nothing.
         self.write_out(None)?;
-        let is_bounded = *self.durability.lock() != Durability::Sync;
+        // Whether the head page has a bound follows from the durability. Everything before it is whole.
+        let is_bounded = durability != Durability::Sync;
         let (tail, head) = (self.ring.settled_through(), self.committed.load(Ordering::Relaxed));
         self.ring.cut(tail, is_bounded.then_some(head));
         self.medium.write_out(0, Ring::<Native>::HEAD_BYTES, true)
@@ -194,6 +216,10 @@ impl Inner {
             return Ok(());
         }
         Ok(self.write_out(Some(()))?)
+    }
+
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.stopped.get().map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.clone())))
     }
 
     fn stop_on_error<T>(&self, result: terrace_durable::Result<T>) -> Result<T> {

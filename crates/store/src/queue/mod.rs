@@ -35,7 +35,7 @@ use terrace_index::ring::PushError;
 use terrace_memory::{Budget, Domain, Region};
 use wait::Bell;
 
-pub use terrace_index::ring::{Popped, Recovery as QueueRecovery};
+pub use terrace_index::ring::{Most, Popped, Recovery as QueueRecovery};
 
 /// How a queue is opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -281,14 +281,51 @@ impl Queue {
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn dequeue(&self, most: usize, into: &mut Popped) -> Result<(usize, QueueTicket)> {
+        self.dequeue_within(Most::elements(most), into)
+    }
+
+    /// The same with a bound on bytes: what would go beyond it stays in the queue.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::ElementBeyond`] if not even the next element is within it, and then
+    /// nothing was popped.
+    pub fn dequeue_within(&self, most: Most, into: &mut Popped) -> Result<(usize, QueueTicket)> {
         let _working = self.inner.working.read();
         self.check_writable()?;
-        let taken = self.inner.ring.try_pop_many(most, into);
-        if taken > 0 {
-            self.inner.elements.fetch_sub(taken as i64, Ordering::Relaxed);
+        let taken = self.inner.ring.try_pop_within(most, into);
+        let taken = taken.map_err(|large| Error::ElementBeyond(large.bytes, most.bytes))?;
+        Ok((taken, self.took(taken as u64)))
+    }
+
+    /// Empties the queue without a commit; how many elements it had. What is pushed meanwhile may be among
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`].
+    pub fn discard(&self) -> Result<(u64, QueueTicket)> {
+        let _working = self.inner.working.read();
+        self.check_writable()?;
+        let discarded = self.inner.ring.discard(self.inner.ring.head());
+        Ok((discarded, self.took(discarded)))
+    }
+
+    /// Empties the queue; how many elements it had.
+    ///
+    /// # Errors
+    /// As [`Queue::pop`].
+    pub fn clear(&self) -> Result<u64> {
+        let (discarded, ticket) = self.discard()?;
+        self.commit(ticket)?;
+        Ok(discarded)
+    }
+
+    /// So many elements were popped: there may be room for who waits.
+    fn took(&self, elements: u64) -> QueueTicket {
+        if elements > 0 {
+            self.inner.elements.fetch_sub(elements as i64, Ordering::Relaxed);
             self.inner.room.ring();
         }
-        Ok((taken, QueueTicket { pushed: 0, popped: self.inner.ring.claimed_through() }))
+        QueueTicket { pushed: 0, popped: self.inner.ring.claimed_through() }
     }
 
     /// Elements in the queue, those of operations under way perhaps among them.
@@ -344,7 +381,7 @@ impl Queue {
     }
 
     fn check_writable(&self) -> Result<()> {
-        self.stopped().map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.into())))
+        self.inner.check_writable()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Config, ConfigError, KEYS, MAP_KEYS, MapConfig, QUEUE_KEYS, QueueConfig, TIER_KEYS, TierDraft,
-    keys,
+    WORDS_KEYS, WordsConfig, keys,
 };
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
@@ -22,12 +22,15 @@ pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> 
             ("queues", DeValue::Table(queues)) => {
                 walk.named::<QueueConfig>("queues", QUEUE_KEYS, &mut config.queues, queues)?;
             }
+            ("words", DeValue::Table(words)) => {
+                walk.named::<WordsConfig>("words", WORDS_KEYS, &mut config.words, words)?;
+            }
             ("tier", DeValue::Array(tiers)) => {
                 for tier in tiers {
                     walk.tier(config, tier.get_ref(), tier.span().start)?;
                 }
             }
-            ("maps" | "queues", _) => return Err(walk.is_section(at, key.get_ref())),
+            ("maps" | "queues" | "words", _) => return Err(walk.is_section(at, key.get_ref())),
             ("tier", _) => return Err(walk.error(at, "`tier` is a list of sections: [[tier]]")),
             (name, DeValue::Table(section)) if is_section(name) => {
                 walk.keys(KEYS, config, section, "", &format!("{name}."))?;

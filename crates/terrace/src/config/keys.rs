@@ -32,8 +32,9 @@ fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T
     if let Some(key) = keys.iter().find(|k| k.name == name) {
         return Ok(key);
     }
-    let sections =
-        ["limits", "tls", "maps", "queues", "tier"].into_iter().filter(|_| prefix.is_empty());
+    let sections = ["limits", "tls", "maps", "queues", "words", "tier"]
+        .into_iter()
+        .filter(|_| prefix.is_empty());
     let hint = match values::nearest(name, keys.iter().map(|k| k.name).chain(sections)) {
         Some(near) => format!("did you mean `{prefix}{near}`?"),
         None => {
@@ -46,6 +47,14 @@ fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T
 
 fn number<N: std::str::FromStr>(text: &str, range: &str) -> Result<N, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number from {range}"))
+}
+
+/// A number of keys that a table of words may have.
+pub(super) fn keys_of(text: &str) -> Result<u64, String> {
+    let range = "1 to 1099511627776";
+    let n = number(text, range)?;
+    let fits = (1..=1u64 << 40).contains(&n);
+    fits.then_some(n).ok_or_else(|| format!("`{text}` is not a number from {range}"))
 }
 
 pub(super) fn interval_ms(text: &str) -> Result<u64, String> {

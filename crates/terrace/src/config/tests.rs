@@ -50,6 +50,19 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
         ),
         ("maps = 3", "terrace.toml:1: `maps` is a section: [maps.NAME]"),
         ("queues = 3", "terrace.toml:1: `queues` is a section: [queues.NAME]"),
+        ("words = 3", "terrace.toml:1: `words` is a section: [words.NAME]"),
+        (
+            "[words.seats]\nsize = 3\n",
+            "terrace.toml:2: unknown key `words.seats.size`; known keys: form, capacity, path, domain",
+        ),
+        (
+            "[words.seats]\nform = \"hard\"\n",
+            "terrace.toml:2: `words.seats.form`: `hard` is none of tlog, log-free, link-free, soft",
+        ),
+        (
+            "[words.seats]\ncapacity = 0\n",
+            "terrace.toml:2: `words.seats.capacity`: `0` is not a number from 1 to 1099511627776",
+        ),
         (
             "[queues.jobs]\nsize = \"1 MiB\"\n",
             "terrace.toml:2: unknown key `queues.jobs.size`; known keys: durability, interval_ms, capacity, slot, \

@@ -55,13 +55,15 @@ pub trait Handle {
     }
 
     /// Calls `each` for up to `limit` pairs with keys from `start` on, in key order; returns how
-    /// many. Called only where [`Target::is_ordered`].
+    /// many. Called only where [`Target::is_ordered`]: a store without order need not have it.
     fn scan(
         &mut self,
-        start: &[u8],
-        limit: usize,
-        each: impl FnMut(&[u8], &[u8]),
-    ) -> Result<usize, Failure>;
+        _start: &[u8],
+        _limit: usize,
+        _each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Failure> {
+        Err("the store has no order to scan in".into())
+    }
 
     /// Writes pairs in the store's cheapest way, all acknowledged on return.
     fn put_batch(&mut self, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Failure> {

@@ -30,7 +30,7 @@ pub(in super::super) fn controls(
     let steps = Step::ALL.iter().filter(|step| test_of(**step) == test);
     let run = |step: &Step| {
         let settings = Settings { states, seed, ..Settings::default() };
-        let steps = Steps::ALL.without(*step);
+        let steps = Steps::ALL.without(&[*step]);
         let report = match test {
             "tree-log" => explorer(steps, WRITING, &settings).sampled(states, seed),
             "tree-log-collect" => explorer(steps, COLLECTING, &settings).sampled(states, seed),

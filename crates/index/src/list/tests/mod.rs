@@ -191,10 +191,10 @@ fn what_is_no_list_is_refused_in_words() {
     let size = Size::list(10);
     let ground = Ground::of::<TLog>(Size::list(100));
     let not_there = ListTable::<_, TLog>::open(ground.media::<TLog>()).unwrap_err().to_string();
-    assert_eq!(not_there, "no tlog list lies here: it begins with 0x0000000000000000");
+    assert_eq!(not_there, "no list lies here: it begins with 0x0000000000000000");
     drop(ListTable::<_, TLog>::create(ground.media::<TLog>(), size).unwrap());
     let other = ListTable::<_, LinkFree>::open(ground.media::<LinkFree>()).unwrap_err();
-    assert_eq!(other.to_string(), "no link-free list lies here: the list here has protocol 1");
+    assert_eq!(other.to_string(), "form: it was made with tlog, and link-free is asked for");
     for (size, words) in [
         (Size { capacity: 0, buckets: 1 }, "capacity 0; valid: 1 to 2^40 nodes"),
         (Size { capacity: 9, buckets: 3 }, "buckets 3; valid: a power of two up to 2^40"),
