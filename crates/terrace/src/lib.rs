@@ -29,3 +29,4 @@ pub use terrace_store::{
     MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
     Session, TornTail, Value, ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
 };
+pub use terrace_transact::ledger;

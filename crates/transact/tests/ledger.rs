@@ -6,15 +6,14 @@ use std::sync::Arc;
 use terrace_memory::{Budget, Domain};
 use terrace_store::{Durability, Error as StoreError};
 use terrace_transact::ledger::{
-    BankOptions, Block, Engine, Ledger, LedgerError, LedgerOptions, Profile, Refused, Status,
-    Transfer,
+    Block, Engine, Ledger, LedgerError, LedgerOptions, Profile, Refused, Status, Transfer,
 };
 use terrace_workload::random::Rng as Random;
 
 fn options(durability: Durability) -> LedgerOptions {
-    let bank =
-        BankOptions { profile: Profile::SmallCoinPlus, workers: 2, ..BankOptions::default() };
-    LedgerOptions { bank, durability, log_bytes: 64 << 10, ..LedgerOptions::default() }
+    let profile = Some(Profile::SmallCoinPlus);
+    let log_bytes = 64 << 10;
+    LedgerOptions { profile, workers: 2, durability, log_bytes, ..LedgerOptions::default() }
 }
 
 fn open(dir: &Path, options: &LedgerOptions) -> Result<Ledger, LedgerError> {
@@ -61,7 +60,7 @@ fn agrees_with_a_model_after_every_opening() {
         let mut entries = 0;
         for turn in 0..30u64 {
             let mut options = options(durability);
-            options.bank.engine = Engine::ALL[turn as usize % Engine::ALL.len()];
+            options.engine = Engine::ALL[turn as usize % Engine::ALL.len()];
             let ledger = open(dir.path(), &options).expect("a ledger");
             assert_eq!(balances(&ledger), expected, "turn {turn}");
             assert_eq!(ledger.hash().expect("whole").0, entries);
@@ -135,9 +134,9 @@ fn what_is_refused_changes_nothing() {
         change(&mut options);
         open(dir.path(), &options).expect_err("refused").to_string()
     };
-    let message = other(|options| options.bank.profile = Profile::SmallCoin);
+    let message = other(|options| options.profile = Some(Profile::SmallCoin));
     assert!(message.ends_with("made with profile smallcoin+, opened with smallcoin"), "{message}");
-    let message = other(|options| options.bank.overdraft = 7);
+    let message = other(|options| options.overdraft = Some(7));
     assert!(message.ends_with("made with overdraft 0, opened with 7"), "{message}");
     let small = Ledger::open(dir.path(), &options(Durability::Sync), &Arc::new(Budget::new(1000)));
     assert!(matches!(small, Err(LedgerError::Store(StoreError::OutOfMemory { .. }))));

@@ -32,7 +32,7 @@ fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T
     if let Some(key) = keys.iter().find(|k| k.name == name) {
         return Ok(key);
     }
-    let sections = ["limits", "tls", "maps", "queues", "words", "tier"]
+    let sections = ["limits", "tls", "maps", "queues", "ledgers", "words", "tier"]
         .into_iter()
         .filter(|_| prefix.is_empty());
     let hint = match values::nearest(name, keys.iter().map(|k| k.name).chain(sections)) {
@@ -94,7 +94,7 @@ fn limit(text: &str, least: u64, most: u64) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("`{text}` is too large"))
 }
 
-fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
+pub(super) fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let range = format!("{least} to {most}");
     let n: usize = number(text, &range)?;
     if (least..=most).contains(&n) {

@@ -62,12 +62,22 @@ fn bank_for(accounts: u64, options: BankOptions) -> LedgerResult<Made> {
     Ok((bank, region))
 }
 
-fn shape(accounts: u64, options: &LedgerOptions) -> JournalShape {
-    let profile = Profile::ALL.iter().position(|profile| *profile == options.bank.profile);
+/// The journal of a bank with room for so many accounts.
+fn shape(accounts: u64, bank: BankOptions, log_bytes: u64) -> JournalShape {
+    let profile = Profile::ALL.iter().position(|profile| *profile == bank.profile);
     let mut words = [0; 8];
-    (words[0], words[1]) = (profile.unwrap_or(0) as u64, options.bank.overdraft);
-    let state_bytes = accounts * record::STATE_BYTES;
-    JournalShape { kind: KIND, state_bytes, log_bytes: options.log_bytes, words }
+    (words[0], words[1]) = (profile.unwrap_or(0) as u64, bank.overdraft);
+    JournalShape { kind: KIND, state_bytes: accounts * record::STATE_BYTES, log_bytes, words }
+}
+
+/// The bank that the options ask for, where its maker left nothing else.
+fn wanted(options: &LedgerOptions) -> BankOptions {
+    BankOptions {
+        profile: options.profile.unwrap_or_default(),
+        overdraft: options.overdraft.unwrap_or(0),
+        engine: options.engine,
+        workers: options.workers,
+    }
 }
 
 fn medium(dir: &Path, file: u64, bytes: u64, options: &LedgerOptions) -> LedgerResult<Medium> {
@@ -124,10 +134,10 @@ impl Book {
             let why = format!("{} holds no ledger to salvage", dir.display());
             return Err(StoreError::Option { field: "salvage", why }.into());
         }
-        let shape = shape(FIRST_ACCOUNTS, options);
+        let shape = shape(FIRST_ACCOUNTS, wanted(options), options.log_bytes);
         let medium = medium(dir, 1, shape.bytes(), options)?;
         let journal = Journal::create(medium, shape, [0; 8], |_| {})?;
-        let made = bank_for(FIRST_ACCOUNTS, options.bank)?;
+        let made = bank_for(FIRST_ACCOUNTS, wanted(options))?;
         Ok(Book::of(dir, options, made, journal, budget, lock))
     }
 
@@ -244,7 +254,7 @@ impl Book {
         [self.entries, hash as u64, (hash >> 64) as u64, 0, 0, 0, 0, 0]
     }
 
-    fn stop_on_error<T>(&mut self, result: LedgerResult<T>) -> LedgerResult<T> {
+    fn stop_on_error<E: ToString>(&mut self, result: Result<(), E>) -> Result<(), E> {
         if let Err(error) = &result {
             self.stopped.get_or_insert_with(|| error.to_string());
         }
@@ -252,14 +262,17 @@ impl Book {
     }
 
     /// Everything executed is durable on return.
-    pub fn sync(&mut self) -> LedgerResult<()> {
-        let synced = self.journal.sync().map_err(LedgerError::from);
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        let synced = self.journal.sync().map_err(StoreError::from);
         self.stop_on_error(synced)
     }
 
     /// What the durability asks for before something is told.
     pub fn settle(&mut self) -> LedgerResult<()> {
-        if self.options.durability == Durability::Sync { self.sync() } else { Ok(()) }
+        match self.options.durability {
+            Durability::Sync => Ok(self.sync()?),
+            _ => Ok(()),
+        }
     }
 
     pub fn open_accounts(&mut self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
@@ -280,7 +293,7 @@ impl Book {
     /// what counts until the new one has its name.
     fn grow(&mut self, more: u64) -> LedgerResult<()> {
         let wanted = (2 * self.room()).max(self.bank.accounts().len() + more);
-        let shape = shape(wanted, &self.options);
+        let shape = shape(wanted, self.bank.options(), self.journal.shape().log_bytes);
         let bytes = Accounts::<Native>::lines_for(wanted) * ACCOUNT_BYTES + shape.bytes();
         let extra = bytes.saturating_sub(self.budget_bytes);
         if self.budget.take(extra).is_err() {
@@ -288,7 +301,7 @@ impl Book {
             return Err(StoreError::OutOfMemory { used, budget }.into());
         }
         self.budget_bytes += extra;
-        let (mut bank, region) = bank_for(wanted, self.options.bank)?;
+        let (mut bank, region) = bank_for(wanted, self.bank.options())?;
         for (number, account) in self.bank.accounts().iter() {
             bank.restore(number, account)?;
         }
@@ -360,13 +373,12 @@ impl Book {
         Ok(())
     }
 
-    pub fn close(&mut self) -> LedgerResult<()> {
+    pub fn close(&mut self) -> Result<(), StoreError> {
         if self.stopped.is_some() || self.options.salvage {
             return Ok(());
         }
-        let closed = self.journal.close().map_err(LedgerError::from);
         self.stopped = Some("it was closed".into());
-        closed
+        Ok(self.journal.close()?)
     }
 }
 
@@ -395,8 +407,8 @@ impl Recovered {
         let mut failed = None;
         let mut take = |piece: JournalPiece<'_>| match piece {
             JournalPiece::State(shape, state, words) => {
-                let bank = check_as_made(&path, shape, options)
-                    .and_then(|()| bank_for(shape.state_bytes / record::STATE_BYTES, options.bank));
+                let bank = as_made(&path, shape, options)
+                    .and_then(|bank| bank_for(shape.state_bytes / record::STATE_BYTES, bank));
                 let bank = bank.map_err(|error| {
                     let words = error.to_string();
                     failed = Some(error);
@@ -457,20 +469,29 @@ fn take_up(bank: &mut Bank<Native>, bytes: &[u8], entries: u64) -> Result<(), St
     }
 }
 
-fn check_as_made(path: &Path, found: &JournalShape, options: &LedgerOptions) -> LedgerResult<()> {
-    let wanted = shape(0, options).words;
+/// The bank that a file was made for, which must be what is asked for, where something is.
+fn as_made(
+    path: &Path,
+    found: &JournalShape,
+    options: &LedgerOptions,
+) -> LedgerResult<BankOptions> {
     let mismatch = |field, found: String, wanted: String| {
         let path = path.to_path_buf();
         Err(terrace_durable::Error::Mismatch { path, field, found, wanted }.into())
     };
-    if found.words[0] != wanted[0] {
-        let name = |word: u64| {
-            Profile::ALL.get(word as usize).map_or(format!("{word}"), ToString::to_string)
-        };
-        return mismatch("profile", name(found.words[0]), name(wanted[0]));
+    let Some(profile) = Profile::ALL.get(found.words[0] as usize).copied() else {
+        return mismatch(
+            "profile",
+            found.words[0].to_string(),
+            wanted(options).profile.to_string(),
+        );
+    };
+    if let Some(wanted) = options.profile.filter(|wanted| *wanted != profile) {
+        return mismatch("profile", profile.to_string(), wanted.to_string());
     }
-    if found.words[1] != wanted[1] {
-        return mismatch("overdraft", found.words[1].to_string(), wanted[1].to_string());
+    let overdraft = found.words[1];
+    if let Some(wanted) = options.overdraft.filter(|wanted| *wanted != overdraft) {
+        return mismatch("overdraft", overdraft.to_string(), wanted.to_string());
     }
-    Ok(())
+    Ok(BankOptions { profile, overdraft, ..wanted(options) })
 }

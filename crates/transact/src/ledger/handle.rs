@@ -13,17 +13,24 @@ use terrace_memory::{Budget, Domain};
 use terrace_store::{Durability, Error as StoreError};
 
 /// How a ledger is opened.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerOptions {
-    /// What its orders do, and who executes them. Profile and overdraft are kept from when it was made.
-    pub bank: BankOptions,
+    /// What its orders do; as it was made, or [`Profile::SmallCoin`]. Fixed when it is made.
+    pub profile: Option<Profile>,
+    /// How far below zero a floor may let accounts go; as it was made, or 0. Fixed when it is made.
+    pub overdraft: Option<u64>,
+    /// How blocks are executed.
+    pub engine: Engine,
+    /// Threads that execute them, the caller's among them.
+    pub workers: usize,
     /// When a block is answered.
     pub durability: Durability,
     /// What survives a power cut in its directory.
     pub domain: Domain,
     /// Whether the directory is on a DAX file system.
     pub dax: bool,
-    /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once.
+    /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once. Fixed
+    /// when it is made.
     pub log_bytes: u64,
     /// Opens what is intact, to be read.
     pub salvage: bool,
@@ -32,7 +39,10 @@ pub struct LedgerOptions {
 impl Default for LedgerOptions {
     fn default() -> LedgerOptions {
         LedgerOptions {
-            bank: BankOptions::default(),
+            profile: None,
+            overdraft: None,
+            engine: Engine::default(),
+            workers: BankOptions::default().workers,
             durability: Durability::Interval(Duration::from_secs(1)),
             domain: Domain::PageCache,
             dax: false,
@@ -217,7 +227,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Those of the medium.
-    pub fn sync(&self) -> LedgerResult<()> {
+    pub fn sync(&self) -> Result<(), StoreError> {
         self.book().sync()
     }
 
@@ -233,14 +243,19 @@ impl Ledger {
 
     /// What its orders do.
     pub fn profile(&self) -> Profile {
-        self.book().options.bank.profile
+        self.book().bank.options().profile
+    }
+
+    /// Whether both are handles on one ledger.
+    pub fn is_same(&self, other: &Ledger) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Makes everything durable and takes no more. Other handles are told that it is closed.
     ///
     /// # Errors
     /// Those of the medium.
-    pub fn close(&self) -> LedgerResult<()> {
+    pub fn close(&self) -> Result<(), StoreError> {
         self.book().close()
     }
 
