@@ -17,6 +17,7 @@
 
 pub mod config;
 mod database;
+pub mod orders;
 pub mod transfer;
 
 pub use config::{Config, ConfigError};

@@ -274,6 +274,9 @@ pub const KEYS: &[Key<Config>] = &[
     key!("limits.all_buffers", "2 GiB", "all clients' buffers; then the largest goes", |c, v| {
         limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n)
     }),
+    key!("limits.ledgers", "16", "ledgers that clients may make beside those declared", |c, v| {
+        count(v, 0, 1 << 16).map(|n| c.server.limits.ledgers = n)
+    }),
     key!("limits.queues", "16", "queues that clients may make beside those declared", |c, v| {
         count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)
     }),

@@ -97,6 +97,8 @@ pub enum Refused {
 /// What a block did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Executed {
+    /// Which of a ledger's entries it is, from 1; 0 of a bank by itself.
+    pub entry: u64,
     /// What became of each order.
     pub statuses: Vec<Status>,
     /// The state after the block.
@@ -345,7 +347,7 @@ impl<M: Memory> Bank<M> {
         let took = started.elapsed();
         self.forecast.learn(engine, count, rerun, took);
         let statuses = task.statuses.iter().map(|byte| Status::of(byte.load(Relaxed))).collect();
-        Ok(Executed { statuses, hash: self.hash, engine, rerun, took })
+        Ok(Executed { entry: 0, statuses, hash: self.hash, engine, rerun, took })
     }
 
     /// On this thread.

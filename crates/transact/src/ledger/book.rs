@@ -268,11 +268,8 @@ impl Book {
     }
 
     /// What the durability asks for before something is told.
-    pub fn settle(&mut self) -> LedgerResult<()> {
-        match self.options.durability {
-            Durability::Sync => Ok(self.sync()?),
-            _ => Ok(()),
-        }
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        if self.options.durability == Durability::Sync { self.sync() } else { Ok(()) }
     }
 
     pub fn open_accounts(&mut self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
@@ -326,7 +323,7 @@ impl Book {
         let (kind, body) = record::body(&block);
         let executed = self.run(block)?;
         self.keep(kind, &body)?;
-        Ok(executed)
+        Ok(Executed { entry: self.entries, ..executed })
     }
 
     /// Executes a block in memory. If an engine panics, what it has done is not known, and nothing more is told.

@@ -130,9 +130,16 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Refused`]: nothing has changed. Others: it may or may not have happened.
     pub fn open_accounts(&self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
-        let mut book = self.book();
-        book.open_accounts(accounts)?;
-        book.settle()
+        self.open_before_commit(accounts)?;
+        Ok(self.commit()?)
+    }
+
+    /// The same without a wait for the medium: nobody is told before [`Ledger::commit`].
+    ///
+    /// # Errors
+    /// As [`Ledger::open_accounts`].
+    pub fn open_before_commit(&self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
+        self.book().open_accounts(accounts)
     }
 
     /// Executes a block, as if its orders were executed one after another: all of it or nothing.
@@ -140,10 +147,25 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Refused`]: nothing has changed. Others: it may or may not have happened.
     pub fn execute(&self, block: Block) -> LedgerResult<Executed> {
-        let mut book = self.book();
-        let executed = book.execute(block)?;
-        book.settle()?;
+        let executed = self.execute_before_commit(block)?;
+        self.commit()?;
         Ok(executed)
+    }
+
+    /// The same without a wait for the medium: nobody is told before [`Ledger::commit`].
+    ///
+    /// # Errors
+    /// As [`Ledger::execute`].
+    pub fn execute_before_commit(&self, block: Block) -> LedgerResult<Executed> {
+        self.book().execute(block)
+    }
+
+    /// Everything that was executed, or can be seen, is as durable as the ledger promises on return.
+    ///
+    /// # Errors
+    /// Those of the medium: the ledger answers nothing more then.
+    pub fn commit(&self) -> Result<(), StoreError> {
+        self.book().settle()
     }
 
     /// Executes blocks one after another, with one wait for the medium at the end. A block that is refused is left
@@ -189,6 +211,16 @@ impl Ledger {
         let book = self.book();
         book.check()?;
         Ok(book.bank.account(number))
+    }
+
+    /// What each of several accounts holds, all at one moment.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn look(&self, numbers: &[u64]) -> LedgerResult<Vec<Option<Account>>> {
+        let book = self.book();
+        book.check()?;
+        Ok(numbers.iter().map(|number| book.bank.account(*number)).collect())
     }
 
     /// Every account, by what the ledger is at one moment: after some block.
