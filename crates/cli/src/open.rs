@@ -7,7 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
-use terrace::{Map, RecoveryReport};
+use terrace::{Config, Database, Kind, Map, Queue, RecoveryReport, Words};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -27,7 +27,7 @@ pub struct Arguments {
     flags: MapFlags,
 }
 
-/// Opens every map, as a server would, and closes it again.
+/// Opens every map, queue and table of words, as a server would, and closes it again.
 pub fn main(arguments: &Arguments) -> Outcome {
     settings::must_exist(&arguments.dir)?;
     let flags = &arguments.flags.0;
@@ -42,8 +42,64 @@ pub fn main(arguments: &Arguments) -> Outcome {
             print(told(&name, &map, arguments.explain))?;
         }
     }
+    let (queues, words) = (open_queues(&db, &config)?, open_words(&db, &config)?);
+    if !arguments.json {
+        queues.iter().try_for_each(|(name, queue)| print(told_of_queue(name, queue)))?;
+        words.iter().try_for_each(|(name, words)| print(told_of_words(name, words)))?;
+        return db.close().map_err(Failure::new);
+    }
+    let queues: Vec<_> = queues.iter().map(|(name, queue)| row_of_queue(name, queue)).collect();
+    let words: Vec<_> = words.iter().map(|(name, words)| row_of_words(name, words)).collect();
     db.close().map_err(Failure::new)?;
-    if arguments.json { print_json(&json!({ "maps": rows })) } else { Ok(()) }
+    print_json(&json!({ "maps": rows, "queues": queues, "words": words }))
+}
+
+fn open_queues(db: &Database, config: &Config) -> Result<Vec<(String, Queue)>, Failure> {
+    let open = |name: String| Ok((name.clone(), settings::open_queue(db, &name, config)?));
+    db.queue_names().map_err(Failure::new)?.into_iter().map(open).collect()
+}
+
+fn open_words(db: &Database, config: &Config) -> Result<Vec<(String, Words)>, Failure> {
+    let open = |name: String| Ok((name.clone(), settings::open_words(db, &name, config)?));
+    db.words_names().map_err(Failure::new)?.into_iter().map(open).collect()
+}
+
+fn row_of_queue(name: &str, queue: &Queue) -> serde_json::Value {
+    let (found, stats) = (queue.recovery(), queue.stats());
+    json!({
+        "name": name, "elements": found.elements, "first": found.tail, "behind_last": found.head,
+        "void": found.void, "torn": found.torn, "bounded": found.bound.is_some(),
+        "slots": stats.slots, "slot_bytes": stats.slot_bytes,
+    })
+}
+
+fn told_of_queue(name: &str, queue: &Queue) -> String {
+    let (found, stats) = (queue.recovery(), queue.stats());
+    let counted = if found.bound.is_some() { "up to a cut" } else { "whatever was whole" };
+    format!(
+        "queue {name}: {} elements, {counted}; {} of {} slots in use, {} void, {} torn",
+        found.elements, stats.used_slots, stats.slots, found.void, found.torn
+    )
+}
+
+fn row_of_words(name: &str, words: &Words) -> serde_json::Value {
+    let (found, stats) = (words.recovery(), words.stats());
+    json!({
+        "name": name, "keys": found.keys, "form": stats.form.name(), "capacity": stats.capacity,
+        "buckets": stats.buckets, "file_bytes": stats.file_bytes, "ms": ms(found.elapsed),
+    })
+}
+
+fn told_of_words(name: &str, words: &Words) -> String {
+    let (found, stats) = (words.recovery(), words.stats());
+    format!(
+        "words {name}: {} of {} keys in {:.1} ms; {}, {} buckets",
+        found.keys,
+        stats.capacity,
+        ms(found.elapsed),
+        stats.form,
+        stats.buckets
+    )
 }
 
 fn ms(time: Duration) -> f64 {
@@ -58,7 +114,8 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "name": name, "keys": report.keys, "items": report.items, "bytes": report.bytes,
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
-        "flush": map.options().flush_rule(), "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "flush": map.options().flush_rule(),
+        "index": map.stats().index, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
 }
 
@@ -72,9 +129,20 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     );
     if explain {
         text.push_str(&explained(report));
+        text.push_str(&format!("\n  the index is {}{}", map.stats().index, chosen(map)));
         text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
     }
     text
+}
+
+/// What chose an ordered map's tree.
+fn chosen(map: &Map) -> String {
+    let options = map.options();
+    match (options.kind, options.tree) {
+        (Kind::Hash, _) => String::new(),
+        (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
+        (_, None) => "; index = \"auto\": the tree that is kept, or what suits what is".into(),
+    }
 }
 
 fn explained(report: &RecoveryReport) -> String {

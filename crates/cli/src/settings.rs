@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
 use terrace::ledger::LedgerError;
 use terrace::memory::prestore;
-use terrace::{Database, Map, MapOptions};
+use terrace::{Database, Map, MapOptions, Queue, Words};
 
 /// Every key of the configuration as a flag.
 #[derive(Clone, Default)]
@@ -174,6 +174,13 @@ pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Databa
     Database::open(dir, options).map_err(Failure::new)
 }
 
+/// Damage that a salvage of a queue went around.
+pub fn tell_damage_of_queue(queue: &Queue) {
+    for damage in queue.damage() {
+        eprintln!("terrace: {} at offset {}: {}", queue.path().display(), damage.at, damage.what);
+    }
+}
+
 /// Damage that a salvage went around, told map by map.
 pub fn tell_damage(map: &Map) {
     let report = map.recovery();
@@ -198,17 +205,14 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
         open_map(&db, name, config)?;
     }
     for name in config.queues.keys() {
-        let options = |base| config.queue_options_of(name, base);
-        db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))?;
+        open_queue(&db, name, config)?;
     }
     for name in config.ledgers.keys() {
         let options = |base| config.ledger_options_of(name, base);
         db.ledger_with(name, options).map_err(|e| ledger_failure(db.dir(), e))?;
     }
-    for (name, own) in &config.words {
-        let options = |base| config.words_options_of(name, base);
-        let place = own.path.clone().unwrap_or_else(|| db.dir().join("words"));
-        db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))?;
+    for name in config.words.keys() {
+        open_words(&db, name, config)?;
     }
     Ok(db)
 }
@@ -219,6 +223,20 @@ pub fn ledger_failure(dir: &Path, error: LedgerError) -> Failure {
         LedgerError::Store(error) => locked_or(dir, error),
         other => Failure::new(other),
     }
+}
+
+/// Opens one queue with its own settings.
+pub fn open_queue(db: &Database, name: &str, config: &Config) -> Result<Queue, Failure> {
+    let options = |base| config.queue_options_of(name, base);
+    db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))
+}
+
+/// Opens one table of words with its own settings.
+pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, Failure> {
+    let path = config.words.get(name).and_then(|own| own.path.clone());
+    let place = path.unwrap_or_else(|| db.dir().join("words"));
+    let options = |base| config.words_options_of(name, base);
+    db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))
 }
 
 /// Opens one map with its own settings.

@@ -6,9 +6,9 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::TierUse;
 use terrace::config::format_size;
 use terrace::memory::prestore::{self, SiteReport};
+use terrace::{Queue, TierUse};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Read what is intact of damaged maps
+    /// Read what is intact of damaged maps and queues
     #[arg(long)]
     salvage: bool,
 }
@@ -33,6 +33,7 @@ struct MapReport {
     keys: u64,
     live_bytes: u64,
     dead_bytes: u64,
+    index: String,
     index_bytes: u64,
     disk_bytes: u64,
     values: String,
@@ -45,7 +46,32 @@ struct MapReport {
     damaged_parts: usize,
 }
 
-/// Opens (and so recovers) every map, and reports.
+#[derive(Serialize)]
+struct QueueReport {
+    name: String,
+    elements: u64,
+    used_slots: u64,
+    slots: u64,
+    slot_bytes: u64,
+    damaged_parts: usize,
+}
+
+impl QueueReport {
+    fn of(name: String, queue: &Queue) -> QueueReport {
+        settings::tell_damage_of_queue(queue);
+        let stats = queue.stats();
+        QueueReport {
+            name,
+            elements: stats.elements,
+            used_slots: stats.used_slots,
+            slots: stats.slots,
+            slot_bytes: stats.slot_bytes,
+            damaged_parts: queue.damage().len(),
+        }
+    }
+}
+
+/// Opens (and so recovers) every map and queue, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
@@ -62,6 +88,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             keys: stats.keys,
             live_bytes: stats.live_bytes,
             dead_bytes: stats.dead_bytes,
+            index: stats.index,
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
             values: stats.design,
@@ -74,6 +101,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
             damaged_parts: recovery.damage.len(),
         });
     }
+    let mut queues = Vec::new();
+    for name in db.queue_names().map_err(Failure::new)? {
+        let queue = settings::open_queue(&db, &name, &config)?;
+        queues.push(QueueReport::of(name, &queue));
+    }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores) = (db.tiers(), prestore::report());
     db.close().map_err(Failure::new)?;
@@ -84,12 +116,16 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "open_ms": open_ms,
             "tiers": tiers,
             "maps": maps,
+            "queues": queues,
             "pre_stores": pre_stores,
         }));
     }
     let dir = arguments.dir.display();
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
+    if !queues.is_empty() {
+        print(format_args!("{}\n", queue_table(&queues)))?;
+    }
     print(shown(&pre_stores))
 }
 
@@ -102,6 +138,21 @@ fn tier_table(tiers: &[TierUse]) -> String {
             format_size(tier.used_bytes),
             format_size(tier.budget_bytes),
             tier.maps.len().to_string(),
+        ]
+    }));
+    table(&rows)
+}
+
+fn queue_table(queues: &[QueueReport]) -> String {
+    let head = ["queue", "elements", "used", "capacity", "slot"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(queues.iter().map(|q| {
+        vec![
+            q.name.clone(),
+            q.elements.to_string(),
+            format_size(q.used_slots * q.slot_bytes),
+            format_size(q.slots * q.slot_bytes),
+            format_size(q.slot_bytes),
         ]
     }));
     table(&rows)

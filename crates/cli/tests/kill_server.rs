@@ -152,47 +152,70 @@ fn acknowledged_writes_survive_kill_9_under_sync_with_logs() {
 }
 
 /// On a declared medium, which is byte-addressable memory to the server.
-fn kill_loop_in_memory(values: &str, persist: &str, seed: u64) {
+fn kill_loop_in_memory(settings: &str, seed: u64) {
     let shm = Path::new("/dev/shm");
     if !shm.is_dir() {
         eprintln!("left out: no tmpfs at /dev/shm");
         return;
     }
     let dir = tempfile::tempdir_in(shm).expect("temporary directory");
-    let arguments =
-        ["--durability", "sync", "--values", values, "--persist", persist, "--domain", "adr"];
+    let arguments: Vec<_> =
+        "--durability sync --domain adr".split(' ').chain(settings.split(' ')).collect();
     let seed = number("TERRACE_SEED").unwrap_or(seed);
     kill_loop(dir.path(), &arguments, (ACK, cycles(), seed)).expect("sound");
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_slabs() {
-    kill_loop_in_memory("slab", "values", 2);
+    kill_loop_in_memory("--values slab --persist values", 2);
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_slabs_and_a_kept_index() {
-    kill_loop_in_memory("slab", "index", 5);
+    kill_loop_in_memory("--values slab --persist index", 5);
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_logs_on_a_declared_medium() {
-    kill_loop_in_memory("log", "values", 6);
+    kill_loop_in_memory("--values log --persist values", 6);
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_index() {
-    kill_loop_in_memory("log", "index", 7);
+    kill_loop_in_memory("--values log --persist index", 7);
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_slabs_by_sections() {
-    kill_loop_in_memory("slab", "full", 8);
+    kill_loop_in_memory("--values slab --persist full", 8);
 }
 
 #[test]
 fn acknowledged_writes_survive_kill_9_with_logs_by_sections() {
-    kill_loop_in_memory("log", "full", 9);
+    kill_loop_in_memory("--values log --persist full", 9);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_in_an_ordered_map() {
+    kill_loop_in_memory("--kind ordered --values log --persist values", 10);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_tree() {
+    kill_loop_in_memory("--kind ordered --values log --persist index", 11);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_slabs_and_a_kept_tree() {
+    kill_loop_in_memory(
+        "--kind ordered --values slab --persist index --index persistent-unsorted",
+        12,
+    );
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_a_kept_tree_that_writes_ahead() {
+    kill_loop_in_memory("--kind ordered --values log --index btree-wal --node-bytes 256", 13);
 }
 
 /// With an interval too long to end within the test, only what was saved is promised.

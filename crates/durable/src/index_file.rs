@@ -1,13 +1,14 @@
 //! Where an index lies that is kept beside its values: a memory of its own, with a head, the books of
-//! the values, and tables.
+//! the values, and tables, or the leaves of a tree.
 //!
 //! ```text
 //! 0   8  magic "TERRACEi"        60  4  checksum of the 60 bytes before
 //! 8   4  format                  64  8  mark: the values name the index that goes with them by it
-//! 12  4  tables                  72  8  the next mark
+//! 12  4  tables; 0: leaves       72  8  the next mark
 //! 16  8  seed of the hashes      80  8  what may be relied on beside the entries (State)
 //! 24  8  bytes of an area        88  8  sum of all that is in use, if the state says so
-//! 32  8  bytes of the books      4096 .. books; two areas for each table: buckets, overflow lines
+//! 32  8  bytes of the books      4096 .. books; two areas for each table: buckets, overflow lines;
+//!                                        or one for leaves
 //! 40  8  bytes of a page of them   96  8  segments of the values when that was taken
 //! ```
 //! Areas are as long as the medium can ever be and filled from their start: the file has holes. A head
@@ -64,7 +65,7 @@ pub struct State {
 #[derive(Debug)]
 pub struct IndexFile<I: Memory = Native> {
     medium: Arc<Medium<I>>,
-    /// Number of its tables.
+    /// Number of its tables; none if it is for the leaves of a tree.
     pub tables: u32,
     /// Seed of its hashes.
     pub seed: u64,
@@ -75,7 +76,7 @@ pub struct IndexFile<I: Memory = Native> {
     area_bytes: u64,
 }
 
-/// A part of the file for one table's buckets or overflow lines.
+/// A part of the file for one table's buckets or overflow lines, or for leaves.
 #[derive(Debug)]
 pub struct Area<I: Memory = Native> {
     medium: Arc<Medium<I>>,
@@ -121,7 +122,7 @@ impl<I: Memory> IndexFile<I> {
         assert!(medium.is_byte_addressable(), "an index is kept on a byte-addressable medium");
         let books_bytes = pages.books_bytes();
         let left = medium.capacity_bytes().saturating_sub(BLOCK_BYTES + books_bytes);
-        let share = left / (2 * u64::from(tables));
+        let share = left / areas_of(tables);
         let area_bytes = share / BLOCK_BYTES * BLOCK_BYTES;
         medium.grow(0, BLOCK_BYTES)?;
         if !medium.is_new() {
@@ -250,6 +251,11 @@ impl<I: Memory> IndexFile<I> {
         self.medium.file_bytes()
     }
 
+    /// Where the first area begins.
+    pub fn areas_at(&self) -> u64 {
+        BLOCK_BYTES + self.books_bytes[0]
+    }
+
     /// All of its memory.
     pub fn memory(&self) -> &I {
         self.medium.memory()
@@ -288,7 +294,7 @@ impl<I: Memory> IndexFile<I> {
             let (found, wanted) = (format.to_string(), FORMAT.to_string());
             return Err(Error::Mismatch { path: path(), field: "index format", found, wanted });
         }
-        let areas_bytes = 2 * u64::from(tables) * area_bytes;
+        let areas_bytes = areas_of(tables) * area_bytes;
         if BLOCK_BYTES + books_bytes[0] + areas_bytes > medium.capacity_bytes() {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
@@ -308,11 +314,25 @@ impl<I: Memory> IndexFile<I> {
 impl<I: Divide> IndexFile<I> {
     /// The areas of each table: buckets, overflow lines.
     pub fn areas(&self) -> Vec<[Area<I>; 2]> {
-        let area = |number: u64| Area {
-            medium: Arc::clone(&self.medium),
-            start: BLOCK_BYTES + self.books_bytes[0] + number * self.area_bytes,
-            bytes: self.area_bytes,
-        };
-        (0..u64::from(self.tables)).map(|table| [area(2 * table), area(2 * table + 1)]).collect()
+        let tables = 0..u64::from(self.tables);
+        tables.map(|table| [0, 1].map(|of| self.area(2 * table + of))).collect()
     }
+
+    /// The area of leaves, if it has no tables.
+    pub fn leaves(&self) -> Option<Area<I>> {
+        (self.tables == 0).then(|| self.area(0))
+    }
+
+    fn area(&self, number: u64) -> Area<I> {
+        Area {
+            medium: Arc::clone(&self.medium),
+            start: self.areas_at() + number * self.area_bytes,
+            bytes: self.area_bytes,
+        }
+    }
+}
+
+/// Areas of so many tables, or of the leaves if there are none.
+fn areas_of(tables: u32) -> u64 {
+    (2 * u64::from(tables)).max(1)
 }

@@ -31,6 +31,12 @@ pub trait Keys {
     /// Asks for what stands behind a value to be brought near.
     fn prefetch(&self, _value: [u64; 2]) {}
 
+    /// Whether every value that was shown so far names something whose key could be told. What a crash left
+    /// is looked at before anything of it is known: recovery changes nothing once one could not be.
+    fn could_tell(&self) -> bool {
+        true
+    }
+
     /// Called between two looks at a node that another thread has: where the threads are scheduled by
     /// the memory below, it is the other's turn.
     #[inline(always)]

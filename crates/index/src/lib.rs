@@ -15,11 +15,14 @@ pub mod hash;
 pub mod keys;
 pub mod list;
 pub mod ring;
+mod shares;
 pub mod table;
 pub mod tree;
+pub mod whole;
 
 pub use accounts::{Account, Accounts, Field, Slot};
 pub use hash::hash_key;
 pub use ring::{Form, Popped, Ring, RingOptions};
+pub(crate) use shares::shares;
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
 pub use tree::{Tree, TreeOptions};

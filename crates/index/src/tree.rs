@@ -46,9 +46,9 @@ mod range;
 mod recover;
 mod structure;
 
-use crate::Ground;
 use crate::keys::Probe;
 pub use crate::keys::{Entry, Keys, Sixteen, head_of};
+use crate::{Ground, whole};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
@@ -177,7 +177,11 @@ impl TreeOptions {
         TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: false }
     }
 
-    fn check(&self) -> io::Result<()> {
+    /// Whether a tree can be like this.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`], naming what cannot be and what can.
+    pub fn check(&self) -> io::Result<()> {
         let most = if self.form.is_sorted() { 4096 } else { 2048 };
         let sizes =
             [("node_bytes", self.node_bytes, most), ("inner_bytes", self.inner_bytes, 4096)];
@@ -194,10 +198,19 @@ impl TreeOptions {
         }
     }
 
-    /// What the first line says of leaves like this.
+    /// What the first line says of leaves like this: "tree", the number of the form, that of the bytes.
     fn format(&self) -> u64 {
         let form = Form::ALL.iter().position(|form| *form == self.form).expect("a form of all");
-        u64::from_le_bytes(*b"tree\0\0\0\0") | (form as u64) << 32 | self.node_bytes << 40
+        let form = (form as u64) << 32 | u64::from(self.node_bytes.ilog2()) << 40;
+        whole::summed(u64::from_le_bytes(*b"tree\0\0\0\0") | form, FORMAT_AT)
+    }
+
+    /// Form and bytes of a node of leaves with such a word in their first line, if it is one.
+    fn of_format(word: u64) -> Option<(Form, u64)> {
+        let form = *Form::ALL.get((word >> 32) as u8 as usize)?;
+        let node_bytes = 1u64.checked_shl(((word >> 40) as u8).into())?;
+        let options = TreeOptions::of(form, node_bytes);
+        (options.check().is_ok() && options.format() == word).then_some((form, node_bytes))
     }
 }
 
@@ -257,14 +270,42 @@ impl Tree {
     pub fn new(options: &TreeOptions, capacity: u64, budget: &Arc<Budget>) -> io::Result<Tree> {
         // Address space alone: leaves that can neither be merged nor are full are a third full.
         let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
-        let ground = || -> io::Result<Ground<Native>> {
-            let region = Region::reserve(bytes, Backing::HugePages)?;
-            let memory = region.native();
-            let commit = Box::new(move |at, bytes| region.commit(at, bytes));
-            Ok(Ground { memory, commit, start: 0 })
-        };
+        let ground = || Ground::in_dram(bytes);
         Tree::over(options, ground()?, ground()?, budget)
     }
+}
+
+impl Ground<Native> {
+    /// Address space of so many bytes, a multiple of 2 MiB.
+    ///
+    /// # Errors
+    /// The kernel's, when it has none.
+    pub fn in_dram(bytes: u64) -> io::Result<Ground<Native>> {
+        let region = Region::reserve(bytes, Backing::HugePages)?;
+        let memory = region.native();
+        let commit = Box::new(move |at, bytes| region.commit(at, bytes));
+        Ok(Ground { memory, commit, start: 0 })
+    }
+}
+
+/// What leaves that are kept say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundLeaves {
+    /// Their form and the bytes of each, if that is legible.
+    pub form: Option<(Form, u64)>,
+    /// Bytes in use of their ground; as they say, which may be anything.
+    pub bytes: u64,
+}
+
+/// Reads what leaves that are kept on this ground say of themselves.
+///
+/// # Errors
+/// Those of the ground.
+pub fn found_leaves<L: Memory>(leaves: &Ground<L>) -> io::Result<FoundLeaves> {
+    (leaves.commit)(0, LINE)?;
+    // SAFETY: words of the first line, committed.
+    let [format, bytes] = [FORMAT_AT, COMMITTED_AT].map(|at| unsafe { leaves.memory.load(at) });
+    Ok(FoundLeaves { form: TreeOptions::of_format(format), bytes })
 }
 
 impl<L: Memory, N: Memory> Tree<L, N> {
@@ -284,7 +325,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let first = tree.take_leaf()?;
         tree.leaves.leaf(first).begin([].iter(), 0);
         tree.note(COMMITTED_AT, tree.leaves.arena.committed());
-        tree.note(FIRST_AT, first);
+        tree.note_first(first);
         // Last: from here on there is a tree.
         tree.note(FORMAT_AT, options.format());
         tree.root.store(first, Ordering::Release);
@@ -317,6 +358,11 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             inner: Arena::new(inner, inner_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
             entries: CachePadded::new(AtomicU64::new(0)),
         })
+    }
+
+    /// This leaf is the leftmost.
+    fn note_first(&self, leaf: u64) {
+        self.note(FIRST_AT, whole::summed(leaf, FIRST_AT));
     }
 
     fn take_leaf(&self) -> io::Result<u64> {
@@ -451,6 +497,31 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 self.entries.fetch_sub(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Visits all entries, leaf by leaf from the left, without a look at what they name where their form is
+    /// sorted; `visit` also hears where the leaf lies. Nobody writes meanwhile.
+    pub fn walk<K: Keys>(&self, keys: &K, mut visit: impl FnMut(&Entry, u64)) {
+        let (mut at, height) = descend::root_of(self.root.load(Ordering::Acquire));
+        for _ in 0..height {
+            at = self.inner(at).child(0);
+        }
+        while at != 0 {
+            let leaf = self.leaves.leaf(at);
+            self.leaves.prefetch(leaf.right());
+            leaf.sorted(keys).iter().for_each(|(entry, _)| visit(entry, at));
+            at = leaf.right();
+        }
+    }
+
+    /// The form of its leaves, and bytes of each.
+    pub fn form(&self) -> (Form, u64) {
+        (self.leaves.form, self.leaves.arena.node_bytes)
+    }
+
+    /// Bytes of the leaves' ground in use.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.leaves.arena.committed()
     }
 
     /// Entries in the tree.

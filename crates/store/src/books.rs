@@ -2,12 +2,12 @@
 
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::index::Index;
 use crate::kept::Kept;
 use std::sync::atomic::Ordering;
 use terrace_durable::Books;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::MAX_OPEN;
-use terrace_index::HashIndex;
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
@@ -54,7 +54,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Some(joint) => joint.make_void(self.values.medium().memory()),
             None => self.write_books(&kept.books)?,
         }
-        let used = self.index.table().map(HashIndex::used).unwrap_or_default();
+        let used = match &self.index {
+            Index::Hash(table) => table.used(),
+            Index::Ordered(tree) => vec![(kept.file.areas_at(), tree.leaf_bytes())],
+        };
         Ok(kept.file.close(&used, self.values.segments_end())?)
     }
 

@@ -456,12 +456,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Counts an item that an entry of a kept index names; whether its key would be found there.
-    pub fn reached(&self, location: u64, found: &Item<'_>, bytes: usize) -> bool {
+    /// Counts an item that an entry of a kept index names.
+    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
         self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
-        let hash = hash_key(self.seed, found.key);
-        self.index.holds(hash, found.key, location, &self.located(&BucketLock))
     }
 
     /// Forgets the entry of an item that a crash found deleted, but for its entry.

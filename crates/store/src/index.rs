@@ -1,12 +1,13 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
-use crate::located::behind_head;
+use crate::located::{location, value};
+use std::fmt;
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
 use terrace_index::tree::{Direction, Entry, Keys, Tree};
 use terrace_index::{Change, Cursor, HashIndex, Items, Watch as TableWatch, tree};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// How far a visit of all entries has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +30,25 @@ pub(crate) enum Position {
 pub(crate) enum Index<I: Memory> {
     /// By hash, in no order.
     Hash(HashIndex<I>),
-    /// In the order of keys; the words of an entry's value are the item's location and [`behind_head`].
-    Ordered(Box<Tree<I>>),
+    /// In the order of keys; the words of an entry's value are the item's location, with a sum, and
+    /// [`behind_head`](crate::located::behind_head).
+    /// Where it is kept, its leaves alone are.
+    Ordered(Box<Tree<I, Native>>),
+}
+
+/// For whoever reads statistics.
+impl<I: Memory> fmt::Display for Index<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Index::Hash(_) => write!(f, "hash"),
+            Index::Ordered(tree) => match tree.form() {
+                (form, bytes) if form.is_kept() => {
+                    write!(f, "{form}: leaves of {bytes} B kept and inner nodes in DRAM")
+                }
+                (form, bytes) => write!(f, "{form}: nodes of {bytes} B in DRAM"),
+            },
+        }
+    }
 }
 
 /// See [`HashIndex::watch`].
@@ -202,16 +220,6 @@ impl<I: Memory> Index<I> {
             Index::Ordered(tree) => tree.stats().bytes,
         }
     }
-}
-
-#[inline(always)]
-fn location(value: [u64; 2]) -> u64 {
-    value[0]
-}
-
-#[inline(always)]
-fn value(location: u64, key: &[u8]) -> [u64; 2] {
-    [location, behind_head(key)]
 }
 
 #[inline(always)]

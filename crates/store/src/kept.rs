@@ -5,7 +5,7 @@ use crate::index::Index;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
-use terrace_durable::{Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
+use terrace_durable::{Area, Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
 use terrace_index::{Ground, HashIndex};
 use terrace_memory::{Budget, Divide, Memory, Native};
 
@@ -94,14 +94,22 @@ impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
     }
 }
 
-/// The grounds of the index's tables.
-pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
-    let ground = |area: terrace_durable::Area<I>| Ground {
+fn ground<I: Divide>(area: Area<I>) -> Ground<I> {
+    Ground {
         memory: area.memory(),
         start: area.start(),
         commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(std::io::Error::other)),
-    };
+    }
+}
+
+/// The grounds of the index's tables.
+pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
     file.areas().into_iter().map(|areas| areas.map(ground)).collect()
+}
+
+/// The ground of leaves.
+pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Ground<I> {
+    ground(file.leaves().expect("a file without tables is for leaves"))
 }
 
 /// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.

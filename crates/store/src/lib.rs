@@ -2,8 +2,8 @@
 //!
 //! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
 //! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
-//! map is opened (minimal persistence, paper 000 A6). A [`Queue`] is a bounded ring, and [`Words`] a table of
-//! 64-bit words. Nothing here knows of any transport.
+//! map is opened (minimal persistence, paper 000 A6), or is kept beside them. A [`Queue`] is a bounded ring, and
+//! [`Words`] a table of 64-bit words. Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ mod recover;
 mod session;
 mod stats;
 mod take_up;
+mod tree;
 pub mod words;
 
 pub use engine::{Change, Value};
@@ -42,6 +43,6 @@ pub use session::Session;
 pub use stats::MapStats;
 pub use terrace_durable::Flush;
 pub use terrace_durable::logs::{Damage, TornTail};
-pub use terrace_index::tree::Direction;
+pub use terrace_index::tree::{Direction, Form as TreeForm};
 pub use terrace_memory::Domain;
 pub use words::{Words, WordsOptions, WordsSession};

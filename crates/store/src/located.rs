@@ -5,7 +5,7 @@ use std::cmp::Ordering as Order;
 use terrace_durable::sections::Changes;
 use terrace_durable::{Keeps, Values};
 use terrace_index::tree::Keys;
-use terrace_index::{Items, hash_key};
+use terrace_index::{Items, hash_key, whole};
 use terrace_memory::Memory;
 
 /// The index's view of the items.
@@ -39,9 +39,33 @@ impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
     }
 }
 
-/// The first 16 bytes of a key, zeros behind a shorter one, are its head in an ordered index. Beside the
-/// item's location its entry has this: the seven bytes behind those and how long the key is, 24 at most.
-/// So keys that differ in their first 23 bytes, or are no longer, are told apart without a look at items.
+/// The first 16 bytes of a key, zeros behind a shorter one: its head in an ordered index.
+#[inline(always)]
+pub(crate) fn first_16(key: &[u8]) -> u128 {
+    if let Some(first) = key.first_chunk::<16>() {
+        return u128::from_be_bytes(*first);
+    }
+    let mut bytes = [0; 16];
+    bytes[..key.len()].copy_from_slice(key);
+    u128::from_be_bytes(bytes)
+}
+
+/// Where the item lies that a value in an ordered index names: its first word, which has a sum.
+#[inline(always)]
+pub(crate) fn location(value: [u64; 2]) -> u64 {
+    whole::low(value[0])
+}
+
+/// The value that names an item of `key`. A location that flips a bit shows at the next opening, though it
+/// may name an older item of the same key.
+#[inline(always)]
+pub(crate) fn value(location: u64, key: &[u8]) -> [u64; 2] {
+    [whole::summed(location, 0), behind_head(key)]
+}
+
+/// Beside its head and the item's location the entry of a key in an ordered index has this: the seven
+/// bytes behind those and how long the key is, 24 at most. So keys that differ in their first 23 bytes, or
+/// are no longer, are told apart without a look at items.
 pub(crate) fn behind_head(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let rest = &key[key.len().min(16)..key.len().min(23)];
@@ -56,12 +80,7 @@ const BEYOND: u8 = 24;
 impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
     #[inline(always)]
     fn head(&self, key: &[u8]) -> u128 {
-        if let Some(first) = key.first_chunk::<16>() {
-            return u128::from_be_bytes(*first);
-        }
-        let mut bytes = [0; 16];
-        bytes[..key.len()].copy_from_slice(key);
-        u128::from_be_bytes(bytes)
+        first_16(key)
     }
 
     #[inline(always)]
@@ -74,19 +93,19 @@ impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
         let behind = behind_head(key);
         match value[1].cmp(&behind) {
             Order::Equal if behind as u8 == BEYOND => {
-                self.engine.values.item(value[0], self.kept).key.cmp(key)
+                self.engine.values.item(location(value), self.kept).key.cmp(key)
             }
             order => order,
         }
     }
 
     fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
-        into.extend_from_slice(self.engine.values.item(value[0], self.kept).key);
+        into.extend_from_slice(self.engine.values.item(location(value), self.kept).key);
     }
 
     #[inline(always)]
     fn prefetch(&self, value: [u64; 2]) {
-        Items::prefetch(self, value[0]);
+        Items::prefetch(self, location(value));
     }
 
     #[inline(always)]

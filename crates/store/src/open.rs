@@ -10,6 +10,7 @@ use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
 use crate::options::{Durability, Kind, MapOptions, Persist, ValueDesign};
 use crate::recover::RecoveryReport;
+use crate::tree;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +22,6 @@ use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Flush, Medium, MediumSpec};
 use terrace_index::HashIndex;
-use terrace_index::tree::{Tree, TreeOptions};
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
 fn processors() -> usize {
@@ -63,6 +63,7 @@ fn physical_pages() -> u64 {
 }
 
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
+    let options = tree::settled(options)?;
     let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
     let spec = MediumSpec {
@@ -74,8 +75,9 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     };
     let index = IndexInDirectory(MediumSpec {
         path: dir.join("index"),
-        // An item with its share of a log is longer than 48 bytes on the whole, its entry 14.
-        capacity_bytes: capacity_bytes / 2,
+        // An item with its share of a log is longer than 48 bytes on the whole. Its entry in a table takes
+        // 14, in a leaf that is a third full 96. Address space alone.
+        capacity_bytes: capacity_bytes * 2,
         ..spec.clone()
     });
     let opening = Opening { options, budget, has_threads: true, threads: processors() };
@@ -88,10 +90,6 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (engine, recovery) = match opening.options.persist {
         _ if opening.options.salvage => opening.read_values(values)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
-        // The index that was kept is by hash.
-        Persist::Auto if opening.options.kind == Kind::Ordered => {
-            opening.read_values_alone(values, &index)?
-        }
         // Moved to a disk: the index cannot be kept there.
         Persist::Auto if !opening.options.domain.is_byte_addressable() => {
             opening.read_values(values)?
@@ -108,6 +106,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
 
 pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
+    let options = tree::settled(MapOptions { persist: Persist::Values, ..options })?;
     let opening = Opening::over_memory(options, &budget);
     let values = opening.values(medium, asked(&opening.options))?;
     let (engine, recovery) = opening.read_values(values)?;
@@ -136,7 +135,7 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
 ) -> Result<Map<M, I>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
-    let opening = Opening::over_memory(options, &budget);
+    let opening = Opening::over_memory(tree::settled(options)?, &budget);
     let values = opening.values(medium, asked(&opening.options))?;
     let (engine, recovery) = opening.take_up_index(values, &place)?;
     start(engine, recovery, None)
@@ -235,8 +234,7 @@ impl<'a> Opening<'a> {
         let capacity = values.medium().capacity_bytes() / 16;
         let index = match self.options.kind {
             Kind::Hash => HashIndex::new(self.tables(), capacity, self.budget).map(Index::Hash),
-            Kind::Ordered => Tree::new(&TreeOptions::default(), capacity, self.budget)
-                .map(|tree| Index::Ordered(Box::new(tree))),
+            Kind::Ordered => self.tree_in_dram(capacity),
         };
         index.map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),
@@ -281,11 +279,6 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(DirectoryLock, PathBuf, De
         return Err(Error::Option { field: "values", why });
     }
     let keeps_index = matches!(options.persist, Persist::Index | Persist::Full);
-    if keeps_index && options.kind == Kind::Ordered {
-        let why = "an index in the order of keys is made anew at each opening; use persist = \"values\", or \
-                   kind = \"hash\"";
-        return Err(Error::Option { field: "persist", why: why.into() });
-    }
     if keeps_index && !options.domain.is_byte_addressable() {
         let why = format!(
             "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \

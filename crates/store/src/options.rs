@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Flush;
+use terrace_index::tree::Form;
 use terrace_memory::Domain;
 use terrace_memory::profile::Keeping;
 
@@ -43,7 +44,7 @@ pub enum Persist {
     /// durability.
     Index,
     /// Free space and counts too: every operation is a failure-atomic section over all it changes, and
-    /// after a crash there is nothing to find. Otherwise as `Index`.
+    /// after a crash there is nothing to find. Otherwise as `Index`. Not of ordered maps.
     Full,
 }
 
@@ -76,6 +77,15 @@ pub struct MapOptions {
     pub values: ValueDesign,
     /// What is kept; may change from opening to opening.
     pub persist: Persist,
+    /// Of an ordered map, the form of its tree's leaves. None: [`Form::Rows`] in DRAM, [`Form::FastFair`]
+    /// where the index is kept; then inner nodes are in DRAM, with copies of keys that tie in their first
+    /// 16 bytes, and built anew at each opening (selective persistence, paper 004 5.4.1). With
+    /// [`Persist::Auto`] a form that is kept stands for [`Persist::Index`], another for
+    /// [`Persist::Values`].
+    pub tree: Option<Form>,
+    /// Of an ordered map, bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a
+    /// bitmap. None: 1024 in DRAM; 512 where the index is kept, since an insert writes half a leaf.
+    pub node_bytes: Option<u64>,
     /// Bytes of memory the map may take, index and buffers counted in.
     pub memory_budget_bytes: u64,
     /// What happens when they are spent.
@@ -108,6 +118,8 @@ impl Default for MapOptions {
             kind: Kind::Hash,
             values: ValueDesign::Auto,
             persist: Persist::Auto,
+            tree: None,
+            node_bytes: None,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,

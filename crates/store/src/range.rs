@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
 use crate::index::Index;
+use crate::located::location;
 use std::ops::Bound;
 use terrace_durable::Values;
 use terrace_durable::logs::Ticket;
@@ -99,8 +100,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let page = PAGE.min(limit - told);
             let next = tree.range(start, rest.direction, page, &self.located(&guard), |entries| {
                 for entry in entries {
-                    self.values.prefetch(entry.value[0], ahead);
-                    found.push(entry.value[0]);
+                    let at = location(entry.value);
+                    self.values.prefetch(at, ahead);
+                    found.push(at);
                 }
             });
             for location in &found {

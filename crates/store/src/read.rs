@@ -2,6 +2,7 @@
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
 use crate::index::{Index, Position};
+use crate::located::location;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
@@ -9,7 +10,7 @@ use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
 use terrace_index::tree::{Keys, Tree};
 use terrace_index::{HashIndex, Line, hash_key};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Native};
 
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
@@ -25,7 +26,7 @@ struct Batch<'a, I: Memory> {
 #[expect(clippy::large_enum_variant, reason = "one on the stack, of the kind that the map is")]
 enum Stages<'a, I: Memory> {
     Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
-    Tree(&'a Tree<I>),
+    Tree(&'a Tree<I, Native>),
 }
 
 impl<'a, I: Memory> Batch<'a, I> {
@@ -59,7 +60,7 @@ impl<'a, I: Memory> Batch<'a, I> {
                 let mut values = [None; BATCH];
                 tree.multi_get(keys, items, &mut values[..keys.len()]);
                 for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {
-                    *candidate = value.map(|value| value[0]);
+                    *candidate = value.map(location);
                     candidate.iter().for_each(|location| engine.values.prefetch(*location, ahead));
                 }
             }

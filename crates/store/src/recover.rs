@@ -10,16 +10,21 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::Result;
-use crate::index::{Index, Position};
+use crate::index::Index;
 use crate::kept::IndexInDirectory;
+use crate::located::location;
 use crate::open::Opening;
+use crate::tree::{Claimed, InOrder};
 use parking_lot::Mutex;
+use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
-use terrace_durable::{BucketLock, Reach, Values};
+use terrace_durable::{Error as Below, Reach, Values};
+use terrace_index::hash_key;
+use terrace_index::tree::Entry;
 use terrace_memory::{Memory, Native};
 
 /// Which recovery ran; the numbers are those of paper 000, A8.
@@ -94,6 +99,8 @@ pub struct RecoveryReport {
     pub damage: Vec<Damage>,
 }
 
+/// Entries that a walk takes at a time.
+const PAGE: usize = 1000;
 /// Items asked for ahead by a walk, and lines of each.
 const AHEAD: usize = 16;
 const AHEAD_LINES: u64 = 3;
@@ -146,27 +153,45 @@ impl Opening<'_> {
         failed.into_inner().map_or(Ok(found), Err)
     }
 
-    /// Verifies what the index names, and takes in what is newer than it.
-    pub fn reach<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
+    /// Verifies what the index names, and takes in what is newer than it. Leaves of a tree begin at
+    /// `start` of the index.
+    pub fn reach<M: Memory, I: Memory>(
+        &self,
+        engine: &Engine<M, I>,
+        start: u64,
+    ) -> Result<Recovered> {
         let failed = Mutex::new(None);
-        let entries = |f: &mut dyn FnMut(u64)| {
-            let mut reached = Position::Start;
-            let mut page = Vec::new();
-            loop {
-                page.clear();
-                let located = engine.located(&BucketLock);
-                reached = engine.index.scan(&reached, 1000, &located, |at| page.push(at));
-                // Items lie anywhere: each is asked for while others are looked at.
-                let ahead = page.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
-                for (location, next) in page.iter().zip(ahead) {
-                    if let Some(next) = next {
-                        engine.values.prefetch(*next, AHEAD_LINES);
+        let order = RefCell::new(InOrder::default());
+        let ask_for = |at: u64| engine.values.prefetch(at, AHEAD_LINES);
+        let entries = |f: &mut dyn FnMut(u64)| match &engine.index {
+            Index::Hash(table) => {
+                let (mut reached, mut page) = (0, Vec::new());
+                loop {
+                    page.clear();
+                    reached = table.scan(reached, PAGE, |at| page.push(at));
+                    looking_ahead(&page, |at| ask_for(*at), |at| f(*at));
+                    if reached == 0 {
+                        return;
                     }
-                    f(*location);
                 }
-                if reached == Position::End {
-                    return;
-                }
+            }
+            Index::Ordered(tree) => {
+                let mut page = Vec::new();
+                let mut look = |page: &mut Vec<(Entry, u64)>| {
+                    let each = |(entry, leaf): &(Entry, u64)| {
+                        let at = order.borrow_mut().come_to(*entry, *leaf);
+                        f(at);
+                    };
+                    looking_ahead(page, |(entry, _)| ask_for(location(entry.value)), each);
+                    page.clear();
+                };
+                tree.walk(&Claimed::of(&engine.values), |entry, leaf| {
+                    page.push((*entry, leaf));
+                    if page.len() == PAGE {
+                        look(&mut page);
+                    }
+                });
+                look(&mut page);
             }
         };
         let offered = |location: u64, item: &Item<'_>, bytes: usize| {
@@ -174,11 +199,33 @@ impl Opening<'_> {
                 failed.lock().get_or_insert(error);
             }
         };
-        let reached = |at: u64, item: &Item<'_>, bytes: usize| engine.reached(at, item, bytes);
+        let reached = |at: u64, item: &Item<'_>, bytes: usize| {
+            engine.reached(item, bytes);
+            match &engine.index {
+                Index::Hash(table) => table.holds(hash_key(engine.seed, item.key), at),
+                Index::Ordered(_) => order.borrow_mut().is_of(at, item.key),
+            }
+        };
         let gone = |location: u64, item: &Item<'_>, _: usize| engine.gone(location, item);
         let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
-        let found = engine.values.recover_reached(self.threads, reach)?;
+        let found = engine.values.recover_reached(self.threads, reach).map_err(|error| {
+            match (error, order.borrow().damaged) {
+                (Below::Unfit(_), Some(leaf)) => Below::Unfit(format!(
+                    "at offset {}: an entry of the leaf is not its key's, or not in order",
+                    start + leaf
+                )),
+                (error, _) => error,
+            }
+        })?;
         failed.into_inner().map_or(Ok(found), Err)
+    }
+}
+
+/// Items lie anywhere: each is asked for while others are looked at.
+fn looking_ahead<T>(page: &[T], ask_for: impl Fn(&T), mut each: impl FnMut(&T)) {
+    for (number, this) in page.iter().enumerate() {
+        page.get(number + AHEAD).into_iter().for_each(&ask_for);
+        each(this);
     }
 }
 

@@ -47,6 +47,8 @@ pub struct MapStats {
     pub design: String,
     /// The persistence domain.
     pub domain: String,
+    /// What finds keys: "hash", or a tree, the bytes of its nodes and where they lie.
+    pub index: String,
 }
 
 /// Live, dead and all bytes of the values.
@@ -97,5 +99,6 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
+        index: engine.index.to_string(),
     }
 }

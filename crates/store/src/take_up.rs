@@ -20,6 +20,7 @@ use crate::kept::{IndexPlace, Kept, grounds, index_error};
 use crate::open::Opening;
 use crate::options::Persist;
 use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -60,6 +61,9 @@ impl Opening<'_> {
         let found = self.find(&values, place)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let was_full = found.as_ref().is_ok_and(|file| file.state().is_full);
+        if let (true, Ok(file)) = (self.is_ordered(), &found) {
+            self.check_form(file, &place.path())?;
+        }
         let tried = match found {
             Ok(file) => self.try_file(values, file, place)?,
             Err(why) => Err((values, why)),
@@ -106,6 +110,9 @@ impl Opening<'_> {
             Ok(Some(file)) if !file.marks.contains(&mark) => {
                 Err("the index goes with other values".into())
             }
+            Ok(Some(file)) if (file.tables == 0) != self.is_ordered() => {
+                Err("the index is of another kind".into())
+            }
             Ok(Some(file)) if !file.has_pages(values.book_pages()) => {
                 Err("the index was made for less memory".into())
             }
@@ -151,14 +158,22 @@ impl Opening<'_> {
         let is_intact = |used: &[(u64, u64)]| {
             Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
         };
-        let index = match HashIndex::take_up(grounds(&file), self.budget, is_intact) {
+        let index = match self.is_ordered() {
+            true => self.tree_found(&values, &file, is_intact),
+            false => HashIndex::take_up(grounds(&file), self.budget, is_intact).map(Index::Hash),
+        };
+        let index = match index {
             Ok(index) => index,
+            // At rest no crash explains it: what was lost no walk would miss.
+            Err(error) if error.kind() == ErrorKind::InvalidData && state.is_closed => {
+                return Ok(Err((values, named(place, error))));
+            }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return self.walk(values, file, place, Some(error.to_string()));
+                return self.walk(values, file, place, Some(named(place, error)));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
-        let engine = self.engine(values, Index::Hash(index), file.seed);
+        let engine = self.engine(values, index, file.seed);
         match take_up_books(&engine, &books) {
             Ok(found) => {
                 let procedure =
@@ -182,22 +197,26 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
         unfit: Option<String>,
     ) -> Tried<M, I> {
-        let index = match HashIndex::repair(grounds(&file), self.budget) {
+        let index = match self.is_ordered() {
+            true => self.tree_found(&values, &file, |_| Ok(true)),
+            false => HashIndex::repair(grounds(&file), self.budget).map(Index::Hash),
+        };
+        let index = match index {
             Ok(index) => index,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return Ok(Err((values, error.to_string())));
+                return Ok(Err((values, named(place, error))));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
         // What the walk finds to be changed is no section's.
         file.set_state(State { is_exact: false, is_closed: false, ..file.state() });
-        let engine = self.engine(values, Index::Hash(index), file.seed);
-        match self.reach(&engine) {
+        let engine = self.engine(values, index, file.seed);
+        match self.reach(&engine, file.areas_at()) {
             Ok(found) => {
                 let procedure = walked_by(&engine);
                 Ok(Ok(Fit { engine, file, found, procedure, unfit }))
             }
-            Err(Error::Medium(Below::Unfit(why))) => Ok(Err((engine.values, why))),
+            Err(Error::Medium(Below::Unfit(why))) => Ok(Err((engine.values, named(place, why)))),
             Err(error) => Err(error),
         }
     }
@@ -211,10 +230,14 @@ impl Opening<'_> {
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
-        let (tables, mark) = (self.tables() as u32, new_mark(&values));
+        let tables = if self.is_ordered() { 0 } else { self.tables() as u32 };
+        let mark = new_mark(&values);
         let file = place.make(tables, seed, mark, values.book_pages())?;
-        let index = HashIndex::kept(grounds(&file), self.budget).map_err(index_error(place))?;
-        let engine = self.engine(values, Index::Hash(index), file.seed);
+        let index = match self.is_ordered() {
+            true => self.tree_kept(&file),
+            false => HashIndex::kept(grounds(&file), self.budget).map(Index::Hash),
+        };
+        let engine = self.engine(values, index.map_err(index_error(place))?, file.seed);
         let found = self.read_into(&engine)?;
         let procedure = read_by(&engine);
         Ok(Fit { engine, file, found, procedure, unfit: None })
@@ -261,6 +284,11 @@ fn take_up_books<M: Memory, I: Memory>(
     engine.written[0].keys.store(keys as i64, Ordering::Relaxed);
     engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
     Ok(found)
+}
+
+/// What is wrong, and with which file.
+fn named<I: Divide>(place: &impl IndexPlace<I>, what: impl Display) -> String {
+    format!("{}: {what}", place.path().display())
 }
 
 /// Not zero, and another at each opening.

@@ -14,7 +14,9 @@ use std::time::Duration;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
-use terrace_store::{Domain, Durability, Map, MapOptions, Session, ValueDesign};
+use terrace_store::{
+    Domain, Durability, Kind, Map, MapOptions, Procedure, Session, TreeForm, ValueDesign,
+};
 use terrace_workload::Failure;
 use terrace_workload::crash::{Journal, Promise, Recovered, Script, Writer, drive, verify};
 use terrace_workload::random::Rng;
@@ -23,16 +25,21 @@ const CLIENTS: u64 = 3;
 const KEYS_PER_CLIENT: u64 = 300;
 
 fn options(place: &str) -> MapOptions {
-    let (values, domain) = match place {
-        "log-block" => (ValueDesign::Log, Domain::PageCache),
-        "log-adr" => (ValueDesign::Log, Domain::Adr),
-        "slab-adr" => (ValueDesign::Slab, Domain::Adr),
+    let (values, domain, tree) = match place {
+        "log-block" => (ValueDesign::Log, Domain::PageCache, None),
+        "log-adr" => (ValueDesign::Log, Domain::Adr, None),
+        "slab-adr" => (ValueDesign::Slab, Domain::Adr, None),
+        "log-tree" => (ValueDesign::Log, Domain::Adr, Some(TreeForm::FastFair)),
+        "slab-tree" => (ValueDesign::Slab, Domain::Adr, Some(TreeForm::PersistentUnsorted)),
         other => panic!("no place {other}"),
     };
     MapOptions {
         durability: Durability::Sync,
         values,
         domain,
+        // With a tree that is kept.
+        kind: if tree.is_some() { Kind::Ordered } else { Kind::Hash },
+        tree,
         memory_budget_bytes: 256 << 20,
         ..MapOptions::default()
     }
@@ -95,7 +102,7 @@ fn the_process_that_is_killed() {
     let mut rng = Rng::new(seed.parse().expect("a number"));
     println!("ready");
     let never = AtomicBool::new(false);
-    let batches = place != "slab-adr";
+    let batches = !place.starts_with("slab");
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
             let mut script = Script {
@@ -160,7 +167,7 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
     let dir = parent.map_or_else(tempfile::tempdir, tempfile::tempdir_in).expect("directory");
     let journal = dir.path().join("journal");
     let mut rng = Rng::new(seed);
-    let (mut in_flight, mut torn, mut clock) = (0, 0, 0);
+    let (mut in_flight, mut torn, mut walks, mut clock) = (0, 0, 0, 0);
     for cycle in 0..cycles {
         run_and_kill(
             dir.path(),
@@ -174,6 +181,10 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
         }
         let map = Map::open(&dir.path().join("map"), options(place)).expect("recover");
         torn += map.recovery().torn.len();
+        walks += usize::from(matches!(
+            map.recovery().procedure,
+            Procedure::WalkToLogs | Procedure::WalkToSlots
+        ));
         let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
         assert!(
             report.walked && report.is_sound(),
@@ -189,8 +200,10 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
         }
     }
     println!(
-        "{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends"
+        "{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends, \
+         {walks} walks"
     );
+    assert_eq!(walks > 0, place.ends_with("tree"), "a kept index is walked");
     assert!(clock > 100 * cycles, "the process hardly wrote anything: {clock} notes");
 }
 
@@ -206,6 +219,16 @@ fn acknowledged_writes_survive_with_slabs_on_a_declared_medium() {
 #[test]
 fn acknowledged_writes_survive_with_logs_on_a_declared_medium() {
     kill_loop(memory(), "log-adr");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_logs_and_a_kept_tree() {
+    kill_loop(memory(), "log-tree");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_slabs_and_a_kept_tree() {
+    kill_loop(memory(), "slab-tree");
 }
 
 #[test]

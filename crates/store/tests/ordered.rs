@@ -220,12 +220,12 @@ fn scans_go_on_at_their_cursors_and_unknown_ones_are_refused() {
 }
 
 #[test]
-fn an_ordered_index_is_not_kept() {
+fn an_ordered_map_has_no_sections() {
     let dir = in_memory();
-    for persist in [terrace_store::Persist::Index, terrace_store::Persist::Full] {
+    for persist in [terrace_store::Persist::Full] {
         let options = MapOptions { persist, domain: Domain::Adr, ..ordered(Durability::Sync) };
         let refused = Map::open(dir.path(), options).err().expect("refused").to_string();
-        assert!(refused.contains("persist = \"values\"") && !refused.contains('\n'), "{refused}");
+        assert!(refused.contains("persist = \"index\"") && !refused.contains('\n'), "{refused}");
     }
 }
 

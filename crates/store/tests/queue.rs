@@ -261,6 +261,64 @@ fn damage_is_named_with_file_and_offset() {
     assert_eq!(open(dir.path(), &good).len(), 5);
 }
 
+#[test]
+fn what_is_intact_of_a_damaged_queue_is_read_and_its_file_stays() {
+    for domain in [Domain::PageCache, Domain::Adr] {
+        let dir = tempfile::tempdir().expect("directory");
+        let good = QueueOptions { domain, ..options(Durability::Sync) };
+        let salvage = QueueOptions { salvage: true, ..good.clone() };
+        let none = Queue::open(dir.path(), &salvage, &budget()).expect_err("nothing there");
+        assert!(none.to_string().contains("open with salvage"), "{none}");
+        let queue = open(dir.path(), &good);
+        (0..5).for_each(|number| queue.push(&element(number)).expect("push"));
+        queue.close().expect("close");
+        drop(queue);
+        let path = dir.path().join("ring");
+        let whole = std::fs::read(&path).expect("the file");
+        let with = |at: usize, bytes: &[u8]| {
+            let mut damaged = whole.clone();
+            damaged[at..at + bytes.len()].copy_from_slice(bytes);
+            damaged
+        };
+        // Elements 0 to 2 have a slot each, 3 and 4 two: a byte of 1, a header of 4's second, bound, tail, a cut.
+        let cases: [(Vec<u8>, u64, &[u64]); 5] = [
+            (with(4096 + 128 + 20, b"?"), 4224, &[0, 2, 3, 4]),
+            (with(4096 + 6 * 128 + 1, b"?"), 4096 + 5 * 128, &[0, 1, 2, 3]),
+            (with(64, &[255; 8]), 64, &[0, 1, 2, 3, 4]),
+            (with(128, &[255; 8]), 128, &[0, 1, 2, 3, 4]),
+            (whole[..4096 + 3 * 128].to_vec(), 4096 + 3 * 128, &[0, 1, 2]),
+        ];
+        for (damaged, at, intact) in cases {
+            std::fs::write(&path, &damaged).expect("written");
+            let refused = Queue::open(dir.path(), &good, &budget()).expect_err("damage");
+            assert!(refused.to_string().contains("ring"), "{refused}");
+            let queue = open(dir.path(), &salvage);
+            let told = queue.damage().iter().any(|damage| damage.at == at);
+            assert!(told, "{domain} {at}: {:?}", queue.damage());
+            assert_eq!(queue.len(), intact.len() as u64, "{domain} {at}");
+            let mut popped = Popped::new();
+            assert_eq!(queue.pop_many(9, &mut popped).expect("pop"), intact.len());
+            let wanted: Vec<_> = intact.iter().map(|number| element(*number)).collect();
+            assert!(popped.iter().eq(wanted.iter().map(Vec::as_slice)), "{domain} {at}");
+            for refused in [queue.push(b"x"), queue.sync(), queue.set_note(7)] {
+                assert!(matches!(refused, Err(Error::ReadOnly(why)) if why.contains("salvage")));
+            }
+            queue.close().expect("nothing to write");
+            drop(queue);
+            assert!(std::fs::read(&path).expect("the file") == damaged, "{domain} {at}: as it was");
+        }
+        // Where slots begin and end is in the head alone.
+        std::fs::write(&path, with(9, b"?")).expect("written");
+        let refused = Queue::open(dir.path(), &salvage, &budget()).expect_err("no head");
+        assert!(refused.to_string().contains("at offset 24"), "{refused}");
+        std::fs::write(&path, &whole).expect("written");
+        let queue = open(dir.path(), &salvage);
+        assert!(queue.damage().is_empty() && queue.len() == 5);
+        drop(queue);
+        assert_eq!(open(dir.path(), &good).len(), 5);
+    }
+}
+
 /// Who waits without a limit hears of the end.
 #[test]
 fn who_waits_is_told_that_the_queue_is_closed() {
@@ -333,4 +391,64 @@ fn a_queue_whose_last_handle_is_gone_can_be_opened() {
             queue.pop().expect("pop");
         }
     }
+}
+
+/// Pushers that find the queue full write it out themselves, consumers commit, and all of it while the rule
+/// changes under them: nobody waits for ever, and each element comes once, in its producer's order.
+#[test]
+fn durability_may_be_switched_under_load() {
+    const PRODUCERS: u64 = 3;
+    const EACH: u64 = 1500;
+    let dir = tempfile::tempdir().expect("directory");
+    let small = QueueOptions { capacity_bytes: Some(8 << 10), ..options(Durability::Sync) };
+    let queue = open(dir.path(), &small);
+    let (left, switches) = (AtomicU64::new(PRODUCERS * EACH), AtomicU64::new(0));
+    let popped: Vec<Vec<u64>> = std::thread::scope(|scope| {
+        for producer in 0..PRODUCERS {
+            let queue = &queue;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let name = (producer << 32 | number).to_le_bytes();
+                    while let Err(Error::QueueFull { .. }) = queue.push(&name) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            for durability in EVERY.into_iter().cycle() {
+                if left.load(SeqCst) == 0 {
+                    break;
+                }
+                queue.set_durability(durability).expect("a switch");
+                switches.fetch_add(1, SeqCst);
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        let consume = || {
+            let mut mine = Vec::new();
+            while left.load(SeqCst) > 0 {
+                if let Some(element) = queue.pop().expect("pop") {
+                    mine.push(u64::from_le_bytes(element.try_into().expect("a name")));
+                    left.fetch_sub(1, SeqCst);
+                }
+            }
+            mine
+        };
+        let consumers = [scope.spawn(consume), scope.spawn(consume)];
+        consumers.into_iter().map(|consumer| consumer.join().expect("no panic")).collect()
+    });
+    for mine in &popped {
+        for producer in 0..PRODUCERS {
+            let of = mine.iter().filter(|name| *name >> 32 == producer);
+            assert!(of.is_sorted(), "in the producer's order");
+        }
+    }
+    let mut all: Vec<u64> = popped.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len() as u64, PRODUCERS * EACH);
+    assert!(switches.load(SeqCst) > 10, "{switches:?} switches");
+    drop(queue);
+    assert!(open(dir.path(), &small).is_empty());
 }

@@ -32,7 +32,9 @@ pub use values::{format_size, nearest, parse_size};
 pub use words::{WORDS_KEYS, WordsConfig};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{Durability, Flush, Kind, MapOptions, Persist, ValueDesign, WhenFull};
+use terrace_store::{
+    Durability, Flush, Kind, MapOptions, Persist, TreeForm, ValueDesign, WhenFull,
+};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -79,6 +81,10 @@ pub struct MapConfig {
     pub values: Option<ValueDesign>,
     /// What is kept, and so not made anew by recovery.
     pub persist: Option<Persist>,
+    /// Of an ordered map, the form of its tree; `Some(None)` is what suits what is kept.
+    pub tree: Option<Option<TreeForm>>,
+    /// The same of the bytes of a leaf.
+    pub node_bytes: Option<Option<u64>>,
     /// When the lines of an item are written back.
     pub flush: Option<Flush>,
     /// Superseded slots that each writer may leave to be freed later.
@@ -163,6 +169,8 @@ impl Default for Config {
                 values: Some(ValueDesign::Auto),
                 kind: Some(Kind::Hash),
                 persist: Some(Persist::Auto),
+                tree: Some(None),
+                node_bytes: Some(None),
                 flush: Some(Flush::Auto),
                 deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
@@ -342,12 +350,17 @@ impl Config {
 impl MapConfig {
     /// These settings, completed by those of every map.
     fn within(&self, all: &MapConfig) -> MapConfig {
+        let kind = self.kind.or(all.kind);
+        // What all ordered maps are is nothing to a map of another kind.
+        let all_ordered = kind == Some(Kind::Ordered);
         MapConfig {
             durability: self.durability.or(all.durability),
             interval_ms: self.interval_ms.or(all.interval_ms),
-            kind: self.kind.or(all.kind),
+            kind,
             values: self.values.or(all.values),
             persist: self.persist.or(all.persist),
+            tree: self.tree.or(all.tree.filter(|_| all_ordered)),
+            node_bytes: self.node_bytes.or(all.node_bytes.filter(|_| all_ordered)),
             flush: self.flush.or(all.flush),
             deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
@@ -358,11 +371,14 @@ impl MapConfig {
 
     fn over(&self, base: MapOptions) -> MapOptions {
         let durability = self.durability.map(|mode| mode.lasting(self.interval_ms));
+        let is_ordered = self.kind.unwrap_or(base.kind) == Kind::Ordered;
         MapOptions {
             durability: durability.unwrap_or(base.durability),
             kind: self.kind.unwrap_or(base.kind),
             values: self.values.unwrap_or(base.values),
             persist: self.persist.unwrap_or(base.persist),
+            tree: self.tree.unwrap_or(base.tree.filter(|_| is_ordered)),
+            node_bytes: self.node_bytes.unwrap_or(base.node_bytes.filter(|_| is_ordered)),
             flush: self.flush.unwrap_or(base.flush),
             deferred_frees: self.deferred_frees.unwrap_or(base.deferred_frees),
             when_full: self.when_full.unwrap_or(base.when_full),

@@ -215,6 +215,7 @@ impl Database {
             durability: self.options.durability,
             domain: self.options.domain,
             dax: self.options.dax,
+            salvage: self.options.salvage,
             ..QueueOptions::default()
         });
         let queue =

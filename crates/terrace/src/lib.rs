@@ -28,6 +28,6 @@ pub use terrace_store::words;
 pub use terrace_store::{
     Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, Kind, Map, MapOptions,
     MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
-    Session, TornTail, Value, ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
+    Session, TornTail, TreeForm, Value, ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;

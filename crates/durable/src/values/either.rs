@@ -4,7 +4,7 @@ use super::{GetWords, Keeps, PutWord, Reach, Values, Writing};
 use crate::books::BookPages;
 use crate::error::Result;
 use crate::index_file::Pages;
-use crate::item::{Item, NewItem};
+use crate::item::{self, Item, NewItem};
 use crate::logs::{self, Appender, ItemCopy, Logs, Recovered, Room, Ticket};
 use crate::medium::Medium;
 use crate::sections::Changes;
@@ -133,6 +133,19 @@ impl<M: Memory> LogsOrSlabs<M> {
     pub fn segments_in_file(&self) -> Result<u32> {
         let bytes = self.medium().file_bytes()?;
         Ok((bytes / u64::from(logs::SEGMENT_BYTES)).max(1) as u32)
+    }
+
+    /// What claims to be an item at `location`, which may be anything, if it lies within the first
+    /// `file_bytes`: before recovery nothing is known of it, not even whether it is whole.
+    pub fn claimed_item(&self, location: u64, file_bytes: u64) -> Option<Item<'_>> {
+        let end = (location | u64::from(logs::SEGMENT_BYTES - 1)).checked_add(1)?;
+        let is_there = location >= u64::from(logs::SEGMENT_BYTES) && end <= file_bytes;
+        if !is_there || !self.medium().is_byte_addressable() {
+            return None;
+        }
+        // SAFETY: in the file, all of which is there on a byte-addressable medium; before recovery is over
+        // nobody writes to it.
+        Item::read(unsafe { item::borrow(self.medium().memory(), location, end) }?)
     }
 
     /// The first segment that was never used.

@@ -174,6 +174,14 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept_threads(maps::Design::Logs, s), no_controls;
     "map-slabs-index-threads", "two threads on a map with values in slabs and a kept index",
         |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
+    "map-logs-ordered", "an ordered map with values in logs and a kept tree (FAST/FAIR): puts, deletes, batches",
+        |s| maps::ordered(Without::nothing, Form::FastFair, maps::Design::Logs, s), left_out::controls;
+    "map-slabs-ordered", "an ordered map with values in slabs and a kept tree (FAST/FAIR): puts, deletes",
+        |s| maps::ordered(Without::nothing, Form::FastFair, maps::Design::Slabs, s), no_controls;
+    "map-logs-ordered-threads", "two threads on an ordered map with values in logs and a kept tree",
+        |s| maps::ordered_threads(Form::FastFair, maps::Design::Logs, s), no_controls;
+    "map-slabs-ordered-threads", "two threads on an ordered map with values in slabs and a kept tree",
+        |s| maps::ordered_threads(Form::FastFair, maps::Design::Slabs, s), no_controls;
     "map-logs-full", "a map with values in logs, every operation a section: puts, deletes, batches",
         |s| maps::full(Without::nothing, maps::Design::Logs, s), left_out::controls;
     "map-slabs-full", "a map with values in slabs, every operation a section: puts, deletes",

@@ -58,7 +58,7 @@ fn options(form: Form) -> TreeOptions {
 
 fn recovered<N: Place>(form: Form, memory: Without<Crashable>) -> std::io::Result<Tree<Media, N>> {
     let inner = N::ground(&memory);
-    Tree::recover(&options(form), part(&memory, 0), inner, &Sixteen, &budget())
+    Tree::recover(&options(form), part(&memory, 0), inner, &Sixteen, 1, &budget())
 }
 
 fn key(number: u64) -> [u8; 16] {

@@ -57,6 +57,7 @@ mod lanes;
 mod pop;
 mod push;
 mod recover;
+mod salvage;
 mod settle;
 mod slot;
 mod step;
@@ -67,6 +68,7 @@ mod tests;
 pub use error::{OpenError, PushError};
 pub use pop::{Most, Popped, TooLarge};
 pub use recover::Recovery;
+pub use salvage::Damage;
 pub use step::{Step, Steps};
 
 use slot::{HEADER_BYTES, MOST_PARTS};

@@ -38,11 +38,17 @@ pub struct Recovery {
     pub bound: Option<u64>,
 }
 
+/// No ring comes so far: at a thousand million a second it takes 36 years.
+pub(super) const LAST_POSITION: u64 = 1 << 60;
+
 /// Of the unchanging words.
 pub(super) fn check_of(options: &RingOptions) -> u64 {
     let crc = Crc::new(1).update(&MAGIC.to_le_bytes()).update(&options.slots.to_le_bytes());
     crc.update(&options.slot_bytes.to_le_bytes()).finish().into()
 }
+
+/// Hears of what no crash explains, at a byte offset; an error ends the recovery.
+pub(super) type Damaged<'d> = &'d mut dyn FnMut(u64, String) -> Result<(), OpenError>;
 
 /// What recovery finds at a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,27 +94,51 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         write_back: bool,
         steps: Steps,
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
-        let options = RingOptions { form, write_back, ..read_options(&memory)? };
-        let ring = Ring { memory, turns, options, steps };
-        ring.check_room()?;
-        let rolled_back = ring.roll_back();
-        let mut recovery = Recovery { rolled_back, ..ring.find()? };
-        ring.make_void(&mut recovery)?;
-        if recovery.bound.is_some() {
-            ring.set_word(BOUND_AT, 0);
-        }
-        ring.take_turns(recovery.tail, recovery.head);
+        let ring = Ring::unrecovered(memory, turns, form, write_back, steps)?;
+        let refuse: Damaged<'_> = &mut |at, what| Err(OpenError::Damaged { at, what });
+        let recovery = ring.take_up(refuse)?;
         Ok((ring, recovery))
     }
 
+    /// A ring that is there, as it was left.
+    pub(super) fn unrecovered(
+        memory: M,
+        turns: T,
+        form: Form,
+        write_back: bool,
+        steps: Steps,
+    ) -> Result<Ring<M, T>, OpenError> {
+        let options = RingOptions { form, write_back, ..read_options(&memory)? };
+        let ring = Ring { memory, turns, options, steps };
+        ring.check_room()?;
+        Ok(ring)
+    }
+
+    /// Recovers it, as far as `damaged` does not refuse to go on.
+    pub(super) fn take_up(&self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
+        let rolled_back = self.roll_back();
+        let mut recovery = Recovery { rolled_back, ..self.find(damaged)? };
+        self.make_void(&mut recovery, damaged)?;
+        if recovery.bound.is_some() {
+            self.set_word(BOUND_AT, 0);
+        }
+        self.take_turns(recovery.tail, recovery.head);
+        Ok(recovery)
+    }
+
     /// Tail, head and bound: all sequence words are looked at.
-    fn find(&self) -> Result<Recovery, OpenError> {
+    fn find(&self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
         // SAFETY: words of the first page; nobody else has the memory.
         let (tail, bound) = unsafe { (self.memory.load(TAIL_AT), self.memory.load(BOUND_AT)) };
-        let bound = bound.checked_sub(1);
-        if let Some(bound) = bound.filter(|b| !(tail..=tail + self.options.slots).contains(b)) {
-            let what = format!("what counts ends at {bound}, and the tail is at {tail}");
-            return Err(OpenError::Damaged { at: BOUND_AT, what });
+        if tail > LAST_POSITION {
+            damaged(TAIL_AT, format!("the tail is at {tail}"))?;
+        }
+        let end = tail.saturating_add(self.options.slots);
+        let mut bound = bound.checked_sub(1);
+        if let Some(wrong) = bound.filter(|bound| !(tail..=end).contains(bound)) {
+            let what = format!("what counts ends at {wrong}, and the tail is at {tail}");
+            damaged(BOUND_AT, what)?;
+            bound = None;
         }
         let mut head = bound.unwrap_or(tail);
         let mut whole_head = head;
@@ -117,9 +147,9 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             // SAFETY: a word of a slot; nobody else has the memory.
             let word = unsafe { self.memory.load(at) };
             let Some((position, kind)) = position_of(word) else { continue };
-            if position % self.options.slots != number || position >= tail + self.options.slots {
-                let what = format!("a slot of position {position}, with the tail at {tail}");
-                return Err(OpenError::Damaged { at, what });
+            if position % self.options.slots != number || position >= end {
+                damaged(at, format!("a slot of position {position}, with the tail at {tail}"))?;
+                continue;
             }
             head = head.max(position + 1);
             if kind != Kind::Void && matches!(self.slot(position), Slot::Whole(..)) {
@@ -131,7 +161,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     }
 
     /// Counts elements, and makes everything else between tail and head void, durably.
-    fn make_void(&self, recovery: &mut Recovery) -> Result<(), OpenError> {
+    fn make_void(&self, recovery: &mut Recovery, damaged: Damaged<'_>) -> Result<(), OpenError> {
         let counts_to = recovery.bound.unwrap_or(u64::MAX);
         let mut position = recovery.tail;
         while position < recovery.head {
@@ -144,8 +174,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             let slot = self.slot(position);
             if slot != Slot::Void && recovery.bound.is_some_and(|bound| position < bound) {
                 let at = self.at(position);
-                let what = format!("position {position} should be whole, and is not");
-                return Err(OpenError::Damaged { at, what });
+                damaged(at, format!("position {position} should be whole, and is not"))?;
             }
             recovery.void += 1;
             recovery.torn += u64::from(matches!(slot, Slot::Torn | Slot::Whole(..)));
@@ -172,6 +201,11 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         };
         let is_whole = !self.steps.has(Step::Together) || (1..=follow).all(follows);
         is_whole.then_some(first + 1 + follow)
+    }
+
+    /// Whether the slot of a position holds what was pushed there.
+    pub(super) fn is_whole(&self, position: u64) -> bool {
+        matches!(self.slot(position), Slot::Whole(..))
     }
 
     fn slot(&self, position: u64) -> Slot {

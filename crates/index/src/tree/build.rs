@@ -1,8 +1,9 @@
 //! Trees made from what is in order already: leaves from entries, inner nodes from leaves.
 
 use super::descend::root_of;
-use super::{FIRST_AT, HEIGHT_SHIFT, Tree};
+use super::{HEIGHT_SHIFT, Tree};
 use crate::keys::{Entry, Keys, Separator, compare};
+use crate::shares;
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
@@ -30,7 +31,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         }
         let mut children = Vec::new();
         let loaded = self.load_leaves(entries, keys, &mut children);
-        let built = loaded.and_then(|count| Ok((count, self.build_inner(children.clone())?)));
+        let built = loaded.and_then(|count| Ok((count, self.build_inner(children.clone(), 1)?)));
         let (count, root) = match built {
             Ok(built) => built,
             Err(error) => {
@@ -38,7 +39,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 return Err(error);
             }
         };
-        self.note(FIRST_AT, children[0].1);
+        self.note_first(children[0].1);
         let (at, height) = root_of(self.root.swap(root, Ordering::AcqRel));
         self.give_back(height, at);
         self.entries.store(count, Ordering::Relaxed);
@@ -78,18 +79,18 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         Ok(count)
     }
 
-    /// Builds inner nodes above these leaves; returns the word of the root.
+    /// Builds inner nodes above these leaves, with so many threads; returns the word of the root.
     ///
     /// # Errors
     /// Those of the memory; nothing is taken then.
-    pub(super) fn build_inner(&self, mut children: Vec<Child>) -> io::Result<u64> {
+    pub(super) fn build_inner(&self, mut children: Vec<Child>, threads: usize) -> io::Result<u64> {
         let most = self.rows.room * FILLED_TENTHS / 10 + 1;
         let mut taken = Vec::new();
         let mut height = 0;
         while children.len() > 1 {
             let nodes = children.len().div_ceil(most as usize);
-            let mut above = Vec::with_capacity(nodes);
-            for number in 0..nodes {
+            let below = taken.len();
+            for _ in 0..nodes {
                 let node = self.inner.take(|_| ()).inspect_err(|_| {
                     taken.iter().for_each(|node| {
                         self.inner(*node).forget();
@@ -97,21 +98,32 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                     });
                 })?;
                 taken.push(node);
-                // As even as can be: no node is left with one child.
-                let part = |number| children.len() * number / nodes;
-                let group = &children[part(number)..part(number + 1)];
-                let inner = self.inner(node);
-                inner.begin(group[0].1);
-                for (slot, (separator, child)) in (0..).zip(&group[1..]) {
-                    let separator = separator.clone().expect("all but the first have one");
-                    inner.insert(slot, separator, *child);
-                }
-                above.push((group[0].0.clone(), node));
             }
-            children = above;
+            let level = &taken[below..];
+            // As even as can be: no node is left with one child.
+            let part = |number| children.len() * number / nodes;
+            let above = shares(nodes, threads, |numbers| {
+                let fill = |number: usize| {
+                    let group = &children[part(number)..part(number + 1)];
+                    self.fill(level[number], group);
+                    (group[0].0.clone(), level[number])
+                };
+                numbers.map(fill).collect::<Vec<Child>>()
+            });
+            children = above.into_iter().flatten().collect();
             height += 1;
         }
         Ok(children[0].1 | height << HEIGHT_SHIFT)
+    }
+
+    /// Makes this free inner node one with these children.
+    fn fill(&self, node: u64, group: &[Child]) {
+        let inner = self.inner(node);
+        inner.begin(group[0].1);
+        for (slot, (separator, child)) in (0..).zip(&group[1..]) {
+            let separator = separator.clone().expect("all but the first have one");
+            inner.insert(slot, separator, *child);
+        }
     }
 }
 

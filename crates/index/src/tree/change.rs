@@ -18,7 +18,7 @@
 //!   valid, or it instead of the one it replaces. Splits and merges write free leaves and free slots
 //!   first, and change bitmap and link through the log.
 
-use super::leaf::{ENTRY, Leaf};
+use super::leaf::{ENTRY, Leaf, bitmap_word};
 use super::log::Record;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Separator, compare, high, low};
@@ -117,8 +117,14 @@ impl<L: Memory> Leaf<'_, L> {
         }
     }
 
-    fn free_slot(&self, which: u64) -> u64 {
-        u64::from(which.trailing_ones())
+    fn free_slot(&self, slots: u64) -> u64 {
+        u64::from(slots.trailing_ones())
+    }
+
+    /// These slots of an unsorted leaf are the valid ones, durably where the form is kept.
+    fn hold(&self, slots: u64) {
+        self.store(WHICH, bitmap_word(slots));
+        self.persist(WHICH, 8);
     }
 
     /// Adds an entry, for which there is room, where [`Leaf::find`] said.
@@ -143,11 +149,11 @@ impl<L: Memory> Leaf<'_, L> {
                 self.store(WHICH, which + 1);
             }
             Form::Unsorted | Form::PersistentUnsorted => {
-                let slot = self.free_slot(which);
+                let slots = self.valid_slots();
+                let slot = self.free_slot(slots);
                 self.put(slot, entry);
                 self.persist_entry(slot);
-                self.store(WHICH, which | 1 << slot);
-                self.persist(WHICH, 8);
+                self.hold(slots | 1 << slot);
             }
         }
     }
@@ -177,8 +183,7 @@ impl<L: Memory> Leaf<'_, L> {
                 self.store(WHICH, which - 1);
             }
             Form::Unsorted | Form::PersistentUnsorted => {
-                self.store(WHICH, which & !(1 << slot));
-                self.persist(WHICH, 8);
+                self.hold(self.valid_slots() & !(1 << slot));
             }
         }
     }
@@ -207,12 +212,11 @@ impl<L: Memory> Leaf<'_, L> {
                 self.shift_down(slot + 1, count + 1);
             }
             Form::PersistentUnsorted => {
-                let which = self.load(WHICH);
-                let new = self.free_slot(which);
+                let slots = self.valid_slots();
+                let new = self.free_slot(slots);
                 self.put(new, entry);
                 self.persist_entry(new);
-                self.store(WHICH, which & !(1 << slot) | 1 << new);
-                self.persist(WHICH, 8);
+                self.hold(slots & !(1 << slot) | 1 << new);
             }
         }
     }
@@ -227,8 +231,8 @@ impl<L: Memory> Leaf<'_, L> {
         }
         (count..self.leaves.slots()).for_each(|slot| self.void(slot));
         let sorted = self.leaves.form.is_sorted();
-        self.store(WHICH, if sorted { count } else { (1 << count) - 1 });
-        self.store(RIGHT, right);
+        self.store(WHICH, if sorted { count } else { bitmap_word((1 << count) - 1) });
+        self.store(RIGHT, self.link_to(right));
         self.group(0..count.max(1));
         self.persist(0, self.leaves.arena.node_bytes);
     }
@@ -253,8 +257,8 @@ impl<L: Memory> Leaf<'_, L> {
         match self.leaves.form {
             Form::Sorted | Form::Rows | Form::Unsorted => {
                 let sorted = self.leaves.form.is_sorted();
-                self.store(WHICH, if sorted { from as u64 } else { staying_mask });
-                self.store(RIGHT, right.at);
+                self.store(WHICH, if sorted { from as u64 } else { bitmap_word(staying_mask) });
+                self.store(RIGHT, self.link_to(right.at));
             }
             Form::FastFair => {
                 self.link(right.at);
@@ -263,13 +267,13 @@ impl<L: Memory> Leaf<'_, L> {
             Form::WriteAhead => {
                 let mut record = self.record();
                 slots.for_each(|slot| record.add(self.at + self.entry_at(slot) + 16, [0]));
-                record.add(self.at + RIGHT, [right.at]);
+                record.add(self.at + RIGHT, [self.link_to(right.at)]);
                 record.commit();
                 self.store(WHICH, from as u64);
             }
             Form::PersistentUnsorted => {
                 let mut record = self.record();
-                record.add(self.at + WHICH, [staying_mask, right.at]);
+                record.add(self.at + WHICH, [bitmap_word(staying_mask), self.link_to(right.at)]);
                 record.commit();
             }
         }
@@ -278,7 +282,7 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// The right neighbour is another, durably.
     pub(super) fn link(&self, right: u64) {
-        self.store(RIGHT, right);
+        self.store(RIGHT, self.link_to(right));
         self.persist(RIGHT, 8);
     }
 
@@ -292,18 +296,17 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Takes over the entries of the right neighbour, for which there is room.
     pub(super) fn join(&self, right: &Leaf<'_, L>) {
-        let which = self.load(WHICH);
         let mut moving = Vec::new();
         right.copy(&mut moving);
         let next = right.right();
-        let taken = which..which + moving.len() as u64;
+        let taken = self.len()..self.len() + moving.len() as u64;
         match self.leaves.form {
             Form::Sorted | Form::Rows => {
                 taken.clone().zip(&moving).for_each(|(slot, entry)| self.put(slot, *entry));
                 if !moving.is_empty() {
                     self.group(taken.clone());
                 }
-                self.store(RIGHT, next);
+                self.store(RIGHT, self.link_to(next));
                 self.store(WHICH, taken.end);
             }
             Form::FastFair => {
@@ -312,7 +315,7 @@ impl<L: Memory> Leaf<'_, L> {
                     .zip(&moving)
                     .for_each(|(slot, entry)| self.put_in_order(slot, *entry));
                 if !moving.is_empty() {
-                    self.persist(self.entry_at(which), ENTRY * moving.len() as u64);
+                    self.persist(self.entry_at(taken.start), ENTRY * moving.len() as u64);
                 }
                 self.link(next);
                 self.store(WHICH, taken.end);
@@ -320,13 +323,13 @@ impl<L: Memory> Leaf<'_, L> {
             Form::WriteAhead => {
                 let mut record = self.record();
                 let words = moving.iter().flat_map(|entry| entry.words());
-                record.add(self.at + self.entry_at(which), words);
-                record.add(self.at + RIGHT, [next]);
+                record.add(self.at + self.entry_at(taken.start), words);
+                record.add(self.at + RIGHT, [self.link_to(next)]);
                 record.commit();
                 self.store(WHICH, taken.end);
             }
             Form::Unsorted | Form::PersistentUnsorted => {
-                let mut now = which;
+                let mut now = self.valid_slots();
                 for entry in &moving {
                     let slot = self.free_slot(now);
                     self.put(slot, *entry);
@@ -335,11 +338,11 @@ impl<L: Memory> Leaf<'_, L> {
                 self.persist(ENTRY, self.leaves.slots() * ENTRY);
                 if self.leaves.form.is_kept() {
                     let mut record = self.record();
-                    record.add(self.at + WHICH, [now, next]);
+                    record.add(self.at + WHICH, [bitmap_word(now), self.link_to(next)]);
                     return record.commit();
                 }
-                self.store(WHICH, now);
-                self.store(RIGHT, next);
+                self.store(WHICH, bitmap_word(now));
+                self.store(RIGHT, self.link_to(next));
             }
         }
     }
@@ -348,46 +351,56 @@ impl<L: Memory> Leaf<'_, L> {
         self.leaves.logs.begin(&self.leaves.arena.memory, self.at / self.leaves.arena.node_bytes)
     }
 
-    /// Puts right what a crash left of this leaf, given the first entry behind it; of a form whose
-    /// entries alone count. Every step is one that a crash may follow.
-    pub(super) fn mend(&self, next: Option<Entry>, keys: &impl Keys) {
-        if self.count() && self.is_in_order(next, keys) {
-            return;
-        }
-        // What a split or a merge left in two leaves is the right one's.
-        if let Some(next) = next {
-            let copies: Vec<_> = self.not_void(0).collect();
-            for slot in copies.into_iter().rev() {
-                if compare(self.entry(slot), next, keys).is_ge() {
+    /// Puts right what a crash left of this leaf, given the entries of the one behind it; of a form whose
+    /// entries alone count. Every step is one that a crash may follow. Returns whether a crash may have
+    /// left it like this: at most one slot is void, or holds another entry of its neighbour's key.
+    pub(super) fn mend(&self, behind: &[Entry], keys: &impl Keys) -> bool {
+        // What a split or a merge left in two leaves is the right one's. Nobody changed either since, so
+        // these are copies to the bit, and what is none is no copy.
+        if let Some(next) = behind.first() {
+            let entries: Vec<_> = self.not_void(0).collect();
+            for slot in entries.into_iter().rev() {
+                let entry = self.entry(slot);
+                if entry.head >= next.head && behind.contains(&entry) {
                     self.void(slot);
                     self.persist_entry(slot);
                 }
             }
         }
-        let mut slot = 0;
+        let (mut slot, mut shifts) = (0, 0);
         while let Some(last) = self.not_void(slot).next_back() {
-            let is_copy = |slot: u64| {
-                slot > 0 && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq()
-            };
-            match self.is_void(slot) || is_copy(slot) {
-                true => self.shift_down(slot, last + 1),
-                false => slot += 1,
+            let is_copy = slot > 0
+                && !self.is_void(slot)
+                && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq();
+            if !keys.could_tell() || shifts > 1 {
+                return false;
+            }
+            if self.is_void(slot) || is_copy {
+                self.shift_down(slot, last + 1);
+                shifts += 1;
+            } else {
+                slot += 1;
             }
         }
         self.store(WHICH, slot);
+        true
     }
 
-    /// Counts the entries of a sorted leaf that a log kept whole. Returns whether they lie without a gap.
-    pub(super) fn count(&self) -> bool {
-        let count = self.not_void(0).count() as u64;
-        self.store(WHICH, count);
-        self.not_void(count).next().is_none()
-    }
-
-    /// Whether the entries that are counted are in order, each key once, and before `next`.
-    fn is_in_order(&self, next: Option<Entry>, keys: &impl Keys) -> bool {
-        let entries = (0..self.load(WHICH)).map(|slot| self.entry(slot)).chain(next);
-        entries.is_sorted_by(|left, right| compare(*left, *right, keys).is_lt())
+    /// Counts the entries of a leaf that a crash left, if they alone say how many there are, for readers;
+    /// returns what is wrong with it, if no crash leaves a leaf of this form so.
+    pub(super) fn damage(&self) -> Option<&'static str> {
+        match self.leaves.form {
+            Form::PersistentUnsorted => {
+                (!self.has_slots()).then_some("the bitmap of a leaf is not whole")
+            }
+            form => {
+                let count = self.not_void(0).count() as u64;
+                self.store(WHICH, count);
+                let has_gap = self.not_void(count).next().is_some();
+                (form == Form::WriteAhead && has_gap)
+                    .then_some("a leaf has a gap between its entries")
+            }
+        }
     }
 
     fn is_void(&self, slot: u64) -> bool {

@@ -6,17 +6,23 @@
 //!
 //! Of a sorted leaf that is kept the entries alone say what is there: one whose first word of value is
 //! zero is void. The number is only for readers.
+//!
+//! Damage shows: the word of the right neighbour has a sum ([`whole`]), a bitmap an even number of bits, of
+//! which the highest stands for no slot. What entries hold is for their [`Keys`] to verify.
 
 use super::arena::Arena;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Probe, compare, high, low};
+use crate::whole;
 use std::cmp::Ordering;
 use terrace_memory::Memory;
 
 /// Bytes before the first entry, and of an entry.
 pub(super) const ENTRY: u64 = 32;
 const LINE: u64 = 64;
+/// The bit of a bitmap that makes the number of its bits even.
+const EVEN: u64 = 1 << 63;
 
 /// All leaves of a tree.
 pub(super) struct Leaves<L: Memory> {
@@ -75,12 +81,23 @@ impl<L: Memory> Leaves<L> {
         }
     }
 
+    /// The same for its header alone.
+    pub(super) fn prefetch_header(&self, at: u64) {
+        self.arena.memory.prefetch(at);
+    }
+
     #[inline(always)]
     fn prefetch_lines(&self, at: u64, bytes: u64) {
         for line in (0..bytes).step_by(LINE as usize) {
             self.arena.memory.prefetch(at + line);
         }
     }
+}
+
+/// The word of the bitmap with these slots.
+#[inline(always)]
+pub(super) fn bitmap_word(slots: u64) -> u64 {
+    slots | u64::from(slots.count_ones() & 1) * EVEN
 }
 
 impl<L: Memory> Leaf<'_, L> {
@@ -125,7 +142,29 @@ impl<L: Memory> Leaf<'_, L> {
     }
 
     pub(super) fn right(&self) -> u64 {
-        self.load(RIGHT)
+        whole::low(self.load(RIGHT))
+    }
+
+    /// The word that says that another leaf is the right neighbour.
+    pub(super) fn link_to(&self, right: u64) -> u64 {
+        whole::summed(right, self.at)
+    }
+
+    /// Whether the word of the right neighbour is whole.
+    pub(super) fn has_link(&self) -> bool {
+        whole::is_whole(self.load(RIGHT), self.at)
+    }
+
+    /// The bitmap of an unsorted leaf.
+    #[inline(always)]
+    pub(super) fn valid_slots(&self) -> u64 {
+        self.load(WHICH) & !EVEN
+    }
+
+    /// Whether the bitmap is whole, and speaks of slots that there are.
+    pub(super) fn has_slots(&self) -> bool {
+        let which = self.load(WHICH);
+        which == bitmap_word(which & !EVEN) && (which & !EVEN) >> self.leaves.slots() == 0
     }
 
     /// Entries.
@@ -134,7 +173,7 @@ impl<L: Memory> Leaf<'_, L> {
         let which = self.load(WHICH);
         match self.leaves.form.is_sorted() {
             true => which.min(self.leaves.slots()),
-            false => u64::from(which.count_ones()),
+            false => u64::from((which & !EVEN).count_ones()),
         }
     }
 
@@ -258,16 +297,20 @@ impl<L: Memory> Leaf<'_, L> {
         (0..end).filter(move |slot| is_sorted || which >> slot & 1 == 1)
     }
 
-    /// Its first and its last entry, if it has any.
+    /// Its first and its last entry, if it has any and they are in order, each key once. Of a sorted leaf
+    /// the entries alone count, and there is no gap between them.
     pub(super) fn ends(&self, keys: &impl Keys) -> Option<(Entry, Entry)> {
-        let entry = |slot| self.entry(slot);
-        if self.leaves.form.is_sorted() {
-            let last = self.len().checked_sub(1)?;
-            return Some((entry(0), entry(last)));
+        if !self.leaves.form.is_sorted() {
+            let entries = || self.valid(self.load(WHICH)).map(|slot| self.entry(slot));
+            let first = entries().min_by(|a, b| compare(*a, *b, keys))?;
+            return Some((first, entries().max_by(|a, b| compare(*a, *b, keys))?));
         }
-        let entries = || self.valid(self.load(WHICH)).map(entry);
-        let first = entries().min_by(|a, b| compare(*a, *b, keys))?;
-        Some((first, entries().max_by(|a, b| compare(*a, *b, keys))?))
+        let entries = || (0..self.leaves.slots()).map(|slot| self.entry(slot));
+        let count = entries().take_while(|entry| entry.value[0] != 0).count();
+        let is_in_order = entries().take(count).is_sorted_by(|a, b| compare(*a, *b, keys).is_lt());
+        let has_gap = entries().skip(count).any(|entry| entry.value[0] != 0);
+        let last = count.checked_sub(1).filter(|_| is_in_order && !has_gap)?;
+        Some((self.entry(0), self.entry(last as u64)))
     }
 
     /// The entries of a latched leaf in order, with their slots.

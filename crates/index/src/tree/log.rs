@@ -82,12 +82,18 @@ impl Logs {
         Record { memory, logs: self, next, log_at, words: 0 }
     }
 
-    /// Stores once more what the record of each log says that was not done; leaves lie before `committed`.
+    /// Stores once more what the record of each log says that was not done; leaves lie before `committed`, and places in
+    /// errors are counted from `start` on.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] naming the offset of what no tree writes. Logs before it may have been
     /// replayed, which harms nothing: it is done once more next time.
-    pub(super) fn replay<L: Memory>(&self, memory: &L, committed: u64) -> io::Result<()> {
+    pub(super) fn replay<L: Memory>(
+        &self,
+        memory: &L,
+        start: u64,
+        committed: u64,
+    ) -> io::Result<()> {
         for log in 0..self.logs.len() as u64 {
             let mut record = self.begin(memory, log);
             // SAFETY: the first word of a log's own line, committed.
@@ -98,7 +104,7 @@ impl Logs {
                     at.checked_add(self.record_bytes).is_some_and(|end| end <= self.log_bytes);
                 if at < LINE || !at.is_multiple_of(LINE) || !fits {
                     let what = format!("a record that begins {at} bytes into its log");
-                    return Err(damaged(record.log_at, &what));
+                    return Err(damaged(start + record.log_at, &what));
                 }
                 *record.next = Next { at, number: (done >> NUMBER_SHIFT) + 1 };
             }
@@ -106,7 +112,7 @@ impl Logs {
             record.words = head & ((1 << NUMBER_SHIFT) - 1);
             let fits = (HEADER_WORDS + record.words) * 8 <= self.record_bytes;
             if head >> NUMBER_SHIFT == record.next.number && fits && record.checksum() == checksum {
-                record.check_runs(committed)?;
+                record.check_runs(start, committed)?;
                 record.apply();
                 record.finish();
             }
@@ -177,7 +183,7 @@ impl<L: Memory> Record<'_, L> {
     }
 
     /// Whether its runs are whole, and store to leaves alone.
-    fn check_runs(&self, committed: u64) -> io::Result<()> {
+    fn check_runs(&self, start: u64, committed: u64) -> io::Result<()> {
         let end = HEADER_WORDS + self.words;
         let mut at = HEADER_WORDS;
         while at < end {
@@ -187,7 +193,7 @@ impl<L: Memory> Record<'_, L> {
             let is_in_leaves = to >= self.logs.end() && to_end.is_some_and(|end| end <= committed);
             let Some(behind) = behind.filter(|_| is_in_leaves && to.is_multiple_of(8)) else {
                 let what = format!("{count} words for offset {to}, which is no place in a leaf");
-                return Err(damaged(self.at() + 8 * at, &what));
+                return Err(damaged(start + self.at() + 8 * at, &what));
             };
             at = behind;
         }

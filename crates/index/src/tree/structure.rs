@@ -257,7 +257,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     pub fn clear(&self) {
         let first = self.leaves.arena.take_last();
         self.leaves.leaf(first).begin([].iter(), 0);
-        self.note(super::FIRST_AT, first);
+        self.note_first(first);
         let before = self.root.swap(first, Ordering::AcqRel);
         self.entries.store(0, Ordering::Relaxed);
         let (at, height) = root_of(before);

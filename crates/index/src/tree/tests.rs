@@ -507,7 +507,7 @@ fn a_log_that_no_tree_writes_is_refused_with_its_offset() {
     let memory = leaves.native();
     let recovered = || {
         let (leaves, inner) = grounds();
-        Tree::recover(&options, leaves, inner, &Sixteen, &budget()).map(|tree| tree.len())
+        Tree::recover(&options, leaves, inner, &Sixteen, 2, &budget()).map(|tree| tree.len())
     };
     assert_eq!(recovered().expect("as it was"), 40);
     // Behind the first line the line of the first log says where its next record begins.
@@ -540,7 +540,7 @@ fn inner_nodes_that_could_not_be_built_give_back_what_they_own() {
         ((n > 0).then_some(separator), 256 * (n + 1))
     };
     let children: Vec<_> = (0..200_000).map(child).collect();
-    tree.build_inner(children).expect_err("no room for so many");
+    tree.build_inner(children, 2).expect_err("no room for so many");
     for _ in 0..10_000 {
         if Arc::strong_count(&tie) == 1 {
             return;

@@ -329,9 +329,9 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();
         lines.add(&format!("db{number}_memory"), format_args!(
-            "tier={},keys={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
-            shared.maps.tier_of(number), stats.keys, stats.index_bytes, stats.live_bytes, stats.item_bytes_written,
-            stats.evicted, stats.expired,
+            "tier={},keys={},index={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
+            shared.maps.tier_of(number), stats.keys, stats.index, stats.index_bytes, stats.live_bytes,
+            stats.item_bytes_written, stats.evicted, stats.expired,
         ));
         lines.add(&format!("db{number}_values"), format_args!(
             "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",

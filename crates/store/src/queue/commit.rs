@@ -39,7 +39,7 @@ impl Queue {
     /// not survive, and the queue takes no more.
     pub fn commit(&self, ticket: QueueTicket) -> Result<()> {
         let inner = &*self.inner;
-        if inner.medium.is_byte_addressable() || *inner.durability.lock() != Durability::Sync {
+        if inner.is_durable_at_once() || *inner.durability.lock() != Durability::Sync {
             return Ok(());
         }
         while !inner.has_committed(ticket) {
@@ -121,6 +121,11 @@ impl Queue {
 }
 
 impl Inner {
+    /// Whether there is nothing that a commit would have to do: on a byte-addressable medium, and of a salvage.
+    fn is_durable_at_once(&self) -> bool {
+        self.medium.is_byte_addressable() || self.salvaged.is_some()
+    }
+
     /// Whether pops have freed slots that only a commit gives back.
     pub(super) fn has_unsettled_pops(&self) -> bool {
         self.ring.popped_through() > self.ring.settled_through()

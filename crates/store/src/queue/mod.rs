@@ -35,7 +35,7 @@ use terrace_index::ring::PushError;
 use terrace_memory::{Budget, Domain, Region};
 use wait::Bell;
 
-pub use terrace_index::ring::{Most, Popped, Recovery as QueueRecovery};
+pub use terrace_index::ring::{Damage as QueueDamage, Most, Popped, Recovery as QueueRecovery};
 
 /// How a queue is opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,9 @@ pub struct QueueOptions {
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
     pub dax: bool,
+    /// Opens what is intact of a damaged queue, in memory alone: nothing can be pushed, and what is popped is in
+    /// the file as before. Damage is in [`Queue::damage`].
+    pub salvage: bool,
 }
 
 /// Bytes of all slots of a queue that says nothing else.
@@ -73,6 +76,7 @@ impl Default for QueueOptions {
             largest_bytes: DEFAULT_LARGEST_BYTES,
             domain: Domain::PageCache,
             dax: false,
+            salvage: false,
         }
     }
 }
@@ -163,6 +167,8 @@ struct Inner {
     room: Bell,
     stopped: OnceLock<String>,
     recovery: QueueRecovery,
+    /// What a salvage went around; none: it is no salvage.
+    salvaged: Option<Vec<QueueDamage>>,
     budget: Arc<Budget>,
     budget_bytes: u64,
     /// Of the directory; a queue on a medium alone has none.
@@ -291,7 +297,9 @@ impl Queue {
     /// nothing was popped.
     pub fn dequeue_within(&self, most: Most, into: &mut Popped) -> Result<(usize, QueueTicket)> {
         let _working = self.inner.working.read();
-        self.check_writable()?;
+        if self.inner.salvaged.is_none() {
+            self.check_writable()?;
+        }
         let taken = self.inner.ring.try_pop_within(most, into);
         let taken = taken.map_err(|large| Error::ElementBeyond(large.bytes, most.bytes))?;
         Ok((taken, self.took(taken as u64)))
@@ -368,6 +376,11 @@ impl Queue {
     /// What opening it found.
     pub fn recovery(&self) -> &QueueRecovery {
         &self.inner.recovery
+    }
+
+    /// What a salvage went around, with the offsets in the file.
+    pub fn damage(&self) -> &[QueueDamage] {
+        self.inner.salvaged.as_deref().unwrap_or_default()
     }
 
     /// Its file.

@@ -4,7 +4,7 @@ use super::commit::Keeper;
 use super::wait::Bell;
 use super::{
     DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Inner, Queue,
-    QueueOptions,
+    QueueDamage, QueueOptions,
 };
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
@@ -16,11 +16,15 @@ use std::sync::{Arc, OnceLock};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::ring::OpenError;
 use terrace_index::{Form, Ring, RingOptions};
-use terrace_memory::{Backing, Budget, Native, Region};
+use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
-    let lock = DirectoryLock::take(dir)?;
     let path = dir.join("ring");
+    if options.salvage && !path.is_file() {
+        let source = std::io::ErrorKind::NotFound.into();
+        return Err(Error::Io { path, doing: "open with salvage", source });
+    }
+    let lock = DirectoryLock::take(dir)?;
     let there = match std::fs::metadata(&path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
@@ -28,13 +32,14 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
     };
     let spec = MediumSpec {
         path,
-        domain: options.domain,
-        dax: options.dax,
+        // A salvage reads the file into memory of its own, wherever it lies.
+        domain: if options.salvage { Domain::PageCache } else { options.domain },
+        dax: options.dax && !options.salvage,
         capacity_bytes: there.max(wanted(options)?.bytes()).next_multiple_of(2 << 20),
-        is_copy: false,
+        is_copy: options.salvage,
     };
     let queue = on(Medium::open(&spec)?, options, budget, Some(lock))?;
-    if !queue.inner.medium.is_byte_addressable() {
+    if !queue.inner.medium.is_byte_addressable() && !options.salvage {
         *queue.inner.keeper.lock() = Keeper::start(&queue.inner);
     }
     Ok(queue)
@@ -52,8 +57,15 @@ pub(super) fn on(
     if budget.take(budget_bytes).is_err() {
         return Err(Error::OutOfMemory { used: budget.used(), budget: budget.limit() });
     }
-    let opened = make_or_recover(&mut medium, options, wanted);
-    let (ring, turns, recovery) = opened.inspect_err(|_| budget.give(budget_bytes))?;
+    let opened = match options.salvage {
+        false => make_or_recover(&mut medium, options, wanted).map(|opened| (opened, None)),
+        true => salvage(&mut medium).map(|(opened, damage)| (opened, Some(damage))),
+    };
+    let ((ring, turns, recovery), salvaged) = opened.inspect_err(|_| budget.give(budget_bytes))?;
+    let stopped = OnceLock::new();
+    if salvaged.is_some() {
+        let _first = stopped.set("opened with salvage: nothing can be pushed".into());
+    }
     let inner = Inner {
         keeper: Mutex::new(None),
         committed: AtomicU64::new(recovery.head),
@@ -69,8 +81,9 @@ pub(super) fn on(
         durability: Mutex::new(options.durability),
         items: Bell::default(),
         room: Bell::default(),
-        stopped: OnceLock::new(),
+        stopped,
         recovery,
+        salvaged,
         budget: Arc::clone(budget),
         budget_bytes,
         _lock: lock,
@@ -129,6 +142,29 @@ fn make_or_recover(
         settle(medium, &ring, &recovery, options.durability)?;
     }
     Ok((ring, turns, recovery))
+}
+
+/// What is intact of the queue in a medium that is never written out.
+fn salvage(medium: &mut Medium) -> Result<(Opened, Vec<QueueDamage>)> {
+    medium.read_all()?;
+    let native = *medium.memory();
+    let damaged = |error: OpenError| named(medium, &error);
+    let made = Ring::<Native>::shape(&native).map_err(damaged)?;
+    let there = medium.file_bytes()?;
+    let mut damage = Vec::new();
+    if there < made.bytes() {
+        let what = format!("the file ends early: its ring takes {} bytes", made.bytes());
+        damage.push(QueueDamage { at: there, what });
+        if made.bytes() > medium.capacity_bytes() {
+            check_length(medium, made.bytes())?;
+        }
+        medium.commit(0, made.bytes())?;
+    }
+    let turns = reserve(medium, made.turn_bytes())?;
+    let salvaged = Ring::salvage(native, turns.native(), &mut damage);
+    let (ring, recovery) = salvaged.map_err(|error| named(medium, &error))?;
+    damage.sort_by_key(|damage| damage.at);
+    Ok(((ring, turns, recovery), damage))
 }
 
 /// Makes durable on a disk what recovery has declared void, and then which rule is in force.

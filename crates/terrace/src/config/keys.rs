@@ -57,6 +57,16 @@ pub(super) fn keys_of(text: &str) -> Result<u64, String> {
     fits.then_some(n).ok_or_else(|| format!("`{text}` is not a number from {range}"))
 }
 
+fn node_bytes(text: &str) -> Result<Option<u64>, String> {
+    let fits = |n: &u64| n.is_power_of_two() && (128..=4096).contains(n);
+    match text {
+        "auto" => Ok(None),
+        text => text.trim().parse().ok().filter(fits).map(Some).ok_or_else(|| {
+            format!("`{text}` is not 128, 256, 512, 1024, 2048 or 4096, and not auto")
+        }),
+    }
+}
+
 pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
     let range = "1 to 3600000";
     let fits = |n: &u64| (1..=3_600_000).contains(n);
@@ -177,6 +187,21 @@ pub const KEYS: &[Key<Config>] = &[
     }),
     key!("persist", "auto", "what is kept for recovery: values, index, full or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip)
+    }),
+    key!(
+        "index",
+        "auto",
+        "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "index", v).map_err(strip) }
+    ),
+    key!(
+        "node_bytes",
+        "auto",
+        "ordered maps: bytes of a leaf, 128 to 4096; auto: 1024 in DRAM, 512 kept",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "node_bytes", v).map_err(strip) }
+    ),
+    key!("inner_tier", "dram", "ordered maps: where inner nodes lie: dram", |c, v| {
+        set(MAP_KEYS, "", &mut c.map, "inner_tier", v).map_err(strip)
     }),
     key!(
         "flush",
@@ -330,6 +355,24 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "values, index or auto",
         set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
+    },
+    Key {
+        name: "index",
+        default: "as above",
+        help: "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        set: |m, v| choice(v, values::INDEX).map(|form| m.tree = Some(form)),
+    },
+    Key {
+        name: "node_bytes",
+        default: "as above",
+        help: "ordered maps: bytes of a leaf, a power of two from 128 to 4096, or auto",
+        set: |m, v| node_bytes(v).map(|bytes| m.node_bytes = Some(bytes)),
+    },
+    Key {
+        name: "inner_tier",
+        default: "as above",
+        help: "ordered maps: where inner nodes lie: dram, from which they are built anew at each opening",
+        set: |_, v| choice(v, values::INNER_TIER),
     },
     Key {
         name: "flush",

@@ -151,6 +151,24 @@ fn the_written_defaults_are_the_defaults() {
     }
 }
 
+/// What all ordered maps are is nothing to maps by hash; a map's own word counts, for what it cannot be too.
+#[test]
+fn a_tree_is_for_ordered_maps() {
+    let config = parse(
+        "kind = \"ordered\"\nindex = \"fast-fair\"\nnode_bytes = \"256\"\n[maps.a]\nindex = \"auto\"\n\
+         [maps.b]\nkind = \"hash\"\n[maps.c]\nkind = \"hash\"\nindex = \"btree\"\n",
+    )
+    .expect("valid");
+    let of = |name| {
+        let options = config.options_of(name, config.options());
+        (options.tree.map(TreeForm::name), options.node_bytes)
+    };
+    assert_eq!(of("other"), (Some("fast-fair"), Some(256)));
+    assert_eq!(of("a"), (None, Some(256)));
+    assert_eq!(of("b"), (None, None));
+    assert_eq!(of("c"), (Some("btree"), None));
+}
+
 #[test]
 fn sizes() {
     for (text, bytes) in [

@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Flush, Kind, Persist, ValueDesign, WhenFull};
+use terrace_store::{Flush, Kind, Persist, TreeForm, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -138,6 +138,19 @@ pub(super) const FLUSH: &[(&str, Flush)] =
     &[("eager", Flush::Eager), ("keep", Flush::Keep), ("skip", Flush::Skip), ("auto", Flush::Auto)];
 
 pub(super) const KINDS: &[(&str, Kind)] = &[("hash", Kind::Hash), ("ordered", Kind::Ordered)];
+
+pub(super) const INDEX: &[(&str, Option<TreeForm>)] = &[
+    ("auto", None),
+    ("btree", Some(TreeForm::Sorted)),
+    ("btree-rows", Some(TreeForm::Rows)),
+    ("unsorted", Some(TreeForm::Unsorted)),
+    ("btree-wal", Some(TreeForm::WriteAhead)),
+    ("fast-fair", Some(TreeForm::FastFair)),
+    ("persistent-unsorted", Some(TreeForm::PersistentUnsorted)),
+];
+
+/// Inner nodes that are kept are not there: what they save is the building, which takes less than the reading.
+pub(super) const INNER_TIER: &[(&str, ())] = &[("dram", ())];
 
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),

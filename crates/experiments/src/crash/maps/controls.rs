@@ -5,12 +5,13 @@ use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
     Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, full,
-    full_threads, keeper, script, superblock, threads,
+    full_threads, keeper, ordered, script, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
+use terrace_store::TreeForm;
 
 const HEADER: u64 = 64;
 /// The log that the collector of its scenario moves to first: segments are taken from the last one on,
@@ -47,7 +48,22 @@ fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
     script(without, design, settings).sampled(settings.states, settings.seed)
 }
 
+/// The head of a kept index, whose words are written back.
+const INDEX_HEAD: u64 = 4096;
+
 pub(in super::super) const STEPS: &[LeftOut] = &[
+    LeftOut {
+        test: "map-logs-ordered",
+        name: "EntryWriteBack",
+        meaning: "an entry, or the word of it that changed, is written back before its leaf is let go",
+        run: |s| {
+            let entries: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && (n == 32 || n == 8))
+            };
+            ordered(entries, TreeForm::FastFair, Design::Logs, s).sampled(s.states, s.seed)
+        },
+    },
     LeftOut {
         test: "map-logs",
         name: "ItemWriteBack",

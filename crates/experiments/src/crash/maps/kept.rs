@@ -10,13 +10,16 @@ use super::{
 use terrace_durable::{IndexFile, Medium, State};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::Part;
-use terrace_store::{Map, MapOptions, Persist, Procedure};
+use terrace_store::{Kind, Map, MapOptions, Persist, Procedure, TreeForm};
 use terrace_workload::history::Call;
 
 /// The collector's scenario takes the most.
 pub(super) const VALUES_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// A head, books, and one table.
 const INDEX_BYTES: u64 = (8 << 10) + (VALUES_BYTES / SEGMENT_BYTES) * (16 << 10) + 2 * (64 << 10);
+
+/// Three slots, of which two are used.
+const NODE_BYTES: u64 = 128;
 
 type Media = Part<Without<Crashable>>;
 
@@ -27,6 +30,8 @@ struct WithIndex {
     /// Whether the first log is to be nearly full.
     is_filled: bool,
     persist: Persist,
+    /// The form of an ordered map's tree.
+    tree: Option<TreeForm>,
 }
 
 impl WithIndex {
@@ -50,7 +55,12 @@ impl WithIndex {
     fn open(&self, memory: Without<Crashable>, is_new: bool, lifetime: u32) -> Map<Media, Media> {
         let index = Part::new(memory.clone(), VALUES_BYTES, INDEX_BYTES);
         let values = Part::new(memory, 0, VALUES_BYTES);
-        let options = MapOptions { persist: self.persist, ..self.opening.options() };
+        let kind = if self.tree.is_some() { Kind::Ordered } else { Kind::Hash };
+        // Small leaves: a few keys split them.
+        let node_bytes = self.tree.map(|_| NODE_BYTES);
+        let WithIndex { persist, tree, .. } = *self;
+        let options = self.opening.options();
+        let options = MapOptions { persist, kind, tree, node_bytes, ..options };
         let map = Map::over_with_index(values, index, is_new, lifetime, options);
         map.expect("a crash is no damage")
     }
@@ -120,8 +130,37 @@ fn fill(map: &Map<Media, Media>) {
 
 pub(in super::super) fn explorer(design: Design, settings: &Settings) -> Explorer<usize> {
     let opening = Opening::new(design, settings);
-    let place = WithIndex { opening, is_filled: design == Design::Logs, persist: Persist::Index };
+    let place = WithIndex {
+        opening,
+        is_filled: design == Design::Logs,
+        persist: Persist::Index,
+        tree: None,
+    };
     script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// An ordered map, with a tree of this form.
+pub(in super::super) fn ordered(
+    without: Leaves,
+    tree: TreeForm,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<usize> {
+    let opening = Opening { without, ..Opening::new(design, settings) };
+    let is_filled = design == Design::Logs;
+    let place = WithIndex { opening, is_filled, persist: Persist::Index, tree: Some(tree) };
+    script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
+}
+
+/// The same, of two threads on the same keys.
+pub(in super::super) fn ordered_threads(
+    tree: TreeForm,
+    design: Design,
+    settings: &Settings,
+) -> Explorer<threads::Note> {
+    let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree: Some(tree) };
+    threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
 /// Every operation a section.
@@ -131,7 +170,12 @@ pub(in super::super) fn full(
     settings: &Settings,
 ) -> Explorer<usize> {
     let opening = Opening { without, ..Opening::new(design, settings) };
-    let place = WithIndex { opening, is_filled: design == Design::Logs, persist: Persist::Full };
+    let place = WithIndex {
+        opening,
+        is_filled: design == Design::Logs,
+        persist: Persist::Full,
+        tree: None,
+    };
     script::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
@@ -143,21 +187,21 @@ pub(in super::super) fn full_shared(
 ) -> Explorer<threads::Note> {
     let opening = Opening::new(design, settings);
     let opening = Opening { without, writers: threads::THREADS, ..opening };
-    let place = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Full, tree: None };
     threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
 /// Two threads on the same keys: what one reads of the other's entries survives.
 pub(in super::super) fn shared(design: Design, settings: &Settings) -> Explorer<threads::Note> {
     let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
-    let place = WithIndex { opening, is_filled: false, persist: Persist::Index };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree: None };
     threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
 /// One thread puts a key, the other looks: few enough steps for every schedule.
 pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<threads::Note> {
     let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
-    let place = WithIndex { opening, is_filled: false, persist: Persist::Index };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree: None };
     // An item of few words: any subset of them may survive.
     let scripts = [vec![(0, Call::Put(2))], vec![(0, Call::Get)]];
     let bytes = VALUES_BYTES + INDEX_BYTES;
@@ -167,7 +211,7 @@ pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<
 /// The collector at work on a map whose every operation is a section.
 pub(in super::super) fn full_collector(settings: &Settings) -> Explorer<usize> {
     let opening = Opening::new(Design::Logs, settings);
-    let place = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Full, tree: None };
     let bytes = VALUES_BYTES + INDEX_BYTES;
     collecting::explorer_on(place, place, settings.domain, bytes)
 }
@@ -179,7 +223,7 @@ const KEYS: u64 = 8;
 /// alone before. No bucket stays locked, and index and values agree at each turn.
 pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<u64> {
     let opening = Opening::new(design, settings);
-    let full = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let full = WithIndex { opening, is_filled: false, persist: Persist::Full, tree: None };
     let write = move |map: Map<Media, Media>, value: u8| {
         let keys = (0..KEYS).map(u64::to_be_bytes);
         keys.for_each(|key| map.put(&key, &[value; 20]).expect("put"));
@@ -230,7 +274,7 @@ pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<
 pub(in super::super) fn salvage(design: Design, settings: &Settings) -> Explorer<u64> {
     const SOME: u64 = 3;
     let opening = Opening::new(design, settings);
-    let full = WithIndex { opening, is_filled: false, persist: Persist::Full };
+    let full = WithIndex { opening, is_filled: false, persist: Persist::Full, tree: None };
     let value = |write: u64| [write as u8; 20];
     Explorer::new(settings.domain, VALUES_BYTES + INDEX_BYTES)
         .setup(move |memory| full.make(memory))

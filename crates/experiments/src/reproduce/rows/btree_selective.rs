@@ -86,7 +86,7 @@ fn recovered(entries: u64) -> io::Result<f64> {
     let inner = dram()?;
     let mut found = 0;
     let ns = ns_per_operation(entries, || {
-        let tree = Tree::recover(&options, leaves(), inner, &Sixteen, &budget)?;
+        let tree = Tree::recover(&options, leaves(), inner, &Sixteen, 1, &budget)?;
         found = tree.len();
         Ok::<_, io::Error>(())
     })?;

@@ -1,20 +1,66 @@
 //! A kept index saves the reading of values, and is never what a map depends on: whatever happens
 //! to it, the map holds what was written. With sections not even the walk is needed.
 
+#[path = "../adversary/mod.rs"]
 mod adversary;
+mod trees;
 
 use adversary::{Random, cases, contents, in_memory, value_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::TempDir;
 use terrace_memory::Domain;
-use terrace_store::{Durability, Error, Map, MapOptions, Persist, Procedure, ValueDesign};
+use terrace_store::{
+    Durability, Error, Kind, Map, MapOptions, Persist, Procedure, TreeForm, ValueDesign,
+};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn options(values: ValueDesign, persist: Persist) -> MapOptions {
+/// What is kept of a map, and how.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    kind: Kind,
+    tree: Option<TreeForm>,
+    values: ValueDesign,
+    persist: Persist,
+}
+
+impl Kept {
+    fn hash(values: ValueDesign, persist: Persist) -> Kept {
+        Kept { kind: Kind::Hash, tree: None, values, persist }
+    }
+
+    /// Of all forms, or those of one kind.
+    fn ways(kind: Option<Kind>) -> Vec<Kept> {
+        let hash = [Persist::Index, Persist::Full].map(|persist| (Kind::Hash, None, persist));
+        let trees = TreeForm::ALL.into_iter().filter(|form| form.is_kept());
+        let trees = trees.map(|form| (Kind::Ordered, Some(form), Persist::Index));
+        let ways =
+            hash.into_iter().chain(trees).filter(|way| kind.is_none_or(|kind| way.0 == kind));
+        ways.flat_map(|(kind, tree, persist)| {
+            DESIGNS.map(|values| Kept { kind, tree, values, persist })
+        })
+        .collect()
+    }
+
+    /// The same with another promise; of a tree that is not kept its form goes too.
+    fn at(self, persist: Persist) -> Kept {
+        let tree = self.tree.filter(|_| persist != Persist::Values);
+        Kept { persist, tree, ..self }
+    }
+
+    /// How it comes up after a kill.
+    fn found(self) -> Way {
+        if self.persist == Persist::Full { Way::Replayed } else { Way::Walked }
+    }
+}
+
+fn options(kept: Kept) -> MapOptions {
+    let Kept { kind, tree, values, persist } = kept;
     MapOptions {
         durability: Durability::Sync,
+        kind,
+        tree,
         values,
         persist,
         domain: Domain::Adr,
@@ -70,11 +116,17 @@ fn killed(dir: &Path) -> TempDir {
     }
 }
 
+/// Every other key is one of many that have their first 29 bytes in common.
+fn name(key: u64) -> Vec<u8> {
+    let common: &[u8] = if key % 2 == 1 { b"what many of the keys begin with" } else { b"" };
+    [&common[..common.len().min(29)], &key.to_be_bytes()].concat()
+}
+
 /// Writes, overwrites and deletes, and does the same to the model.
 fn work(map: &Map, model: &mut Contents, random: &mut Random, operations: u64) {
     for number in 0..operations {
         let key = random.below(3_000);
-        let name = key.to_be_bytes().to_vec();
+        let name = name(key);
         if random.one_in(4) {
             map.delete(&name).expect("delete");
             model.remove(&name);
@@ -100,13 +152,12 @@ fn reopened(dir: &Path, options: MapOptions, model: &Contents, expected: Way) ->
 
 #[test]
 fn after_an_orderly_end_the_index_is_as_it_was_and_after_a_kill_it_is_found() {
-    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
-    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
+    for kept in Kept::ways(None) {
         let mut dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(3));
-        drop(Map::open(dir.path(), options(design, persist)).expect("open"));
+        drop(Map::open(dir.path(), options(kept)).expect("open"));
         for _ in 0..cases(4) {
-            let options = || options(design, Persist::Auto);
+            let options = || options(kept.at(Persist::Auto));
             let map = reopened(dir.path(), options(), &model, Way::AsClosed);
             work(&map, &mut model, &mut random, 12_000);
             drop(map);
@@ -115,13 +166,13 @@ fn after_an_orderly_end_the_index_is_as_it_was_and_after_a_kill_it_is_found() {
             let after = killed(dir.path());
             drop(reopened(
                 killed(dir.path()).path(),
-                self::options(design, Persist::Values),
+                self::options(kept.at(Persist::Values)),
                 &model,
                 Way::Read,
             ));
             drop(map);
             dir = after;
-            let map = reopened(dir.path(), options(), &model, found);
+            let map = reopened(dir.path(), options(), &model, kept.found());
             work(&map, &mut model, &mut random, 6_000);
         }
         assert!(model.len() > 1_000);
@@ -133,7 +184,8 @@ fn after_an_orderly_end_the_index_is_as_it_was_and_after_a_kill_it_is_found() {
 fn the_books_of_logs_say_what_a_walk_finds() {
     let dir = in_memory();
     let (mut model, mut random) = (Contents::new(), Random(11));
-    let map = Map::open(dir.path(), options(ValueDesign::Log, Persist::Full)).expect("open");
+    let map =
+        Map::open(dir.path(), options(Kept::hash(ValueDesign::Log, Persist::Full))).expect("open");
     // Little enough is dead that nothing is collected.
     for number in 0..30_000 {
         let key = if random.one_in(5) { random.below(number + 1) } else { number };
@@ -143,7 +195,8 @@ fn the_books_of_logs_say_what_a_walk_finds() {
     }
     let sizes = |persist, expected| {
         let copy = killed(dir.path());
-        let map = reopened(copy.path(), options(ValueDesign::Log, persist), &model, expected);
+        let options = options(Kept::hash(ValueDesign::Log, persist));
+        let map = reopened(copy.path(), options, &model, expected);
         (map.stats().live_bytes, map.stats().dead_bytes)
     };
     let booked = sizes(Persist::Full, Way::Replayed);
@@ -172,7 +225,7 @@ fn what_is_kept_may_change_from_opening_to_opening() {
             (Values, Way::Read),
         ];
         for (persist, expected) in orderly {
-            let map = reopened(dir.path(), options(design, persist), &model, expected);
+            let map = reopened(dir.path(), options(Kept::hash(design, persist)), &model, expected);
             work(&map, &mut model, &mut random, 3_000);
             drop(map);
             assert_eq!(
@@ -191,7 +244,7 @@ fn what_is_kept_may_change_from_opening_to_opening() {
             (Full, Way::Replayed),
         ];
         for (persist, expected) in after_kills {
-            let map = reopened(dir.path(), options(design, persist), &model, expected);
+            let map = reopened(dir.path(), options(Kept::hash(design, persist)), &model, expected);
             work(&map, &mut model, &mut random, 3_000);
             let after = killed(dir.path());
             drop(map);
@@ -202,57 +255,55 @@ fn what_is_kept_may_change_from_opening_to_opening() {
 
 /// Whatever was done to the index's file, after a kill or at rest, the values are read and the index is
 /// made anew.
-fn survives(what: &str, levels: &[Persist], harm: impl Fn(&Path)) {
-    for (design, persist) in DESIGNS.into_iter().flat_map(|d| levels.iter().map(move |l| (d, *l))) {
+fn survives(what: &str, ways: &[Kept], harm: impl Fn(&Path)) {
+    for kept in ways {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(5));
-        let map = Map::open(dir.path(), options(design, persist)).expect("open");
+        let map = Map::open(dir.path(), options(*kept)).expect("open");
         work(&map, &mut model, &mut random, 5_000);
         let after = killed(dir.path());
         drop(map);
         for dir in [dir, after] {
             let mut model = model.clone();
             harm(&dir.path().join("index"));
-            let map = reopened(dir.path(), options(design, persist), &model, Way::Read);
+            let map = reopened(dir.path(), options(*kept), &model, Way::Read);
             assert!(map.recovery().unfit.is_some(), "{what} is told");
             work(&map, &mut model, &mut random, 1_000);
             drop(map);
-            drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
+            drop(reopened(dir.path(), options(*kept), &model, Way::AsClosed));
         }
     }
 }
 
-const KEPT: &[Persist] = &[Persist::Index, Persist::Full];
-
-/// Where the buckets of the first table begin.
-fn buckets_at(index: &Path) -> u64 {
+/// Where the buckets of the first table begin, or the ground of leaves.
+fn areas_at(index: &Path) -> u64 {
     use std::os::unix::fs::FileExt;
     let (mut books_bytes, file) = ([0; 8], std::fs::File::open(index).expect("index"));
     file.read_exact_at(&mut books_bytes, 32).expect("a head");
     4096 + u64::from_le_bytes(books_bytes)
 }
 
-/// At rest any bit that changes is noticed, and then found out by a walk.
+/// At rest any bit that changes is noticed, and the index made anew: a walk misses what it does not name.
 #[test]
 fn books_and_lines_that_changed_at_rest_are_noticed() {
-    for (design, persist) in DESIGNS.into_iter().flat_map(|d| KEPT.iter().map(move |l| (d, *l))) {
+    for kept in Kept::ways(None) {
         let harms: [fn(&Path); 3] = [
             |index| write_at(index, 4096 + 512, &[0xff]),
             |index| write_at(index, 2 * 4096, &[0x55; 64]),
-            |index| write_at(index, buckets_at(index) + 4, &[0x55]),
+            |index| write_at(index, areas_at(index) + 4, &[0x55]),
         ];
         for harm in harms {
             let dir = in_memory();
             let (mut model, mut random) = (Contents::new(), Random(15));
-            let map = Map::open(dir.path(), options(design, persist)).expect("open");
+            let map = Map::open(dir.path(), options(kept)).expect("open");
             work(&map, &mut model, &mut random, 5_000);
             drop(map);
             harm(&dir.path().join("index"));
-            let map = reopened(dir.path(), options(design, persist), &model, Way::Walked);
+            let map = reopened(dir.path(), options(kept), &model, Way::Read);
             assert!(map.recovery().unfit.as_ref().is_some_and(|why| why.contains("closed")));
             work(&map, &mut model, &mut random, 1_000);
             drop(map);
-            drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
+            drop(reopened(dir.path(), options(kept), &model, Way::AsClosed));
         }
     }
 }
@@ -265,12 +316,14 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
 
 #[test]
 fn a_missing_index_is_made_anew() {
-    survives("a missing index", KEPT, |path| std::fs::remove_file(path).expect("removed"));
+    survives("a missing index", &Kept::ways(None), |path| {
+        std::fs::remove_file(path).expect("removed")
+    });
 }
 
 #[test]
 fn an_index_cut_short_is_made_anew() {
-    survives("an index cut short", KEPT, |path| {
+    survives("an index cut short", &Kept::ways(None), |path| {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("index");
         file.set_len(100).expect("cut");
     });
@@ -278,7 +331,7 @@ fn an_index_cut_short_is_made_anew() {
 
 #[test]
 fn a_flipped_bit_in_the_head_is_noticed() {
-    survives("a flipped bit", KEPT, |path| {
+    survives("a flipped bit", &Kept::ways(None), |path| {
         let byte = {
             use std::os::unix::fs::FileExt;
             let mut byte = [0];
@@ -289,11 +342,15 @@ fn a_flipped_bit_in_the_head_is_noticed() {
     });
 }
 
+fn hash_words() -> [Kept; 2] {
+    DESIGNS.map(|design| Kept::hash(design, Persist::Index))
+}
+
 #[test]
 fn an_entry_that_names_nothing_is_noticed() {
     // The first slots of the first buckets, of which some were in use.
-    survives("entries that name nothing", &[Persist::Index], |path| {
-        let buckets = buckets_at(path);
+    survives("entries that name nothing", &hash_words(), |path| {
+        let buckets = areas_at(path);
         (0..8u64).for_each(|bucket| {
             write_at(path, buckets + 64 * bucket + 8, &0x0001_0000_0fff_fff8u64.to_le_bytes());
         });
@@ -303,8 +360,8 @@ fn an_entry_that_names_nothing_is_noticed() {
 #[test]
 fn an_entry_under_a_wrong_tag_is_noticed() {
     // The highest byte of the first slots: part of the tag, if they are in use.
-    survives("entries that nobody would find", &[Persist::Index], |path| {
-        let buckets = buckets_at(path);
+    survives("entries that nobody would find", &hash_words(), |path| {
+        let buckets = areas_at(path);
         (0..8u64).for_each(|bucket| write_at(path, buckets + 64 * bucket + 8 + 7, &[0x5a]));
     });
 }
@@ -314,12 +371,12 @@ fn an_entry_under_a_wrong_tag_is_noticed() {
 fn keys_of_a_lost_line_are_found_in_their_slots() {
     let dir = in_memory();
     let (mut model, mut random) = (Contents::new(), Random(8));
-    let options = || options(ValueDesign::Slab, Persist::Index);
+    let options = || options(Kept::hash(ValueDesign::Slab, Persist::Index));
     let map = Map::open(dir.path(), options()).expect("open");
     work(&map, &mut model, &mut random, 5_000);
     let after = killed(dir.path());
     let index = after.path().join("index");
-    let buckets = buckets_at(&index);
+    let buckets = areas_at(&index);
     (0..8u64).for_each(|bucket| write_at(&index, buckets + 64 * bucket, &[0; 64]));
     drop(reopened(after.path(), options(), &model, Way::Walked));
     drop(reopened(after.path(), options(), &model, Way::AsClosed));
@@ -328,11 +385,11 @@ fn keys_of_a_lost_line_are_found_in_their_slots() {
 /// An index of before, put back, would hide what was written since: its mark tells.
 #[test]
 fn an_index_of_before_does_not_pass_for_the_present_one() {
-    for (design, persist) in DESIGNS.into_iter().flat_map(|d| KEPT.iter().map(move |l| (d, *l))) {
+    for kept in Kept::ways(None) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(6));
         let turn = |model: &mut Contents, random: &mut Random| {
-            let map = Map::open(dir.path(), options(design, persist)).expect("open");
+            let map = Map::open(dir.path(), options(kept)).expect("open");
             work(&map, model, random, 3_000);
         };
         turn(&mut model, &mut random);
@@ -341,29 +398,28 @@ fn an_index_of_before_does_not_pass_for_the_present_one() {
         assert!(copied.expect("cp").success());
         turn(&mut model, &mut random);
         std::fs::rename(before, index).expect("put back");
-        drop(reopened(dir.path(), options(design, persist), &model, Way::Read));
+        drop(reopened(dir.path(), options(kept), &model, Way::Read));
     }
 }
 
 #[test]
 fn a_cleared_map_stays_empty_and_its_index_counts_on() {
-    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
-    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
+    for kept in Kept::ways(None) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(7));
-        let options = || options(design, persist);
+        let options = || options(kept);
         let map = Map::open(dir.path(), options()).expect("open");
         work(&map, &mut model, &mut random, 3_000);
         map.clear().expect("clear");
         model.clear();
-        drop(reopened(killed(dir.path()).path(), options(), &model, found));
+        drop(reopened(killed(dir.path()).path(), options(), &model, kept.found()));
         drop(map);
         let map = reopened(dir.path(), options(), &model, Way::AsClosed);
         work(&map, &mut model, &mut random, 3_000);
         map.clear().expect("clear");
         model.clear();
         work(&map, &mut model, &mut random, 3_000);
-        drop(reopened(killed(dir.path()).path(), options(), &model, found));
+        drop(reopened(killed(dir.path()).path(), options(), &model, kept.found()));
         drop(map);
         drop(reopened(dir.path(), options(), &model, Way::AsClosed));
     }
@@ -373,7 +429,7 @@ fn a_cleared_map_stays_empty_and_its_index_counts_on() {
 #[test]
 fn a_batch_under_sections_is_whole_or_not_there() {
     let dir = in_memory();
-    let options = || options(ValueDesign::Log, Persist::Full);
+    let options = || options(Kept::hash(ValueDesign::Log, Persist::Full));
     let map = Map::open(dir.path(), options()).expect("open");
     map.put(b"a", b"before").expect("put");
     map.put(b"c", b"stays").expect("put");
@@ -395,10 +451,9 @@ fn a_batch_under_sections_is_whole_or_not_there() {
 
 #[test]
 fn readers_and_writers_at_once_and_a_collector_under_them() {
-    let levels = [(Persist::Index, Way::Walked), (Persist::Full, Way::Replayed)];
-    for (design, (persist, found)) in DESIGNS.into_iter().flat_map(|d| levels.map(|l| (d, l))) {
+    for kept in Kept::ways(None) {
         let dir = in_memory();
-        let map = Map::open(dir.path(), options(design, persist)).expect("open");
+        let map = Map::open(dir.path(), options(kept)).expect("open");
         let models: Vec<Contents> = std::thread::scope(|scope| {
             let writer = |writer: u64| {
                 let map = &map;
@@ -419,16 +474,17 @@ fn readers_and_writers_at_once_and_a_collector_under_them() {
         });
         let model: Contents = models.into_iter().flatten().collect();
         let after = killed(dir.path());
-        drop(reopened(after.path(), options(design, persist), &model, found));
+        drop(reopened(after.path(), options(kept), &model, kept.found()));
         drop(map);
-        drop(reopened(dir.path(), options(design, persist), &model, Way::AsClosed));
+        drop(reopened(dir.path(), options(kept), &model, Way::AsClosed));
     }
 }
 
 #[test]
 fn deferred_frees_and_sections_are_refused_together() {
     let dir = in_memory();
-    let options = MapOptions { deferred_frees: 64, ..options(ValueDesign::Slab, Persist::Full) };
+    let options = options(Kept::hash(ValueDesign::Slab, Persist::Full));
+    let options = MapOptions { deferred_frees: 64, ..options };
     let Err(Error::Option { field: "deferred_frees", why }) = Map::open(dir.path(), options) else {
         panic!("refused");
     };
@@ -437,14 +493,18 @@ fn deferred_frees_and_sections_are_refused_together() {
 
 #[test]
 fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
-    let dir = in_memory();
-    let options =
-        MapOptions { domain: Domain::PageCache, ..options(ValueDesign::Log, Persist::Index) };
-    let Err(Error::Option { field: "persist", why }) = Map::open(dir.path(), options) else {
-        panic!("refused");
-    };
-    assert!(why.contains("byte-addressable") && why.contains("persist = \"values\""), "{why}");
-    assert!(!dir.path().join("values.log").exists());
+    for kept in Kept::ways(None) {
+        let dir = in_memory();
+        let options = MapOptions { domain: Domain::PageCache, ..options(kept) };
+        if kept.values == ValueDesign::Slab {
+            continue;
+        }
+        let Err(Error::Option { field: "persist", why }) = Map::open(dir.path(), options) else {
+            panic!("refused");
+        };
+        assert!(why.contains("byte-addressable") && why.contains("persist = \"values\""), "{why}");
+        assert!(!dir.path().join("values.log").exists());
+    }
 }
 
 /// That items expire is noted anew after everything was removed.
@@ -452,7 +512,7 @@ fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
 fn what_expires_after_a_clear_is_swept_after_the_next_opening() {
     for design in DESIGNS {
         let dir = in_memory();
-        let options = || options(design, Persist::Full);
+        let options = || options(Kept::hash(design, Persist::Full));
         let at = |ms: u64| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             Some(now.expect("a clock").as_millis() as u64 + ms)
@@ -478,15 +538,15 @@ fn contents_of(pairs: &[(&[u8], &[u8])]) -> Contents {
 /// A map that was moved from persistent memory to a disk is read.
 #[test]
 fn on_a_block_device_a_map_that_kept_its_index_is_read() {
-    for persist in [Persist::Index, Persist::Full] {
+    for kept in Kept::ways(None).into_iter().filter(|kept| kept.values == ValueDesign::Log) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(17));
-        let map = Map::open(dir.path(), options(ValueDesign::Log, persist)).expect("open");
+        let map = Map::open(dir.path(), options(kept)).expect("open");
         work(&map, &mut model, &mut random, 3_000);
         drop(map);
-        let on_disk =
-            MapOptions { domain: Domain::PageCache, ..options(ValueDesign::Log, Persist::Auto) };
+        let on_disk = Kept { tree: None, ..kept.at(Persist::Auto) };
+        let on_disk = MapOptions { domain: Domain::PageCache, ..options(on_disk) };
         drop(reopened(dir.path(), on_disk, &model, Way::Read));
-        drop(reopened(dir.path(), options(ValueDesign::Log, persist), &model, Way::Read));
+        drop(reopened(dir.path(), options(kept), &model, Way::Read));
     }
 }

@@ -1,0 +1,284 @@
+//! The tree of an ordered map: its form, in DRAM or kept, and what is made of one that a crash left.
+//!
+//! # What is durable when
+//! A change of a kept tree is durable before its leaf is let go (each form says how), and readers wait for
+//! that. So the order of a write is that of the hash index: the new item, its entry, the end of the old
+//! item; for a deletion in slabs the item, then its entry. An entry that is given another location changes
+//! by one word, since the rest of it follows from the key.
+//!
+//! # What a crash, or damage, leaves
+//! [`Tree::recover`] builds inner nodes, and where keys tie in their first 16 bytes it asks items that
+//! nobody has verified yet: [`Claimed`] tells their keys if there is anything to tell, and nothing is
+//! changed any more once there is not. Then each entry's item is verified, and that it is the key's which
+//! the entry stands for, and comes behind the one before ([`InOrder`]): so a lookup finds it. If anything
+//! of that fails the tree is made anew from the values. Words that no walk could verify, since an older
+//! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]).
+
+use crate::engine::Stored;
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::kept::leaves;
+use crate::located::{first_16, location, value};
+use crate::open::Opening;
+use crate::options::{Kind, MapOptions, Persist};
+use std::cmp::Ordering;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use terrace_durable::IndexFile;
+use terrace_index::tree::{Entry, Form, FoundLeaves, Keys, Tree, TreeOptions, found_leaves};
+use terrace_index::{Ground, whole};
+use terrace_memory::{Divide, Memory, Native};
+
+/// Bytes of a leaf, and of every inner node in DRAM.
+const NODE_BYTES: u64 = 1024;
+const KEPT_NODE_BYTES: u64 = 512;
+/// Inner nodes, 1 KiB for dozens of leaves that are a third full at the least, take less than their leaves.
+const INNER_STEP: u64 = 2 << 20;
+
+/// The options with what follows from the form of tree that was asked for.
+///
+/// # Errors
+/// [`Error::Option`] if there is no map like this.
+pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
+    let refused = |field, why: String| Err(Error::Option { field, why });
+    let MapOptions { kind, persist, tree, node_bytes, .. } = options;
+    if kind == Kind::Hash {
+        return match (tree, node_bytes) {
+            (None, None) => Ok(options),
+            (Some(form), _) => refused(
+                "index",
+                format!("\"{form}\" is a tree, for kind = \"ordered\"; leave it out, or \"auto\""),
+            ),
+            (None, Some(_)) => {
+                refused("node_bytes", "only kind = \"ordered\" has nodes; leave it out".into())
+            }
+        };
+    }
+    let persist = match (persist, tree) {
+        (Persist::Full, _) => {
+            let why = "an ordered map keeps its index word by word, and has no sections over it; use \
+                       persist = \"index\" or \"values\", or kind = \"hash\"";
+            return refused("persist", why.into());
+        }
+        (Persist::Index, Some(form)) if !form.is_kept() => {
+            let why = format!(
+                "\"{form}\" is gone after a crash; with persist = \"index\" there are {}, and auto",
+                names(Form::is_kept)
+            );
+            return refused("index", why);
+        }
+        (Persist::Values, Some(form)) if form.is_kept() => {
+            let why = format!(
+                "\"{form}\" is for persist = \"index\"; with persist = \"values\" there are {}, and auto",
+                names(|form| !form.is_kept())
+            );
+            return refused("index", why);
+        }
+        (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
+        (Persist::Auto, Some(_)) => Persist::Values,
+        (persist, _) => persist,
+    };
+    for is_kept in [false, true] {
+        let possible = tree.is_none_or(|form| form.is_kept() == is_kept);
+        if possible && let Err(error) = tree_options(tree, node_bytes, is_kept).check() {
+            return refused("node_bytes", error.to_string());
+        }
+    }
+    Ok(MapOptions { persist, ..options })
+}
+
+fn names(which: impl Fn(Form) -> bool) -> String {
+    let names = Form::ALL.into_iter().filter(|form| which(*form)).map(Form::name);
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn tree_options(tree: Option<Form>, node_bytes: Option<u64>, is_kept: bool) -> TreeOptions {
+    let (form, usual) = match is_kept {
+        true => (Form::FastFair, KEPT_NODE_BYTES),
+        false => (Form::Rows, NODE_BYTES),
+    };
+    // With salvage the index is in DRAM whatever was asked for.
+    let form = tree.filter(|form| form.is_kept() == is_kept).unwrap_or(form);
+    let options = TreeOptions::of(form, node_bytes.unwrap_or(usual));
+    TreeOptions { inner_bytes: NODE_BYTES, ..options }
+}
+
+impl Opening<'_> {
+    pub fn is_ordered(&self) -> bool {
+        self.options.kind == Kind::Ordered
+    }
+
+    fn tree_options(&self, is_kept: bool) -> TreeOptions {
+        tree_options(self.options.tree, self.options.node_bytes, is_kept)
+    }
+
+    /// An empty tree in DRAM.
+    pub fn tree_in_dram(&self, capacity: u64) -> io::Result<Index<Native>> {
+        Tree::new(&self.tree_options(false), capacity, self.budget)
+            .map(|tree| Index::Ordered(Box::new(tree)))
+    }
+
+    /// An empty tree whose leaves are kept in the file.
+    pub fn tree_kept<I: Divide>(&self, file: &IndexFile<I>) -> io::Result<Index<I>> {
+        let leaves = leaves(file);
+        let inner = inner(&leaves)?;
+        Tree::over(&self.tree_options(true), leaves, inner, self.budget)
+            .map(|tree| Index::Ordered(Box::new(tree)))
+    }
+
+    /// Refuses a form or a size of nodes that was asked for where the file has another.
+    ///
+    /// # Errors
+    /// [`Error::Option`]; those of the medium.
+    pub fn check_form<I: Divide>(&self, file: &IndexFile<I>, path: &Path) -> Result<()> {
+        let leaves = leaves(file);
+        let found = found_leaves(&leaves).map_err(|source| Error::Io {
+            path: path.into(),
+            doing: "read the leaves of",
+            source,
+        })?;
+        // An illegible one is damage, and made anew as was asked for.
+        let Some((form, node_bytes)) = found.form else { return Ok(()) };
+        let refused = |field, asked: String, has: String| {
+            let why = format!(
+                "{asked} was asked for, and the tree in {} has {has}; ask for that or for auto, or open the map \
+                 once with persist = \"values\", and the tree is made anew",
+                path.display()
+            );
+            Err(Error::Option { field, why })
+        };
+        match (self.options.tree, self.options.node_bytes) {
+            (Some(asked), _) if asked != form => {
+                refused("index", format!("\"{asked}\""), format!("\"{form}\""))
+            }
+            (_, Some(asked)) if asked != node_bytes => {
+                refused("node_bytes", asked.to_string(), node_bytes.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The tree whose leaves are in the file, if `is_intact` says so of what is in use of that.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidData`] if it is not, or there is none that a crash could have left; nothing was
+    /// changed that no crash explains.
+    pub fn tree_found<M: Memory, I: Divide>(
+        &self,
+        values: &Stored<M>,
+        file: &IndexFile<I>,
+        is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
+    ) -> io::Result<Index<I>> {
+        let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
+        let leaves = leaves(file);
+        let start = leaves.start;
+        let FoundLeaves { form, bytes } = found_leaves(&leaves)?;
+        let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
+        if bytes > in_file {
+            return Err(damaged(format!("at offset {start}: leaves end behind the file")));
+        }
+        if !is_intact(&[(start, bytes)])? {
+            return Err(damaged("the index is not as it was closed".into()));
+        }
+        let (form, node_bytes) = form.ok_or_else(|| {
+            damaged(format!("at offset {start}: the line before the leaves is no tree's"))
+        })?;
+        let inner = inner(&leaves)?;
+        let options = TreeOptions { form, node_bytes, ..self.tree_options(true) };
+        Tree::recover(&options, leaves, inner, &Claimed::of(values), self.threads, self.budget)
+            .map(|tree| Index::Ordered(Box::new(tree)))
+    }
+}
+
+/// Room in DRAM for inner nodes above such leaves.
+fn inner<I: Memory>(leaves: &Ground<I>) -> io::Result<Ground<Native>> {
+    Ground::in_dram(leaves.memory.len().next_multiple_of(INNER_STEP))
+}
+
+/// The keys of items that nobody has verified yet. What has no key has the empty one: every entry has one
+/// place in the order.
+pub(crate) struct Claimed<'v, M: Memory> {
+    values: &'v Stored<M>,
+    file_bytes: u64,
+    could_tell: AtomicBool,
+}
+
+impl<'v, M: Memory> Claimed<'v, M> {
+    pub fn of(values: &'v Stored<M>) -> Claimed<'v, M> {
+        let file_bytes = values.medium().file_bytes().unwrap_or(0);
+        Claimed { values, file_bytes, could_tell: AtomicBool::new(true) }
+    }
+
+    fn key_of(&self, value: [u64; 2]) -> &'v [u8] {
+        let is_whole = whole::is_whole(value[0], 0);
+        let location = is_whole.then(|| location(value));
+        let item = location.and_then(|at| self.values.claimed_item(at, self.file_bytes));
+        match item {
+            Some(item) => item.key,
+            None => {
+                self.could_tell.store(false, Relaxed);
+                &[]
+            }
+        }
+    }
+}
+
+impl<M: Memory> Keys for Claimed<'_, M> {
+    fn head(&self, key: &[u8]) -> u128 {
+        first_16(key)
+    }
+
+    fn is_whole(&self, _: u128) -> bool {
+        false
+    }
+
+    fn compare(&self, value: [u64; 2], key: &[u8]) -> Ordering {
+        self.key_of(value).cmp(key)
+    }
+
+    fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
+        into.extend_from_slice(self.key_of(value));
+    }
+
+    fn could_tell(&self) -> bool {
+        self.could_tell.load(Relaxed)
+    }
+}
+
+/// Entries of a tree as a walk comes to them, each behind the one before.
+#[derive(Default)]
+pub(crate) struct InOrder {
+    entry: Entry,
+    leaf: u64,
+    last: Option<Vec<u8>>,
+    /// Where the first leaf lies that has an entry which no lookup would find.
+    pub damaged: Option<u64>,
+}
+
+impl InOrder {
+    /// The walk comes to an entry of a leaf; returns where its item lies: nowhere, if its location is not
+    /// whole. What it names instead may be a deleted item, whose entry would be taken for one to remove.
+    pub fn come_to(&mut self, entry: Entry, leaf: u64) -> u64 {
+        (self.entry, self.leaf) = (entry, leaf);
+        if whole::is_whole(entry.value[0], 0) {
+            return location(entry.value);
+        }
+        self.damaged.get_or_insert(leaf);
+        0
+    }
+
+    /// Whether the entry stands for the item of this key, and where it is looked for.
+    pub fn is_of(&mut self, at: u64, key: &[u8]) -> bool {
+        let is_its = self.entry == Entry { head: first_16(key), value: value(at, key) };
+        let is_behind = self.last.as_deref().is_none_or(|last| last < key);
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        if !(is_its && is_behind) {
+            self.damaged.get_or_insert(self.leaf);
+        }
+        is_its && is_behind
+    }
+}

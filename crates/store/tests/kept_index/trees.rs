@@ -1,0 +1,299 @@
+//! Kept trees of ordered maps: which there are, and what becomes of damage inside a leaf.
+
+use super::adversary::{Random, cases, contents, in_memory};
+use super::{
+    Contents, DESIGNS, Kept, Way, areas_at, killed, options, reopened, survives, way, work,
+    write_at,
+};
+use std::path::Path;
+use tempfile::TempDir;
+use terrace_store::{Error, Kind, Map, MapOptions, Persist, TreeForm, ValueDesign};
+
+/// What an ordered map keeps, and its kind, may change from opening to opening.
+#[test]
+fn kinds_and_forms_may_change_from_opening_to_opening() {
+    use Persist::{Auto, Full, Index, Values};
+    use TreeForm::{FastFair, PersistentUnsorted, Rows, Unsorted, WriteAhead};
+    for values in DESIGNS {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(21));
+        let ordered = [
+            (Kind::Ordered, None, Auto, Way::Read),
+            (Kind::Ordered, None, Index, Way::Read),
+            (Kind::Ordered, None, Auto, Way::AsClosed),
+            (Kind::Ordered, Some(FastFair), Auto, Way::AsClosed),
+            (Kind::Ordered, None, Values, Way::Read),
+            (Kind::Ordered, Some(WriteAhead), Index, Way::Read),
+            (Kind::Ordered, None, Auto, Way::AsClosed),
+            (Kind::Ordered, None, Values, Way::Read),
+            (Kind::Ordered, Some(PersistentUnsorted), Auto, Way::Read),
+            (Kind::Hash, None, Auto, Way::Read),
+            (Kind::Hash, None, Auto, Way::AsClosed),
+            (Kind::Hash, None, Full, Way::AsClosed),
+            (Kind::Ordered, None, Auto, Way::Read),
+            (Kind::Ordered, None, Index, Way::AsClosed),
+            (Kind::Ordered, Some(Unsorted), Auto, Way::Read),
+            (Kind::Ordered, Some(Rows), Values, Way::Read),
+            (Kind::Ordered, None, Auto, Way::Read),
+            (Kind::Hash, None, Values, Way::Read),
+        ];
+        for (kind, tree, persist, expected) in ordered {
+            let options = options(Kept { kind, tree, values, persist });
+            let map = reopened(dir.path(), options, &model, expected);
+            work(&map, &mut model, &mut random, 2_000);
+        }
+        assert!(!dir.path().join("index").exists());
+    }
+}
+
+/// Without a name the tree that is there is taken up, whatever it is; another than that is refused.
+#[test]
+fn the_tree_that_is_there_is_taken_up_and_no_other() {
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(31));
+        let small = MapOptions { node_bytes: Some(256), ..options(kept) };
+        work(&Map::open(dir.path(), small).expect("open"), &mut model, &mut random, 2_000);
+        let after = {
+            let auto = options(Kept { tree: None, ..kept.at(Persist::Auto) });
+            let map = reopened(dir.path(), auto, &model, Way::AsClosed);
+            let expected = format!(
+                "{}: leaves of 256 B kept and inner nodes in DRAM",
+                kept.tree.expect("a tree")
+            );
+            assert_eq!(map.stats().index, expected);
+            work(&map, &mut model, &mut random, 1_000);
+            killed(dir.path())
+        };
+        let auto = options(Kept { tree: None, ..kept });
+        drop(reopened(after.path(), auto, &model, Way::Walked));
+        let other = if kept.tree == Some(TreeForm::FastFair) { "btree-wal" } else { "fast-fair" };
+        let other = Some(other.parse().expect("a form"));
+        let refused = [
+            (MapOptions { tree: other, ..options(kept) }, "index"),
+            (MapOptions { node_bytes: Some(512), ..options(kept) }, "node_bytes"),
+        ];
+        for (options, expected) in refused {
+            match Map::open(after.path(), options) {
+                Err(Error::Option { field, why }) if field == expected => {
+                    assert!(why.contains("persist = \"values\"") && !why.contains('\n'), "{why}");
+                }
+                other => panic!("{expected}: {:?}", other.map(|_| "opened")),
+            }
+        }
+        drop(reopened(
+            after.path(),
+            self::options(Kept { tree: None, ..kept }),
+            &model,
+            Way::AsClosed,
+        ));
+    }
+}
+
+#[test]
+fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
+    let kept =
+        |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
+    let sized = |node_bytes, options| MapOptions { node_bytes: Some(node_bytes), ..options };
+    let ordered = |tree, persist| kept(Kind::Ordered, tree, persist);
+    let cases = [
+        (ordered(None, Persist::Full), "persist", "persist = \"index\""),
+        (ordered(Some(TreeForm::Sorted), Persist::Index), "index", "fast-fair"),
+        (ordered(Some(TreeForm::FastFair), Persist::Values), "index", "btree, unsorted"),
+        (kept(Kind::Hash, Some(TreeForm::FastFair), Persist::Index), "index", "kind = \"ordered\""),
+        (sized(512, kept(Kind::Hash, None, Persist::Index)), "node_bytes", "kind = \"ordered\""),
+        (sized(64, ordered(None, Persist::Index)), "node_bytes", "128 to 4096"),
+        (sized(1000, ordered(None, Persist::Values)), "node_bytes", "128 to 4096"),
+        (
+            sized(4096, ordered(Some(TreeForm::Unsorted), Persist::Auto)),
+            "node_bytes",
+            "128 to 2048",
+        ),
+    ];
+    for (options, expected, way_out) in cases {
+        let dir = in_memory();
+        match Map::open(dir.path(), options) {
+            Err(Error::Option { field, why }) if field == expected => {
+                assert!(why.contains(way_out) && !why.contains('\n'), "{why}");
+            }
+            other => panic!("{expected}: {:?}", other.map(|_| "opened")),
+        }
+        assert!(!dir.path().join("values.log").exists());
+    }
+}
+
+/// A tree's first leaf lies behind its first line, and logs if its form has some.
+fn first_leaf(index: &Path, form: TreeForm) -> u64 {
+    let logs = 8 * (64 + 4 * (512 + 128));
+    let reserved: u64 = if form == TreeForm::FastFair { 64 } else { 64 + logs };
+    areas_at(index) + reserved.next_multiple_of(512)
+}
+
+fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; 8 * count];
+    let file = std::fs::File::open(path).expect("index");
+    file.read_exact_at(&mut bytes, at).expect("words");
+    bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight"))).collect()
+}
+
+/// Bytes of the leaves, from the first to what the tree says is in use.
+fn leaves(index: &Path, form: TreeForm) -> std::ops::Range<u64> {
+    let areas = areas_at(index);
+    first_leaf(index, form)..areas + words_at(index, areas + 24, 1)[0]
+}
+
+/// Damage inside leaves, where a walk alone can see it: locations that name nothing, whatever they may be,
+/// also of keys that tie; two entries that changed places, or locations; a link.
+#[test]
+fn damage_inside_a_leaf_is_noticed() {
+    // All entries of all leaves: in an unsorted leaf not every slot counts.
+    let names = |what: u64| {
+        move |path: &Path, leaves: std::ops::Range<u64>| {
+            for leaf in leaves.step_by(512) {
+                let words = words_at(path, leaf, 64);
+                let used = (0..15).filter(|slot| words[4 * slot + 6] != 0);
+                used.for_each(|slot| {
+                    write_at(path, leaf + 32 * slot as u64 + 48, &what.to_le_bytes());
+                });
+            }
+        }
+    };
+    let swap = |from: u64, bytes: usize| {
+        move |path: &Path, leaves: std::ops::Range<u64>| {
+            let [first, second] = [32, 64].map(|at| leaves.start + at + from);
+            let words = [first, second].map(|at| words_at(path, at, bytes / 8));
+            for (at, words) in [first, second].into_iter().zip(words.iter().rev()) {
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                write_at(path, at, &bytes);
+            }
+        }
+    };
+    let nowhere = |path: &Path, leaves: std::ops::Range<u64>| {
+        write_at(path, leaves.start + 16, &(1u64 << 50).to_le_bytes());
+    };
+    type Harm<'a> = &'a dyn Fn(&Path, std::ops::Range<u64>);
+    let harms: [(&str, Harm<'_>); 7] = [
+        ("a location before the first item", &names(8)),
+        ("a location far away", &names(u64::MAX - 7)),
+        ("a location beyond the file", &names(1 << 37)),
+        ("a location inside an item", &names((4 << 20) + 100)),
+        ("entries in each other's places", &swap(0, 32)),
+        ("each other's locations", &swap(16, 8)),
+        ("a link to nowhere", &nowhere),
+    ];
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        let form = kept.tree.expect("a tree");
+        // Where entries are in no order their places say nothing, and a slot may be free.
+        let is_seen =
+            |what: &str| form != TreeForm::PersistentUnsorted || !what.contains("other's");
+        for (what, harm) in harms.iter().filter(|(what, _)| is_seen(what)) {
+            survives(what, &[kept], |path| harm(path, leaves(path, form)));
+        }
+    }
+}
+
+#[test]
+fn a_damaged_first_line_of_leaves_is_noticed() {
+    for (at, word) in [(8, 0), (8, u64::MAX), (16, 0), (16, 100), (16, 1 << 40), (24, 1 << 45)] {
+        survives("the first line", &Kept::ways(Some(Kind::Ordered)), |path| {
+            write_at(path, areas_at(path) + at, &u64::to_le_bytes(word));
+        });
+    }
+}
+
+fn copy_of(dir: &Path) -> TempDir {
+    let copy = in_memory();
+    let from = dir.join(".");
+    let copied = std::process::Command::new("cp")
+        .args([
+            "-r".as_ref(),
+            "--sparse=always".as_ref(),
+            from.as_os_str(),
+            copy.path().as_os_str(),
+        ])
+        .status();
+    assert!(copied.expect("cp").success());
+    copy
+}
+
+/// Flips any bit of what is in use of leaves after a kill. The map is what it was whatever it is, and a flip
+/// in an entry, a link or a bitmap is told, with the file and the place.
+#[test]
+fn any_bit_of_a_leaf_may_flip_after_a_kill() {
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(41));
+        let map = Map::open(dir.path(), options(kept)).expect("open");
+        // Items of one size: the one before of a key often lies one bit away.
+        for number in 0..6_000u64 {
+            let (name, value) = (random.below(40).to_be_bytes().to_vec(), number.to_be_bytes());
+            map.put(&name, &value).expect("put");
+            model.insert(name, value.to_vec());
+        }
+        work(&map, &mut model, &mut random, 600);
+        let after = killed(dir.path());
+        drop(map);
+        let form = kept.tree.expect("a tree");
+        let all = leaves(&after.path().join("index"), form);
+        let mut told = 0;
+        for flip in 0..cases(24) {
+            let copy = copy_of(after.path());
+            let index = copy.path().join("index");
+            let leaf = all.start + 512 * random.below((all.end - all.start) / 512).min(30);
+            // The bitmap, the link, a word of an entry that is there.
+            let bitmap = words_at(&index, leaf + 8, 1)[0];
+            let slot = random.below(15);
+            let is_used = match form {
+                TreeForm::PersistentUnsorted => bitmap >> slot & 1 == 1,
+                _ => words_at(&index, leaf + 48 + 32 * slot, 1)[0] != 0,
+            };
+            let at = match flip % 3 {
+                0 if form == TreeForm::PersistentUnsorted => 8,
+                0 | 1 if flip % 2 == 0 => 16,
+                _ if is_used => 32 * (slot + 1) + 8 * random.below(4),
+                _ => continue,
+            };
+            let (at, bit) = (leaf + at, random.below(64));
+            let word = words_at(&index, at, 1)[0];
+            write_at(&index, at, &(word ^ 1 << bit).to_le_bytes());
+            let map = Map::open(copy.path(), options(kept)).expect("open");
+            assert!(contents(&map) == model, "{kept:?}: bit {bit} of the word at {at}");
+            match &map.recovery().unfit {
+                Some(why) => {
+                    let names = why.contains("index: at offset") || way(&map) == Way::Read;
+                    assert!(names && why.contains("index: "), "{why}");
+                    told += 1;
+                }
+                // A leaf that the list does not lead to.
+                None => assert_eq!(way(&map), Way::Walked),
+            }
+        }
+        assert!(told > 0, "{kept:?}");
+    }
+}
+
+/// With salvage the map is read-only, and has what is intact, whatever the index is like; nothing is written.
+#[test]
+fn with_salvage_a_damaged_index_is_left_as_it_is() {
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(51));
+        let map = Map::open(dir.path(), options(kept)).expect("open");
+        work(&map, &mut model, &mut random, 2_000);
+        let after = killed(dir.path());
+        drop(map);
+        let index = after.path().join("index");
+        let leaf = leaves(&index, kept.tree.expect("a tree")).start;
+        write_at(&index, leaf + 16, &[0xff; 16]);
+        let file = || std::fs::read(&index).expect("index");
+        let before = file();
+        let map = Map::open(after.path(), MapOptions { salvage: true, ..options(kept) });
+        let map = map.expect("open");
+        assert!(contents(&map) == model);
+        map.put(b"a", b"b").expect_err("read-only");
+        drop(map);
+        assert!(file() == before, "nothing is written");
+        drop(reopened(after.path(), options(kept), &model, Way::Read));
+    }
+}
