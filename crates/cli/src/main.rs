@@ -8,6 +8,7 @@ mod bench;
 mod crash_test;
 mod data;
 mod doctor;
+mod ledger;
 mod open;
 mod output;
 mod place;
@@ -75,6 +76,9 @@ enum Command {
                       terrace open ./data --explain\n  \
                       terrace open /dev/shm/data --domain adr --persist index --explain --json")]
     Open(open::Arguments),
+    /// Open accounts, execute blocks of transfers, print balances
+    #[command(subcommand, after_help = "Example: terrace ledger run ./data bank transfers.csv")]
+    Ledger(ledger::Command),
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
@@ -124,6 +128,7 @@ fn main() -> ExitCode {
         Command::Import(a) => transfer::import(&a),
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
+        Command::Ledger(command) => ledger::main(command),
         Command::Topology(a) => topology::main(&a),
         Command::Doctor(a) => doctor::main(&a),
         Command::Probe(a) => probe::main(&a),

@@ -143,6 +143,7 @@ fn options(config: &ServerConfig) -> ServerOptions {
             output_buffer_bytes_max: limits.output_buffer_bytes,
             all_buffers_bytes_max: limits.all_buffers_bytes,
             queues_max: limits.queues,
+            ledgers_max: limits.ledgers,
             idle_timeout: limits.idle,
             stall_timeout: limits.stall,
         },

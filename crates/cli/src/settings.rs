@@ -5,6 +5,7 @@ use crate::output::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
+use terrace::ledger::LedgerError;
 use terrace::memory::prestore;
 use terrace::{Database, Map, MapOptions, Queue, Words};
 
@@ -14,6 +15,7 @@ pub struct Flags {
     keys: Vec<(&'static str, String)>,
     maps: Vec<String>,
     queues: Vec<String>,
+    ledgers: Vec<String>,
     words: Vec<String>,
     tiers: Vec<String>,
 }
@@ -56,6 +58,11 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
             "a key of one queue's section [queues.NAME]; repeatable",
         ))
         .arg(many(
+            "ledger",
+            "NAME.KEY=VALUE",
+            "a key of one ledger's section [ledgers.NAME]; repeatable",
+        ))
+        .arg(many(
             "words",
             "NAME.KEY=VALUE",
             "a key of one table of words' section [words.NAME]; repeatable",
@@ -71,6 +78,7 @@ fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {
         keys: keys.filter_map(|k| Some((k.name, value(k.name)?))).collect(),
         maps: all("map"),
         queues: all("queue"),
+        ledgers: all("ledger"),
         words: all("words"),
         tiers: all("tier"),
     }
@@ -138,6 +146,9 @@ pub fn read(
     for queue in &flags.queues {
         config.set_queue(queue).map_err(|e| Failure::Usage(format!("--queue: {e}")))?;
     }
+    for ledger in &flags.ledgers {
+        config.set_ledger(ledger).map_err(|e| Failure::Usage(format!("--ledger: {e}")))?;
+    }
     for words in &flags.words {
         config.set_words(words).map_err(|e| Failure::Usage(format!("--words: {e}")))?;
     }
@@ -184,8 +195,8 @@ pub fn tell_damage(map: &Map) {
     }
 }
 
-/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues and
-/// tables of words.
+/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues,
+/// ledgers and tables of words.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { keeping: config.keeping()?, ..config.options() };
@@ -196,10 +207,22 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     for name in config.queues.keys() {
         open_queue(&db, name, config)?;
     }
+    for name in config.ledgers.keys() {
+        let options = |base| config.ledger_options_of(name, base);
+        db.ledger_with(name, options).map_err(|e| ledger_failure(db.dir(), e))?;
+    }
     for name in config.words.keys() {
         open_words(&db, name, config)?;
     }
     Ok(db)
+}
+
+/// Why a ledger could not be used, with the way out if another process has it.
+pub fn ledger_failure(dir: &Path, error: LedgerError) -> Failure {
+    match error {
+        LedgerError::Store(error) => locked_or(dir, error),
+        other => Failure::new(other),
+    }
 }
 
 /// Opens one queue with its own settings.

@@ -5,6 +5,7 @@
 //! * [`logs`] appends items to logs and makes them durable by group commit.
 //! * [`slabs`] keeps items in slots of their size, freed and used again in place.
 //! * [`values`] is the trait that logs and slabs share.
+//! * [`journal`] keeps a state and a log of what happened to it since.
 //! * [`sections`] changes a memory as a whole or not at all, by one of three engines.
 //! * [`IndexFile`] is where an index lies that is kept beside its values.
 //! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
@@ -17,6 +18,7 @@ mod error;
 mod flush;
 mod index_file;
 pub mod item;
+pub mod journal;
 pub mod logs;
 pub mod medium;
 pub mod sections;
@@ -29,5 +31,6 @@ pub use books::{BookPages, Books};
 pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};
+pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
 pub use medium::{Medium, MediumSpec};
 pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};

@@ -9,6 +9,7 @@
 //!
 //! This room does not know who uses it.
 
+pub mod accounts;
 pub mod deltas;
 pub mod hash;
 pub mod keys;
@@ -19,6 +20,7 @@ pub mod table;
 pub mod tree;
 pub mod whole;
 
+pub use accounts::{Account, Accounts, Field, Slot};
 pub use hash::hash_key;
 pub use ring::{Form, Popped, Ring, RingOptions};
 pub(crate) use shares::shares;

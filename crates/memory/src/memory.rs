@@ -5,7 +5,7 @@ use crate::domain::Domain;
 /// A range of memory addressed by offset.
 ///
 /// Offsets, not pointers: a structure can be reopened at another address, copied, or run on a
-/// memory that is not this machine's. `load`, `store` and `compare_exchange` act on 8-byte words
+/// memory that is not this machine's. `load`, `store`, `compare_exchange` and `fetch_add` act on 8-byte words
 /// and are atomic with acquire and release order; `read`, `write` and `bytes` are plain.
 ///
 /// # Safety
@@ -35,6 +35,19 @@ pub trait Memory: Send + Sync + 'static {
     unsafe fn store(&self, at: u64, value: u64);
     /// Exchanges the word at `at` if it is `current`; returns what it was, as `Ok` when exchanged.
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64>;
+    /// Adds to the word at `at`, wrapping, as one atomic operation; returns what it was.
+    #[inline(always)]
+    unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        let mut was = unsafe { self.load(at) };
+        loop {
+            // SAFETY: as above.
+            match unsafe { self.compare_exchange(at, was, was.wrapping_add(value)) } {
+                Ok(was) => return was,
+                Err(other) => was = other,
+            }
+        }
+    }
     /// Copies out.
     unsafe fn read(&self, at: u64, target: &mut [u8]);
     /// Copies out bytes that another thread may be writing: what comes out may be of several

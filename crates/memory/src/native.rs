@@ -105,6 +105,11 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.word(at).fetch_add(value, Ordering::AcqRel)
+    }
+
+    #[inline(always)]
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         // SAFETY: in bounds by contract; `target` is the caller's own.
         unsafe {

@@ -64,6 +64,7 @@ mod event_loop;
 mod gate;
 mod glob;
 mod http;
+mod ledgers;
 mod metrics;
 mod options;
 mod pause;

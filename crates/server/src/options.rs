@@ -84,6 +84,8 @@ pub struct Limits {
     pub all_buffers_bytes_max: usize,
     /// Queues that clients may make by pushing to a name that has none.
     pub queues_max: usize,
+    /// Ledgers that clients may make by opening accounts in them.
+    pub ledgers_max: usize,
     /// A client silent for this long is closed. `None`: never.
     pub idle_timeout: Option<Duration>,
     /// A client that stops in the middle of a request, or of taking a reply, is closed after
@@ -104,6 +106,7 @@ impl Default for Limits {
             output_buffer_bytes_max: 1 << 30,
             all_buffers_bytes_max: 2 << 30,
             queues_max: 16,
+            ledgers_max: 16,
             idle_timeout: None,
             stall_timeout: Some(Duration::from_secs(300)),
         }

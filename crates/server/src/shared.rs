@@ -4,6 +4,7 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::event_loop::{Incoming, WAKER};
 use crate::gate::Gate;
+use crate::ledgers::Ledgers;
 use crate::options::{ServerError, ServerOptions};
 use crate::pause::Pause;
 use crate::queues::Queues;
@@ -239,6 +240,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) maps: Maps,
     pub(crate) queues: Queues,
+    pub(crate) ledgers: Ledgers,
     pub(crate) gate: Gate,
     pub(crate) loops: Vec<LoopHandle>,
     pub(crate) clients: Clients,
@@ -288,6 +290,7 @@ impl Shared {
         Ok(Shared {
             config: Config::new(&options),
             queues: Queues::new(Arc::clone(&database), options.limits.queues_max)?,
+            ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max)?,
             maps: Maps::new(database, options.databases)?,
             gate: Gate::new(threads),
             loops,

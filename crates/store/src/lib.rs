@@ -33,6 +33,7 @@ pub mod words;
 
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
+pub use lock::DirectoryLock;
 pub use map::{Cursor, Map};
 pub use options::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};

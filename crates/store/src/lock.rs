@@ -1,4 +1,4 @@
-//! The lock on a directory: two processes never have the same map or queue open.
+//! The lock on a directory: two processes never have the same map, queue or ledger open.
 
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A lock that is held until it is dropped, or the process ends.
 #[derive(Debug)]
-pub(crate) struct DirectoryLock(File);
+pub struct DirectoryLock(File);
 
 impl DirectoryLock {
     /// Locks `dir`, made if absent, for this process.

@@ -11,6 +11,7 @@
 
 mod file;
 mod keys;
+mod ledgers;
 mod measured;
 mod placed;
 mod queues;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use keys::{KEYS, Key, MAP_KEYS, TIER_KEYS};
+pub use ledgers::{LEDGER_KEYS, LedgerConfig};
 pub use queues::{QUEUE_KEYS, QueueConfig};
 pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
@@ -46,6 +48,8 @@ pub struct Config {
     pub map: MapConfig,
     /// Where single maps differ from `map`.
     pub maps: BTreeMap<String, MapConfig>,
+    /// Ledgers that are opened at the start, and how.
+    pub ledgers: BTreeMap<String, LedgerConfig>,
     /// Queues that are opened at the start, and how.
     pub queues: BTreeMap<String, QueueConfig>,
     /// Tables of words that are opened at the start, and how.
@@ -174,6 +178,7 @@ impl Default for Config {
                 tier: None,
             },
             maps: BTreeMap::new(),
+            ledgers: BTreeMap::new(),
             queues: BTreeMap::new(),
             words: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),

@@ -1,5 +1,6 @@
-//! A directory of maps, queues and tables of words, opened as one.
+//! A directory of maps, queues, ledgers and tables of words, opened as one.
 
+mod ledgers;
 mod words;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
 use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
+use terrace_transact::ledger::Ledger;
 
 /// Longest name of a map or queue in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -46,6 +48,7 @@ pub struct Database {
     maps: Mutex<BTreeMap<String, Opened>>,
     queues: Mutex<BTreeMap<String, Queue>>,
     words: Mutex<BTreeMap<String, Words>>,
+    ledgers: Mutex<BTreeMap<String, Ledger>>,
     /// Tiers with a budget of their own, by name: maps in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
 }
@@ -88,8 +91,16 @@ impl Database {
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
-        let (maps, queues, words) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Database { dir, options, shared, maps, queues, words, tiers: Mutex::default() })
+        Ok(Database {
+            dir,
+            options,
+            shared,
+            maps: Mutex::default(),
+            queues: Mutex::default(),
+            words: Mutex::default(),
+            ledgers: Mutex::default(),
+            tiers: Mutex::default(),
+        })
     }
 
     /// The map `name`, opened or made with the database's options.
@@ -324,7 +335,7 @@ impl Database {
         self.maps().get(name).map(|opened| opened.share.name.clone())
     }
 
-    /// Makes everything acknowledged before the call durable, in every map and queue that is open.
+    /// Makes everything acknowledged before the call durable, in every map, queue and ledger that is open.
     ///
     /// # Errors
     /// The first of the medium; every one is synced all the same.
@@ -332,20 +343,24 @@ impl Database {
         // Nobody who opens another one waits for the medium.
         let maps: Vec<Map> = self.maps().values().map(|opened| opened.map.clone()).collect();
         let queues: Vec<Queue> = self.queues().values().cloned().collect();
+        let ledgers: Vec<Ledger> = self.ledgers().values().cloned().collect();
         let synced = maps.iter().map(Map::sync).chain(queues.iter().map(Queue::sync));
+        let synced = synced.chain(ledgers.iter().map(Ledger::sync));
         synced.fold(Ok(()), Result::and)
     }
 
-    /// Flushes and closes every map and queue, and lets go of tables of words, which have nothing to flush.
+    /// Flushes and closes every map, queue and ledger, and lets go of tables of words, which have nothing to flush.
     ///
     /// # Errors
     /// The first of the medium; every one is closed all the same.
     pub fn close(self) -> Result<()> {
         let maps = std::mem::take(&mut *self.maps());
         let queues = std::mem::take(&mut *self.queues());
+        let ledgers = std::mem::take(&mut *self.ledgers());
         self.tables_of_words().clear();
         let closed =
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
+        let closed = closed.chain(ledgers.values().map(Ledger::close));
         closed.fold(Ok(()), Result::and)
     }
 
@@ -376,6 +391,7 @@ fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
         let field = match of {
             "map" => "map name",
             "queue" => "queue name",
+            "ledger" => "ledger name",
             _ => "words name",
         };
         return Err(Error::Option { field, why });

@@ -17,6 +17,7 @@
 
 pub mod config;
 mod database;
+pub mod orders;
 pub mod transfer;
 
 pub use config::{Config, ConfigError};
@@ -29,3 +30,4 @@ pub use terrace_store::{
     MapStats, Persist, Popped, Procedure, Queue, QueueOptions, Range, RecoveryReport, Result,
     Session, TornTail, TreeForm, Value, ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
 };
+pub use terrace_transact::ledger;

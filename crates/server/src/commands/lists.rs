@@ -141,7 +141,7 @@ fn refused(error: Error) -> Failure {
 }
 
 fn note(context: &mut Context<'_>, queue: Queue, ticket: terrace::queue::QueueTicket) {
-    context.client.touched_queues = true;
+    context.client.touched_apart = true;
     context.core.queues.note(queue, ticket);
 }
 

@@ -16,6 +16,7 @@ mod expiry;
 mod info;
 mod introspect;
 mod keys;
+mod ledgers;
 mod lists;
 mod made;
 mod memory;
@@ -77,8 +78,8 @@ pub(crate) struct Client {
     pub(crate) close: Close,
     /// Databases touched in this turn, a bit each: whose failed commits concern this client.
     pub(crate) touched: u64,
-    /// The same of queues.
-    pub(crate) touched_queues: bool,
+    /// The same of queues and ledgers.
+    pub(crate) touched_apart: bool,
     /// Its request waits for an element of a queue, at most until then (milliseconds since the server started).
     pub(crate) waits_until_ms: Option<u64>,
     /// The command has not been executed: it is to be tried again.
@@ -102,7 +103,7 @@ impl Client {
             replies: Replies::On,
             close: Close::No,
             touched: 0,
-            touched_queues: false,
+            touched_apart: false,
             waits_until_ms: None,
             is_held: false,
             awaits_room: false,

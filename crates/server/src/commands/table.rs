@@ -4,7 +4,7 @@ use super::Handler::{Data, Exec, Server};
 use super::flag::*;
 use super::{
     Alone, Command, Handler, KeyPositions, admin, client, config, connection, counters, expiry,
-    info, introspect, keys, lists, memory, multi, observe, ordered, ranges, scan, strings,
+    info, introspect, keys, ledgers, lists, memory, multi, observe, ordered, ranges, scan, strings,
     transactions,
 };
 use std::sync::LazyLock;
@@ -46,6 +46,7 @@ fn all() -> Vec<Command> {
     let mut commands: Vec<Command> = of_strings().into();
     commands.extend(of_keys());
     commands.extend(of_lists());
+    commands.extend(of_ledgers());
     commands.extend(of_transactions());
     commands.extend(of_connections());
     commands.extend(of_servers());
@@ -128,6 +129,20 @@ fn of_lists() -> [Command; 9] {
         command("blpop", -3, LB, ALL_BUT_LAST, Server(lists::blpop)),
         command("brpop", -3, LB, ALL_BUT_LAST, Server(lists::brpop)),
         command("llen", 2, R | NO_MULTI, ONE_KEY, Server(lists::llen)),
+    ]
+}
+
+/// Ledgers are apart from keys, too.
+#[rustfmt::skip]
+fn of_ledgers() -> [Command; 5] {
+    const LW: u32 = WM | NO_MULTI;
+    const LR: u32 = R | NO_MULTI;
+    [
+        command("ledger.open", -4, LW, NO_KEYS, Server(ledgers::open)),
+        command("ledger.exec", -3, LW, NO_KEYS, Server(ledgers::exec)),
+        command("ledger.balance", -3, LR, NO_KEYS, Server(ledgers::balance)),
+        command("ledger.account", 3, LR, NO_KEYS, Server(ledgers::account)),
+        command("ledger.hash", 2, LR, NO_KEYS, Server(ledgers::hash)),
     ]
 }
 

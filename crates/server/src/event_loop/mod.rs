@@ -22,6 +22,7 @@ mod sets;
 
 use crate::config::LoopLimits;
 use crate::gate::Turn;
+use crate::ledgers::LedgerTurn;
 use crate::pause::Paused;
 use crate::queues::QueueTurn;
 use crate::resp::Output;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) paused: Paused,
     /// What this turn has done to queues.
     pub(crate) queues: QueueTurn,
+    /// And to ledgers.
+    pub(crate) ledgers: LedgerTurn,
     /// When the next client has waited long enough for an element of a queue.
     pub(crate) next_wait_ms: u64,
     /// State of a small random number generator.
@@ -116,6 +119,7 @@ pub(crate) fn run(shared: &Shared, id: usize) {
             uptime_ms: 0,
             paused: Paused::Nothing,
             queues: QueueTurn::default(),
+            ledgers: LedgerTurn::default(),
             next_wait_ms: u64::MAX,
             random: (unix_time().as_nanos() as u64 ^ (id as u64) << 32) | 1,
         },

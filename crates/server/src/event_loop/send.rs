@@ -45,7 +45,9 @@ impl EventLoop<'_> {
         {
             self.handle.stats.commits.add(1);
         }
-        let queues = self.core.queues.commit().map_err(|error| Failure::from(error).text());
+        // Both, whatever the first says.
+        let (queues, ledgers) = (self.core.queues.commit(), self.core.ledgers.commit());
+        let apart = queues.and(ledgers).map_err(|error| Failure::from(error).text());
         if let (Some(started), Some(threshold)) = (started, self.core.limits.latency) {
             let took = started.elapsed();
             if took >= threshold {
@@ -55,8 +57,8 @@ impl EventLoop<'_> {
         for (database, error) in failures {
             self.tell_failure(&error, |client| client.touched & (1 << database) != 0);
         }
-        if let Err(error) = queues {
-            self.tell_failure(&error, |client| client.touched_queues);
+        if let Err(error) = apart {
+            self.tell_failure(&error, |client| client.touched_apart);
         }
     }
 
@@ -88,7 +90,7 @@ impl EventLoop<'_> {
         let out = &mut self.outputs[index];
         connection.to_write = false;
         connection.client.touched = 0;
-        connection.client.touched_queues = false;
+        connection.client.touched_apart = false;
         if out.overflowed() || connection.client.close == crate::commands::Close::Now {
             if out.overflowed() {
                 self.handle.stats.closed_for_output.add(1);

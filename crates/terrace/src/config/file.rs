@@ -1,8 +1,8 @@
 //! The file door: TOML with positions, walked by hand so that every complaint has its line.
 
 use super::{
-    Config, ConfigError, KEYS, MAP_KEYS, MapConfig, QUEUE_KEYS, QueueConfig, TIER_KEYS, TierDraft,
-    WORDS_KEYS, WordsConfig, keys,
+    Config, ConfigError, KEYS, LEDGER_KEYS, LedgerConfig, MAP_KEYS, MapConfig, QUEUE_KEYS,
+    QueueConfig, TIER_KEYS, TierDraft, WORDS_KEYS, WordsConfig, keys,
 };
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
@@ -22,6 +22,9 @@ pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> 
             ("queues", DeValue::Table(queues)) => {
                 walk.named::<QueueConfig>("queues", QUEUE_KEYS, &mut config.queues, queues)?;
             }
+            ("ledgers", DeValue::Table(ledgers)) => {
+                walk.named::<LedgerConfig>("ledgers", LEDGER_KEYS, &mut config.ledgers, ledgers)?;
+            }
             ("words", DeValue::Table(words)) => {
                 walk.named::<WordsConfig>("words", WORDS_KEYS, &mut config.words, words)?;
             }
@@ -30,7 +33,9 @@ pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> 
                     walk.tier(config, tier.get_ref(), tier.span().start)?;
                 }
             }
-            ("maps" | "queues" | "words", _) => return Err(walk.is_section(at, key.get_ref())),
+            ("maps" | "queues" | "ledgers" | "words", _) => {
+                return Err(walk.is_section(at, key.get_ref()));
+            }
             ("tier", _) => return Err(walk.error(at, "`tier` is a list of sections: [[tier]]")),
             (name, DeValue::Table(section)) if is_section(name) => {
                 walk.keys(KEYS, config, section, "", &format!("{name}."))?;

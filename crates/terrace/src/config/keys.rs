@@ -32,7 +32,7 @@ fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T
     if let Some(key) = keys.iter().find(|k| k.name == name) {
         return Ok(key);
     }
-    let sections = ["limits", "tls", "maps", "queues", "words", "tier"]
+    let sections = ["limits", "tls", "maps", "queues", "ledgers", "words", "tier"]
         .into_iter()
         .filter(|_| prefix.is_empty());
     let hint = match values::nearest(name, keys.iter().map(|k| k.name).chain(sections)) {
@@ -104,7 +104,7 @@ fn limit(text: &str, least: u64, most: u64) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("`{text}` is too large"))
 }
 
-fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
+pub(super) fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let range = format!("{least} to {most}");
     let n: usize = number(text, &range)?;
     if (least..=most).contains(&n) {
@@ -298,6 +298,9 @@ pub const KEYS: &[Key<Config>] = &[
     }),
     key!("limits.all_buffers", "2 GiB", "all clients' buffers; then the largest goes", |c, v| {
         limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n)
+    }),
+    key!("limits.ledgers", "16", "ledgers that clients may make beside those declared", |c, v| {
+        count(v, 0, 1 << 16).map(|n| c.server.limits.ledgers = n)
     }),
     key!("limits.queues", "16", "queues that clients may make beside those declared", |c, v| {
         count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)

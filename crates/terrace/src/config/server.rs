@@ -74,6 +74,8 @@ pub struct LimitsConfig {
     pub output_buffer_bytes: usize,
     /// All clients' buffers together.
     pub all_buffers_bytes: usize,
+    /// Ledgers that clients may make, beside those declared.
+    pub ledgers: usize,
     /// Queues that clients may make, beside those declared.
     pub queues: usize,
     /// Silence after which a client is closed.
@@ -116,6 +118,7 @@ impl Default for LimitsConfig {
             query_buffer_bytes: 1 << 30,
             output_buffer_bytes: 1 << 30,
             all_buffers_bytes: 2 << 30,
+            ledgers: 16,
             queues: 16,
             idle: None,
             stall: Some(Duration::from_secs(300)),

@@ -1,0 +1,85 @@
+//! Which engine the next block is best given to, by what the last ones were like.
+//!
+//! The forecast keeps, for each engine, what an order took it lately, and how many orders had to be executed again.
+//! It takes the cheapest, and now and then, on one block in so many, another whose figure is old; a trial costs
+//! what that engine was slower by the last time, so the rarer the worse it was.
+
+use super::Engine;
+use std::time::Duration;
+
+/// Engines that are worth a thought; the others are rivals to compare with.
+const CHOICES: [Engine; 3] = [Engine::Sequential, Engine::Orangutan, Engine::Dag];
+/// Blocks below this are not worth a meeting of threads.
+const SMALL: usize = 128;
+/// Weight of a new figure.
+const NEW: f64 = 0.2;
+/// What trials may cost, of all time.
+const TRIALS: f64 = 0.02;
+/// Part of the orders executed again from which on clusters are found beside the withdrawals.
+const FORESEE: f64 = 0.01;
+
+/// What the last blocks were like.
+#[derive(Clone, Debug, Default)]
+pub struct Forecast {
+    /// By engine, as in [`CHOICES`]: seconds an order, once known.
+    cost: [Option<f64>; CHOICES.len()],
+    /// Seconds since each was tried.
+    since: [f64; CHOICES.len()],
+    /// Part of the orders executed again.
+    rerun: f64,
+}
+
+impl Forecast {
+    /// The engine for a block of so many orders, and whether it should find clusters beforehand.
+    pub(super) fn choose(&self, orders: usize, workers: usize) -> (Engine, bool) {
+        if workers == 1 || orders < SMALL {
+            return (Engine::Sequential, false);
+        }
+        let unknown = self.cost.iter().position(Option::is_none);
+        let choice = unknown.unwrap_or_else(|| self.due(orders).unwrap_or_else(|| self.cheapest()));
+        (CHOICES[choice], self.foresees())
+    }
+
+    /// Whether clusters should be found beside the withdrawals.
+    pub(super) fn foresees(&self) -> bool {
+        self.rerun > FORESEE
+    }
+
+    fn known(&self, choice: usize) -> f64 {
+        self.cost[choice].unwrap_or(0.0)
+    }
+
+    fn cheapest(&self) -> usize {
+        let by_cost = |a: &usize, b: &usize| self.known(*a).total_cmp(&self.known(*b));
+        (0..CHOICES.len()).min_by(by_cost).unwrap_or(0)
+    }
+
+    /// An engine whose trial costs little beside the time since its last.
+    fn due(&self, orders: usize) -> Option<usize> {
+        let best = self.known(self.cheapest());
+        (0..CHOICES.len()).find(|choice| {
+            let price = (self.known(*choice) - best) * orders as f64;
+            price > 0.0 && price < TRIALS / CHOICES.len() as f64 * self.since[*choice]
+        })
+    }
+
+    /// A block was executed.
+    pub(super) fn learn(&mut self, engine: Engine, orders: usize, rerun: usize, took: Duration) {
+        if orders < SMALL {
+            return;
+        }
+        let seconds = took.as_secs_f64();
+        self.since.iter_mut().for_each(|since| *since += seconds);
+        if engine == Engine::Orangutan {
+            self.rerun += NEW * (rerun as f64 / orders as f64 - self.rerun);
+        }
+        if let Some(choice) = CHOICES.iter().position(|choice| *choice == engine) {
+            let new = seconds / orders as f64;
+            self.since[choice] = 0.0;
+            self.cost[choice] = Some(match self.cost[choice] {
+                Some(old) => old + NEW * (new - old),
+                None => new,
+            });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Threads that work on one block after another, and meet between its phases.
+//!
+//! A block takes tens of microseconds, so nobody is started or woken for it while blocks keep coming: a thread looks
+//! out for the next one for a moment before it sleeps, and those who meet spin before they yield.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+
+/// Looks for the next block, or for those who are late, before a thread gives its processor away.
+const LOOKS: u32 = 2_000;
+
+/// Work for all threads of a crew at once.
+pub(super) trait Job: Send + Sync {
+    /// The part of worker `worker`, of as many as `meeting` has.
+    fn work(&self, worker: usize, meeting: &Meeting);
+}
+
+/// Where workers wait for each other.
+pub(super) struct Meeting {
+    workers: usize,
+    here: CachePadded<AtomicUsize>,
+    round: CachePadded<AtomicU64>,
+    /// One of them panicked: nobody need wait.
+    broken: AtomicBool,
+}
+
+impl Meeting {
+    fn new(workers: usize) -> Meeting {
+        let here = CachePadded::new(AtomicUsize::new(0));
+        Meeting { workers, here, round: CachePadded::default(), broken: AtomicBool::new(false) }
+    }
+
+    /// How many they are.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Which of so many things are a worker's: an equal part of them, side by side.
+    pub fn part(&self, worker: usize, things: usize) -> std::ops::Range<usize> {
+        things * worker / self.workers..things * (worker + 1) / self.workers
+    }
+
+    /// Returns when all have called it.
+    ///
+    /// # Panics
+    /// If another worker has.
+    pub fn meet(&self) {
+        if self.workers == 1 {
+            return;
+        }
+        let round = self.round.load(Ordering::Acquire);
+        if self.here.fetch_add(1, Ordering::AcqRel) + 1 == self.workers {
+            self.here.store(0, Ordering::Relaxed);
+            self.round.store(round + 1, Ordering::Release);
+            return;
+        }
+        let mut looks = 0;
+        while self.round.load(Ordering::Acquire) == round {
+            assert!(!self.broken.load(Ordering::Relaxed), "another worker panicked");
+            look_again(&mut looks);
+        }
+    }
+}
+
+/// Spins at first, then lets others run.
+fn look_again(looks: &mut u32) {
+    *looks += 1;
+    if *looks < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+/// The threads, this one among them.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    meeting: Meeting,
+    /// The block's number and its work; none when the crew is dismissed.
+    job: Mutex<Option<Arc<dyn Job>>>,
+    called: Condvar,
+    /// How many jobs there were.
+    jobs: CachePadded<AtomicU64>,
+    /// Threads that still work on the last one.
+    busy: CachePadded<AtomicUsize>,
+    dismissed: AtomicBool,
+    panicked: AtomicBool,
+}
+
+impl Crew {
+    /// So many workers, one of which is whoever calls [`Crew::run`].
+    pub fn new(workers: usize) -> Crew {
+        let shared = Arc::new(Shared {
+            meeting: Meeting::new(workers.max(1)),
+            job: Mutex::new(None),
+            called: Condvar::new(),
+            jobs: CachePadded::default(),
+            busy: CachePadded::default(),
+            dismissed: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+        });
+        let threads = (1..workers).map(|worker| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.attend(worker))
+        });
+        Crew { threads: threads.collect(), shared }
+    }
+
+    /// How many they are.
+    pub fn workers(&self) -> usize {
+        self.shared.meeting.workers
+    }
+
+    /// Has all of them do `job`; returns when they have, and have let go of it.
+    ///
+    /// # Panics
+    /// If one of them did: the job is half done.
+    pub fn run(&mut self, job: &Arc<dyn Job>) {
+        let shared = &*self.shared;
+        assert!(!shared.panicked.load(Ordering::Relaxed), "an earlier block was left half done");
+        if !self.threads.is_empty() {
+            shared.busy.store(self.threads.len(), Ordering::Relaxed);
+            let mut offered = shared.job.lock();
+            *offered = Some(Arc::clone(job));
+            // Under the lock: who has looked and is about to sleep holds it.
+            shared.jobs.fetch_add(1, Ordering::Release);
+            drop(offered);
+            shared.called.notify_all();
+        }
+        let mine = shared.caught(&**job, 0);
+        let mut looks = 0;
+        while shared.busy.load(Ordering::Acquire) > 0 {
+            look_again(&mut looks);
+        }
+        *shared.job.lock() = None;
+        if let Err(panic) = mine {
+            std::panic::resume_unwind(panic);
+        }
+        assert!(!shared.panicked.load(Ordering::Relaxed), "a worker panicked");
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.shared.dismissed.store(true, Ordering::Relaxed);
+        let offered = self.shared.job.lock();
+        self.shared.jobs.fetch_add(1, Ordering::Release);
+        drop(offered);
+        self.shared.called.notify_all();
+        for thread in self.threads.drain(..) {
+            let _told_before = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn attend(&self, worker: usize) {
+        let mut done = 0;
+        loop {
+            let mut looks = 0;
+            while self.jobs.load(Ordering::Acquire) == done {
+                looks += 1;
+                if looks < LOOKS {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                let mut job = self.job.lock();
+                if self.jobs.load(Ordering::Acquire) == done {
+                    self.called.wait(&mut job);
+                }
+            }
+            if self.dismissed.load(Ordering::Relaxed) {
+                return;
+            }
+            done += 1;
+            let job = self.job.lock().clone();
+            if let Some(job) = job {
+                let _kept_for_the_caller = self.caught(&*job, worker);
+            }
+            self.busy.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn caught(&self, job: &dyn Job, worker: usize) -> std::thread::Result<()> {
+        let result = catch_unwind(AssertUnwindSafe(|| job.work(worker, &self.meeting)));
+        if result.is_err() {
+            self.panicked.store(true, Ordering::Relaxed);
+            self.meeting.broken.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}

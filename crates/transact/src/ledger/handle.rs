@@ -1,0 +1,327 @@
+//! The ledger as its users hold it.
+
+use super::bank::{BankOptions, Executed, Refused};
+use super::block::Block;
+use super::book::Book;
+use super::sum::Sum;
+use super::{Account, Engine, Profile};
+use parking_lot::{Condvar, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use terrace_memory::{Budget, Domain};
+use terrace_store::{Durability, Error as StoreError};
+
+/// How a ledger is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerOptions {
+    /// What its orders do; as it was made, or [`Profile::SmallCoin`]. Fixed when it is made.
+    pub profile: Option<Profile>,
+    /// How far below zero a floor may let accounts go; as it was made, or 0. Fixed when it is made.
+    pub overdraft: Option<u64>,
+    /// How blocks are executed.
+    pub engine: Engine,
+    /// Threads that execute them, the caller's among them.
+    pub workers: usize,
+    /// When a block is answered.
+    pub durability: Durability,
+    /// What survives a power cut in its directory.
+    pub domain: Domain,
+    /// Whether the directory is on a DAX file system.
+    pub dax: bool,
+    /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once. Fixed
+    /// when it is made.
+    pub log_bytes: u64,
+    /// Opens what is intact, to be read.
+    pub salvage: bool,
+}
+
+impl Default for LedgerOptions {
+    fn default() -> LedgerOptions {
+        LedgerOptions {
+            profile: None,
+            overdraft: None,
+            engine: Engine::default(),
+            workers: BankOptions::default().workers,
+            durability: Durability::Interval(Duration::from_secs(1)),
+            domain: Domain::PageCache,
+            dax: false,
+            log_bytes: 32 << 20,
+            salvage: false,
+        }
+    }
+}
+
+/// Why a ledger did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// The block, or the account, cannot be. Nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The file, its directory, or the memory budget.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<terrace_durable::Error> for LedgerError {
+    fn from(error: terrace_durable::Error) -> LedgerError {
+        LedgerError::Store(error.into())
+    }
+}
+
+/// Result of a ledger's operations.
+pub type LedgerResult<T> = Result<T, LedgerError>;
+
+/// How large a ledger is, and what it has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerStats {
+    /// Accounts opened.
+    pub accounts: u64,
+    /// Entries executed since it was made: blocks, and openings of accounts.
+    pub entries: u64,
+    /// The hash of its state.
+    pub hash: Sum,
+    /// Bytes of memory: accounts, and the image of the file.
+    pub memory_bytes: u64,
+    /// Bytes of the log in use.
+    pub log_bytes: u64,
+    /// Entries that were executed again when it was opened.
+    pub replayed: u64,
+    /// What was damaged, if it was opened to be salvaged.
+    pub damage: Option<String>,
+}
+
+/// A durable ledger. Clones are handles on the same one; the last one's end closes it.
+#[derive(Clone)]
+pub struct Ledger(Arc<Held>);
+
+struct Held {
+    book: Arc<Guarded>,
+    keeper: Option<std::thread::JoinHandle<()>>,
+}
+
+struct Guarded {
+    book: Mutex<Book>,
+    stop: Condvar,
+}
+
+impl Ledger {
+    /// Opens the ledger in directory `dir`, made if absent, and recovers it. Its memory comes from `budget`.
+    ///
+    /// # Errors
+    /// Another process has it; it was made with another profile or overdraft; its file is damaged, by offset; the
+    /// budget is too small.
+    pub fn open(dir: &Path, options: &LedgerOptions, budget: &Arc<Budget>) -> LedgerResult<Ledger> {
+        let book = Mutex::new(Book::open(dir, options, budget)?);
+        let book = Arc::new(Guarded { book, stop: Condvar::new() });
+        let keeper = match options.durability {
+            Durability::Interval(interval) if !options.salvage => {
+                let book = Arc::clone(&book);
+                Some(std::thread::spawn(move || book.keep_synced(interval)))
+            }
+            _ => None,
+        };
+        Ok(Ledger(Arc::new(Held { book, keeper })))
+    }
+
+    /// Opens accounts, each with its number and balance: all of them or none.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`]: nothing has changed. Others: it may or may not have happened.
+    pub fn open_accounts(&self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
+        self.open_before_commit(accounts)?;
+        Ok(self.commit()?)
+    }
+
+    /// The same without a wait for the medium: nobody is told before [`Ledger::commit`].
+    ///
+    /// # Errors
+    /// As [`Ledger::open_accounts`].
+    pub fn open_before_commit(&self, accounts: &[(u64, u64)]) -> LedgerResult<()> {
+        self.book().open_accounts(accounts)
+    }
+
+    /// Executes a block, as if its orders were executed one after another: all of it or nothing.
+    ///
+    /// # Errors
+    /// [`LedgerError::Refused`]: nothing has changed. Others: it may or may not have happened.
+    pub fn execute(&self, block: Block) -> LedgerResult<Executed> {
+        let executed = self.execute_before_commit(block)?;
+        self.commit()?;
+        Ok(executed)
+    }
+
+    /// The same without a wait for the medium: nobody is told before [`Ledger::commit`].
+    ///
+    /// # Errors
+    /// As [`Ledger::execute`].
+    pub fn execute_before_commit(&self, block: Block) -> LedgerResult<Executed> {
+        self.book().execute(block)
+    }
+
+    /// Everything that was executed, or can be seen, is as durable as the ledger promises on return.
+    ///
+    /// # Errors
+    /// Those of the medium: the ledger answers nothing more then.
+    pub fn commit(&self) -> Result<(), StoreError> {
+        self.book().settle()
+    }
+
+    /// Executes blocks one after another, with one wait for the medium at the end. A block that is refused is left
+    /// out; the others go on.
+    ///
+    /// # Errors
+    /// Those of the medium: the last blocks may or may not have happened.
+    pub fn execute_all(
+        &self,
+        blocks: impl IntoIterator<Item = Block>,
+    ) -> LedgerResult<Vec<Result<Executed, Refused>>> {
+        let mut book = self.book();
+        let mut all = Vec::new();
+        for block in blocks {
+            all.push(match book.execute(block) {
+                Ok(executed) => Ok(executed),
+                Err(LedgerError::Refused(why)) => Err(why),
+                Err(other) => return Err(other),
+            });
+        }
+        book.settle()?;
+        Ok(all)
+    }
+
+    /// Executes one block that comes in pieces, and may be larger than memory; `tell` hears of each. All of it or
+    /// nothing: it is durable, whatever the durability, when this returns. Ids are looked at within a piece.
+    ///
+    /// # Errors
+    /// The first piece that is one, or that is refused: nothing has changed. Those of the medium.
+    pub fn execute_pieces<E: From<LedgerError>>(
+        &self,
+        pieces: impl IntoIterator<Item = Result<Block, E>>,
+        tell: impl FnMut(&Executed),
+    ) -> Result<Sum, E> {
+        self.book().execute_pieces(pieces, tell)
+    }
+
+    /// What an account holds.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn account(&self, number: u64) -> LedgerResult<Option<Account>> {
+        let book = self.book();
+        book.check()?;
+        Ok(book.bank.account(number))
+    }
+
+    /// What each of several accounts holds, all at one moment.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn look(&self, numbers: &[u64]) -> LedgerResult<Vec<Option<Account>>> {
+        let book = self.book();
+        book.check()?;
+        Ok(numbers.iter().map(|number| book.bank.account(*number)).collect())
+    }
+
+    /// Every account, by what the ledger is at one moment: after some block.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn accounts(&self) -> LedgerResult<Vec<(u64, Account)>> {
+        let book = self.book();
+        book.check()?;
+        let mut accounts: Vec<_> = book.bank.accounts().iter().collect();
+        accounts.sort_unstable_by_key(|(number, _)| *number);
+        Ok(accounts)
+    }
+
+    /// The hash of the state, and after how many entries it is that.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn hash(&self) -> LedgerResult<(u64, Sum)> {
+        let book = self.book();
+        book.check()?;
+        Ok((book.entries, book.bank.hash()))
+    }
+
+    /// Whether the hash is that of the accounts, which are all looked at.
+    ///
+    /// # Errors
+    /// The ledger has stopped.
+    pub fn verify(&self) -> LedgerResult<bool> {
+        let book = self.book();
+        book.check()?;
+        Ok(book.bank.hash() == Sum::of(book.bank.accounts().iter()))
+    }
+
+    /// Everything that was executed is durable on return.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.book().sync()
+    }
+
+    /// Changes how blocks are executed.
+    pub fn set_engine(&self, engine: Engine) {
+        self.book().bank.set_engine(engine);
+    }
+
+    /// How large it is, and what it has done.
+    pub fn stats(&self) -> LedgerStats {
+        self.book().stats()
+    }
+
+    /// What its orders do.
+    pub fn profile(&self) -> Profile {
+        self.book().bank.options().profile
+    }
+
+    /// Whether both are handles on one ledger.
+    pub fn is_same(&self, other: &Ledger) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Makes everything durable and takes no more. Other handles are told that it is closed.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn close(&self) -> Result<(), StoreError> {
+        self.book().close()
+    }
+
+    fn book(&self) -> parking_lot::MutexGuard<'_, Book> {
+        self.0.book.book.lock()
+    }
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ledger").field("dir", &self.book().dir).finish_non_exhaustive()
+    }
+}
+
+impl Guarded {
+    /// Syncs once an interval until the ledger has stopped.
+    fn keep_synced(&self, interval: Duration) {
+        let mut book = self.book.lock();
+        while book.stopped.is_none() {
+            self.stop.wait_for(&mut book, interval);
+            if book.stopped.is_none() && !book.journal.is_synced() {
+                // An error stops the ledger, and is told to whoever asks next.
+                let _told_then = book.sync();
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _told_nobody = self.book.book.lock().close();
+        self.book.stop.notify_all();
+        if let Some(keeper) = self.keeper.take() {
+            let _ended = keeper.join();
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What is atomic over many records: [`ledger`]s, which execute ordered blocks of transfers in parallel.
+#![forbid(unsafe_code)]
+
+pub mod ledger;
+
+pub use ledger::{Bank, Block, Engine, Executed, Movement, Profile, Status, Transfer};
