@@ -82,7 +82,7 @@ impl Logs {
         Record { memory, logs: self, next, log_at, words: 0 }
     }
 
-    /// Stores once more what the record of each log says that was not done; leaves lie before `committed`, and places in
+    /// Stores once more what the record of each log says that was not done. Leaves lie before `committed`; places in
     /// errors are counted from `start` on.
     ///
     /// # Errors
