@@ -5,6 +5,7 @@ use crate::engine::{Change, Engine, Hint, Stored, now_ms};
 use crate::index::Position;
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -39,7 +40,11 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    pub fn start<M: Memory, I: Memory>(engine: &Arc<Engine<M, I>>) -> Background {
+    /// Starts both, or neither.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start<M: Memory, I: Memory>(engine: &Arc<Engine<M, I>>) -> io::Result<Background> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let keeper = Keeper {
             engine: Arc::clone(engine),
@@ -51,18 +56,24 @@ impl Background {
             writes_in_cut: 0,
         };
         let collector = Arc::clone(engine);
-        let threads = [
-            spawn("terrace-keeper", &stop, KEEPER_TICK, {
-                let mut keeper = keeper;
-                move || keeper.tick()
-            }),
-            spawn("terrace-collect", &stop, COLLECTOR_TICK, move || {
-                // More may be due: go on without waiting while rounds free something.
-                while collector.collect().is_ok_and(|round| round.freed_segments > 0) {}
-                collector.values.stopped().is_none()
-            }),
-        ];
-        Background { stop, threads: threads.into_iter().flatten().collect() }
+        let keeping = spawn("terrace-keeper", &stop, KEEPER_TICK, {
+            let mut keeper = keeper;
+            move || keeper.tick()
+        })?;
+        let mut background = Background { stop, threads: vec![keeping] };
+        let collecting = spawn("terrace-collect", &background.stop, COLLECTOR_TICK, move || {
+            // More may be due: go on without waiting while rounds free something.
+            while collector.collect().is_ok_and(|round| round.freed_segments > 0) {}
+            collector.values.stopped().is_none()
+        });
+        match collecting {
+            Ok(thread) => background.threads.push(thread),
+            Err(refused) => {
+                background.stop();
+                return Err(refused);
+            }
+        }
+        Ok(background)
     }
 
     pub fn stop(self) {
@@ -82,7 +93,7 @@ fn spawn(
     stop: &Arc<(Mutex<bool>, Condvar)>,
     tick: Duration,
     mut work: impl FnMut() -> bool + Send + 'static,
-) -> Option<JoinHandle<()>> {
+) -> io::Result<JoinHandle<()>> {
     let stop = Arc::clone(stop);
     let body = move || {
         loop {
@@ -100,7 +111,7 @@ fn spawn(
             }
         }
     };
-    std::thread::Builder::new().name(name.into()).spawn(body).ok()
+    std::thread::Builder::new().name(name.into()).spawn(body)
 }
 
 /// What the keeper does at a tick under a promise that takes cuts, but for the clock: writes the oldest

@@ -99,7 +99,12 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     };
     let map = start(engine, recovery, Some(lock))?;
     if !map.options().salvage {
-        *map.inner.background.lock() = Some(Background::start(&map.inner.engine));
+        let started = Background::start(&map.inner.engine);
+        let refused = |source| {
+            let path = map.medium().path().to_path_buf();
+            Error::Io { path, doing: "start a thread for", source }
+        };
+        *map.inner.background.lock() = Some(started.map_err(refused)?);
     }
     Ok(map)
 }

@@ -250,13 +250,16 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts it; none where the system refuses a thread.
-    pub fn start(inner: &Arc<Inner>) -> Option<Keeper> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(inner: &Arc<Inner>) -> std::io::Result<Keeper> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (queue, told) = (Arc::downgrade(inner), Arc::clone(&stop));
         let body = move || keep(&queue, &told);
-        let thread = std::thread::Builder::new().name("terrace-queue".into()).spawn(body).ok()?;
-        Some(Keeper { stop, thread })
+        let thread = std::thread::Builder::new().name("terrace-queue".into()).spawn(body)?;
+        Ok(Keeper { stop, thread })
     }
 
     pub fn stop(self) {

@@ -40,7 +40,11 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
     };
     let queue = on(Medium::open(&spec)?, options, budget, Some(lock))?;
     if !queue.inner.medium.is_byte_addressable() && !options.salvage {
-        *queue.inner.keeper.lock() = Keeper::start(&queue.inner);
+        let refused = |source| {
+            let path = queue.inner.medium.path().to_path_buf();
+            Error::Io { path, doing: "start a thread for", source }
+        };
+        *queue.inner.keeper.lock() = Some(Keeper::start(&queue.inner).map_err(refused)?);
     }
     Ok(queue)
 }

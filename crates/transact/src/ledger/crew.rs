@@ -22,7 +22,7 @@ pub(super) trait Job: Send + Sync {
 
 /// Where workers wait for each other.
 pub(super) struct Meeting {
-    workers: usize,
+    workers: AtomicUsize,
     here: CachePadded<AtomicUsize>,
     round: CachePadded<AtomicU64>,
     /// One of them panicked: nobody need wait.
@@ -32,17 +32,18 @@ pub(super) struct Meeting {
 impl Meeting {
     fn new(workers: usize) -> Meeting {
         let here = CachePadded::new(AtomicUsize::new(0));
+        let workers = AtomicUsize::new(workers);
         Meeting { workers, here, round: CachePadded::default(), broken: AtomicBool::new(false) }
     }
 
     /// How many they are.
     pub fn workers(&self) -> usize {
-        self.workers
+        self.workers.load(Ordering::Relaxed)
     }
 
     /// Which of so many things are a worker's: an equal part of them, side by side.
     pub fn part(&self, worker: usize, things: usize) -> std::ops::Range<usize> {
-        things * worker / self.workers..things * (worker + 1) / self.workers
+        things * worker / self.workers()..things * (worker + 1) / self.workers()
     }
 
     /// Returns when all have called it.
@@ -50,11 +51,11 @@ impl Meeting {
     /// # Panics
     /// If another worker has.
     pub fn meet(&self) {
-        if self.workers == 1 {
+        if self.workers() == 1 {
             return;
         }
         let round = self.round.load(Ordering::Acquire);
-        if self.here.fetch_add(1, Ordering::AcqRel) + 1 == self.workers {
+        if self.here.fetch_add(1, Ordering::AcqRel) + 1 == self.workers() {
             self.here.store(0, Ordering::Relaxed);
             self.round.store(round + 1, Ordering::Release);
             return;
@@ -93,7 +94,8 @@ struct Shared {
 }
 
 impl Crew {
-    /// So many workers, one of which is whoever calls [`Crew::run`].
+    /// So many workers, one of which is whoever calls [`Crew::run`]; fewer where the system refuses a thread, since
+    /// any number comes to the same.
     pub fn new(workers: usize) -> Crew {
         let shared = Arc::new(Shared {
             meeting: Meeting::new(workers.max(1)),
@@ -104,16 +106,20 @@ impl Crew {
             dismissed: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
         });
-        let threads = (1..workers).map(|worker| {
+        let attend = |worker| {
             let shared = Arc::clone(&shared);
-            std::thread::spawn(move || shared.attend(worker))
-        });
-        Crew { threads: threads.collect(), shared }
+            let body = move || shared.attend(worker);
+            std::thread::Builder::new().name("terrace-ledger".into()).spawn(body).ok()
+        };
+        let threads: Vec<_> = (1..workers).map_while(attend).collect();
+        // Nobody meets before the first job.
+        shared.meeting.workers.store(threads.len() + 1, Ordering::Relaxed);
+        Crew { threads, shared }
     }
 
     /// How many they are.
     pub fn workers(&self) -> usize {
-        self.shared.meeting.workers
+        self.shared.meeting.workers()
     }
 
     /// Has all of them do `job`; returns when they have, and have let go of it.

@@ -118,7 +118,13 @@ impl Ledger {
         let keeper = match options.durability {
             Durability::Interval(interval) if !options.salvage => {
                 let book = Arc::clone(&book);
-                Some(std::thread::spawn(move || book.keep_synced(interval)))
+                let body = move || book.keep_synced(interval);
+                let started = std::thread::Builder::new().name("terrace-ledger".into()).spawn(body);
+                let io = |source| {
+                    let path = dir.to_path_buf();
+                    StoreError::Io { path, doing: "start a thread for", source }
+                };
+                Some(started.map_err(io)?)
             }
             _ => None,
         };
