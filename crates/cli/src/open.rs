@@ -7,6 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
+use terrace::ledger::LedgerStats;
 use terrace::{Config, Database, Kind, Map, Queue, RecoveryReport, Words};
 
 #[derive(Args)]
@@ -43,15 +44,40 @@ pub fn main(arguments: &Arguments) -> Outcome {
         }
     }
     let (queues, words) = (open_queues(&db, &config)?, open_words(&db, &config)?);
+    let ledgers = open_ledgers(&db, &config)?;
     if !arguments.json {
+        ledgers.iter().try_for_each(|(name, stats)| print(told_of_ledger(name, stats)))?;
         queues.iter().try_for_each(|(name, queue)| print(told_of_queue(name, queue)))?;
         words.iter().try_for_each(|(name, words)| print(told_of_words(name, words)))?;
         return db.close().map_err(Failure::new);
     }
     let queues: Vec<_> = queues.iter().map(|(name, queue)| row_of_queue(name, queue)).collect();
     let words: Vec<_> = words.iter().map(|(name, words)| row_of_words(name, words)).collect();
+    let ledgers: Vec<_> = ledgers.iter().map(|(name, stats)| row_of_ledger(name, stats)).collect();
     db.close().map_err(Failure::new)?;
-    print_json(&json!({ "maps": rows, "queues": queues, "words": words }))
+    print_json(&json!({ "maps": rows, "queues": queues, "words": words, "ledgers": ledgers }))
+}
+
+fn open_ledgers(db: &Database, config: &Config) -> Result<Vec<(String, LedgerStats)>, Failure> {
+    let open = |name: String| {
+        let stats = settings::open_ledger(db, &name, config, false)?.stats();
+        Ok((name, stats))
+    };
+    db.ledger_names().map_err(Failure::new)?.into_iter().map(open).collect()
+}
+
+fn row_of_ledger(name: &str, stats: &LedgerStats) -> serde_json::Value {
+    json!({
+        "name": name, "accounts": stats.accounts, "entries": stats.entries,
+        "executed_again": stats.replayed, "hash": stats.hash.to_string(),
+    })
+}
+
+fn told_of_ledger(name: &str, stats: &LedgerStats) -> String {
+    format!(
+        "ledger {name}: {} accounts after {} entries, {} of them executed again; hash {}",
+        stats.accounts, stats.entries, stats.replayed, stats.hash
+    )
 }
 
 fn open_queues(db: &Database, config: &Config) -> Result<Vec<(String, Queue)>, Failure> {

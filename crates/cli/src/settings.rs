@@ -5,7 +5,7 @@ use crate::output::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
-use terrace::ledger::LedgerError;
+use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
 use terrace::{Database, Map, MapOptions, Queue, Words};
 
@@ -208,13 +208,27 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
         open_queue(&db, name, config)?;
     }
     for name in config.ledgers.keys() {
-        let options = |base| config.ledger_options_of(name, base);
-        db.ledger_with(name, options).map_err(|e| ledger_failure(db.dir(), e))?;
+        open_ledger(&db, name, config, false)?;
     }
     for name in config.words.keys() {
         open_words(&db, name, config)?;
     }
     Ok(db)
+}
+
+/// Opens one ledger with its own settings; with `salvage` what is intact of it.
+pub fn open_ledger(
+    db: &Database,
+    name: &str,
+    config: &Config,
+    salvage: bool,
+) -> Result<Ledger, Failure> {
+    let options = |base| LedgerOptions { salvage, ..config.ledger_options_of(name, base) };
+    let ledger = db.ledger_with(name, options).map_err(|e| ledger_failure(db.dir(), e))?;
+    if let Some(damage) = ledger.stats().damage {
+        eprintln!("terrace: ledger {name}: {damage}");
+    }
+    Ok(ledger)
 }
 
 /// Why a ledger could not be used, with the way out if another process has it.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
 use terrace::config::format_size;
+use terrace::ledger::LedgerStats;
 use terrace::memory::prestore::{self, SiteReport};
 use terrace::{Queue, TierUse};
 
@@ -21,7 +22,7 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Read what is intact of damaged maps and queues
+    /// Read what is intact of damaged maps, queues and ledgers
     #[arg(long)]
     salvage: bool,
 }
@@ -44,6 +45,31 @@ struct MapReport {
     recovery_ms: f64,
     torn_tails: usize,
     damaged_parts: usize,
+}
+
+#[derive(Serialize)]
+struct LedgerReport {
+    name: String,
+    accounts: u64,
+    entries: u64,
+    hash: String,
+    memory_bytes: u64,
+    log_bytes: u64,
+    damage: Option<String>,
+}
+
+impl LedgerReport {
+    fn of(name: String, stats: LedgerStats) -> LedgerReport {
+        LedgerReport {
+            name,
+            accounts: stats.accounts,
+            entries: stats.entries,
+            hash: stats.hash.to_string(),
+            memory_bytes: stats.memory_bytes,
+            log_bytes: stats.log_bytes,
+            damage: stats.damage,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -71,7 +97,7 @@ impl QueueReport {
     }
 }
 
-/// Opens (and so recovers) every map and queue, and reports.
+/// Opens (and so recovers) every map, queue and ledger, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
@@ -106,6 +132,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
         let queue = settings::open_queue(&db, &name, &config)?;
         queues.push(QueueReport::of(name, &queue));
     }
+    let mut ledgers = Vec::new();
+    for name in db.ledger_names().map_err(Failure::new)? {
+        let ledger = settings::open_ledger(&db, &name, &config, arguments.salvage)?;
+        ledgers.push(LedgerReport::of(name, ledger.stats()));
+    }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores) = (db.tiers(), prestore::report());
     db.close().map_err(Failure::new)?;
@@ -117,6 +148,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "tiers": tiers,
             "maps": maps,
             "queues": queues,
+            "ledgers": ledgers,
             "pre_stores": pre_stores,
         }));
     }
@@ -126,7 +158,26 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if !queues.is_empty() {
         print(format_args!("{}\n", queue_table(&queues)))?;
     }
+    if !ledgers.is_empty() {
+        print(format_args!("{}\n", ledger_table(&ledgers)))?;
+    }
     print(shown(&pre_stores))
+}
+
+fn ledger_table(ledgers: &[LedgerReport]) -> String {
+    let head = ["ledger", "accounts", "entries", "memory", "log used", "hash"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(ledgers.iter().map(|l| {
+        vec![
+            l.name.clone(),
+            l.accounts.to_string(),
+            l.entries.to_string(),
+            format_size(l.memory_bytes),
+            format_size(l.log_bytes),
+            l.hash.clone(),
+        ]
+    }));
+    table(&rows)
 }
 
 fn tier_table(tiers: &[TierUse]) -> String {
