@@ -28,7 +28,7 @@ fn equal_seeds_draw_equal_states() {
 #[test]
 fn a_page_cache_has_no_lines() {
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 8);
+    assert_eq!(there, 10);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");

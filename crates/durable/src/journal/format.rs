@@ -1,5 +1,7 @@
 //! What lies where in a journal, and how a whole piece is told from a torn one.
 
+use super::step::{Step, Steps};
+use super::write_out;
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
@@ -156,14 +158,15 @@ impl Mark {
 
     /// Writes the mark. Durable on return; a crash before leaves the mark before it. Then the other block says
     /// the same, so that one that goes bad later takes nothing with it.
-    pub fn store<M: Memory>(&mut self, medium: &Medium<M>) -> Result<()> {
+    pub fn store<M: Memory>(&mut self, medium: &Medium<M>, steps: Steps) -> Result<()> {
         self.number += 1;
         let turn = self.number % 2;
         let block = self.encode();
         for (at, durable) in [(1 + turn, true), (2 - turn, false)] {
             // SAFETY: the head was committed by who opened the journal, who stores marks one at a time.
             unsafe { medium.memory().write(at * BLOCK_BYTES, &block) };
-            medium.write_out(at * BLOCK_BYTES, BLOCK_BYTES, durable)?;
+            let is_taken = steps.has(Step::MarkSync);
+            write_out(medium, at * BLOCK_BYTES, BLOCK_BYTES, durable, is_taken)?;
         }
         Ok(())
     }
@@ -204,7 +207,7 @@ impl RecordHead {
     }
 
     /// The record at the beginning of `bytes`, if there is a whole one.
-    pub fn decode(bytes: &[u8], seed: u32) -> Option<(RecordHead, &[u8])> {
+    pub fn decode(bytes: &[u8], seed: u32, steps: Steps) -> Option<(RecordHead, &[u8])> {
         if bytes.len() < RECORD_HEAD as usize || get_u32(bytes, 0) != RECORD_MAGIC {
             return None;
         }
@@ -212,7 +215,7 @@ impl RecordHead {
         let end = RECORD_HEAD as usize + payload_bytes as usize;
         let payload = bytes.get(RECORD_HEAD as usize..end)?;
         let crc = Crc::new(seed).update(&bytes[8..RECORD_HEAD as usize]).update(payload).finish();
-        (crc == get_u32(bytes, 4)).then(|| {
+        (crc == get_u32(bytes, 4) || !steps.has(Step::RecordChecksum)).then(|| {
             let head = RecordHead {
                 payload_bytes,
                 session: get_u32(bytes, 12),

@@ -22,9 +22,11 @@
 
 mod format;
 mod open;
+mod step;
 
 pub use format::{JournalShape, WORDS};
 pub use open::{JournalPiece, Replayed};
+pub use step::{Step, Steps};
 
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
@@ -44,6 +46,7 @@ pub struct Journal<M: Memory = Native> {
     /// How many records of this generation there are, and how many are synced.
     records: u64,
     synced: u64,
+    steps: Steps,
     /// A write failed: what is on the medium is not known.
     stopped: Option<String>,
 }
@@ -101,7 +104,8 @@ impl<M: Memory> Journal<M> {
             }
             self.medium.memory().write(start, &head.encode(self.seed, parts));
         }
-        let written = self.medium.write_out(start, bytes, false);
+        let is_taken = self.steps.has(Step::RecordSync);
+        let written = write_out(&self.medium, start, bytes, false, is_taken);
         self.stop_on_error(written)?;
         self.end += bytes;
         self.records += 1;
@@ -118,8 +122,10 @@ impl<M: Memory> Journal<M> {
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         if self.synced < self.records {
-            let synced = self.medium.sync();
-            self.stop_on_error(synced)?;
+            if self.steps.has(Step::RecordSync) {
+                let synced = self.medium.sync();
+                self.stop_on_error(synced)?;
+            }
             self.synced = self.records;
         }
         Ok(())
@@ -134,7 +140,7 @@ impl<M: Memory> Journal<M> {
         self.sync()?;
         self.stopped = Some("it was closed".into());
         self.mark.records = self.records;
-        self.mark.store(&self.medium)
+        self.mark.store(&self.medium, self.steps)
     }
 
     /// Whether everything appended is durable.
@@ -174,9 +180,9 @@ impl<M: Memory> Journal<M> {
         // The state is safe before the mark names it.
         let written = match bytes {
             0 => Ok(()),
-            _ => self.medium.write_out(start, bytes, true),
+            _ => write_out(&self.medium, start, bytes, true, self.steps.has(Step::StateSync)),
         };
-        let stored = written.and_then(|()| mark.store(&self.medium));
+        let stored = written.and_then(|()| mark.store(&self.medium, self.steps));
         self.stop_on_error(stored)?;
         (self.mark, self.end, self.records, self.synced) = (mark, 0, 0, 0);
         Ok(())
@@ -196,6 +202,20 @@ impl<M: Memory> Journal<M> {
             self.stopped = Some(error.to_string());
         }
         result
+    }
+}
+
+/// Writes a range out; where the step that this is was not taken, it may stay where a crash takes it.
+fn write_out<M: Memory>(
+    medium: &Medium<M>,
+    at: u64,
+    bytes: u64,
+    durable: bool,
+    is_taken: bool,
+) -> Result<()> {
+    match is_taken || !medium.is_byte_addressable() {
+        true => medium.write_out(at, bytes, durable && is_taken),
+        false => Ok(()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Making a journal, and finding again what one holds.
 
 use super::format::{HEAD_BYTES, JournalShape, Mark, RECORD_ALIGN, RecordHead, WORDS};
+use super::step::{Step, Steps};
 use super::{Journal, StatePen};
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
@@ -40,7 +41,7 @@ impl Journal<Native> {
         take: impl FnMut(JournalPiece<'_>) -> std::result::Result<(), String>,
     ) -> Result<(Journal, Replayed)> {
         medium.read_all()?;
-        Journal::open_in(medium, kind, salvage, take)
+        Journal::open_in(medium, kind, salvage, Steps::ALL, take)
     }
 }
 
@@ -70,8 +71,10 @@ impl<M: Memory> Journal<M> {
             state_crc: 0,
             words,
         };
+        let steps = Steps::ALL;
+        let (end, records, synced, stopped) = (0, 0, 0, None);
         let mut journal =
-            Journal { medium, shape, seed, mark, end: 0, records: 0, synced: 0, stopped: None };
+            Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
         journal.set_state(words, fill)?;
         journal.medium.sync()?;
         // Only now does the file get its name: a file of that name always has a whole head.
@@ -79,7 +82,7 @@ impl<M: Memory> Journal<M> {
         Ok(journal)
     }
 
-    /// As [`Journal::open`], in any memory, all of which has been read.
+    /// As [`Journal::open`], in any memory, all of which has been read, by `steps`.
     ///
     /// # Errors
     /// As there.
@@ -87,6 +90,7 @@ impl<M: Memory> Journal<M> {
         medium: Medium<M>,
         kind: [u8; 8],
         salvage: bool,
+        steps: Steps,
         mut take: impl FnMut(JournalPiece<'_>) -> std::result::Result<(), String>,
     ) -> Result<(Journal<M>, Replayed)> {
         let (shape, seed, mark) = read_head(&medium, kind)?;
@@ -109,11 +113,14 @@ impl<M: Memory> Journal<M> {
         let mut found = Replayed::default();
         let mut session = 0;
         let refused = loop {
-            let Some((head, payload)) = RecordHead::decode(&log[found.log_bytes as usize..], seed)
+            let Some((head, payload)) =
+                RecordHead::decode(&log[found.log_bytes as usize..], seed, steps)
             else {
                 break None;
             };
-            let follows = head.generation == mark.generation
+            let is_of_state =
+                head.generation == mark.generation || !steps.has(Step::RecordGeneration);
+            let follows = is_of_state
                 && head.number == found.records
                 && (session..=mark.session).contains(&head.session);
             if !follows {
@@ -128,7 +135,7 @@ impl<M: Memory> Journal<M> {
             found.log_bytes += head.record_bytes();
         };
         let damage = refused.or_else(|| {
-            let what = unexplained(log, seed, &found, &mark)?;
+            let what = unexplained(log, seed, &found, &mark, steps)?;
             Some(damaged(shape.log() + found.log_bytes, what))
         });
         match damage {
@@ -136,9 +143,10 @@ impl<M: Memory> Journal<M> {
             Some(error) => return Err(error),
             None => {}
         }
-        let (end, records) = (found.log_bytes, found.records);
+        let (end, records, synced) = (found.log_bytes, found.records, found.records);
+        let stopped = None;
         let mut journal =
-            Journal { medium, shape, seed, mark, end, records, synced: records, stopped: None };
+            Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
         if salvage {
             journal.stopped = Some("it was opened to be salvaged, read-only".into());
         } else {
@@ -154,9 +162,9 @@ impl<M: Memory> Journal<M> {
         if self.end > 0 {
             self.medium.write_out(log, self.end, true)?;
         }
-        self.mark.session += 1;
+        self.mark.session += u32::from(self.steps.has(Step::RecordSession));
         self.mark.records = self.records;
-        self.mark.store(&self.medium)
+        self.mark.store(&self.medium, self.steps)
     }
 }
 
@@ -186,13 +194,19 @@ fn read_head<M: Memory>(medium: &Medium<M>, kind: [u8; 8]) -> Result<(JournalSha
 }
 
 /// What no crash explains behind the end of the log.
-fn unexplained(log: &[u8], seed: u32, found: &Replayed, mark: &Mark) -> Option<String> {
+fn unexplained(
+    log: &[u8],
+    seed: u32,
+    found: &Replayed,
+    mark: &Mark,
+    steps: Steps,
+) -> Option<String> {
     if mark.records > found.records {
         let (records, whole) = (mark.records, found.records);
         return Some(format!("record {whole} is damaged: {records} records were there and synced"));
     }
     let starts = (found.log_bytes as usize..log.len()).step_by(RECORD_ALIGN as usize);
-    for (head, _) in starts.filter_map(|at| RecordHead::decode(&log[at..], seed)) {
+    for (head, _) in starts.filter_map(|at| RecordHead::decode(&log[at..], seed, steps)) {
         if head.generation > mark.generation {
             return Some(
                 "the log is of a newer state than any mark: the newest mark is damaged".into(),

@@ -12,6 +12,7 @@ mod histories;
 mod index;
 mod index_looks;
 mod index_sections;
+mod ledgers;
 mod left_out;
 mod lists;
 mod maps;
@@ -346,6 +347,10 @@ pub const ALL: &[CrashTest] = tests! {
         queues::cuts, queues::controls;
     "queue-switches", "a queue there that goes over to the other durability and back",
         queues::switches, queues::controls;
+    "ledger-memory", "a ledger's journal in persistent memory: accounts opened, blocks, states written anew",
+        ledgers::memory, ledgers::controls;
+    "ledger-disk", "the same mirrored to a disk whose sectors persist in any order until a sync",
+        ledgers::disk, ledgers::controls;
     "words-tlog", "two threads on a table of words, a line of log for each, as the store opens it",
         |s| words::explorer(Words::TLog, s), words::controls;
     "words-log-free", "the same without logs, where caches survive (always eADR)",
@@ -371,6 +376,7 @@ const ON_DISK: &[&str] = &[
     "queue-disk",
     "queue-cuts",
     "queue-switches",
+    "ledger-disk",
 ];
 
 /// The test of this name.

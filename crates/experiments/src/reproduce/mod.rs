@@ -17,6 +17,7 @@
 
 mod error;
 mod grounds;
+mod ledgers;
 mod listing_2;
 mod lists;
 mod measure;

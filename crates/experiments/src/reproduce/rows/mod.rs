@@ -56,4 +56,7 @@ rows! {
     ring_crash,
     ring_latency,
     ring_flush,
+    orangutan_equal,
+    orangutan_speed,
+    orangutan_skew,
 }
