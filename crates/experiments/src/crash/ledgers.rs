@@ -356,17 +356,16 @@ pub(super) fn disk(settings: &Settings) -> Explorer<Note> {
 /// behind one that is gone: there an opening need not be told from the last.
 pub(super) fn controls(
     test: &str,
-    states: u64,
-    seed: u64,
+    settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
-    let settings = Settings { states, seed, ..Settings::default() };
     let is_on_disk = test == "ledger-disk";
     let explorer = if is_on_disk { on_disk } else { in_memory };
     let steps = Step::ALL.iter().filter(|step| is_on_disk || **step != Step::RecordSession);
     let run = |step: &Step| {
-        let report = explorer(Steps::ALL.without(&[*step]), &settings).sampled(states, seed);
-        let control = Control::of(&format!("{step:?}"), step.meaning(), test, seed, report);
+        let explorer = explorer(Steps::ALL.without(&[*step]), settings);
+        let report = explorer.explored(settings);
+        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
         tell(&control);
         control
     };
@@ -380,7 +379,8 @@ mod tests {
     #[test]
     fn every_step_left_out_is_noticed() {
         for test in ["ledger-memory", "ledger-disk"] {
-            for control in controls(test, 4_000, 1, &mut |_| {}) {
+            let settings = Settings { states: 4_000, seed: 1, ..Settings::default() };
+            for control in controls(test, &settings, &mut |_| {}) {
                 assert!(
                     control.caught_by.is_some(),
                     "{test} without {}: {control:?}",
