@@ -377,15 +377,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_left_out_is_noticed() {
-        for test in ["ledger-memory", "ledger-disk"] {
+    fn every_step_left_out_is_noticed_and_nothing_else() {
+        for (test, explorer) in [("ledger-memory", memory as fn(&_) -> _), ("ledger-disk", disk)] {
+            let settings = Settings { states: 300, ..Settings::default() };
+            explorer(&settings).sampled(settings.states, settings.seed).assert_sound();
             let settings = Settings { states: 4_000, seed: 1, ..Settings::default() };
             for control in controls(test, &settings, &mut |_| {}) {
-                assert!(
-                    control.caught_by.is_some(),
-                    "{test} without {}: {control:?}",
-                    control.step
+                println!(
+                    "{test} without {}: {} states, {}",
+                    control.step, control.states, control.message
                 );
+                assert!(control.caught_by.is_some(), "{test}: {control:?}");
             }
         }
     }

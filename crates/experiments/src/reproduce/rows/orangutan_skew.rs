@@ -3,7 +3,6 @@
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::ledgers::{Held, LARGEST_SUM, Load, workers};
-use crate::reproduce::measure::Samples;
 use std::time::Instant;
 use terrace_transact::ledger::{BankOptions, Engine, Profile, Status, Sum};
 
@@ -16,7 +15,8 @@ pub(super) const ROW: Row = Row {
     run,
 };
 
-const ACCOUNTS: u64 = 1_000_000;
+/// The paper's number of accounts, and a smaller one.
+const ACCOUNTS: [u64; 2] = [1_000_000, 250_000];
 /// Ten sums of middling size. The paper does not say what its accounts open with.
 const BALANCE: i64 = 10 * LARGEST_SUM as i64 / 2;
 const ORDERS: usize = 1_000;
@@ -43,27 +43,29 @@ struct Found {
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let rounds = run.size(15, 3);
+    let rounds = run.size(20, 4);
+    let accounts = run.size(ACCOUNTS[0], ACCOUNTS[1]);
     let mut all = Vec::new();
     for theta in THETAS {
         (run.tell)(&format!("theta {theta}"));
-        all.push(measure(theta, rounds).map_err(Error::system("open a bank"))?);
+        all.push(measure(theta, accounts, rounds).map_err(Error::system("open a bank"))?);
     }
-    Ok(judge(&all, rounds))
+    let mut outcome = judge(&all, rounds);
+    outcome.size("accounts", accounts);
+    Ok(outcome)
 }
 
 /// Every engine has the same blocks for accounts of its own, which run dry as all others' do.
-fn measure(theta: f64, rounds: usize) -> std::io::Result<Found> {
+fn measure(theta: f64, accounts: u64, rounds: usize) -> std::io::Result<Found> {
     let profile = Profile::SmallCoinPlus;
-    let load = Load { profile, accounts: ACCOUNTS, orders: ORDERS, blocks: BLOCKS, theta };
-    let mut samples = ENGINES.map(|_| Samples::default());
+    let load = Load { profile, accounts, orders: ORDERS, blocks: BLOCKS, theta };
     let mut found = Found { theta, million_s: [0.0; 4], aborted: 0.0, again: 0.0, agree: 0 };
     for round in 0..rounds {
         let blocks = load.blocks(1 + round as u64);
         let mut hashes = [Sum::default(); ENGINES.len()];
         for (at, engine) in ENGINES.into_iter().enumerate() {
             let options = BankOptions { profile, engine, workers: workers(), overdraft: 0 };
-            let mut held = Held::new(ACCOUNTS, BALANCE, options, |memory| memory)?;
+            let mut held = Held::new(accounts, BALANCE, options, |memory| memory)?;
             let copies = blocks.clone();
             let (mut aborted, mut again) = (0, 0);
             let start = Instant::now();
@@ -73,7 +75,8 @@ fn measure(theta: f64, rounds: usize) -> std::io::Result<Found> {
                 again += executed.rerun;
             }
             let orders = (ORDERS * BLOCKS) as f64;
-            samples[at].push(orders / start.elapsed().as_secs_f64() / 1e6);
+            let million_s = orders / start.elapsed().as_secs_f64() / 1e6;
+            found.million_s[at] = found.million_s[at].max(million_s);
             hashes[at] = held.bank.hash();
             if at == ORANGUTAN {
                 found.again += again as f64 / orders / rounds as f64;
@@ -82,7 +85,6 @@ fn measure(theta: f64, rounds: usize) -> std::io::Result<Found> {
         }
         found.agree += hashes.iter().filter(|hash| **hash == hashes[SEQUENTIAL]).count();
     }
-    found.million_s = samples.map(|samples| samples.median());
     Ok(found)
 }
 
@@ -108,7 +110,6 @@ fn judge(all: &[Found], rounds: usize) -> Outcome {
     let what = "ends of engines that are sequential's, of all";
     let ends = (all.len() * rounds * ENGINES.len()) as f64;
     outcome.checks.push(Check::within(what, "1", agree as f64 / ends, 1.0, 1.0));
-    outcome.size("accounts", ACCOUNTS);
     outcome.size("balance", BALANCE);
     outcome.size("sums, from 1 to", LARGEST_SUM);
     outcome.size("blocks", format!("{BLOCKS} of {ORDERS}"));
@@ -128,7 +129,8 @@ fn note(all: &[Found]) -> String {
         "SmallCoin+, senders and receivers by two Zipf distributions with other favourites, so that popular \
          senders run dry. The paper does not say what accounts open with: here each has ten sums of middling \
          size, so that one sum never empties it and a popular one is empty before 100 blocks are over. Theta, \
-         aborted, executed again: {}. Accounts are opened anew for every measurement; wall clock, medians. Suspected \
+         aborted, executed again: {}. Accounts are opened anew for every measurement; wall clock, the fastest of the \
+         rounds of each engine, for a program beside it holds up all who meet at a barrier. Suspected \
          where dag does not overtake: the paper's Dag has its matrix from a GPU while processors execute, and its \
          fallback deposits first and then undoes whole clusters, deposits too; ours finds clusters in linear time \
          and undoes withdrawals alone.",

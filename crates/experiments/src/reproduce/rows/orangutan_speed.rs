@@ -3,7 +3,6 @@
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::ledgers::{Held, Load, workers};
-use crate::reproduce::measure::Samples;
 use terrace_machine::Counted;
 use terrace_transact::ledger::{BankOptions, Engine, Profile};
 
@@ -26,6 +25,8 @@ const MEASURED: usize = 100_000;
 const PAPER_CORES: f64 = 30.0;
 /// Orders whose atomic operations are counted.
 const COUNTED: usize = 1_000;
+/// An engine that has taken so long for a setting has had its rounds.
+const SECONDS: f64 = 1.5;
 
 /// What is measured, by columns of a figure.
 const SETTINGS: [(Profile, usize); 3] = [
@@ -56,7 +57,7 @@ const PUBLISHED: [(Engine, f64); 4] = [
 ];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
-    let rounds = run.size(31, 7);
+    let rounds = run.size(400, 80);
     let engines = Engine::ALL.into_iter().filter(|engine| *engine != Engine::Auto);
     let mut found: Vec<Found> = engines.map(|engine| (engine, [f64::NAN; SETTINGS.len()])).collect();
     for (setting, (profile, orders)) in SETTINGS.into_iter().enumerate() {
@@ -68,21 +69,22 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(judge(&found, [two?, three?], rounds))
 }
 
-/// Engines take turns, so that what else the machine does meets all of them.
+/// Engines take turns, so that what else the machine does meets all of them; of each its fastest round counts.
 fn measure(found: &mut [Found], setting: usize, rounds: usize) -> std::io::Result<()> {
     let (profile, orders) = SETTINGS[setting];
     let options = BankOptions { profile, workers: workers(), ..BankOptions::default() };
     let mut held = Held::new(ACCOUNTS, BALANCE, options, |memory| memory)?;
     let blocks = MEASURED / orders;
     let blocks = Load { profile, accounts: ACCOUNTS, orders, blocks, theta: 0.0 }.blocks(1);
-    let mut samples = vec![Samples::default(); found.len()];
+    let mut spent = vec![0.0; found.len()];
     for _ in 0..rounds {
-        for ((engine, _), samples) in found.iter().zip(&mut samples) {
-            samples.push(held.throughput(*engine, &blocks) / 1e6);
+        for ((engine, by_setting), seconds) in found.iter_mut().zip(&mut spent) {
+            if *seconds < SECONDS {
+                let million_s = held.throughput(*engine, &blocks) / 1e6;
+                *seconds += MEASURED as f64 / million_s / 1e6;
+                by_setting[setting] = by_setting[setting].max(million_s);
+            }
         }
-    }
-    for ((_, by_setting), samples) in found.iter_mut().zip(samples) {
-        by_setting[setting] = samples.median();
     }
     Ok(())
 }
@@ -126,7 +128,7 @@ fn judge(found: &[Found], counted: [f64; 2], rounds: usize) -> Outcome {
     }
     outcome.size("accounts", ACCOUNTS);
     outcome.size("orders of a measurement", MEASURED);
-    outcome.size("rounds", rounds);
+    outcome.size("rounds, at most", rounds);
     outcome.size("workers", workers());
     outcome.note = note(&of);
     let columns = SETTINGS.map(|(profile, orders)| format!("{profile}, {orders}"));
@@ -146,12 +148,12 @@ fn note(of: &dyn Fn(Engine, usize) -> f64) -> String {
     let all: Vec<String> = PUBLISHED.into_iter().map(by_core).collect();
     format!(
         "Wall clock from the call for the first block to the end of the last, blocks one after another, made and \
-         copied before; medians of rounds in which engines take turns. What another program takes of a processor \
-         is lost twice by engines that meet at barriers, and once by sequential. Every engine finds accounts in the \
-         same table and keeps the same hash of the state, which the paper's do not. dag is ours, by the accounts; \
-         dag-pairs compares all pairs as published. Million SmallCoin transactions a second and core: {}. So \
-         our rivals do more on a core than the published ones did, and a ratio to them says less of \
-         OranguTAN than of them.",
+         copied before; engines take turns, and the fastest of each one's rounds counts: on a machine shared with \
+         others a program that takes one processor holds up all who meet at a barrier. Every engine finds accounts \
+         in the same table and keeps the same hash of the state, which the paper's do not. dag is ours, by the \
+         accounts; dag-pairs compares all pairs as published. Million SmallCoin transactions a second and core: {}. \
+         Where a rival does more on a core than the published one did, a ratio to it says less of OranguTAN than \
+         of the rival.",
         all.join(", ")
     )
 }
