@@ -364,7 +364,7 @@ pub(super) fn controls(
     let steps = Step::ALL.iter().filter(|step| is_on_disk || **step != Step::RecordSession);
     let run = |step: &Step| {
         let explorer = explorer(Steps::ALL.without(&[*step]), settings);
-        let report = explorer.explored(settings);
+        let report = explorer.sampled(settings.states, settings.seed);
         let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
         tell(&control);
         control
