@@ -268,7 +268,7 @@ fn while_the_durability_changes() {
         changes.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(1));
     });
-    assert!(changes.into_inner() >= 20, "the durability was changed while they ran");
+    assert!(changes.into_inner() >= 6, "the durability was changed each way while they ran");
 }
 
 #[test]
