@@ -18,6 +18,8 @@ pub(super) const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
 pub(super) const RECORD_HEAD: u64 = 40;
 /// Records begin at multiples of this.
 pub(super) const RECORD_ALIGN: u64 = 64;
+/// Most bytes of a state, and of a log.
+const MOST_BYTES: u64 = 1 << 44;
 /// Words that a journal keeps for its user, unchanging and with each state.
 pub const WORDS: usize = 8;
 
@@ -103,6 +105,9 @@ impl JournalShape {
             log_bytes: get_u64(block, 32),
             words: std::array::from_fn(|word| get_u64(block, 40 + 8 * word)),
         };
+        if shape.state_bytes.max(shape.log_bytes) > MOST_BYTES {
+            return Err(damaged("a state or a log of more than 2^44 bytes"));
+        }
         Ok((shape, get_u32(block, 12)))
     }
 }

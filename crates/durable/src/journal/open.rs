@@ -113,11 +113,8 @@ impl<M: Memory> Journal<M> {
         let mut found = Replayed::default();
         let mut session = 0;
         let refused = loop {
-            let Some((head, payload)) =
-                RecordHead::decode(&log[found.log_bytes as usize..], seed, steps)
-            else {
-                break None;
-            };
+            let rest = log.get(found.log_bytes as usize..).unwrap_or_default();
+            let Some((head, payload)) = RecordHead::decode(rest, seed, steps) else { break None };
             let is_of_state =
                 head.generation == mark.generation || !steps.has(Step::RecordGeneration);
             let follows = is_of_state
