@@ -130,7 +130,8 @@ fn note(all: &[Found]) -> String {
     format!(
         "SmallCoin+, senders and receivers by two Zipf distributions with other favourites, so that popular \
          senders run dry. The paper does not say what accounts open with: here each has ten sums of middling \
-         size, so that one sum never empties it and a popular one is empty before 100 blocks are over. Theta, \
+         size, so that one sum never empties it and a popular one is empty before 100 blocks are over; where the \
+         fallback begins, and how many abort, follows from that. Theta, \
          aborted, executed again: {}. Accounts are opened anew for every measurement; wall clock, medians of the \
          rounds; a program beside it holds up all who meet at a barrier. Suspected \
          where dag does not overtake: the paper's Dag has its matrix from a GPU while processors execute, and its \
