@@ -120,8 +120,9 @@ fn tests(root: &Path, options: &Options) -> Command {
 
 /// The tests of maps that are alike for both kinds, on the kind that they do not run on by themselves.
 fn ordered(root: &Path, options: &Options) -> Command {
-    const FILES: [&str; 6] = [
+    const FILES: [&str; 7] = [
         "map",
+        "space_stays_within_bounds",
         "concurrent_histories_have_an_explanation",
         "values_read_are_always_whole",
         "what_is_overwritten_where_it_lies_is_whole",

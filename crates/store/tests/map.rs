@@ -191,37 +191,6 @@ fn expired_keys_are_gone_at_once_swept_soon_and_stay_gone() {
 }
 
 #[test]
-fn space_stays_within_twice_the_live_data_under_sustained_updates() {
-    let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
-    let keys = 200_000u32;
-    let value = [7; 100];
-    for i in 0..keys {
-        map.put(&i.to_be_bytes(), &value).expect("put");
-    }
-    let mut state = 5u32;
-    for _ in 0..keys * 10 {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        map.put(&((state >> 8) % keys).to_be_bytes(), &value).expect("put");
-    }
-    let stats = map.stats();
-    assert!(stats.collections > 0);
-    let live = u64::from(keys) * 112;
-    assert!(
-        stats.disk_bytes <= 2 * live + (64 << 20),
-        "{} MiB for {} MiB",
-        stats.disk_bytes >> 20,
-        live >> 20
-    );
-    assert_eq!(map.len(), u64::from(keys));
-    assert_eq!(contents(&map).len(), keys as usize);
-    map.close().expect("close");
-    drop(map);
-    let map = Map::open(dir.path(), options(Durability::None)).expect("open");
-    assert_eq!(contents(&map).len(), keys as usize);
-}
-
-#[test]
 fn deleted_keys_leave_no_tombstones_behind_for_ever() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
