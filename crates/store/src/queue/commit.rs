@@ -35,7 +35,7 @@ impl Queue {
     /// Returns when what the ticket is of is as durable as the queue promises. Callers share syncs.
     ///
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium) and [`Error::ReadOnly`](crate::Error::ReadOnly): it may or may
+    /// [`Error::Medium`] and [`Error::ReadOnly`]: it may or may
     /// not survive, and the queue takes no more.
     pub fn commit(&self, ticket: QueueTicket) -> Result<()> {
         let inner = &*self.inner;
