@@ -166,6 +166,20 @@ fn a_block_in_pieces_happens_or_does_not() {
     assert!(refused.to_string().contains("line 20001"), "{refused}");
     assert_eq!(ledger.hash().expect("whole"), before);
     assert_eq!(balances(&ledger), expected);
+    // Whoever hands over the pieces panics: memory holds a part of the block, and nothing more is told.
+    let panics = pieces
+        .iter()
+        .take(3)
+        .map(|piece| Ok::<_, LedgerError>(Block::of_transfers(piece.clone()).expect("a block")));
+    let panics = panics.chain(std::iter::from_fn(|| panic!("no more pieces")));
+    let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        ledger.execute_pieces(panics, |_| {})
+    }));
+    assert!(left.is_err());
+    assert!(ledger.account(1).expect_err("half done").to_string().contains("half done"));
+    drop(ledger);
+    let ledger = open(dir.path(), &options(Durability::Sync)).expect("a ledger");
+    assert_eq!(ledger.hash().expect("whole"), before);
     let mut told = 0;
     let whole = pieces
         .iter()

@@ -321,17 +321,17 @@ impl Book {
     pub fn execute(&mut self, block: Block) -> LedgerResult<Executed> {
         self.check_writable()?;
         let (kind, body) = record::body(&block);
-        let executed = self.run(block)?;
+        self.begin();
+        let executed = self.bank.execute(block);
+        self.stopped = None;
+        let executed = executed?;
         self.keep(kind, &body)?;
         Ok(Executed { entry: self.entries, ..executed })
     }
 
-    /// Executes a block in memory. If an engine panics, what it has done is not known, and nothing more is told.
-    fn run(&mut self, block: Block) -> LedgerResult<Executed> {
+    /// From here until memory is known to be at the end of an entry nothing is told, should somebody panic.
+    fn begin(&mut self) {
         self.stopped = Some("a block was left half done; open the ledger again".into());
-        let executed = self.bank.execute(block);
-        self.stopped = None;
-        Ok(executed?)
     }
 
     /// Executes one block that is too long to be held at once: its pieces one after another, without the journal;
@@ -343,8 +343,12 @@ impl Book {
         mut tell: impl FnMut(&Executed),
     ) -> Result<Sum, E> {
         self.check_writable()?;
+        // The pieces and who hears of them are the caller's code, and may panic between two of them.
+        self.begin();
         for piece in pieces {
-            let executed = piece.and_then(|block| self.run(block).map_err(E::from));
+            let executed = piece.and_then(|block| {
+                self.bank.execute(block).map_err(|refused| E::from(LedgerError::from(refused)))
+            });
             match executed {
                 Ok(executed) => tell(&executed),
                 Err(error) => {
@@ -354,8 +358,8 @@ impl Book {
             }
         }
         self.entries += 1;
-        let saved = self.save_state();
-        self.stop_on_error(saved)?;
+        self.save_state()?;
+        self.stopped = None;
         Ok(self.bank.hash())
     }
 
