@@ -169,8 +169,11 @@ fn open(arguments: &OpenArguments) -> Outcome {
     let started = Instant::now();
     let mut opened = 0;
     let mut take = |accounts: &[(u64, u64)]| {
+        let refused =
+            |error| Failure::new(format!("{error}; {opened} accounts before were opened"));
+        ledger.open_before_commit(accounts).map_err(refused)?;
         opened += accounts.len() as u64;
-        ledger.open_before_commit(accounts).map_err(Failure::new)
+        Ok::<_, Failure>(())
     };
     if let Some(path) = &arguments.accounts {
         let file =
