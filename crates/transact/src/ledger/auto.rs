@@ -13,6 +13,9 @@ const CHOICES: [Engine; 3] = [Engine::Sequential, Engine::Orangutan, Engine::Dag
 const SMALL: usize = 128;
 /// Weight of a new figure.
 const NEW: f64 = 0.2;
+/// Trials before an engine's figure is believed; the lowest of them counts, since the first also brings accounts and
+/// code near.
+const FIRST: u64 = 2;
 /// What trials may cost, of all time.
 const TRIALS: f64 = 0.02;
 /// Part of the orders executed again from which on clusters are found beside the withdrawals.
@@ -21,8 +24,10 @@ const FORESEE: f64 = 0.01;
 /// What the last blocks were like.
 #[derive(Clone, Debug, Default)]
 pub struct Forecast {
-    /// By engine, as in [`CHOICES`]: seconds an order, once known.
-    cost: [Option<f64>; CHOICES.len()],
+    /// By engine, as in [`CHOICES`]: seconds an order.
+    cost: [f64; CHOICES.len()],
+    /// How often each was tried.
+    tried: [u64; CHOICES.len()],
     /// Seconds since each was tried.
     since: [f64; CHOICES.len()],
     /// Part of the orders executed again.
@@ -35,7 +40,7 @@ impl Forecast {
         if workers == 1 || orders < SMALL {
             return (Engine::Sequential, false);
         }
-        let unknown = self.cost.iter().position(Option::is_none);
+        let unknown = self.tried.iter().position(|times| *times < FIRST);
         let choice = unknown.unwrap_or_else(|| self.due(orders).unwrap_or_else(|| self.cheapest()));
         (CHOICES[choice], self.foresees())
     }
@@ -45,20 +50,16 @@ impl Forecast {
         self.rerun > FORESEE
     }
 
-    fn known(&self, choice: usize) -> f64 {
-        self.cost[choice].unwrap_or(0.0)
-    }
-
     fn cheapest(&self) -> usize {
-        let by_cost = |a: &usize, b: &usize| self.known(*a).total_cmp(&self.known(*b));
+        let by_cost = |a: &usize, b: &usize| self.cost[*a].total_cmp(&self.cost[*b]);
         (0..CHOICES.len()).min_by(by_cost).unwrap_or(0)
     }
 
     /// An engine whose trial costs little beside the time since its last.
     fn due(&self, orders: usize) -> Option<usize> {
-        let best = self.known(self.cheapest());
+        let best = self.cost[self.cheapest()];
         (0..CHOICES.len()).find(|choice| {
-            let price = (self.known(*choice) - best) * orders as f64;
+            let price = (self.cost[*choice] - best) * orders as f64;
             price > 0.0 && price < TRIALS / CHOICES.len() as f64 * self.since[*choice]
         })
     }
@@ -76,10 +77,55 @@ impl Forecast {
         if let Some(choice) = CHOICES.iter().position(|choice| *choice == engine) {
             let new = seconds / orders as f64;
             self.since[choice] = 0.0;
-            self.cost[choice] = Some(match self.cost[choice] {
-                Some(old) => old + NEW * (new - old),
-                None => new,
-            });
+            let old = self.cost[choice];
+            self.cost[choice] = match self.tried[choice] {
+                0 => new,
+                times if times < FIRST => old.min(new),
+                _ => old + NEW * (new - old),
+            };
+            self.tried[choice] += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of an engine that takes so many nanoseconds an order, by the engine.
+    fn blocks(forecast: &mut Forecast, count: usize, ns: impl Fn(Engine) -> u64) -> Vec<Engine> {
+        let block = |_| {
+            let (engine, _) = forecast.choose(1000, 2);
+            forecast.learn(engine, 1000, 0, Duration::from_nanos(1000 * ns(engine)));
+            engine
+        };
+        (0..count).map(block).collect()
+    }
+
+    #[test]
+    fn the_cheapest_is_taken_and_a_change_is_noticed() {
+        let mut forecast = Forecast::default();
+        let cost = |engine| if engine == Engine::Sequential { 60 } else { 40 };
+        let first = blocks(&mut forecast, 200, cost);
+        let slow = first.iter().filter(|engine| **engine == Engine::Sequential).count();
+        assert!(slow < 10, "{slow} of 200");
+        let cost = |engine| if engine == Engine::Sequential { 60 } else { 400 };
+        let then = blocks(&mut forecast, 200, cost);
+        let good = then.iter().filter(|engine| **engine == Engine::Sequential).count();
+        assert!(good > 180, "{good} of 200");
+    }
+
+    #[test]
+    fn a_cold_first_block_does_not_decide() {
+        let mut forecast = Forecast::default();
+        let cold = std::cell::Cell::new(true);
+        let cost = |engine| match engine {
+            Engine::Sequential if cold.replace(false) => 900,
+            Engine::Sequential => 60,
+            _ => 80,
+        };
+        let found = blocks(&mut forecast, 100, cost);
+        let good = found.iter().filter(|engine| **engine == Engine::Sequential).count();
+        assert!(good > 90, "{good} of 100");
     }
 }
