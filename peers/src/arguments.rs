@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace_workload::Failure;
-use terrace_workload::ycsb::{Distribution, Settings, Workload};
+use terrace_workload::ycsb::{Distribution, InsertOrder, Settings, Workload};
 
 /// Terrace and its rivals under the same loads, in one run.
 #[derive(Parser)]
@@ -75,6 +75,9 @@ pub struct Run {
     /// Choice of records: uniform, zipfian or latest; each workload's own by default.
     #[arg(long)]
     pub distribution: Option<Distribution>,
+    /// Keys in which order: hashed or ordered.
+    #[arg(long, default_value_t = InsertOrder::Hashed)]
+    pub insert_order: InsertOrder,
     /// Keys loaded [default: 2000000; quick: 200000].
     #[arg(long, visible_alias = "records")]
     pub keys: Option<u64>,
@@ -124,6 +127,7 @@ impl Run {
             key_bytes: self.key_bytes,
             value_bytes: self.value_bytes,
             distribution: self.distribution,
+            insert_order: self.insert_order,
             duration,
             warm_up: duration / 5,
             ..Settings::default()
@@ -135,6 +139,9 @@ impl Run {
             return Err(
                 format!("workload {workload} scans in key order, and {engine} has none").into()
             );
+        }
+        if self.insert_order == InsertOrder::Ordered && self.engines.contains(&Name::Floor) {
+            return Err("the floor finds records by hashed keys: leave it out".into());
         }
         if let Some(engine) =
             self.engines.iter().find(|engine| !engine.takes_keys_of(self.key_bytes))

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use terrace_workload::Failure;
 use terrace_workload::random::Rng;
 use terrace_workload::ycsb::Handle;
+use terrace_workload::ycsb::InsertOrder;
 use terrace_workload::ycsb::keys::write_key;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -88,7 +89,7 @@ impl Visit for Check {
 
 fn key_of(record: u64, key_bytes: usize) -> Vec<u8> {
     let mut key = vec![0; key_bytes];
-    write_key(record, &mut key);
+    write_key(InsertOrder::Hashed, record, &mut key);
     key
 }
 

@@ -3,6 +3,7 @@
 use crate::engine::Durability;
 use crate::engines::Name;
 use crate::results::{Results, Row};
+use clap::ValueEnum;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -15,7 +16,7 @@ const NO_SYNC: &str = "sled's flush is `sync_file_range`, which flushes neither 
                        taken against them.";
 
 /// Columns in the order workloads are usually named.
-const WORKLOADS: [&str; 8] = ["load", "A", "B", "C", "D", "F", "G", "U"];
+const WORKLOADS: [&str; 9] = ["load", "A", "B", "C", "D", "E", "F", "G", "U"];
 
 /// All tables of a run.
 pub fn tables(results: &Results) -> String {
@@ -39,14 +40,15 @@ fn head(text: &mut String, results: &Results) -> std::fmt::Result {
     let settings = &results.settings;
     writeln!(
         text,
-        "{}, {} processors, {} GiB, {}. {} keys of {} B, values of {} B; medians of {} \
-         repetitions of {} s; `*` where other programs disturbed every repetition.",
+        "{}, {} processors, {} GiB, {}. {} keys of {} B in {} order, values of {} B; medians \
+         of {} repetitions of {} s; `*` where other programs disturbed every repetition.",
         machine.processor,
         machine.processors,
         machine.memory_bytes >> 30,
         machine.kernel,
         settings.records,
         settings.key_bytes,
+        settings.insert_order,
         settings.value_bytes,
         results.repetitions,
         settings.duration.as_secs_f64(),
@@ -93,8 +95,7 @@ fn columns(text: &mut String, names: &[&str]) -> std::fmt::Result {
 fn engines(results: &Results) -> Vec<String> {
     let present: BTreeSet<&str> =
         results.rows.iter().map(|row| row.place.engine.as_str()).collect();
-    let mut names: Vec<String> = Name::DEFAULT.iter().map(ToString::to_string).collect();
-    names.extend([Name::Floor, Name::Null].map(|name| name.to_string()));
+    let mut names: Vec<String> = Name::value_variants().iter().map(ToString::to_string).collect();
     names.retain(|name| present.contains(name.as_str()));
     names
 }
@@ -164,6 +165,7 @@ fn ratios(text: &mut String, results: &Results) -> std::fmt::Result {
     columns(
         text,
         &[
+            "ours",
             "workload",
             "threads",
             "durability",
@@ -173,17 +175,17 @@ fn ratios(text: &mut String, results: &Results) -> std::fmt::Result {
             "memory alone",
         ],
     )?;
-    let places: BTreeSet<(Durability, usize, &str)> = results
+    let places: BTreeSet<(&str, Durability, usize, &str)> = results
         .ratios
         .iter()
-        .map(|ratio| (ratio.durability, ratio.threads, ratio.workload.as_str()))
+        .map(|ratio| (&*ratio.ours, ratio.durability, ratio.threads, &*ratio.workload))
         .collect();
-    for (durability, threads, workload) in places {
-        write!(text, "| {workload} | {threads} | {durability} |")?;
+    for (ours, durability, threads, workload) in places {
+        write!(text, "| {ours} | {workload} | {threads} | {durability} |")?;
         for against in ["best_durable", "best_in_memory", "floor", "memory"] {
             let ratio = results.ratios.iter().find(|ratio| {
                 (ratio.durability, ratio.threads) == (durability, threads)
-                    && ratio.workload == workload
+                    && (&*ratio.ours, &*ratio.workload) == (ours, workload)
                     && ratio.against == against
             });
             match ratio {

@@ -61,7 +61,7 @@ pub fn recover<E: Engine>(subject: &Subject) -> Result<RecoveryReport, Failure> 
     {
         let mut handle = engine.handle()?;
         for record in 0..settings.records {
-            write_key(record, &mut key);
+            write_key(settings.insert_order, record, &mut key);
             if !handle.get(&key, &mut value)? {
                 report.missing += 1;
             } else if !values.is_whole(record, &value) {

@@ -78,6 +78,8 @@ pub struct Row {
 /// Terrace's throughput over another's, in the same run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ratio {
+    /// Which of ours.
+    pub ours: String,
     /// Workload.
     pub workload: String,
     /// Threads.
@@ -331,7 +333,7 @@ fn recovery_row(engine: Name, runs: &[(RecoveryReport, RecoveryReport)]) -> Reco
 /// against the floor of the same distribution, and durable updates against one writer's.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let name = |row: &Row| <Name as clap::ValueEnum>::from_str(&row.place.engine, true).ok();
-    let ours = rows.iter().filter(|row| name(row) == Some(Name::Terrace));
+    let ours = rows.iter().filter(|row| name(row).is_some_and(Name::is_ours));
     let mut ratios = Vec::new();
     for our in ours {
         let same = |row: &&Row| {
@@ -341,7 +343,8 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             let sync = our.place.durability == Durability::Sync;
             let kind = |row: &&Row| {
                 name(row).is_some_and(|name| {
-                    !matches!(name, Name::Terrace | Name::Floor | Name::Null)
+                    !matches!(name, Name::Floor | Name::Null)
+                        && !name.is_ours()
                         && name.is_durable() == durable
                         && (!sync || name.survives_power_loss())
                 })
@@ -371,6 +374,7 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
         ratios.extend(others.into_iter().filter_map(|(against, other)| {
             let other = other?;
             Some(Ratio {
+                ours: our.place.engine.clone(),
                 workload: our.place.workload.clone(),
                 threads: our.place.threads,
                 durability: our.place.durability,

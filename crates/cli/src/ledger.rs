@@ -147,7 +147,7 @@ impl Place {
                 "no ledger `{name}` in {dir}: terrace ledger open {dir} {name} makes it"
             )));
         }
-        let ledger = db.ledger_with(&self.name, |base| {
+        let ledger = settings::ledger_with(&db, &self.name, &config, |base| {
             let mut options = config.ledger_options_of(&self.name, base);
             options.salvage = salvage;
             if let Some(make) = make {
@@ -155,8 +155,7 @@ impl Place {
                 options.overdraft = make.overdraft.or(options.overdraft);
             }
             options
-        });
-        let ledger = ledger.map_err(|error| settings::ledger_failure(&self.dir, error))?;
+        })?;
         Ok((db, ledger))
     }
 }

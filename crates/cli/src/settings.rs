@@ -224,15 +224,29 @@ pub fn open_ledger(
     salvage: bool,
 ) -> Result<Ledger, Failure> {
     let options = |base| LedgerOptions { salvage, ..config.ledger_options_of(name, base) };
-    let ledger = db.ledger_with(name, options).map_err(|e| ledger_failure(db.dir(), e))?;
+    let ledger = ledger_with(db, name, config, options)?;
     if let Some(damage) = ledger.stats().damage {
         eprintln!("terrace: ledger {name}: {damage}");
     }
     Ok(ledger)
 }
 
+/// Opens one ledger, in its tier if it has one, with these options.
+pub fn ledger_with(
+    db: &Database,
+    name: &str,
+    config: &Config,
+    options: impl FnOnce(LedgerOptions) -> LedgerOptions,
+) -> Result<Ledger, Failure> {
+    let ledger = match config.tier_of_ledger(name)? {
+        Some(tier) => db.ledger_in(name, &tier, options),
+        None => db.ledger_with(name, options),
+    };
+    ledger.map_err(|e| ledger_failure(db.dir(), e))
+}
+
 /// Why a ledger could not be used, with the way out if another process has it.
-pub fn ledger_failure(dir: &Path, error: LedgerError) -> Failure {
+fn ledger_failure(dir: &Path, error: LedgerError) -> Failure {
     match error {
         LedgerError::Store(error) => locked_or(dir, error),
         other => Failure::new(other),

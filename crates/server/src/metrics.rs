@@ -8,8 +8,9 @@ use crate::shared::Shared;
 use crate::stats::{BUCKETS, LoopStats};
 use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
+use terrace::ledger::LedgerStats;
 use terrace::memory::prestore;
-use terrace::{MapStats, TierUse};
+use terrace::{MapStats, QueueStats, TierUse};
 
 /// The page as it grows.
 struct Page(String);
@@ -37,6 +38,8 @@ pub(crate) fn render(shared: &Shared) -> String {
     tier_metrics(shared, &mut page);
     pre_store_metrics(&mut page);
     map_metrics(shared, &mut page);
+    queue_metrics(shared, &mut page);
+    ledger_metrics(shared, &mut page);
     page.0
 }
 
@@ -230,4 +233,43 @@ fn map_metrics(shared: &Shared, page: &mut Page) {
         let labels = format!("{{db=\"db{number}\"}}");
         page.line("terrace_read_only", &labels, u8::from(stats.stopped.is_some()));
     }
+}
+
+fn queue_metrics(shared: &Shared, page: &mut Page) {
+    let queues: Vec<_> = shared.maps.database().open_queues();
+    let all: Vec<_> = queues.iter().map(|(name, queue)| (name, queue.stats())).collect();
+    let mut each = |name: &str, help: &str, pick: fn(&QueueStats) -> u64| {
+        page.head(name, "gauge", help);
+        all.iter().for_each(|(queue, stats)| {
+            page.line(name, &format!("{{queue=\"{queue}\"}}"), pick(stats));
+        });
+    };
+    each("terrace_queue_elements", "Elements of a queue.", |stats| stats.elements);
+    each("terrace_queue_used_slots", "Slots in use.", |stats| stats.used_slots);
+    each("terrace_queue_slots", "Slots there are.", |stats| stats.slots);
+}
+
+fn ledger_metrics(shared: &Shared, page: &mut Page) {
+    let ledgers = shared.maps.database().open_ledgers();
+    let all: Vec<_> = ledgers.iter().map(|(name, ledger)| (name, ledger.stats())).collect();
+    let mut each = |name: &str, kind: &str, help: &str, pick: fn(&LedgerStats) -> u64| {
+        page.head(name, kind, help);
+        all.iter().for_each(|(ledger, stats)| {
+            page.line(name, &format!("{{ledger=\"{ledger}\"}}"), pick(stats));
+        });
+    };
+    each("terrace_ledger_accounts", "gauge", "Accounts of a ledger.", |stats| stats.accounts);
+    each(
+        "terrace_ledger_entries_total",
+        "counter",
+        "Blocks and openings executed since it was made.",
+        |stats| stats.entries,
+    );
+    each(
+        "terrace_ledger_memory_bytes",
+        "gauge",
+        "Bytes of accounts and of the image of the file.",
+        |stats| stats.memory_bytes,
+    );
+    each("terrace_ledger_log_bytes", "gauge", "Bytes of the log in use.", |stats| stats.log_bytes);
 }

@@ -120,6 +120,11 @@ pub(crate) struct Maps {
 }
 
 impl Maps {
+    /// What they are maps of.
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
     /// Opens database 0 and those that exist already.
     pub(crate) fn new(database: Arc<Database>, count: usize) -> terrace::Result<Maps> {
         let mut maps = Maps {

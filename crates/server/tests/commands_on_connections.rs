@@ -183,6 +183,8 @@ fn info_has_its_sections() {
     client.line("SET a 1");
     client.line("GET a");
     client.line("GET nothing");
+    client.line("LPUSH jobs 1");
+    client.line("LEDGER.OPEN bank 1 100");
     let Reply::Bulk(text) = client.call(&["INFO"]) else { panic!("INFO") };
     let text = String::from_utf8(text).unwrap();
     for section in [
@@ -197,6 +199,8 @@ fn info_has_its_sections() {
         "Cluster",
         "Keyspace",
         "Tiers",
+        "Queues",
+        "Ledgers",
         "Prestores",
     ] {
         assert!(text.contains(&format!("# {section}\r\n")), "{section} in {text}");
@@ -212,6 +216,10 @@ fn info_has_its_sections() {
     assert_eq!(info(&mut client, "keyspace_misses"), "1");
     assert_eq!(info(&mut client, "connected_clients"), "1");
     assert!(info(&mut client, "db0_memory").starts_with("tier=memory,keys=1,"));
+    assert!(info(&mut client, "queue_jobs").starts_with("elements=1,"));
+    assert!(
+        info(&mut client, "ledger_bank").starts_with("profile=smallcoin,accounts=1,entries=1,")
+    );
     assert!(info(&mut client, "latency_percentiles_usec_get").starts_with("p50="));
     assert_eq!(client.line("CONFIG RESETSTAT"), "OK");
     assert_eq!(info(&mut client, "keyspace_hits"), "0");

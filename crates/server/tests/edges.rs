@@ -80,7 +80,18 @@ fn metrics_and_health() {
     let metrics = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     let server = TestServer::with(ServerOptions { metrics_address: metrics, ..options() });
     let mut client = server.client();
-    for line in ["SET a 1", "SET b 2", "GET a", "GET nothing", "INCR a", "SELECT 3", "SET c 1"] {
+    for line in [
+        "SET a 1",
+        "SET b 2",
+        "GET a",
+        "GET nothing",
+        "INCR a",
+        "SELECT 3",
+        "SET c 1",
+        "LPUSH q 1",
+        "LEDGER.OPEN bank 1 100 2 0",
+        "LEDGER.EXEC bank 1 2 5",
+    ] {
         client.line(line);
     }
     let address = server.server.addresses().metrics.unwrap();
@@ -98,6 +109,9 @@ fn metrics_and_health() {
         "redis_keyspace_misses_total 1",
         "redis_db_keys{db=\"db0\"} 2",
         "redis_db_keys{db=\"db3\"} 1",
+        "terrace_queue_elements{queue=\"q\"} 1",
+        "terrace_ledger_accounts{ledger=\"bank\"} 2",
+        "terrace_ledger_entries_total{ledger=\"bank\"} 2",
         "redis_commands_latencies_usec_count{cmd=\"incr\"} 1",
     ] {
         assert!(page.lines().any(|other| other == line), "{line} in {page}");

@@ -51,6 +51,15 @@ fn redis_cli() {
         let text = run("redis-cli", &server, arguments).unwrap();
         assert!(expected.is_empty() || text.trim() == expected.trim(), "{arguments:?}: {text}");
     }
+    let cases: &[(&[&str], &str)] = &[
+        (&["LEDGER.OPEN", "bank", "1", "100", "2", "0"], "2"),
+        (&["LEDGER.EXEC", "bank", "1", "2", "70", "1", "2", "70"], "done\nrefused"),
+        (&["LEDGER.BALANCE", "bank", "1", "2", "3"], "30\n70\n\n"),
+    ];
+    for (arguments, expected) in cases {
+        let text = run("redis-cli", &server, arguments).unwrap();
+        assert!(text.trim().ends_with(expected.trim()), "{arguments:?}: {text}");
+    }
     for tool in ["--scan", "--bigkeys", "--memkeys"] {
         let text = run("redis-cli", &server, &[tool]).unwrap();
         assert!(text.contains("greeting"), "{tool}: {text}");

@@ -27,12 +27,14 @@ pub struct TierUse {
     pub name: String,
     /// The NUMA node it is on; `None` for all of the machine's memory.
     pub node: Option<u32>,
-    /// Bytes in use: values, indexes and buffers of its maps.
+    /// Bytes in use: values, indexes and buffers of its maps, and its ledgers.
     pub used_bytes: u64,
     /// Bytes they may use.
     pub budget_bytes: u64,
     /// Its maps, of those that are open, by name.
     pub maps: Vec<String>,
+    /// Its ledgers, likewise.
+    pub ledgers: Vec<String>,
 }
 
 /// A directory of maps, queues and tables of words. They share one memory budget, but for those in tiers of their
@@ -48,12 +50,12 @@ pub struct Database {
     maps: Mutex<BTreeMap<String, Opened>>,
     queues: Mutex<BTreeMap<String, Queue>>,
     words: Mutex<BTreeMap<String, Words>>,
-    ledgers: Mutex<BTreeMap<String, Ledger>>,
-    /// Tiers with a budget of their own, by name: maps in one share it.
+    ledgers: Mutex<BTreeMap<String, OpenedLedger>>,
+    /// Tiers with a budget of their own, by name: maps and ledgers in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
 }
 
-/// A memory of which maps have one budget.
+/// A memory of which maps and ledgers have one budget.
 struct Share {
     name: String,
     node: Option<u32>,
@@ -69,6 +71,12 @@ impl Share {
 /// A map, and the memory that it takes from.
 struct Opened {
     map: Map,
+    share: Arc<Share>,
+}
+
+/// A ledger, and the memory that it takes from.
+struct OpenedLedger {
+    ledger: Ledger,
     share: Arc<Share>,
 }
 
@@ -137,13 +145,17 @@ impl Database {
         tier: &Tier,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
-        let bytes = tier.bytes.unwrap_or(u64::MAX);
-        let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Share::new(&tier.name, tier.node, bytes);
-        let share = Arc::clone(tiers.entry(tier.name.clone()).or_insert_with(new));
-        drop(tiers);
         let node = tier.node;
+        let share = self.share_of(tier);
         self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &share)
+    }
+
+    /// What maps and ledgers in a tier take from.
+    fn share_of(&self, tier: &Tier) -> Arc<Share> {
+        let bytes = tier.bytes.unwrap_or(u64::MAX);
+        let new = || Share::new(&tier.name, tier.node, bytes);
+        let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tiers.entry(tier.name.clone()).or_insert_with(new))
     }
 
     /// The map `name` with its keys in order, opened or made with the database's options otherwise: see
@@ -233,6 +245,11 @@ impl Database {
         self.names("queues", open)
     }
 
+    /// The queues that are open, by name.
+    pub fn open_queues(&self) -> Vec<(String, Queue)> {
+        self.queues().iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
+    }
+
     /// Names of the folders below `folder`, and `open`, sorted. What cannot be read is not taken for empty: a
     /// backup would lack it.
     fn names(&self, folder: &str, open: BTreeSet<String>) -> Result<Vec<String>> {
@@ -274,9 +291,9 @@ impl Database {
         self.shared.budget.set_limit(bytes);
     }
 
-    /// The memories that maps take from: the one that is shared, then tiers by name.
+    /// The memories that maps and ledgers take from: the one that is shared, then tiers by name.
     pub fn tiers(&self) -> Vec<TierUse> {
-        let maps = self.maps();
+        let (maps, ledgers) = (self.maps(), self.ledgers());
         let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
         let in_use = |share: &Arc<Share>| TierUse {
             name: share.name.clone(),
@@ -284,6 +301,11 @@ impl Database {
             used_bytes: share.budget.used(),
             budget_bytes: share.budget.limit(),
             maps: maps
+                .iter()
+                .filter(|(_, opened)| Arc::ptr_eq(&opened.share, share))
+                .map(|(name, _)| name.clone())
+                .collect(),
+            ledgers: ledgers
                 .iter()
                 .filter(|(_, opened)| Arc::ptr_eq(&opened.share, share))
                 .map(|(name, _)| name.clone())
@@ -343,7 +365,8 @@ impl Database {
         // Nobody who opens another one waits for the medium.
         let maps: Vec<Map> = self.maps().values().map(|opened| opened.map.clone()).collect();
         let queues: Vec<Queue> = self.queues().values().cloned().collect();
-        let ledgers: Vec<Ledger> = self.ledgers().values().cloned().collect();
+        let ledgers: Vec<Ledger> =
+            self.ledgers().values().map(|opened| opened.ledger.clone()).collect();
         let synced = maps.iter().map(Map::sync).chain(queues.iter().map(Queue::sync));
         let synced = synced.chain(ledgers.iter().map(Ledger::sync));
         synced.fold(Ok(()), Result::and)
@@ -360,7 +383,7 @@ impl Database {
         self.tables_of_words().clear();
         let closed =
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
-        let closed = closed.chain(ledgers.values().map(Ledger::close));
+        let closed = closed.chain(ledgers.values().map(|opened| opened.ledger.close()));
         closed.fold(Ok(()), Result::and)
     }
 

@@ -122,13 +122,14 @@ impl Handle for FloorHandle<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_workload::ycsb::InsertOrder;
     use terrace_workload::ycsb::keys::write_key;
 
     #[test]
     fn keys_tell_their_records() {
         for record in (0..100_000).chain([u64::MAX]) {
             let mut key = [0; 16];
-            write_key(record, &mut key);
+            write_key(InsertOrder::Hashed, record, &mut key);
             assert_eq!(record_of(&key) as u64, record);
         }
     }

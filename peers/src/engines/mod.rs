@@ -83,6 +83,11 @@ impl Name {
         Name::Scc,
     ];
 
+    /// Whether it is Terrace.
+    pub fn is_ours(self) -> bool {
+        matches!(self, Name::Terrace | Name::TerraceOrdered)
+    }
+
     /// Whether it keeps anything past the process.
     pub fn is_durable(self) -> bool {
         use Name::{Fjall, Lmdb, Redb, Rocksdb, Sled, Terrace, TerraceOrdered};

@@ -12,7 +12,9 @@ use terrace_workload::ycsb::{Handle, Target};
 /// std's tree behind a lock that readers share.
 pub struct Btreemap<K: Key>(RwLock<BTreeMap<K, Value>>);
 /// crossbeam's list.
-pub struct Skiplist<K: Key>(crossbeam_skiplist::SkipMap<K, Value>);
+/// It replaces a value by taking the entry out and putting another in, so that readers miss it in between:
+/// values are changed in place instead.
+pub struct Skiplist<K: Key>(crossbeam_skiplist::SkipMap<K, RwLock<Value>>);
 /// scc's tree.
 pub struct Treeindex<K: Key>(scc::TreeIndex<K, Value>);
 /// congee, by the numbers that keys of 8 bytes are. Its scans copy keys and need values that are numbers:
@@ -56,12 +58,19 @@ impl<K: Key> Handle for &Btreemap<K> {
 impl<K: Key> Handle for &Skiplist<K> {
     #[inline]
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, Failure> {
-        Ok(self.0.get(key).map(|found| super::copy(found.value(), value)).is_some())
+        Ok(self.0.get(key).map(|found| super::copy(&found.value().read(), value)).is_some())
     }
 
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
-        self.0.insert(K::of(key), value.into());
+        let mut new = None;
+        let entry = self.0.get_or_insert_with(K::of(key), || {
+            new = Some(());
+            RwLock::new(value.into())
+        });
+        if new.is_none() {
+            *entry.value().write() = value.into();
+        }
         Ok(())
     }
 
@@ -77,7 +86,7 @@ impl<K: Key> Handle for &Skiplist<K> {
         mut each: impl FnMut(&[u8], &[u8]),
     ) -> Result<usize, Failure> {
         let found = self.0.range::<K, _>(K::of(start)..).take(limit);
-        Ok(found.map(|entry| each(entry.key().borrow(), entry.value())).count())
+        Ok(found.map(|entry| each(entry.key().borrow(), &entry.value().read())).count())
     }
 }
 

@@ -13,7 +13,7 @@ use terrace::{Durability, Kind};
 use terrace_experiments::MapTarget;
 use terrace_workload::system::Machine;
 use terrace_workload::ycsb::{
-    Bench, Distribution, LoadBy, LoadReport, PhaseReport, Settings, Workload,
+    Bench, Distribution, InsertOrder, LoadBy, LoadReport, PhaseReport, Settings, Workload,
 };
 
 #[derive(Args)]
@@ -24,6 +24,9 @@ pub struct Arguments {
     /// uniform, zipfian or latest; each workload's own where absent
     #[arg(long, value_name = "NAME")]
     distribution: Option<Distribution>,
+    /// Keys in which order: hashed or ordered
+    #[arg(long, value_name = "NAME", default_value_t = InsertOrder::Hashed)]
+    insert_order: InsertOrder,
     /// Records loaded first
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keys: u64,
@@ -159,6 +162,7 @@ fn settings_of(arguments: &Arguments, durability: Durability) -> Settings {
         value_bytes: arguments.value_size,
         threads: arguments.threads,
         distribution: arguments.distribution,
+        insert_order: arguments.insert_order,
         duration,
         warm_up: (duration / 10).min(Duration::from_secs(1)),
         // Synced operations are slow enough to time each.

@@ -12,7 +12,7 @@ use super::{Control, Settings};
 use std::collections::BTreeMap;
 use terrace_durable::journal::{Step, Steps};
 use terrace_durable::{Error, Journal, JournalPiece, JournalShape, Medium};
-use terrace_index::accounts::{ACCOUNT_BYTES, Accounts};
+use terrace_index::accounts::Accounts;
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
 use terrace_store::Durability;
@@ -172,11 +172,12 @@ struct Book<M: Memory> {
 impl<M: Memory> Book<M> {
     /// Recovers what is on a medium.
     fn open(medium: Medium<M>, steps: Steps, engine: Engine) -> Result<Book<M>, String> {
-        let bytes = Accounts::<Native>::lines_for(ACCOUNTS) * ACCOUNT_BYTES;
+        let bytes = Accounts::<Native>::bytes_for(ACCOUNTS);
         let region = Region::reserve(bytes, Backing::Anonymous).map_err(|e| e.to_string())?;
         region.commit(0, bytes).map_err(|e| e.to_string())?;
         let options = BankOptions { engine, workers: 1, ..BankOptions::default() };
-        let mut bank = Bank::over(Accounts::over(region.native().part(0, bytes)), options);
+        let mut bank =
+            Bank::over(Accounts::over(region.native().part(0, bytes), ACCOUNTS), options);
         let mut past = Past::default();
         let opened = Journal::open_in(medium, KIND, false, steps, |piece| match piece {
             JournalPiece::State(_, state, beside) => load(&mut bank, &mut past, state, beside),

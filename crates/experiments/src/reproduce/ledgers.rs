@@ -2,7 +2,7 @@
 
 use std::io;
 use std::time::Instant;
-use terrace_index::accounts::{ACCOUNT_BYTES, Accounts};
+use terrace_index::accounts::Accounts;
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
 use terrace_transact::ledger::{
     Account, Bank, BankOptions, Block, Engine, Executed, Profile, Transfer,
@@ -29,10 +29,11 @@ impl<M: Memory> Held<M> {
         options: BankOptions,
         wrap: impl FnOnce(Native) -> M,
     ) -> io::Result<Held<M>> {
-        let bytes = Accounts::<Native>::lines_for(accounts) * ACCOUNT_BYTES;
-        let region = Region::reserve(bytes, Backing::Anonymous)?;
+        let bytes = Accounts::<Native>::bytes_for(accounts);
+        let region = Region::reserve(bytes, Backing::HugePages)?;
         region.commit(0, bytes)?;
-        let mut bank = Bank::over(Accounts::over(wrap(region.native().part(0, bytes))), options);
+        let mut bank =
+            Bank::over(Accounts::over(wrap(region.native().part(0, bytes)), accounts), options);
         for number in 0..accounts {
             let account = Account { balance, ..Account::default() };
             bank.restore(number, account).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! INFO: the state of the server in Redis's sections, and two of our own, `# Tiers` and `# Prestores`.
+//! INFO: the state of the server in Redis's sections, and of our own: tiers, queues, ledgers, pre-stores.
 
 use super::connection::REDIS_VERSION;
 use super::{Context, Outcome, table};
@@ -26,6 +26,8 @@ static SECTIONS: &[(&str, bool, Render)] = &[
     ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
     ("Keyspace", true, keyspace),
     ("Tiers", true, tiers),
+    ("Queues", true, queues),
+    ("Ledgers", true, ledgers),
     ("Prestores", true, pre_stores),
 ];
 
@@ -314,15 +316,49 @@ fn keyspace(shared: &Shared, lines: &mut Lines) {
     }
 }
 
+/// One line for each queue that is open.
+fn queues(shared: &Shared, lines: &mut Lines) {
+    for (name, queue) in shared.maps.database().open_queues() {
+        let stats = queue.stats();
+        lines.add(
+            &format!("queue_{name}"),
+            format_args!(
+                "elements={},used_slots={},slots={},slot_bytes={}",
+                stats.elements, stats.used_slots, stats.slots, stats.slot_bytes,
+            ),
+        );
+    }
+}
+
+/// One line for each ledger that is open.
+fn ledgers(shared: &Shared, lines: &mut Lines) {
+    for (name, ledger) in shared.maps.database().open_ledgers() {
+        let stats = ledger.stats();
+        lines.add(
+            &format!("ledger_{name}"),
+            format_args!(
+                "profile={},accounts={},entries={},hash={},memory_bytes={},log_bytes={}",
+                ledger.profile(),
+                stats.accounts,
+                stats.entries,
+                stats.hash,
+                stats.memory_bytes,
+                stats.log_bytes,
+            ),
+        );
+    }
+}
+
 /// One line for each memory, and two for each database: what it has there, and what in its files.
 fn tiers(shared: &Shared, lines: &mut Lines) {
-    for TierUse { name, node, used_bytes, budget_bytes, maps } in shared.maps.tiers() {
+    for TierUse { name, node, used_bytes, budget_bytes, maps, ledgers } in shared.maps.tiers() {
         let node = node.map_or("all".to_string(), |node| node.to_string());
         lines.add(
             &format!("tier_{name}"),
             format_args!(
-                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={}",
+                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={},ledgers={}",
                 maps.len(),
+                ledgers.len(),
             ),
         );
     }

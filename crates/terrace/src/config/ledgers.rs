@@ -22,6 +22,8 @@ pub struct LedgerConfig {
     pub durability: Option<DurabilityMode>,
     /// Time between syncs under [`DurabilityMode::Interval`].
     pub interval_ms: Option<u64>,
+    /// The tier that its accounts lie in.
+    pub tier: Option<String>,
 }
 
 /// The keys of a section `[ledgers.NAME]`.
@@ -71,6 +73,15 @@ pub const LEDGER_KEYS: &[Key<LedgerConfig>] = &[
         default: "as for maps",
         help: "milliseconds of blocks that may be lost under interval",
         set: |l, v| interval_ms(v).map(|n| l.interval_ms = Some(n)),
+    },
+    Key {
+        name: "tier",
+        default: "all of memory",
+        help: "the tier of memory that its accounts lie in: one declared, or one found",
+        set: |l, v| {
+            l.tier = Some(v.into());
+            Ok(())
+        },
     },
 ];
 

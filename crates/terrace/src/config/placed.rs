@@ -1,7 +1,7 @@
-//! The tier that a map's values lie in, and how tiers share what there is.
+//! The tier that a map's values, or a ledger's accounts, lie in, and how tiers share what there is.
 //!
-//! A kernel that has no memory of a node left ends the process instead of refusing. So the tiers that maps
-//! lie in never have more than their node, together: sizes that were written are checked, and tiers
+//! A kernel that has no memory of a node left ends the process instead of refusing. So the tiers that are
+//! in use never have more than their node, together: sizes that were written are checked, and tiers
 //! without one get equal parts of half of what those leave, since others take memory of the node too.
 
 use super::{Config, ConfigError};
@@ -29,9 +29,29 @@ impl Config {
     /// # Errors
     /// As [`Config::tier_of`].
     pub fn tier_on(&self, topology: &Topology, name: &str) -> Result<Option<Tier>, ConfigError> {
-        let Some(wanted) = self.maps.get(name).and_then(|map| map.tier.as_deref()) else {
+        let wanted = self.maps.get(name).and_then(|map| map.tier.as_deref());
+        self.resolve_tier(topology, &format!("maps.{name}"), wanted)
+    }
+
+    /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tier_of`] for a map.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tier_of_ledger(&self, name: &str) -> Result<Option<Tier>, ConfigError> {
+        let Some(wanted) = self.ledgers.get(name).and_then(|ledger| ledger.tier.as_deref()) else {
             return Ok(None);
         };
+        let topology = Topology::read().map_err(|e| ConfigError::plain(e.to_string()))?;
+        self.resolve_tier(&topology, &format!("ledgers.{name}"), Some(wanted))
+    }
+
+    fn resolve_tier(
+        &self,
+        topology: &Topology,
+        section: &str,
+        wanted: Option<&str>,
+    ) -> Result<Option<Tier>, ConfigError> {
+        let Some(wanted) = wanted else { return Ok(None) };
         let found = found_specs(topology);
         let known: Vec<&TierSpec> = self.tiers.iter().chain(&found).collect();
         let resolved = tier_in_memory(wanted, &known, topology).and_then(|spec| {
@@ -39,11 +59,11 @@ impl Config {
             tier.bytes = self.share(spec, &known, topology)?;
             Ok(tier)
         });
-        let refused = |what| ConfigError::plain(format!("`maps.{name}.tier`: {what}"));
+        let refused = |what| ConfigError::plain(format!("`{section}.tier`: {what}"));
         resolved.map(Some).map_err(refused)
     }
 
-    /// Bytes of a tier beside the others that maps lie in; `None` where the system does not tell how many
+    /// Bytes of a tier beside the others that are in use; `None` where the system does not tell how many
     /// there are.
     fn share(
         &self,
@@ -51,7 +71,9 @@ impl Config {
         known: &[&TierSpec],
         topology: &Topology,
     ) -> Result<Option<u64>, String> {
-        let names: BTreeSet<&str> = self.maps.values().filter_map(|m| m.tier.as_deref()).collect();
+        let of_maps = self.maps.values().filter_map(|map| map.tier.as_deref());
+        let of_ledgers = self.ledgers.values().filter_map(|ledger| ledger.tier.as_deref());
+        let names: BTreeSet<&str> = of_maps.chain(of_ledgers).collect();
         let used = names.iter().filter_map(|name| known.iter().find(|tier| tier.name == *name));
         let used: Vec<&TierSpec> = used.copied().filter(|tier| !tier.kind.has_path()).collect();
         let left = left_of(spec.node, &used, topology)?;

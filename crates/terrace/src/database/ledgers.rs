@@ -1,9 +1,9 @@
 //! Ledgers: beside maps and queues.
 
-use super::{Database, check_name};
+use super::{Database, OpenedLedger, Share, check_name};
 use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
-use terrace_memory::dax;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use terrace_memory::{Tier, dax};
 use terrace_store::Result;
 use terrace_transact::ledger::{Ledger, LedgerOptions, LedgerResult};
 
@@ -42,10 +42,34 @@ impl Database {
         name: &str,
         adjust: impl FnOnce(LedgerOptions) -> LedgerOptions,
     ) -> LedgerResult<Ledger> {
+        self.ledger_within(name, adjust, &self.shared)
+    }
+
+    /// The same with its accounts in a tier of memory: on its node, and of its bytes, which maps and ledgers in one
+    /// tier share. The image of its file counts against them too.
+    ///
+    /// # Errors
+    /// As [`Database::ledger`]; the kernel's reason where it does not give memory of the node.
+    pub fn ledger_in(
+        &self,
+        name: &str,
+        tier: &Tier,
+        adjust: impl FnOnce(LedgerOptions) -> LedgerOptions,
+    ) -> LedgerResult<Ledger> {
+        let (node, share) = (tier.node, self.share_of(tier));
+        self.ledger_within(name, |options| LedgerOptions { node, ..adjust(options) }, &share)
+    }
+
+    fn ledger_within(
+        &self,
+        name: &str,
+        adjust: impl FnOnce(LedgerOptions) -> LedgerOptions,
+        share: &Arc<Share>,
+    ) -> LedgerResult<Ledger> {
         check_name("ledger", "_-.", name)?;
         let mut ledgers = self.ledgers();
-        if let Some(ledger) = ledgers.get(name) {
-            return Ok(ledger.clone());
+        if let Some(opened) = ledgers.get(name) {
+            return Ok(opened.ledger.clone());
         }
         let base = LedgerOptions {
             durability: self.options().durability,
@@ -56,9 +80,9 @@ impl Database {
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(self.dir())
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
-        let ledger =
-            Ledger::open(&self.dir().join("ledgers").join(name), &options, &self.shared.budget)?;
-        ledgers.insert(name.to_string(), ledger.clone());
+        let ledger = Ledger::open(&self.dir().join("ledgers").join(name), &options, &share.budget)?;
+        let opened = OpenedLedger { ledger: ledger.clone(), share: Arc::clone(share) };
+        ledgers.insert(name.to_string(), opened);
         Ok(ledger)
     }
 
@@ -71,7 +95,14 @@ impl Database {
         self.names("ledgers", open)
     }
 
-    pub(super) fn ledgers(&self) -> MutexGuard<'_, BTreeMap<String, Ledger>> {
+    /// The ledgers that are open, by name.
+    pub fn open_ledgers(&self) -> Vec<(String, Ledger)> {
+        let handle =
+            |(name, opened): (&String, &OpenedLedger)| (name.clone(), opened.ledger.clone());
+        self.ledgers().iter().map(handle).collect()
+    }
+
+    pub(super) fn ledgers(&self) -> MutexGuard<'_, BTreeMap<String, OpenedLedger>> {
         // As for maps.
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,6 +111,8 @@ impl Database {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use terrace_memory::tier::SystemPaths;
+    use terrace_memory::{ByteSize, TierKind, TierSpec, Topology};
     use terrace_store::{Durability, MapOptions};
     use terrace_transact::ledger::{Block, LedgerError, Transfer};
 
@@ -101,5 +134,37 @@ mod tests {
         assert_eq!(db.ledger_names().expect("names"), ["bank"]);
         assert_eq!(db.ledger("bank").expect("the ledger").hash().expect("whole"), hash);
         assert!(db.ledger("../bank").is_err());
+    }
+
+    #[test]
+    fn a_ledger_in_a_tier_is_on_its_node_and_within_its_bytes() {
+        let topology = Topology::read().expect("a topology");
+        let node = topology.nodes[0].node;
+        let near = |bytes| TierSpec {
+            node: Some(node),
+            bytes: Some(ByteSize(bytes)),
+            ..TierSpec::new("near", TierKind::Node)
+        };
+        let tier = near(80 << 20).resolve(&topology, &SystemPaths).expect("it fits");
+        let dir = tempfile::tempdir().expect("directory");
+        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+        let bank = match db.ledger_in("bank", &tier, |options| options) {
+            // Containers without the capability, kernels without NUMA.
+            Err(e) if e.to_string().contains("not permitted") => return,
+            bank => bank.expect("a ledger in the tier"),
+        };
+        let open = |from: u64, to: u64| {
+            bank.open_accounts(&(from..to).map(|number| (number, 1)).collect::<Vec<_>>())
+        };
+        open(0, 100_000).expect("room");
+        let pages = bank.placement().expect("the kernel tells");
+        assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
+        let told = db.tiers();
+        assert_eq!((told[1].name.as_str(), &told[1].ledgers[..]), ("near", &["bank".into()][..]));
+        assert_eq!(told[1].used_bytes, bank.stats().memory_bytes);
+        assert_eq!((told[0].used_bytes, told[0].ledgers.len()), (0, 0));
+        let full = open(100_000, 1_000_000).expect_err("more than the tier has");
+        assert!(full.to_string().contains("memory budget"), "{full}");
+        assert_eq!(bank.stats().accounts, 100_000);
     }
 }

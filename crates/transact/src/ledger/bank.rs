@@ -12,6 +12,7 @@ use super::strife::Strife;
 use super::sum::Sum;
 use super::{Engine, Profile, Status};
 use parking_lot::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -113,6 +114,9 @@ pub struct Executed {
 
 /// How one block is executed, with what it needs meanwhile.
 pub(super) trait Plan<O: Orders, M: Memory>: Send + Sync + 'static {
+    /// Whether it finds the accounts of the orders by itself, and changes nothing if there is one that is not there.
+    const FINDS: bool = false;
+
     /// The part of one worker. What it changes it adds to `sum`.
     fn work(&self, task: &Task<O, M>, worker: usize, meeting: &Meeting, sum: &mut Sum);
 
@@ -127,9 +131,56 @@ pub(super) struct Task<O, M: Memory> {
     pub orders: O,
     pub accounts: Arc<Accounts<M>>,
     statuses: Vec<AtomicU8>,
+    /// The first order with an account that there is not.
+    unknown: AtomicUsize,
 }
 
-impl<O, M: Memory> Task<O, M> {
+impl<O: Orders, M: Memory> Task<O, M> {
+    fn new(orders: O, accounts: Arc<Accounts<M>>) -> Task<O, M> {
+        let statuses = (0..orders.len()).map(|_| AtomicU8::new(Status::Done as u8)).collect();
+        Task { orders, accounts, statuses, unknown: AtomicUsize::new(usize::MAX) }
+    }
+
+    /// Finds the accounts of a range of orders, and does `then` with each order; up to the first that has an account
+    /// that there is not. Where that is.
+    #[inline(always)]
+    pub fn find(&self, range: Range<usize>, mut then: impl FnMut(usize)) -> usize {
+        let (orders, accounts) = (&self.orders, &*self.accounts);
+        let first = |orders| range.start..range.end.min(range.start + orders);
+        first(2 * AHEAD).for_each(|order| orders.foresee(order, accounts));
+        first(AHEAD).for_each(|order| orders.locate(order, accounts));
+        for order in range.clone() {
+            if order + 2 * AHEAD < range.end {
+                orders.foresee(order + 2 * AHEAD, accounts);
+            }
+            if order + AHEAD < range.end {
+                orders.locate(order + AHEAD, accounts);
+            }
+            if orders.find(order, accounts).is_err() {
+                self.unknown.fetch_min(order, Relaxed);
+                return order;
+            }
+            then(order);
+        }
+        range.end
+    }
+
+    /// Whether somebody has met an account that there is not.
+    pub fn has_unknown(&self) -> bool {
+        self.unknown.load(Relaxed) < usize::MAX
+    }
+
+    fn check_known(&self) -> Result<(), Refused> {
+        match self.unknown.load(Relaxed) {
+            usize::MAX => Ok(()),
+            order => {
+                let account = self.orders.find(order, &self.accounts);
+                let account = account.expect_err("it was not found before");
+                Err(Refused::Unknown { order, account })
+            }
+        }
+    }
+
     /// What became of an order; done if nothing is told.
     pub fn tell(&self, order: usize, status: Status) {
         self.statuses[order].store(status as u8, Relaxed);
@@ -140,40 +191,23 @@ struct Work<P, O, M: Memory> {
     task: Task<O, M>,
     plan: P,
     sum: Mutex<Sum>,
-    /// The first order with an account that there is not.
-    unknown: AtomicUsize,
 }
 
 impl<P: Plan<O, M>, O: Orders, M: Memory> Job for Work<P, O, M> {
     fn work(&self, worker: usize, meeting: &Meeting) {
-        let range = meeting.part(worker, self.task.orders.len());
-        if let Err(order) = find(&self.task, range) {
-            self.unknown.fetch_min(order, Relaxed);
-        }
-        meeting.meet();
-        // Nobody has changed anything.
-        if self.unknown.load(Relaxed) < usize::MAX {
-            return;
+        if !P::FINDS {
+            self.task.find(meeting.part(worker, self.task.orders.len()), |_| {});
+            meeting.meet();
+            // Nobody has changed anything.
+            if self.task.has_unknown() {
+                return;
+            }
         }
         let mut sum = Sum::default();
         self.plan.work(&self.task, worker, meeting, &mut sum);
         let mut all = self.sum.lock();
         *all = all.and(sum);
     }
-}
-
-/// Finds the accounts of a range of orders; or the first order with one that there is not.
-fn find<O: Orders, M: Memory>(
-    task: &Task<O, M>,
-    range: std::ops::Range<usize>,
-) -> Result<(), usize> {
-    let (orders, accounts) = (&task.orders, &*task.accounts);
-    (range.start..range.end.min(range.start + AHEAD)).for_each(|o| orders.foresee(o, accounts));
-    for order in range {
-        orders.foresee(order + AHEAD, accounts);
-        orders.find(order, accounts).map_err(|_| order)?;
-    }
-    Ok(())
 }
 
 /// Accounts in a memory, and threads that execute blocks on them.
@@ -323,11 +357,7 @@ impl<M: Memory> Bank<M> {
             engine => (engine, self.forecast.foresees()),
         };
         let count = orders.len();
-        let task = Task {
-            statuses: (0..count).map(|_| AtomicU8::new(Status::Done as u8)).collect(),
-            accounts: Arc::clone(&self.accounts),
-            orders,
-        };
+        let task = Task::new(orders, Arc::clone(&self.accounts));
         let (task, sum, rerun) = match engine {
             Engine::Sequential | Engine::Auto => self.alone(task)?,
             Engine::Orangutan => {
@@ -352,7 +382,8 @@ impl<M: Memory> Bank<M> {
 
     /// On this thread.
     fn alone<O: Orders>(&self, task: Task<O, M>) -> Result<(Task<O, M>, Sum, usize), Refused> {
-        find(&task, 0..task.orders.len()).map_err(|order| unknown(&task, order))?;
+        task.find(0..task.orders.len(), |_| {});
+        task.check_known()?;
         let mut sum = Sum::default();
         in_order(&task, &mut sum);
         Ok((task, sum, 0))
@@ -364,27 +395,18 @@ impl<M: Memory> Bank<M> {
         task: Task<O, M>,
         plan: P,
     ) -> Result<(Task<O, M>, Sum, usize), Refused> {
-        let unknown_order = AtomicUsize::new(usize::MAX);
-        let work = Arc::new(Work { task, plan, sum: Mutex::default(), unknown: unknown_order });
+        let work = Arc::new(Work { task, plan, sum: Mutex::default() });
         let job: Arc<dyn Job> = Arc::clone(&work) as Arc<dyn Job>;
         self.crew.run(&job);
         drop(job);
         let work = Arc::into_inner(work).expect("all workers have let go of it");
-        match work.unknown.into_inner() {
-            usize::MAX => Ok((work.task, work.sum.into_inner(), work.plan.rerun())),
-            order => Err(unknown(&work.task, order)),
-        }
+        work.task.check_known()?;
+        Ok((work.task, work.sum.into_inner(), work.plan.rerun()))
     }
 }
 
 fn money_in<M: Memory>(accounts: &Accounts<M>) -> u64 {
     accounts.iter().map(|(_, account)| account.balance).sum::<i64>().max(0) as u64
-}
-
-/// Which account of an order there is not.
-fn unknown<O: Orders, M: Memory>(task: &Task<O, M>, order: usize) -> Refused {
-    let account = task.orders.find(order, &task.accounts).expect_err("it was not found before");
-    Refused::Unknown { order, account }
 }
 
 impl<M: Memory> std::fmt::Debug for Bank<M> {

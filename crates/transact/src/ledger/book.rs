@@ -21,7 +21,8 @@ use super::sum::Sum;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::{Journal, JournalPiece, JournalShape, Medium, MediumSpec, Replayed};
-use terrace_index::accounts::{ACCOUNT_BYTES, Account, Accounts};
+use terrace_index::accounts::{Account, Accounts};
+use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Budget, Divide, Native, Region};
 use terrace_store::{DirectoryLock, Durability, Error as StoreError};
 
@@ -52,13 +53,17 @@ pub(super) struct Book {
 /// A bank, and the memory of its accounts.
 type Made = (Bank<Native>, Region);
 
-/// A bank over memory of its own.
-fn bank_for(accounts: u64, options: BankOptions) -> LedgerResult<Made> {
-    let bytes = Accounts::<Native>::lines_for(accounts) * ACCOUNT_BYTES;
-    let io = |source| StoreError::Io { path: "(memory)".into(), doing: "reserve", source };
-    let region = Region::reserve(bytes, Backing::Anonymous).map_err(io)?;
-    region.commit(0, bytes).map_err(io)?;
-    let bank = Bank::over(Accounts::over(region.native().part(0, bytes)), options);
+/// A bank over memory of its own, on a node if one is named.
+fn bank_for(accounts: u64, options: BankOptions, node: Option<u32>) -> LedgerResult<Made> {
+    let bytes = Accounts::<Native>::bytes_for(accounts);
+    let io =
+        |doing| move |source| StoreError::Io { path: "memory of accounts".into(), doing, source };
+    let region = Region::reserve(bytes, Backing::HugePages).map_err(io("reserve"))?;
+    if let Some(node) = node {
+        region.bind_untouched(node).map_err(std::io::Error::other).map_err(io("bind"))?;
+    }
+    region.commit(0, bytes).map_err(io("commit"))?;
+    let bank = Bank::over(Accounts::over(region.native().part(0, bytes), accounts), options);
     Ok((bank, region))
 }
 
@@ -137,7 +142,7 @@ impl Book {
         let shape = shape(FIRST_ACCOUNTS, wanted(options), options.log_bytes);
         let medium = medium(dir, 1, shape.bytes(), options)?;
         let journal = Journal::create(medium, shape, [0; 8], |_| {})?;
-        let made = bank_for(FIRST_ACCOUNTS, wanted(options))?;
+        let made = bank_for(FIRST_ACCOUNTS, wanted(options), options.node)?;
         Ok(Book::of(dir, options, made, journal, budget, lock))
     }
 
@@ -197,6 +202,14 @@ impl Book {
         self.journal.shape().state_bytes / record::STATE_BYTES
     }
 
+    /// Where its accounts are.
+    pub fn placement(&self) -> LedgerResult<Placement> {
+        let found = self.region.placement(self.bank.accounts().bytes());
+        let (path, doing) = ("memory of accounts".into(), "ask for the nodes of");
+        let io = |source| StoreError::Io { path, doing, source: std::io::Error::other(source) };
+        Ok(found.map_err(io)?)
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         self.bank.accounts().bytes() + self.journal.shape().bytes()
     }
@@ -228,7 +241,7 @@ impl Book {
     }
 
     /// What was executed goes to the journal. An error is the ledger's end: memory is ahead of the file.
-    fn keep(&mut self, kind: u64, body: &[u8]) -> LedgerResult<()> {
+    pub(super) fn keep(&mut self, kind: u64, body: &[u8]) -> LedgerResult<()> {
         let head = record::head(kind, self.entries, self.bank.hash());
         self.entries += 1;
         let kept = match self.journal.append(&[&head, body]) {
@@ -291,14 +304,14 @@ impl Book {
     fn grow(&mut self, more: u64) -> LedgerResult<()> {
         let wanted = (2 * self.room()).max(self.bank.accounts().len() + more);
         let shape = shape(wanted, self.bank.options(), self.journal.shape().log_bytes);
-        let bytes = Accounts::<Native>::lines_for(wanted) * ACCOUNT_BYTES + shape.bytes();
+        let bytes = Accounts::<Native>::bytes_for(wanted) + shape.bytes();
         let extra = bytes.saturating_sub(self.budget_bytes);
         if self.budget.take(extra).is_err() {
             let (used, budget) = (self.budget.used(), self.budget.limit());
             return Err(StoreError::OutOfMemory { used, budget }.into());
         }
         self.budget_bytes += extra;
-        let (mut bank, region) = bank_for(wanted, self.bank.options())?;
+        let (mut bank, region) = bank_for(wanted, self.bank.options(), self.options.node)?;
         for (number, account) in self.bank.accounts().iter() {
             bank.restore(number, account)?;
         }
@@ -399,17 +412,37 @@ struct Recovered {
     replayed: Replayed,
 }
 
+/// The entry that was refused, and why.
+type End = (u64, String);
+
 impl Recovered {
+    /// Under salvage, what was there before the first entry that is refused.
     fn read(dir: &Path, options: &LedgerOptions, file: u64) -> LedgerResult<Recovered> {
+        let (found, refused) = Recovered::read_until(dir, options, file, None)?;
+        match refused {
+            None => Ok(found),
+            // It was executed before its hash was seen to be another: once more, without it.
+            Some(end) => Ok(Recovered::read_until(dir, options, file, Some(end))?.0),
+        }
+    }
+
+    /// Takes up what is before `end`; says which entry was executed and then refused.
+    fn read_until(
+        dir: &Path,
+        options: &LedgerOptions,
+        file: u64,
+        end: Option<End>,
+    ) -> LedgerResult<(Recovered, Option<End>)> {
         let medium = medium(dir, file, 0, options)?;
         let path = medium.path().to_path_buf();
-        let (mut made, mut entries) = (None, 0);
+        let (mut made, mut entries, mut refused) = (None, 0, None);
         // An error that says more than that a piece was not taken.
         let mut failed = None;
         let mut take = |piece: JournalPiece<'_>| match piece {
             JournalPiece::State(shape, state, words) => {
-                let bank = as_made(&path, shape, options)
-                    .and_then(|bank| bank_for(shape.state_bytes / record::STATE_BYTES, bank));
+                let bank = as_made(&path, shape, options).and_then(|bank| {
+                    bank_for(shape.state_bytes / record::STATE_BYTES, bank, options.node)
+                });
                 let bank = bank.map_err(|error| {
                     let words = error.to_string();
                     failed = Some(error);
@@ -419,8 +452,12 @@ impl Recovered {
                 load(&mut made.insert(bank).0, state, words)
             }
             JournalPiece::Record(_, bytes) => {
+                if let Some((_, why)) = end.as_ref().filter(|(entry, _)| *entry == entries) {
+                    return Err(why.clone());
+                }
                 let (bank, _) = made.as_mut().ok_or("a record comes before the state")?;
-                take_up(bank, bytes, entries)?;
+                take_up(bank, bytes, entries)
+                    .inspect_err(|why| refused = Some((entries, why.clone())))?;
                 entries += 1;
                 Ok(())
             }
@@ -431,7 +468,7 @@ impl Recovered {
         }
         let (journal, replayed) = opened?;
         let made = made.expect("a journal that opens has a state");
-        Ok(Recovered { made, journal, entries, replayed })
+        Ok((Recovered { made, journal, entries, replayed }, refused))
     }
 }
 

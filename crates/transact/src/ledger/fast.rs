@@ -15,6 +15,7 @@ use super::clusters::Clusters;
 use super::crew::Meeting;
 use super::orders::{AHEAD, Alone, Among, Orders};
 use super::sum::Sum;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use terrace_memory::Memory;
@@ -24,6 +25,9 @@ const WITHDRAWN: u8 = 0;
 const REFUSED: u8 = 1;
 /// It has withdrawn, and what is left is below its floor.
 const SHORT: u8 = 2;
+
+/// Orders whose accounts are still near when their deposits come.
+const NEAR: usize = 1024;
 
 /// What an execution is wrong without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,70 @@ impl Fast {
         self.failed.fetch_add(1, Relaxed);
     }
 
+    /// Finds the accounts of a range of orders and withdraws, in one pass, since each account is a miss. Returns when
+    /// all have; false if there was an account that there is not, and everything is put back.
+    fn withdraw<O: Orders, M: Memory>(
+        &self,
+        task: &Task<O, M>,
+        range: Range<usize>,
+        meeting: &Meeting,
+        sum: &mut Sum,
+    ) -> bool {
+        let mut among = Among { accounts: &task.accounts, sum };
+        let end = task.find(range.clone(), |order| {
+            if !task.orders.withdraw(order, &mut among) {
+                self.fail(order, REFUSED);
+            }
+        });
+        if self.leaves_out(Step::Barrier) {
+            self.deposit(task, range.clone(), None, among.sum);
+        }
+        meeting.meet();
+        if !task.has_unknown() {
+            return true;
+        }
+        for order in range.start..end {
+            if self.withdrawn[order].load(Relaxed) == WITHDRAWN {
+                task.orders.take_back(order, &mut among);
+            }
+        }
+        false
+    }
+
+    /// The same in two passes; while the others withdraw, the last worker finds the clusters.
+    fn withdraw_foreseeing<O: Orders, M: Memory>(
+        &self,
+        task: &Task<O, M>,
+        worker: usize,
+        meeting: &Meeting,
+        sum: &mut Sum,
+    ) -> bool {
+        let (orders, accounts) = (&task.orders, &*task.accounts);
+        task.find(meeting.part(worker, orders.len()), |_| {});
+        meeting.meet();
+        if task.has_unknown() {
+            return false;
+        }
+        let withdrawers = meeting.workers() - 1;
+        if worker == withdrawers {
+            let _first = self.clusters.set(Clusters::of(orders));
+        } else {
+            let range =
+                orders.len() * worker / withdrawers..orders.len() * (worker + 1) / withdrawers;
+            let mut among = Among { accounts, sum };
+            for order in range {
+                if order + AHEAD < orders.len() {
+                    orders.each_account(order + AHEAD, |slot| accounts.prefetch_slot(slot));
+                }
+                if !orders.withdraw(order, &mut among) {
+                    self.fail(order, REFUSED);
+                }
+            }
+        }
+        meeting.meet();
+        true
+    }
+
     /// Numbers of the clusters that have to be executed again.
     fn again(&self) -> Vec<u32> {
         let clusters = self.clusters.get().expect("found before");
@@ -93,7 +161,7 @@ impl Fast {
     fn deposit<O: Orders, M: Memory>(
         &self,
         task: &Task<O, M>,
-        range: std::ops::Range<usize>,
+        range: Range<usize>,
         but: Option<(&Clusters, &[u32])>,
         sum: &mut Sum,
     ) {
@@ -101,7 +169,11 @@ impl Fast {
         let firsts: Option<(&Clusters, Vec<u32>)> = but.map(|(clusters, again)| {
             (clusters, again.iter().map(|c| clusters.members(*c as usize)[0]).collect())
         });
-        for order in range {
+        let is_far = range.len() > NEAR;
+        for order in range.clone() {
+            if is_far && order + AHEAD < range.end {
+                task.orders.each_account(order + AHEAD, |slot| task.accounts.prefetch_slot(slot));
+            }
             let is_again = firsts.as_ref().is_some_and(|(clusters, firsts)| {
                 firsts.binary_search(&clusters.first_of(order)).is_ok()
             });
@@ -155,34 +227,22 @@ impl Fast {
 }
 
 impl<O: Orders, M: Memory> Plan<O, M> for Fast {
+    const FINDS: bool = true;
+
     fn work(&self, task: &Task<O, M>, worker: usize, meeting: &Meeting, sum: &mut Sum) {
-        let (orders, accounts) = (&task.orders, &*task.accounts);
+        let orders = &task.orders;
         let range = meeting.part(worker, orders.len());
-        let foresees = self.foresees && meeting.workers() > 1;
-        if foresees && worker + 1 == meeting.workers() {
-            let _first = self.clusters.set(Clusters::of(orders));
-        } else {
-            let withdrawers = meeting.workers() - usize::from(foresees);
-            let range =
-                orders.len() * worker / withdrawers..orders.len() * (worker + 1) / withdrawers;
-            let mut among = Among { accounts, sum: &mut *sum };
-            for order in range {
-                if order + AHEAD < orders.len() {
-                    orders.each_account(order + AHEAD, |slot| accounts.prefetch_slot(slot));
-                }
-                if !orders.withdraw(order, &mut among) {
-                    self.fail(order, REFUSED);
-                }
-            }
+        let went_on = match self.foresees && meeting.workers() > 1 {
+            true => self.withdraw_foreseeing(task, worker, meeting, sum),
+            false => self.withdraw(task, range.clone(), meeting, sum),
+        };
+        if !went_on {
+            return;
         }
-        if self.leaves_out(Step::Barrier) {
-            self.deposit(task, range.clone(), None, sum);
-        }
-        meeting.meet();
         if O::CONFIRMS && !self.leaves_out(Step::Confirmation) {
             for order in range.clone() {
                 let has_withdrawn = self.withdrawn[order].load(Relaxed) == WITHDRAWN;
-                if has_withdrawn && !orders.confirm(order, accounts) {
+                if has_withdrawn && !orders.confirm(order, &task.accounts) {
                     self.fail(order, SHORT);
                 }
             }

@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace_memory::binding::Placement;
 use terrace_memory::{Budget, Domain};
 use terrace_store::{Durability, Error as StoreError};
 
@@ -29,6 +30,8 @@ pub struct LedgerOptions {
     pub domain: Domain,
     /// Whether the directory is on a DAX file system.
     pub dax: bool,
+    /// The NUMA node whose memory its accounts lie in; wherever the system puts them.
+    pub node: Option<u32>,
     /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once. Fixed
     /// when it is made.
     pub log_bytes: u64,
@@ -46,6 +49,7 @@ impl Default for LedgerOptions {
             durability: Durability::Interval(Duration::from_secs(1)),
             domain: Domain::PageCache,
             dax: false,
+            node: None,
             log_bytes: 32 << 20,
             salvage: false,
         }
@@ -277,6 +281,14 @@ impl Ledger {
     /// How large it is, and what it has done.
     pub fn stats(&self) -> LedgerStats {
         self.book().stats()
+    }
+
+    /// Where its accounts are.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn placement(&self) -> LedgerResult<Placement> {
+        self.book().placement()
     }
 
     /// What its orders do.

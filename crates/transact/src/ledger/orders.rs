@@ -18,13 +18,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use terrace_index::accounts::{Accounts, Field, Slot};
 use terrace_memory::Memory;
 
-/// Accounts ahead of the one that is looked up, or worked on, that are asked for already.
+/// Orders ahead of the one that is looked up, or worked on, whose accounts are asked for already.
 pub(super) const AHEAD: usize = 8;
 
-/// Words of accounts, wherever they are kept meanwhile.
-pub(super) trait Rows {
-    fn balance(&mut self, slot: Slot) -> i64;
+/// Words of accounts, wherever they are kept meanwhile, to be added to.
+pub(super) trait Additions {
     fn add(&mut self, slot: Slot, field: Field, by: i64);
+}
+
+/// The same, to be read too: nobody else changes them meanwhile.
+pub(super) trait Rows: Additions {
+    fn balance(&mut self, slot: Slot) -> i64;
 }
 
 /// The accounts themselves, for the one thread that works on them.
@@ -38,7 +42,9 @@ impl<M: Memory> Rows for Alone<'_, M> {
     fn balance(&mut self, slot: Slot) -> i64 {
         self.accounts.get(slot, Field::Balance)
     }
+}
 
+impl<M: Memory> Additions for Alone<'_, M> {
     #[inline(always)]
     fn add(&mut self, slot: Slot, field: Field, by: i64) {
         self.accounts.add_alone(slot, field, by);
@@ -52,13 +58,15 @@ pub(super) struct Among<'a, M: Memory> {
     pub sum: &'a mut Sum,
 }
 
-impl<M: Memory> Among<'_, M> {
+impl<M: Memory> Additions for Among<'_, M> {
     #[inline(always)]
-    pub fn add(&mut self, slot: Slot, field: Field, by: i64) {
+    fn add(&mut self, slot: Slot, field: Field, by: i64) {
         self.accounts.add(slot, field, by);
         self.sum.change(self.accounts.number(slot), field, by);
     }
+}
 
+impl<M: Memory> Among<'_, M> {
     /// Takes so much if that leaves no less than `floor`; otherwise nothing. The look before keeps a balance from
     /// falling further than one sum a thread.
     #[inline(always)]
@@ -84,8 +92,11 @@ pub(super) trait Orders: Send + Sync + 'static {
 
     fn len(&self) -> usize;
 
-    /// Asks for the accounts of an order that is yet to be found.
+    /// Asks for what says where the accounts of an order are.
     fn foresee<M: Memory>(&self, order: usize, accounts: &Accounts<M>);
+
+    /// Asks for its accounts, which then only have to be looked at.
+    fn locate<M: Memory>(&self, order: usize, accounts: &Accounts<M>);
 
     /// Finds its accounts; or the number of one that there is not.
     fn find<M: Memory>(&self, order: usize, accounts: &Accounts<M>) -> Result<(), u64>;
@@ -107,12 +118,24 @@ pub(super) trait Orders: Send + Sync + 'static {
     /// Gives what the order has.
     fn deposit<M: Memory>(&self, order: usize, among: &mut Among<'_, M>);
 
-    /// Puts back what a withdrawal took, alone.
-    fn take_back<M: Memory>(&self, order: usize, alone: &mut Alone<'_, M>);
+    /// Puts back what a withdrawal took.
+    fn take_back<A: Additions>(&self, order: usize, accounts: &mut A);
 
     /// What it takes of which accounts, for who reserves it, and the floor that must be left.
     fn each_take(&self, order: usize, visit: impl FnMut(Slot, i64, i64));
 }
+
+/// The account of this number, which was located in a line.
+#[inline(always)]
+fn found<M: Memory>(accounts: &Accounts<M>, number: u64, located: Slot) -> Result<Slot, u64> {
+    match accounts.holds(located, number) {
+        true => Ok(located),
+        false => accounts.find(number).ok_or(number),
+    }
+}
+
+/// What is located where there is no account.
+const NOWHERE: Slot = Slot::of_line(u32::MAX);
 
 /// The lines of accounts, found by several threads. An order's are ready once all of them have met.
 struct Found(Vec<AtomicU64>);
@@ -154,17 +177,25 @@ impl<const PAID: bool> Orders for Coins<PAID> {
 
     #[inline(always)]
     fn foresee<M: Memory>(&self, order: usize, accounts: &Accounts<M>) {
-        if let Some(transfer) = self.transfers.get(order) {
-            accounts.prefetch(transfer.from);
-            accounts.prefetch(transfer.to);
-        }
+        accounts.prefetch(self.transfers[order].from);
+        accounts.prefetch(self.transfers[order].to);
+    }
+
+    #[inline(always)]
+    fn locate<M: Memory>(&self, order: usize, accounts: &Accounts<M>) {
+        let Transfer { from, to, .. } = self.transfers[order];
+        let locate = |number| accounts.locate(number).unwrap_or(NOWHERE);
+        self.found.set(order, locate(from), locate(to));
     }
 
     #[inline(always)]
     fn find<M: Memory>(&self, order: usize, accounts: &Accounts<M>) -> Result<(), u64> {
         let Transfer { from, to, .. } = self.transfers[order];
-        let slot = accounts.find(from).ok_or(from)?;
-        self.found.set(order, slot, accounts.find(to).ok_or(to)?);
+        let located = self.found.get(order);
+        let is = (found(accounts, from, located.0)?, found(accounts, to, located.1)?);
+        if is != located {
+            self.found.set(order, is.0, is.1);
+        }
         Ok(())
     }
 
@@ -220,12 +251,12 @@ impl<const PAID: bool> Orders for Coins<PAID> {
     }
 
     #[inline(always)]
-    fn take_back<M: Memory>(&self, order: usize, alone: &mut Alone<'_, M>) {
+    fn take_back<A: Additions>(&self, order: usize, accounts: &mut A) {
         let (transfer, (from, _)) = (&self.transfers[order], self.found.get(order));
-        alone.add(from, Field::Balance, (transfer.amount + transfer.gas) as i64);
+        accounts.add(from, Field::Balance, (transfer.amount + transfer.gas) as i64);
         if PAID {
-            alone.add(from, Field::Turns, -1);
-            alone.add(from, Field::Sent, -1);
+            accounts.add(from, Field::Turns, -1);
+            accounts.add(from, Field::Sent, -1);
         }
     }
 
@@ -253,6 +284,10 @@ impl Moves {
 
     fn gives(&self, order: usize) -> std::ops::Range<usize> {
         self.starts[order].1 as usize..self.starts[order + 1].0 as usize
+    }
+
+    fn legs_of(&self, order: usize) -> std::ops::Range<usize> {
+        self.takes(order).start..self.gives(order).end
     }
 
     /// The account of a leg, and its sum.
@@ -286,24 +321,27 @@ impl Orders for Moves {
     }
 
     fn foresee<M: Memory>(&self, order: usize, accounts: &Accounts<M>) {
-        if order < self.len() {
-            let legs = self.takes(order).start..self.gives(order).end;
-            self.legs[legs].iter().for_each(|(number, _)| accounts.prefetch(*number));
+        self.legs[self.legs_of(order)].iter().for_each(|(number, _)| accounts.prefetch(*number));
+    }
+
+    fn locate<M: Memory>(&self, order: usize, accounts: &Accounts<M>) {
+        for leg in self.legs_of(order) {
+            let located = accounts.locate(self.legs[leg].0).unwrap_or(NOWHERE);
+            self.lines[leg].store(located.line(), Relaxed);
         }
     }
 
     fn find<M: Memory>(&self, order: usize, accounts: &Accounts<M>) -> Result<(), u64> {
-        for leg in self.takes(order).start..self.gives(order).end {
-            let number = self.legs[leg].0;
-            let slot = accounts.find(number).ok_or(number)?;
-            self.lines[leg].store(slot.line(), Relaxed);
+        for leg in self.legs_of(order) {
+            let (located, _) = self.leg(leg);
+            let is = found(accounts, self.legs[leg].0, located)?;
+            self.lines[leg].store(is.line(), Relaxed);
         }
         Ok(())
     }
 
     fn each_account(&self, order: usize, mut visit: impl FnMut(Slot)) {
-        let legs = self.takes(order).start..self.gives(order).end;
-        legs.for_each(|leg| visit(self.leg(leg).0));
+        self.legs_of(order).for_each(|leg| visit(self.leg(leg).0));
     }
 
     fn run<R: Rows>(&self, order: usize, rows: &mut R) -> Status {
@@ -353,10 +391,10 @@ impl Orders for Moves {
         }
     }
 
-    fn take_back<M: Memory>(&self, order: usize, alone: &mut Alone<'_, M>) {
+    fn take_back<A: Additions>(&self, order: usize, accounts: &mut A) {
         for leg in self.takes(order) {
             let (slot, sum) = self.leg(leg);
-            alone.add(slot, Field::Balance, sum);
+            accounts.add(slot, Field::Balance, sum);
         }
     }
 

@@ -8,7 +8,7 @@
 use super::bank::{Plan, Task};
 use super::clusters::Locals;
 use super::crew::Meeting;
-use super::orders::{Orders, Rows};
+use super::orders::{Additions, Orders, Rows};
 use super::sum::Sum;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
@@ -350,7 +350,9 @@ impl<O: Orders, M: Memory> Rows for Speculative<'_, O, M> {
     fn balance(&mut self, slot: Slot) -> i64 {
         self.words(slot)[0]
     }
+}
 
+impl<O: Orders, M: Memory> Additions for Speculative<'_, O, M> {
     fn add(&mut self, slot: Slot, field: Field, by: i64) {
         self.words(slot)[field as usize - Field::Balance as usize] += by;
     }

@@ -1,10 +1,11 @@
 //! Every engine comes to what one order after another comes to, by a model that shares no code with them.
 
 use super::block::{Listed, Movement, Transfer};
+use super::book::Book;
 use super::fast::Step;
 use super::*;
 use std::collections::BTreeMap;
-use terrace_index::accounts::{ACCOUNT_BYTES, Account, Accounts};
+use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::{Backing, Divide, Native, Region};
 
 /// A generator of its own, so that a seed is a case.
@@ -68,10 +69,11 @@ fn model(accounts: &mut Model, profile: Profile, block: &Block) -> Vec<Status> {
 }
 
 fn bank(options: BankOptions, accounts: &Model) -> (Region, Bank<Native>) {
-    let bytes = Accounts::<Native>::lines_for(accounts.len() as u64) * ACCOUNT_BYTES;
+    let room = accounts.len() as u64 + 10;
+    let bytes = Accounts::<Native>::bytes_for(room);
     let region = Region::reserve(bytes, Backing::Anonymous).expect("memory");
     region.commit(0, bytes).expect("memory");
-    let mut bank = Bank::over(Accounts::over(region.native().part(0, bytes)), options);
+    let mut bank = Bank::over(Accounts::over(region.native().part(0, bytes), room), options);
     for (number, account) in accounts {
         bank.restore(*number, *account).expect("room");
     }
@@ -278,6 +280,57 @@ fn bad_blocks_are_refused_whole() {
     let made = Movement { takes: vec![(1, 2)], gives: vec![(2, 3)], ..Movement::default() };
     let refused = Block::of_movements(vec![made]);
     assert_eq!(refused, Err(BlockError::Made { order: 0, given: 3, taken: 2 }));
+}
+
+#[test]
+fn an_account_that_there_is_not_leaves_no_trace() {
+    let mut random = Random(11);
+    let model: Model =
+        (0..50).map(|n| (n, Account { balance: 40, ..Account::default() })).collect();
+    for (profile, engine) in
+        Profile::ALL.iter().flat_map(|profile| Engine::ALL.map(|engine| (*profile, engine)))
+    {
+        let options = BankOptions { profile, engine, workers: 3, overdraft: 50 };
+        let (_region, mut bank) = bank(options, &model);
+        for _ in 0..20 {
+            let mut block = block(&mut random, profile, 400, 50);
+            let at = random.below(400) as usize;
+            match &mut block.orders {
+                Listed::Transfers(transfers) => transfers[at].to = 77,
+                Listed::Movements(movements) => movements[at].takes = vec![(77, 0)],
+            }
+            assert_eq!(bank.execute(block), Err(Refused::Unknown { order: at, account: 77 }));
+            assert_eq!(bank.accounts().iter().collect::<Model>(), model, "{profile} {engine}");
+        }
+        assert_eq!(bank.hash(), Sum::of(model.clone().into_iter()));
+    }
+}
+
+#[test]
+fn salvage_ends_before_an_entry_that_comes_out_otherwise() {
+    let dir = tempfile::tempdir().expect("directory");
+    let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    let options = LedgerOptions::default();
+    let pay = |amount| {
+        let pay = Transfer { from: 1, to: 2, amount, ..Transfer::default() };
+        Block::of_transfers(vec![pay]).expect("a block")
+    };
+    let mut book = Book::open(dir.path(), &options, &budget).expect("a ledger");
+    book.open_accounts(&[(1, 100), (2, 0)]).expect("new ones");
+    book.execute(pay(5)).expect("known");
+    book.bank.execute(pay(6)).expect("known");
+    let (kind, body) = record::body(&pay(7));
+    book.keep(kind, &body).expect("room");
+    book.close().expect("close");
+    drop(book);
+    let Err(error) = Book::open(dir.path(), &options, &budget) else { panic!("another hash") };
+    assert!(error.to_string().contains("entry 2 ends with the hash"), "{error}");
+    let salvage = LedgerOptions { salvage: true, ..options };
+    let book = Book::open(dir.path(), &salvage, &budget).expect("what is intact");
+    let stats = book.stats();
+    assert_eq!(book.bank.account(2).expect("opened").balance, 5);
+    assert_eq!((stats.entries, stats.hash), (2, Sum::of(book.bank.accounts().iter())));
+    assert!(stats.damage.expect("told").contains("entry 2 ends with the hash"));
 }
 
 #[test]

@@ -39,5 +39,5 @@ pub use distribution::{Choices, Distribution};
 pub use latency::Latency;
 pub use report::{LoadReport, PhaseReport};
 pub use runner::{Bench, LoadBy};
-pub use settings::{Settings, SettingsError, Workload};
+pub use settings::{InsertOrder, Settings, SettingsError, Workload};
 pub use target::{Handle, NullTarget, Target};

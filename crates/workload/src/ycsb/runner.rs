@@ -150,7 +150,7 @@ impl Bench {
                 progress(first);
             }
             for record in first..(first + LOAD_CLAIM).min(records) {
-                write_key(record, &mut key);
+                write_key(self.settings.insert_order, record, &mut key);
                 self.values.write(record, &mut rng, &mut value);
                 let timed = record % self.settings.sample_every == 0;
                 let start = timed.then(Instant::now);
@@ -174,7 +174,7 @@ impl Bench {
         for first in (0..self.settings.records).step_by(LOAD_BATCH as usize) {
             let end = (first + LOAD_BATCH).min(self.settings.records);
             for (record, (key, value)) in (first..end).zip(&mut batch) {
-                write_key(record, key);
+                write_key(self.settings.insert_order, record, key);
                 self.values.write(record, &mut rng, value);
             }
             handle.put_batch(&batch[..(end - first) as usize])?;

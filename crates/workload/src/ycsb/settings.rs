@@ -88,6 +88,35 @@ pub(super) struct Mix {
     pub(super) batch_read: u64,
 }
 
+/// The order of keys in which records are inserted (YCSB's `insertorder`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InsertOrder {
+    /// At random.
+    #[default]
+    Hashed,
+    /// Upwards.
+    Ordered,
+}
+
+impl std::str::FromStr for InsertOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "hashed" => Ok(Self::Hashed),
+            "ordered" => Ok(Self::Ordered),
+            other => Err(format!("\"{other}\" is not one of hashed, ordered")),
+        }
+    }
+}
+
+impl fmt::Display for InsertOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Hashed { "hashed" } else { "ordered" })
+    }
+}
+
 /// The size of the store and of the runs on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -97,6 +126,8 @@ pub struct Settings {
     pub key_bytes: usize,
     /// Length of a value: 8 to 16 MiB.
     pub value_bytes: usize,
+    /// The order of keys in which records are inserted.
+    pub insert_order: InsertOrder,
     /// Threads that load the store, each with its own handle: 1 to 4096.
     pub threads: usize,
     /// Choice of records; `None` for each workload's own.
@@ -124,6 +155,7 @@ impl Default for Settings {
             records: 1_000_000,
             key_bytes: 16,
             value_bytes: 100,
+            insert_order: InsertOrder::Hashed,
             threads: 1,
             distribution: None,
             duration: Duration::from_secs(10),

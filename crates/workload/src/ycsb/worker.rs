@@ -205,7 +205,7 @@ impl<'a, H: Handle> Worker<'a, H> {
     #[inline]
     fn read_one(&mut self, whole: bool) -> Result<Kind, Failure> {
         let record = self.choose();
-        write_key(record, &mut self.key);
+        write_key(self.shared.settings.insert_order, record, &mut self.key);
         let found = self.handle.get(&self.key, &mut self.read)?;
         self.check(record, found, whole);
         Ok(Kind::Read)
@@ -213,7 +213,7 @@ impl<'a, H: Handle> Worker<'a, H> {
 
     #[inline]
     fn write(&mut self, record: u64) -> Result<(), Failure> {
-        write_key(record, &mut self.key);
+        write_key(self.shared.settings.insert_order, record, &mut self.key);
         self.shared.values.write(record, &mut self.rng, &mut self.value);
         self.put()
     }
@@ -244,7 +244,7 @@ impl<'a, H: Handle> Worker<'a, H> {
     #[inline]
     fn read_modify_write(&mut self) -> Result<Kind, Failure> {
         let record = self.choose();
-        write_key(record, &mut self.key);
+        write_key(self.shared.settings.insert_order, record, &mut self.key);
         let found = self.handle.get(&self.key, &mut self.read)?;
         self.check(record, found, false);
         self.shared.values.modify(record, &self.read, &mut self.value);
@@ -254,7 +254,7 @@ impl<'a, H: Handle> Worker<'a, H> {
 
     fn scan(&mut self) -> Result<Kind, Failure> {
         let record = self.choose();
-        write_key(record, &mut self.key);
+        write_key(self.shared.settings.insert_order, record, &mut self.key);
         let limit = 1 + self.rng.below(self.shared.settings.scan_records as u64) as usize;
         let (mut bytes, mut first_differs, mut first) = (0u64, false, true);
         let key = self.key.as_slice();
@@ -277,7 +277,11 @@ impl<'a, H: Handle> Worker<'a, H> {
         for i in 0..self.batch_records.len() {
             let record = self.choose();
             self.batch_records[i] = record;
-            write_key(record, &mut self.batch_keys[i * key_bytes..(i + 1) * key_bytes]);
+            write_key(
+                self.shared.settings.insert_order,
+                record,
+                &mut self.batch_keys[i * key_bytes..(i + 1) * key_bytes],
+            );
         }
         with_slices(&self.batch_keys, key_bytes, |keys| {
             let (mut misses, mut bad) = (0, 0);
