@@ -86,11 +86,11 @@ fn metrics_and_health() {
         "GET a",
         "GET nothing",
         "INCR a",
-        "SELECT 3",
-        "SET c 1",
         "LPUSH q 1",
         "LEDGER.OPEN bank 1 100 2 0",
         "LEDGER.EXEC bank 1 2 5",
+        "SELECT 3",
+        "SET c 1",
     ] {
         client.line(line);
     }

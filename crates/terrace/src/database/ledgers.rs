@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(told[1].used_bytes, bank.stats().memory_bytes);
         assert_eq!((told[0].used_bytes, told[0].ledgers.len()), (0, 0));
         let full = open(100_000, 1_000_000).expect_err("more than the tier has");
-        assert!(full.to_string().contains("memory budget"), "{full}");
+        assert!(full.to_string().contains("out of memory"), "{full}");
         assert_eq!(bank.stats().accounts, 100_000);
     }
 }
