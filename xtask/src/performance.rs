@@ -4,8 +4,8 @@
 use std::path::Path;
 
 const PAGE: &str = "docs/performance.md";
-const USAGE: &str = "give what was printed: --peers FILE (terrace-peers run --markdown FILE) \
-                     and/or --server FILE (terrace bench server > FILE)";
+const USAGE: &str = "give what was printed: --server FILE (terrace bench server > FILE), and --NAME FILE \
+                     (terrace-peers run --markdown FILE) for what stands between the marks NAME";
 
 pub fn main(root: &Path, arguments: &[String]) -> Result<(), String> {
     if arguments.is_empty() || !arguments.len().is_multiple_of(2) {
@@ -15,10 +15,10 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<(), String> {
     let mut text = read(&page)?;
     for pair in arguments.chunks(2) {
         let printed = read(Path::new(&pair[1]))?;
-        let (mark, printed) = match pair[0].as_str() {
-            "--peers" => ("peers", printed),
-            "--server" => ("server", format!("```text\n{}\n```\n", printed.trim())),
-            other => return Err(format!("{other}: {USAGE}")),
+        let mark = pair[0].strip_prefix("--").ok_or_else(|| format!("{}: {USAGE}", pair[0]))?;
+        let printed = match mark {
+            "server" => format!("```text\n{}\n```\n", printed.trim()),
+            _ => printed,
         };
         text = between(&text, mark, &printed)?;
     }

@@ -9,7 +9,8 @@ use std::time::Instant;
 use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
 use terrace::memory::prestore::{self, SiteReport};
-use terrace::{Queue, TierUse};
+use terrace::words::WordsStats;
+use terrace::{Map, Queue, TierUse};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -45,6 +46,30 @@ struct MapReport {
     recovery_ms: f64,
     torn_tails: usize,
     damaged_parts: usize,
+}
+
+impl MapReport {
+    fn of(tier: Option<String>, name: String, map: &Map) -> MapReport {
+        let (stats, recovery) = (map.stats(), map.recovery());
+        MapReport {
+            tier,
+            name,
+            keys: stats.keys,
+            live_bytes: stats.live_bytes,
+            dead_bytes: stats.dead_bytes,
+            index: stats.index,
+            index_bytes: stats.index_bytes,
+            disk_bytes: stats.disk_bytes,
+            values: stats.design,
+            domain: stats.domain,
+            flush: map.options().flush_rule(),
+            recovered_items: recovery.items,
+            recovered_bytes: recovery.bytes,
+            recovery_ms: recovery.elapsed.as_secs_f64() * 1e3,
+            torn_tails: recovery.torn.len(),
+            damaged_parts: recovery.damage.len(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -97,7 +122,32 @@ impl QueueReport {
     }
 }
 
-/// Opens (and so recovers) every map, queue and ledger, and reports.
+#[derive(Serialize)]
+struct WordsReport {
+    name: String,
+    form: String,
+    used: u64,
+    capacity: u64,
+    buckets: u64,
+    file_bytes: u64,
+    memory_bytes: u64,
+}
+
+impl WordsReport {
+    fn of(name: String, stats: WordsStats) -> WordsReport {
+        WordsReport {
+            name,
+            form: stats.form.to_string(),
+            used: stats.used,
+            capacity: stats.capacity,
+            buckets: stats.buckets,
+            file_bytes: stats.file_bytes,
+            memory_bytes: stats.memory_bytes,
+        }
+    }
+}
+
+/// Opens (and so recovers) every map, queue, table of words and ledger, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
@@ -107,25 +157,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     for name in db.map_names().map_err(Failure::new)? {
         let map = settings::open_map(&db, &name, &config)?;
         settings::tell_damage(&map);
-        let (stats, recovery) = (map.stats(), map.recovery());
-        maps.push(MapReport {
-            tier: db.tier_of(&name),
-            name,
-            keys: stats.keys,
-            live_bytes: stats.live_bytes,
-            dead_bytes: stats.dead_bytes,
-            index: stats.index,
-            index_bytes: stats.index_bytes,
-            disk_bytes: stats.disk_bytes,
-            values: stats.design,
-            domain: stats.domain,
-            flush: map.options().flush_rule(),
-            recovered_items: recovery.items,
-            recovered_bytes: recovery.bytes,
-            recovery_ms: recovery.elapsed.as_secs_f64() * 1e3,
-            torn_tails: recovery.torn.len(),
-            damaged_parts: recovery.damage.len(),
-        });
+        maps.push(MapReport::of(db.tier_of(&name), name, &map));
     }
     let mut queues = Vec::new();
     for name in db.queue_names().map_err(Failure::new)? {
@@ -136,6 +168,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
     for name in db.ledger_names().map_err(Failure::new)? {
         let ledger = settings::open_ledger(&db, &name, &config, arguments.salvage)?;
         ledgers.push(LedgerReport::of(name, ledger.stats()));
+    }
+    let mut words = Vec::new();
+    for name in db.words_names().map_err(Failure::new)? {
+        let table = settings::open_words(&db, &name, &config)?;
+        words.push(WordsReport::of(name, table.stats()));
     }
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
     let (tiers, pre_stores) = (db.tiers(), prestore::report());
@@ -149,6 +186,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
             "maps": maps,
             "queues": queues,
             "ledgers": ledgers,
+            "words": words,
             "pre_stores": pre_stores,
         }));
     }
@@ -161,7 +199,27 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if !ledgers.is_empty() {
         print(format_args!("{}\n", ledger_table(&ledgers)))?;
     }
+    if !words.is_empty() {
+        print(format_args!("{}\n", words_table(&words)))?;
+    }
     print(shown(&pre_stores))
+}
+
+fn words_table(words: &[WordsReport]) -> String {
+    let head = ["words", "form", "used", "capacity", "buckets", "file", "memory"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(words.iter().map(|w| {
+        vec![
+            w.name.clone(),
+            w.form.clone(),
+            w.used.to_string(),
+            w.capacity.to_string(),
+            w.buckets.to_string(),
+            format_size(w.file_bytes),
+            format_size(w.memory_bytes),
+        ]
+    }));
+    table(&rows)
 }
 
 fn ledger_table(ledgers: &[LedgerReport]) -> String {
@@ -181,7 +239,8 @@ fn ledger_table(ledgers: &[LedgerReport]) -> String {
 }
 
 fn tier_table(tiers: &[TierUse]) -> String {
-    let mut rows = vec![["memory", "node", "used", "budget", "maps"].map(String::from).to_vec()];
+    let mut rows =
+        vec![["memory", "node", "used", "budget", "maps", "ledgers"].map(String::from).to_vec()];
     rows.extend(tiers.iter().map(|tier| {
         vec![
             tier.name.clone(),
@@ -189,6 +248,7 @@ fn tier_table(tiers: &[TierUse]) -> String {
             format_size(tier.used_bytes),
             format_size(tier.budget_bytes),
             tier.maps.len().to_string(),
+            tier.ledgers.len().to_string(),
         ]
     }));
     table(&rows)

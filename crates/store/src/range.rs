@@ -4,6 +4,7 @@ use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::located::location;
+use crossbeam_epoch::Guard;
 use std::ops::Bound;
 use terrace_durable::Values;
 use terrace_durable::logs::Ticket;
@@ -105,13 +106,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     found.push(at);
                 }
             });
-            for location in &found {
-                let key = self.values.item(*location, &guard).key;
-                if range.is_over_at(key) {
+            for (at, location) in found.iter().enumerate() {
+                if range.is_over_at(self.values.item(*location, &guard).key) {
                     return Ok(None);
                 }
                 if told == limit {
-                    return Ok(last);
+                    let before = at.checked_sub(1).map(|before| found[before]);
+                    return Ok(before.map(|at| self.key_of(at, &guard)).or(last));
                 }
                 let mut is_live = false;
                 let mut tell = |key: &[u8], value: Value<'_>| {
@@ -120,17 +121,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 };
                 self.visit(*location, &guard, &mut tell, &mut saw);
                 told += usize::from(is_live);
-                let last = last.get_or_insert_default();
-                last.clear();
-                last.extend_from_slice(key);
             }
             if next.is_none() {
                 return Ok(None);
             }
+            last = found.last().map(|at| self.key_of(*at, &guard)).or(last);
             if told == limit {
                 return Ok(last);
             }
         }
+    }
+
+    fn key_of(&self, location: u64, guard: &Guard) -> Vec<u8> {
+        self.values.item(location, guard).key.to_vec()
     }
 }
 

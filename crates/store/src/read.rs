@@ -299,13 +299,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         saw: &mut impl FnMut(Ticket),
     ) {
         let found = self.found(location, guard);
-        let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
-        self.at_rest(Some(found), hash, key, guard, |found| {
-            if let Some((location, item)) = found.filter(|(_, item)| is_live(item)) {
-                self.look(location, &item);
-                each(item.key, value_of(&item, location));
+        let mut tell = |location: u64, item: &Item<'_>| {
+            if is_live(item) {
+                self.look(location, item);
+                each(item.key, value_of(item, location));
             }
-        });
+        };
+        if found.is_settled {
+            tell(location, &found.item);
+        } else {
+            let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
+            self.at_rest(Some(found), hash, key, guard, |found| {
+                found.iter().for_each(|(location, item)| tell(*location, item));
+            });
+        }
         // Absence is told as well: a deletion that may be lost counts.
         self.values.undurable(location).into_iter().for_each(saw);
     }

@@ -287,8 +287,19 @@ impl<L: Memory> Leaf<'_, L> {
     /// Its entries, as they lie.
     pub(super) fn copy(&self, into: &mut Vec<Entry>) {
         let which = self.load(WHICH);
+        // Words of an entry behind the first lie in a row in every form, and slots at equal distances.
+        let (first, rest) = (self.word_at(0, 0), self.word_at(0, 1));
+        let steps = (self.word_at(1, 0) - first, self.word_at(1, 1) - rest);
+        let entry = |slot| {
+            let (first, rest) = (first + steps.0 * slot, rest + steps.1 * slot);
+            Entry::of([first, rest, rest + 8, rest + 16].map(|at| self.load(at)))
+        };
         into.clear();
-        into.extend(self.valid(which).map(|slot| self.entry(slot)));
+        if self.leaves.form.is_sorted() {
+            into.extend((0..which.min(self.leaves.slots())).map(entry));
+        } else {
+            into.extend(self.valid(which).map(entry));
+        }
     }
 
     fn valid(&self, which: u64) -> impl Iterator<Item = u64> {

@@ -163,7 +163,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             if !seen.holds(&self.leaves.arena.memory) {
                 return Next::Again;
             }
-            if right != 0 {
+            // Not if this leaf is likely the last one.
+            if right != 0 && entries.len() < page.left {
                 self.leaves.prefetch(right);
             }
             self.put_in_order(entries, keys);

@@ -2,7 +2,8 @@
 //!
 //! The forecast keeps, for each engine, what an order took it lately, and how many orders had to be executed again.
 //! It takes the cheapest, and now and then, on one block in so many, another whose figure is old; a trial costs
-//! what that engine was slower by the last time, so the rarer the worse it was.
+//! what that engine was slower by the last time, so the rarer the worse it was. What finds clusters first is not
+//! tried before some order had to be executed again: without those it does the same work later.
 
 use super::Engine;
 use std::time::Duration;
@@ -40,7 +41,7 @@ impl Forecast {
         if workers == 1 || orders < SMALL {
             return (Engine::Sequential, false);
         }
-        let unknown = self.tried.iter().position(|times| *times < FIRST);
+        let unknown = self.worth_a_thought().find(|choice| self.tried[*choice] < FIRST);
         let choice = unknown.unwrap_or_else(|| self.due(orders).unwrap_or_else(|| self.cheapest()));
         (CHOICES[choice], self.foresees())
     }
@@ -50,15 +51,21 @@ impl Forecast {
         self.rerun > FORESEE
     }
 
+    /// Places of the engines that could be the cheapest.
+    fn worth_a_thought(&self) -> impl Iterator<Item = usize> {
+        let foresees = self.foresees();
+        (0..CHOICES.len()).filter(move |choice| foresees || CHOICES[*choice] != Engine::Dag)
+    }
+
     fn cheapest(&self) -> usize {
         let by_cost = |a: &usize, b: &usize| self.cost[*a].total_cmp(&self.cost[*b]);
-        (0..CHOICES.len()).min_by(by_cost).unwrap_or(0)
+        self.worth_a_thought().min_by(by_cost).unwrap_or(0)
     }
 
     /// An engine whose trial costs little beside the time since its last.
     fn due(&self, orders: usize) -> Option<usize> {
         let best = self.cost[self.cheapest()];
-        (0..CHOICES.len()).find(|choice| {
+        self.worth_a_thought().find(|choice| {
             let price = (self.cost[*choice] - best) * orders as f64;
             price > 0.0 && price < TRIALS / CHOICES.len() as f64 * self.since[*choice]
         })

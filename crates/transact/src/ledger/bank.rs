@@ -3,7 +3,7 @@
 use super::auto::Forecast;
 use super::block::{Block, MOST_MONEY};
 use super::crew::{Crew, Job, Meeting};
-use super::dag::Dag;
+use super::dag::{Dag, Pipe, Stage};
 use super::fast::{Fast, in_order};
 use super::orders::{AHEAD, Coins, Moves, Orders, suits};
 use super::reserve::Reserve;
@@ -168,6 +168,11 @@ impl<O: Orders, M: Memory> Task<O, M> {
     /// Whether somebody has met an account that there is not.
     pub fn has_unknown(&self) -> bool {
         self.unknown.load(Relaxed) < usize::MAX
+    }
+
+    /// What became of every order.
+    fn told(&self) -> Vec<Status> {
+        self.statuses.iter().map(|byte| Status::of(byte.load(Relaxed))).collect()
     }
 
     fn check_known(&self) -> Result<(), Refused> {
@@ -335,17 +340,98 @@ impl<M: Memory> Bank<M> {
     /// # Panics
     /// If a worker did: what the block has done then is not known, and the bank takes no more.
     pub fn execute(&mut self, block: Block) -> Result<Executed, Refused> {
-        let profile = self.options.profile;
-        suits(profile, &block).map_err(|takes| Refused::Profile { profile, takes })?;
-        block.lowest_floor().map_or(Ok(()), |(order, floor)| {
-            let overdraft = self.options.overdraft;
-            let is_low = floor < 0 && floor.unsigned_abs() > overdraft;
-            if is_low { Err(Refused::Floor { order, floor, overdraft }) } else { Ok(()) }
-        })?;
-        match profile {
+        self.check(&block)?;
+        match self.options.profile {
             Profile::SmallCoin => self.execute_as::<Coins<false>>(block),
             Profile::SmallCoinPlus => self.execute_as::<Coins<true>>(block),
             Profile::Movements => self.execute_as::<Moves>(block),
+        }
+    }
+
+    /// Executes blocks one after another, and tells `each` what became of them, in their order. By
+    /// [`Engine::Dag`] the next block is asked for, and its clusters are found, while one is executed.
+    ///
+    /// # Errors
+    /// The first of `each`: no further block is executed.
+    ///
+    /// # Panics
+    /// As [`Bank::execute`].
+    pub fn execute_all<E>(
+        &mut self,
+        blocks: impl IntoIterator<Item = Block>,
+        mut each: impl FnMut(&Bank<M>, Result<Executed, Refused>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut blocks = blocks.into_iter();
+        if self.options.engine != Engine::Dag || self.crew.workers() == 1 {
+            return blocks.try_for_each(|block| {
+                let executed = self.execute(block);
+                each(self, executed)
+            });
+        }
+        match self.options.profile {
+            Profile::SmallCoin => self.pipe::<Coins<false>, E>(blocks, each),
+            Profile::SmallCoinPlus => self.pipe::<Coins<true>, E>(blocks, each),
+            Profile::Movements => self.pipe::<Moves, E>(blocks, each),
+        }
+    }
+
+    fn pipe<O: Orders, E>(
+        &mut self,
+        mut blocks: impl Iterator<Item = Block>,
+        mut each: impl FnMut(&Bank<M>, Result<Executed, Refused>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let task = |bank: &Bank<M>, block: Block| {
+            let checked = bank.check(&block);
+            checked.map(|()| Task::new(O::of(block), Arc::clone(&bank.accounts)))
+        };
+        let mut now = blocks.next().map(|block| task(self, block).map(Stage::of));
+        while let Some(staged) = now {
+            let next = blocks.next().map(|block| task(self, block));
+            let (refused, next) = match next {
+                None => (None, None),
+                Some(Ok(next)) => (None, Some(next)),
+                Some(Err(refused)) => (Some(Err(refused)), None),
+            };
+            let (executed, prepared) = match staged {
+                Ok(stage) => self.execute_stage(stage, next),
+                Err(refused) => (Err(refused), next.map(Stage::of)),
+            };
+            each(self, executed)?;
+            now = prepared.map(Ok).or(refused);
+        }
+        Ok(())
+    }
+
+    /// Executes a block while the next is prepared.
+    fn execute_stage<O: Orders>(
+        &mut self,
+        stage: Stage<O, M>,
+        next: Option<Task<O, M>>,
+    ) -> (Result<Executed, Refused>, Option<Stage<O, M>>) {
+        let started = Instant::now();
+        let pipe = Arc::new(Pipe::new(stage, next));
+        let job: Arc<dyn Job> = Arc::clone(&pipe) as Arc<dyn Job>;
+        self.crew.run(&job);
+        drop(job);
+        let pipe = Arc::into_inner(pipe).expect("all workers have let go of it");
+        let (task, sum, prepared) = pipe.end();
+        let executed = task.check_known().map(|()| {
+            self.hash = self.hash.and(sum);
+            let (engine, took) = (Engine::Dag, started.elapsed());
+            Executed { entry: 0, statuses: task.told(), hash: self.hash, engine, rerun: 0, took }
+        });
+        (executed, prepared)
+    }
+
+    /// Whether the block is one for this bank, but for its accounts.
+    fn check(&self, block: &Block) -> Result<(), Refused> {
+        let (profile, overdraft) = (self.options.profile, self.options.overdraft);
+        suits(profile, block).map_err(|takes| Refused::Profile { profile, takes })?;
+        match block.lowest_floor() {
+            Some((order, floor)) if floor < 0 && floor.unsigned_abs() > overdraft => {
+                Err(Refused::Floor { order, floor, overdraft })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -376,8 +462,7 @@ impl<M: Memory> Bank<M> {
         self.hash = self.hash.and(sum);
         let took = started.elapsed();
         self.forecast.learn(engine, count, rerun, took);
-        let statuses = task.statuses.iter().map(|byte| Status::of(byte.load(Relaxed))).collect();
-        Ok(Executed { entry: 0, statuses, hash: self.hash, engine, rerun, took })
+        Ok(Executed { entry: 0, statuses: task.told(), hash: self.hash, engine, rerun, took })
     }
 
     /// On this thread.

@@ -13,14 +13,18 @@
 //! * After a failed write nothing more is told: memory may be ahead of the file. Opening it again decides.
 
 use super::Profile;
-use super::bank::{Bank, BankOptions, Executed};
+use super::bank::{Bank, BankOptions, Executed, Refused};
 use super::block::Block;
 use super::handle::{LedgerError, LedgerOptions, LedgerResult, LedgerStats};
 use super::record::{self, Entered};
 use super::sum::Sum;
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use terrace_durable::{Journal, JournalPiece, JournalShape, Medium, MediumSpec, Replayed};
+use terrace_durable::{
+    Journal, JournalPiece, JournalShape, Medium, MediumSpec, Replayed, StatePen,
+};
 use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Budget, Divide, Native, Region};
@@ -242,29 +246,8 @@ impl Book {
 
     /// What was executed goes to the journal. An error is the ledger's end: memory is ahead of the file.
     pub(super) fn keep(&mut self, kind: u64, body: &[u8]) -> LedgerResult<()> {
-        let head = record::head(kind, self.entries, self.bank.hash());
-        self.entries += 1;
-        let kept = match self.journal.append(&[&head, body]) {
-            // Memory holds it already, so the state does.
-            Err(terrace_durable::Error::NoRoom { .. }) => self.save_state(),
-            other => other.map_err(LedgerError::from),
-        };
+        let kept = append(&mut self.journal, &mut self.entries, &self.bank, kind, body);
         self.stop_on_error(kept)
-    }
-
-    fn save_state(&mut self) -> LedgerResult<()> {
-        let (accounts, words) = (self.bank.accounts(), self.state_words());
-        self.journal.set_state(words, |pen| {
-            accounts
-                .iter()
-                .for_each(|(number, account)| pen.put(&record::in_state(number, &account)));
-        })?;
-        Ok(())
-    }
-
-    fn state_words(&self) -> [u64; 8] {
-        let hash = self.bank.hash().0;
-        [self.entries, hash as u64, (hash >> 64) as u64, 0, 0, 0, 0, 0]
     }
 
     fn stop_on_error<E: ToString>(&mut self, result: Result<(), E>) -> Result<(), E> {
@@ -316,13 +299,8 @@ impl Book {
             bank.restore(number, account)?;
         }
         let medium = medium(&self.dir, self.file + 1, shape.bytes(), &self.options)?;
-        let words = self.state_words();
-        let accounts = bank.accounts();
-        let journal = Journal::create(medium, shape, words, |pen| {
-            accounts
-                .iter()
-                .for_each(|(number, account)| pen.put(&record::in_state(number, &account)));
-        })?;
+        let words = state_words(&bank, self.entries);
+        let journal = Journal::create(medium, shape, words, |pen| put_state(&bank, pen))?;
         let old = self.dir.join(format!("ledger-{}", self.file));
         (self.bank, self.region, self.journal) = (bank, region, journal);
         self.file += 1;
@@ -340,6 +318,35 @@ impl Book {
         let executed = executed?;
         self.keep(kind, &body)?;
         Ok(Executed { entry: self.entries, ..executed })
+    }
+
+    /// Executes blocks one after another, and keeps each as [`Book::execute`] does. A refused one is left out.
+    pub fn execute_all(
+        &mut self,
+        blocks: impl IntoIterator<Item = Block>,
+    ) -> LedgerResult<Vec<Result<Executed, Refused>>> {
+        self.check_writable()?;
+        // Blocks come from the caller's code, which may panic between two of them.
+        self.begin();
+        let (mut all, bodies) = (Vec::new(), RefCell::new(VecDeque::new()));
+        let Book { bank, journal, entries, .. } = self;
+        let blocks = blocks.into_iter().inspect(|block| {
+            bodies.borrow_mut().push_back(record::body(block));
+        });
+        let kept = bank.execute_all(blocks, |bank, executed| {
+            let (kind, body) = bodies.borrow_mut().pop_front().expect("of every block");
+            all.push(match executed {
+                Ok(executed) => {
+                    append(journal, entries, bank, kind, &body)?;
+                    Ok(Executed { entry: *entries, ..executed })
+                }
+                Err(refused) => Err(refused),
+            });
+            Ok::<_, LedgerError>(())
+        });
+        self.stopped = None;
+        self.stop_on_error(kept)?;
+        Ok(all)
     }
 
     /// From here until memory is known to be at the end of an entry nothing is told, should somebody panic.
@@ -371,7 +378,7 @@ impl Book {
             }
         }
         self.entries += 1;
-        self.save_state()?;
+        save_state(&mut self.journal, &self.bank, self.entries)?;
         self.stopped = None;
         Ok(self.bank.hash())
     }
@@ -402,6 +409,38 @@ impl Drop for Book {
         let _told_nobody = self.close();
         self.budget.give(self.budget_bytes);
     }
+}
+
+/// Puts what was executed as entry `entries` into the journal, or all of it into the state if the log is full: memory
+/// holds it already.
+fn append(
+    journal: &mut Journal,
+    entries: &mut u64,
+    bank: &Bank<Native>,
+    kind: u64,
+    body: &[u8],
+) -> LedgerResult<()> {
+    let head = record::head(kind, *entries, bank.hash());
+    *entries += 1;
+    match journal.append(&[&head, body]) {
+        Err(terrace_durable::Error::NoRoom { .. }) => save_state(journal, bank, *entries),
+        other => Ok(other?),
+    }
+}
+
+fn save_state(journal: &mut Journal, bank: &Bank<Native>, entries: u64) -> LedgerResult<()> {
+    journal.set_state(state_words(bank, entries), |pen| put_state(bank, pen))?;
+    Ok(())
+}
+
+fn put_state(bank: &Bank<Native>, pen: &mut StatePen<'_, Native>) {
+    let accounts = bank.accounts().iter();
+    accounts.for_each(|(number, account)| pen.put(&record::in_state(number, &account)));
+}
+
+fn state_words(bank: &Bank<Native>, entries: u64) -> [u64; 8] {
+    let hash = bank.hash().0;
+    [entries, hash as u64, (hash >> 64) as u64, 0, 0, 0, 0, 0]
 }
 
 /// What a ledger's file holds, executed again.

@@ -145,6 +145,9 @@ impl Fast {
                 }
             }
         }
+        if self.leaves_out(Step::Barrier) {
+            self.deposit(task, meeting.part(worker, orders.len()), None, sum);
+        }
         meeting.meet();
         true
     }

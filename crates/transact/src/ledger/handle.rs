@@ -188,14 +188,7 @@ impl Ledger {
         blocks: impl IntoIterator<Item = Block>,
     ) -> LedgerResult<Vec<Result<Executed, Refused>>> {
         let mut book = self.book();
-        let mut all = Vec::new();
-        for block in blocks {
-            all.push(match book.execute(block) {
-                Ok(executed) => Ok(executed),
-                Err(LedgerError::Refused(why)) => Err(why),
-                Err(other) => return Err(other),
-            });
-        }
+        let all = book.execute_all(blocks)?;
         book.settle()?;
         Ok(all)
     }

@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | [`Engine::Sequential`] | one after another | |
 //! | [`Engine::Orangutan`] | all withdrawals, a barrier, all deposits; where one fails, its cluster again in order | 002 section 4.4 |
-//! | [`Engine::Dag`] | clusters that share no account, side by side | 002 section 4.6 |
+//! | [`Engine::Dag`] | clusters that share no account, side by side; in a row of blocks the next one's are found meanwhile | 002 section 4.6 |
 //! | [`Engine::DagByPairs`] | the same, clusters being found by all pairs of orders | 002 algorithm 13 |
 //! | [`Engine::Reserve`] | sums reserved first, in the way of SPEEDEX | 002 section 4.7 |
 //! | [`Engine::BlockStm`] | speculation over versions, validated in block order | 002 section 4.7 |

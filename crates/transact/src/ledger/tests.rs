@@ -307,6 +307,40 @@ fn an_account_that_there_is_not_leaves_no_trace() {
 }
 
 #[test]
+fn blocks_in_a_row_come_to_what_each_alone_does() {
+    let mut random = Random(12);
+    let model: Model =
+        (0..40).map(|n| (n, Account { balance: 90, ..Account::default() })).collect();
+    for (profile, engine) in
+        Profile::ALL.iter().flat_map(|profile| Engine::ALL.map(|engine| (*profile, engine)))
+    {
+        let options = BankOptions { profile, engine, workers: 3, overdraft: 50 };
+        let (_region, mut row) = bank(options, &model);
+        let options = BankOptions { engine: Engine::Sequential, ..options };
+        let (_region, mut alone) = bank(options, &model);
+        let blocks: Vec<Block> = (0..30u64)
+            .map(|number| {
+                let accounts = if number % 7 == 3 { 60 } else { 40 };
+                block(&mut random, profile, 1 + number * 20, accounts)
+            })
+            .collect();
+        let outcome = |executed: Result<Executed, Refused>| {
+            executed.map(|executed| (executed.statuses, executed.hash))
+        };
+        let expected: Vec<_> =
+            blocks.iter().map(|block| outcome(alone.execute(block.clone()))).collect();
+        let mut found = Vec::new();
+        let every = row.execute_all(blocks, |bank, executed| {
+            executed.iter().for_each(|executed| assert_eq!(bank.hash(), executed.hash));
+            found.push(outcome(executed));
+            Ok::<_, ()>(())
+        });
+        assert_eq!((every, found), (Ok(()), expected), "{profile} {engine}");
+        assert!(row.accounts().iter().eq(alone.accounts().iter()));
+    }
+}
+
+#[test]
 fn salvage_ends_before_an_entry_that_comes_out_otherwise() {
     let dir = tempfile::tempdir().expect("directory");
     let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));

@@ -1,5 +1,6 @@
-//! btree-LS on the modelled Optane server of paper 004: logs on `pmem0`, mapping table and inner nodes on
-//! `dram0`, threads on the cores of that socket, two to a core where there are more.
+//! btree-LS, and FAST/FAIR beside it, on the modelled Optane server of paper 004: of btree-LS the logs lie on `pmem0`,
+//! mapping table and inner nodes on `dram0`; threads are on the cores of that socket, two to a core where there are
+//! more.
 //!
 //! On the model no instruction takes time but accesses; those that find their line in the nearest cache stand
 //! for the rest of an operation's work.
@@ -13,6 +14,7 @@ use std::time::Duration;
 use terrace_index::Ground;
 use terrace_index::deltas::{Change, Deltas, Grounds, Options, Replay};
 use terrace_index::keys::Sixteen;
+use terrace_index::tree::{Form, Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Machine, Modelled, Preset};
 use terrace_memory::{Budget, Domain, Memory};
@@ -25,6 +27,8 @@ const SEED: u64 = 1;
 /// Bytes of logs for an entry, and of DRAM.
 const LOG_BYTES: u64 = 400;
 const DRAM_BYTES: u64 = 80;
+/// Bytes of a tree for an entry: leaves that are half full, and room for splits.
+const TREE_BYTES: u64 = 256;
 const ASIDE_BYTES: u64 = 1 << 20;
 /// Threads that collect, beside those that write.
 const COLLECTORS: usize = 4;
@@ -77,15 +81,75 @@ fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Ground<Modelled>; 2
     Ok([memory()?, memory()?])
 }
 
+/// The paper's server with so many threads on the cores of a socket.
+fn server(threads: usize) -> Result<Machine> {
+    let preset = Preset::named(PRESET).map_err(std::io::Error::other).map_err(failed())?;
+    let preset = preset.with_caches_divided(CACHES_DIVIDED);
+    let cores = preset.processor.cores_per_socket;
+    let pins: Vec<usize> = (0..threads).map(|thread| thread % cores).collect();
+    Ok(Machine::pinned(&preset, &pins, SEED))
+}
+
+/// What so many operations came to.
+fn ran(machine: &Machine, operations: u64, run: impl FnOnce() -> Duration) -> Ran {
+    let counts = || {
+        machine.settle();
+        machine.node_counts("pmem0").expect("the persistent memory")
+    };
+    let before = counts();
+    let time = run();
+    Ran { million_s: operations as f64 / 1e6 / time.as_secs_f64(), pmem: counts() - before }
+}
+
+/// Inserts and lookups in FAST/FAIR on such a server, all of it in persistent memory, with leaves as large.
+pub(super) fn fast_fair(threads: usize, node_bytes: u32, entries: u64, each: u64) -> Result<[Ran; 2]> {
+    let machine = server(threads)?;
+    let memory = || {
+        let bytes = entries * TREE_BYTES + ASIDE_BYTES;
+        machine.memory("pmem0", bytes, Domain::Adr).map(|memory| ground(&memory)).map_err(failed())
+    };
+    let (leaves, inner) = (memory()?, memory()?);
+    let insert = |tree: &Tree<Modelled, Modelled>, n: u64| {
+        tree.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).map(drop)
+    };
+    let made = machine.free_of_charge(|| {
+        let options = TreeOptions::of(Form::FastFair, u64::from(node_bytes));
+        let tree = Tree::over(&options, leaves, inner, &Arc::new(Budget::new(1 << 60)))?;
+        (0..entries).try_for_each(|n| insert(&tree, n))?;
+        Ok(tree)
+    });
+    let (tree, insert) = (&made.map_err(failed())?, &insert);
+    let inserts = (0..threads as u64).map(|thread| -> Box<dyn FnOnce() + Send> {
+        let numbers = entries + thread * each..entries + (thread + 1) * each;
+        Box::new(move || numbers.for_each(|n| insert(tree, n).expect("there is room")))
+    });
+    let inserts = inserts.collect();
+    let operations = each * threads as u64;
+    let inserts = ran(&machine, operations, || machine.run_threads(inserts));
+    let get = |wanted: &[u8]| assert!(tree.get(wanted, &Sixteen).is_some(), "every key is there");
+    Ok([inserts, ran(&machine, operations, || lookups(&machine, threads, entries, each, &get))])
+}
+
+/// Has each thread look `each` keys up.
+fn lookups(machine: &Machine, threads: usize, entries: u64, each: u64, get: &dyn Fn(&[u8])) -> Duration {
+    let mut threads: Vec<_> = (0..threads as u64)
+        .map(|thread| {
+            let (mut random, mut number) = (Random(thread), 0);
+            move || {
+                number += 1;
+                get(&key(random.below(entries)));
+                number < each
+            }
+        })
+        .collect();
+    machine.run_steps(&mut threads)
+}
+
 impl ModelledIndex {
     /// An index with so many entries, inserted in no order and in no time, and collected down to `garbage`
     /// bytes a log, if that is said.
     pub fn new(threads: usize, options: &Options, entries: u64, garbage: Option<u64>) -> Result<ModelledIndex> {
-        let preset = Preset::named(PRESET).map_err(std::io::Error::other).map_err(failed())?;
-        let preset = preset.with_caches_divided(CACHES_DIVIDED);
-        let cores = preset.processor.cores_per_socket;
-        let pins: Vec<usize> = (0..threads + COLLECTORS).map(|thread| thread % cores).collect();
-        let machine = Machine::pinned(&preset, &pins, SEED);
+        let machine = server(threads + COLLECTORS)?;
         let bytes = entries * LOG_BYTES + 4 * u64::from(options.logs * options.segment_bytes) + ASIDE_BYTES;
         let logs = machine.memory("pmem0", bytes, Domain::Adr).map_err(failed())?;
         let [table, inner] = dram(&machine, entries).map_err(failed())?;
@@ -131,34 +195,14 @@ impl ModelledIndex {
         for garbage in garbage.into_iter().flat_map(|garbage| [garbage; COLLECTORS]) {
             bodies.push(Box::new(move || collector(garbage)));
         }
-        Ok(self.ran(each, || self.machine.run_threads(bodies)))
+        Ok(ran(&self.machine, each * self.threads as u64, || self.machine.run_threads(bodies)))
     }
 
     /// Has each thread look `each` keys up.
     pub fn lookups(&self, each: u64) -> Ran {
-        let mut threads: Vec<_> = (0..self.threads as u64)
-            .map(|thread| {
-                let (mut random, mut number) = (Random(thread), 0);
-                move || {
-                    number += 1;
-                    let found = self.index.get(&key(random.below(self.entries)), &Sixteen);
-                    assert!(found.is_some(), "every key is there");
-                    number < each
-                }
-            })
-            .collect();
-        self.ran(each, || self.machine.run_steps(&mut threads))
-    }
-
-    fn ran(&self, each: u64, run: impl FnOnce() -> Duration) -> Ran {
-        let counts = || {
-            self.machine.settle();
-            self.machine.node_counts("pmem0").expect("the memory of the logs")
-        };
-        let before = counts();
-        let time = run();
-        let operations = each * self.threads as u64;
-        Ran { million_s: operations as f64 / 1e6 / time.as_secs_f64(), pmem: counts() - before }
+        let get = |wanted: &[u8]| assert!(self.index.get(wanted, &Sixteen).is_some(), "every key is there");
+        let run = || lookups(&self.machine, self.threads, self.entries, each, &get);
+        ran(&self.machine, each * self.threads as u64, run)
     }
 
     /// How long so many threads take to recover the index, with cold caches.
