@@ -218,7 +218,8 @@ fn deleted_keys_leave_no_tombstones_behind_for_ever() {
 #[test]
 fn a_full_budget_refuses_writes_but_not_reads_or_deletes() {
     let dir = tempfile::tempdir().expect("directory");
-    let small = MapOptions { memory_budget_bytes: 24 << 20, ..options(Durability::None) };
+    // A dozen logs: of fewer, those that writer and collector have open are too large a part to promise a quarter.
+    let small = MapOptions { memory_budget_bytes: 48 << 20, ..options(Durability::None) };
     let map = Map::open(dir.path(), small).expect("open");
     let mut written = 0u32;
     let refused = loop {
@@ -229,7 +230,7 @@ fn a_full_budget_refuses_writes_but_not_reads_or_deletes() {
         assert!(written < 100_000);
     };
     assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
-    assert!(written > 8_000, "{written}");
+    assert!(written > 20_000, "{written}");
     assert_eq!(map.get(&0u32.to_be_bytes()).expect("get"), Some(vec![3; 1000]));
     for i in 0..written / 2 {
         assert!(map.delete(&i.to_be_bytes()).expect("deletes go on"));
@@ -237,7 +238,7 @@ fn a_full_budget_refuses_writes_but_not_reads_or_deletes() {
     for i in 0..written / 4 {
         map.put(&i.to_be_bytes(), &[4; 1000]).expect("room again");
     }
-    assert!(map.stats().memory_used_bytes <= 40 << 20);
+    assert!(map.stats().memory_used_bytes <= 64 << 20);
 }
 
 #[test]
