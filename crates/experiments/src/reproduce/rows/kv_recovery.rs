@@ -47,7 +47,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     let mut outcome = judge(keys, &found);
     let preset = modelled::preset();
-    // Ten million take an hour there, and change nothing: both fill the modelled caches many times.
+    // Ten million did not end within nine minutes there, and both fill the modelled caches many times.
     let keys = keys.min(MODELLED_KEYS);
     outcome.size("keys, modelled", keys);
     let mut found = Vec::new();
