@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::Served;
+use common::{Served, cycles, seed};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -151,14 +151,6 @@ fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(
     println!("{cycles} kills, seed {seed}: {executed} blocks acknowledged, {gone} of them gone");
     assert!(executed > cycles, "the clients hardly did anything: {executed} blocks");
     Ok(())
-}
-
-fn cycles() -> u64 {
-    if std::env::var_os("TERRACE_LONG").is_some() { 120 } else { 12 }
-}
-
-fn seed(usual: u64) -> u64 {
-    std::env::var("TERRACE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 #[test]

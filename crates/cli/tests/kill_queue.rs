@@ -9,7 +9,7 @@
 
 mod common;
 
-use common::Served;
+use common::{Served, cycles, seed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -148,14 +148,6 @@ fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(
     let few = pushed.min(popped) as u64;
     assert!(few > cycles, "the clients hardly did anything: {pushed} pushes, {popped} pops");
     Ok(())
-}
-
-fn cycles() -> u64 {
-    if std::env::var_os("TERRACE_LONG").is_some() { 120 } else { 12 }
-}
-
-fn seed(usual: u64) -> u64 {
-    std::env::var("TERRACE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 #[test]

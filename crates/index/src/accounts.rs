@@ -6,10 +6,10 @@
 //! ```
 //! A line holds all of an account, so that a sum costs one atomic addition to one line. Lines are taken one after
 //! another; the index, of open addressing with linear probing over 8-byte words, says which. Were the lines
-//! themselves the hash table, every further probe would be a miss that nobody asked for in time: in a
-//! profile at half load more than 40 % of a block's time was spent waiting there. Accounts are opened, not closed. Words are added to atomically
-//! ([`Accounts::add`]), or, by the one thread that an account is known to be of, without an atomic operation
-//! ([`Accounts::add_alone`]).
+//! themselves the hash table, every further probe would be a miss that nobody asked for in time: in a profile at
+//! half load more than 40 % of a block's time was spent waiting there. Accounts are opened, not closed. Words are
+//! added to atomically ([`Accounts::add`]), or, by the one thread that an account is known to be of, without an
+//! atomic operation ([`Accounts::add_alone`]).
 //!
 //! Who looks up many asks in three steps: [`Accounts::prefetch`] for the word, [`Accounts::locate`] for the line
 //! that it names, and, when that has come, [`Accounts::holds`] whether it is the one.

@@ -89,3 +89,13 @@ pub fn have(program: &str) -> bool {
     }
     found
 }
+
+/// Kills of a loop: more with `TERRACE_LONG`.
+pub fn cycles() -> u64 {
+    if std::env::var_os("TERRACE_LONG").is_some() { 120 } else { 12 }
+}
+
+/// What a loop's choices follow from: `TERRACE_SEED`, or the usual one.
+pub fn seed(usual: u64) -> u64 {
+    std::env::var("TERRACE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
