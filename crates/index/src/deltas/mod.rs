@@ -117,8 +117,8 @@ impl Options {
         if !(1..=table::RECENT_MOST).contains(&self.recent) {
             return refuse(format!("recent = {}: it is 1 to {}", self.recent, table::RECENT_MOST));
         }
-        let least = 64 + record::most_bytes(self.items());
-        if u64::from(self.segment_bytes) < least || !self.segment_bytes.is_multiple_of(64) {
+        let least = Options::least_segment_bytes(self.node_bytes);
+        if self.segment_bytes < least || !self.segment_bytes.is_multiple_of(64) {
             let what = format!(
                 "segment_bytes = {}: with leaves of {} bytes it is a multiple of 64 from {least} on",
                 self.segment_bytes, self.node_bytes
@@ -126,6 +126,11 @@ impl Options {
             return refuse(what);
         }
         Ok(())
+    }
+
+    /// The least bytes of a segment with leaves of so many.
+    pub fn least_segment_bytes(node_bytes: u32) -> u32 {
+        64 + record::most_bytes((node_bytes / UNIT as u32) as usize) as u32
     }
 
     /// Entries and deltas of a chain.

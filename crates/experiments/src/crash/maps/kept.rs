@@ -216,6 +216,16 @@ pub(in super::super) fn full_collector(settings: &Settings) -> Explorer<usize> {
     collecting::explorer_on(place, place, settings.domain, bytes)
 }
 
+/// The collector of values at work on an ordered map whose index is in logs, where each item that it moves, and each
+/// tombstone that it forgets, is a delta.
+pub(in super::super) fn collector_in_logs(settings: &Settings) -> Explorer<usize> {
+    let opening = Opening::new(Design::Logs, settings);
+    let tree = Some(TreeForm::Logs);
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree };
+    let bytes = VALUES_BYTES + INDEX_BYTES;
+    collecting::explorer_on(place, place, settings.domain, bytes)
+}
+
 /// Keys of [`levels`].
 const KEYS: u64 = 8;
 
