@@ -468,8 +468,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// The index found no memory for it.
     pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<()> {
         let located = self.located(&BucketLock);
-        let forgotten =
-            self.index.update_at(hash, key, location, &located, |_| Entry::Remove);
+        let forgotten = self.index.update_at(hash, key, location, &located, |_| Entry::Remove);
         forgotten.map(drop).map_err(|source| self.index_refused(source))
     }
 
@@ -482,8 +481,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     #[cold]
     pub fn index_refused(&self, source: std::io::Error) -> Error {
-        let path = self.values.medium().path().to_path_buf();
-        Error::Io { path, doing: "make room in the index of", source }
+        // Of a kept index, what its file says.
+        match source.downcast::<Below>() {
+            Ok(below) => below.into(),
+            Err(source) => {
+                let path = self.values.medium().path().to_path_buf();
+                Error::Io { path, doing: "make room in the index of", source }
+            }
+        }
     }
 
     /// The key of the item at `location` if it has expired at `now` and is no tombstone.

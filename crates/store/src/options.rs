@@ -1,9 +1,9 @@
 //! What a map is asked to be.
 
+use crate::form::TreeForm;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Flush;
-use crate::form::TreeForm;
 use terrace_memory::Domain;
 use terrace_memory::profile::Keeping;
 

@@ -42,9 +42,9 @@ const KEPT_NODE_BYTES: u64 = 512;
 /// Inner nodes, 1 KiB for dozens of leaves that are a third full at the least, take less than their leaves; so do
 /// those of logs, and a mapping table of entries of 128 bytes, since the items of a leaf's keys are more.
 const INNER_STEP: u64 = 2 << 20;
-/// Bytes of a segment of logs; in a small memory less, so that it has some dozens.
+/// Bytes of a segment of logs; in a small memory less, so that it has some hundreds.
 const SEGMENT_BYTES: u64 = 64 << 10;
-const SEGMENTS_LEAST: u64 = 128;
+const SEGMENTS_LEAST: u64 = 512;
 
 /// The options with what follows from the form of tree that was asked for.
 ///
@@ -158,8 +158,7 @@ impl Opening<'_> {
             TreeForm::Leaves(form) => form,
             TreeForm::Logs => unreachable!("logs are kept"),
         };
-        let tree =
-            Tree::new(&leaf_options(form, self.options.node_bytes), capacity, self.budget)?;
+        let tree = Tree::new(&leaf_options(form, self.options.node_bytes), capacity, self.budget)?;
         Ok(Index::Ordered(Box::new(Ordered::Tree(tree))))
     }
 

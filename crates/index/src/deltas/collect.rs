@@ -78,7 +78,9 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// # Errors
     /// As [`Deltas::collect`].
     pub fn tidy(&self, keys: &impl Keys) -> io::Result<bool> {
-        if self.logs.has_garbage(TIDY_GARBAGE) && self.collect(self.logs.segments.bytes / 4, keys)? {
+        if self.logs.has_garbage(TIDY_GARBAGE)
+            && self.collect(self.logs.segments.bytes / 4, keys)?
+        {
             return Ok(true);
         }
         (0..self.logs()).try_for_each(|log| self.mark(log, keys)).map(|()| false)

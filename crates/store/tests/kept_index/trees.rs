@@ -104,9 +104,8 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
     let kept =
         |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
     let sized = |node_bytes, options| MapOptions { node_bytes: Some(node_bytes), ..options };
-    let ordered = |tree: Option<LeafForm>, persist| {
-        kept(Kind::Ordered, tree.map(TreeForm::Leaves), persist)
-    };
+    let ordered =
+        |tree: Option<LeafForm>, persist| kept(Kind::Ordered, tree.map(TreeForm::Leaves), persist);
     let logs = |persist| kept(Kind::Ordered, Some(TreeForm::Logs), persist);
     let hash = |tree| kept(Kind::Hash, Some(tree), Persist::Index);
     let cases = [
@@ -156,7 +155,7 @@ fn first_leaf(index: &Path, form: LeafForm) -> u64 {
     areas_at(index) + reserved.next_multiple_of(512)
 }
 
-fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
+pub fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; 8 * count];
     let file = std::fs::File::open(path).expect("index");
@@ -228,7 +227,7 @@ fn a_damaged_first_line_of_leaves_is_noticed() {
     }
 }
 
-fn copy_of(dir: &Path) -> TempDir {
+pub fn copy_of(dir: &Path) -> TempDir {
     let copy = in_memory();
     let from = dir.join(".");
     let copied = std::process::Command::new("cp")

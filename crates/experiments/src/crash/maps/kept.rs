@@ -81,11 +81,13 @@ impl Place for WithIndex {
         WithIndex::open(self, (self.opening.without)(memory.clone()), false, lifetime as u32)
     }
 
-    /// With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
+    /// A crash leaves an index that is walked. With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
     /// values say the same (looked at where the script does not begin in a long log).
     fn audit(&self, map: Map<Media, Media>, memory: &Crashable) -> Result<(), String> {
         if self.persist != Persist::Full {
-            return Ok(());
+            // In logs a batch that was not finished is a reason.
+            let unfit = map.recovery().unfit.as_ref().filter(|_| map.values().slabs().is_some());
+            return unfit.map_or(Ok(()), |why| Err(format!("a crash is no damage: {why}")));
         }
         let recovery = map.recovery();
         let has_batches = map.values().logs().is_some();
