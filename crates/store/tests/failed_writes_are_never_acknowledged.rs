@@ -279,6 +279,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
         written += 2_000;
         let mut left = std::fs::File::create(&ballast).expect("ballast");
         while std::io::Write::write(&mut left, &[1; 4096]).is_ok() {}
+        drop(left);
         let refused = loop {
             match put(&map, written, 1) {
                 Ok(()) => written += 1,
