@@ -71,7 +71,7 @@ impl<I: Memory> fmt::Display for Ordered<I> {
                 let (form, bytes, logs) = (TreeForm::Logs, deltas.node_bytes(), deltas.logs());
                 write!(
                     f,
-                    "{form}: leaves of {bytes} B kept as deltas in {logs} logs, mapping table and inner nodes in DRAM"
+                    "{form}: leaves of {bytes} B kept as deltas in {logs} logs and inner nodes in DRAM"
                 )
             }
         }
