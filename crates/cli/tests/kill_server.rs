@@ -218,6 +218,16 @@ fn acknowledged_writes_survive_kill_9_with_a_kept_tree_that_writes_ahead() {
     kill_loop_in_memory("--kind ordered --values log --index btree-wal --node-bytes 256", 13);
 }
 
+#[test]
+fn acknowledged_writes_survive_kill_9_with_logs_and_a_tree_in_logs() {
+    kill_loop_in_memory("--kind ordered --values log --index btree-ls", 14);
+}
+
+#[test]
+fn acknowledged_writes_survive_kill_9_with_slabs_and_a_tree_in_logs() {
+    kill_loop_in_memory("--kind ordered --values slab --index btree-ls --node-bytes 256", 15);
+}
+
 /// With an interval too long to end within the test, only what was saved is promised.
 #[test]
 fn saved_writes_survive_kill_9_under_interval() {

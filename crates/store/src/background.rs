@@ -2,7 +2,7 @@
 //! collector frees logs.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
-use crate::index::Position;
+use crate::index::{Index, Position};
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -18,6 +18,8 @@ use terrace_memory::Memory;
 const KEEPER_TICK: Duration = Duration::from_millis(10);
 /// How often the collector looks for work when nobody presses it.
 const COLLECTOR_TICK: Duration = Duration::from_millis(5);
+/// Segments of an index in logs that are collected in a row.
+const TIDIED_MOST: usize = 64;
 /// Sealed logs that wait for the next cut all the same: what is updated often is overwritten there,
 /// and written out once. A device of 1 GB/s takes them in 64 ms.
 const KEPT_UNWRITTEN_BYTES: u64 = 64 << 20;
@@ -56,6 +58,7 @@ impl Background {
             writes_in_cut: 0,
         };
         let collector = Arc::clone(engine);
+        let mut is_index_damaged = false;
         let keeping = spawn("terrace-keeper", &stop, KEEPER_TICK, {
             let mut keeper = keeper;
             move || keeper.tick()
@@ -64,6 +67,7 @@ impl Background {
         let collecting = spawn("terrace-collect", &background.stop, COLLECTOR_TICK, move || {
             // More may be due: go on without waiting while rounds free something.
             while collector.collect().is_ok_and(|round| round.freed_segments > 0) {}
+            is_index_damaged = is_index_damaged || !tidy_index(&collector);
             collector.values.stopped().is_none()
         });
         match collecting {
@@ -112,6 +116,24 @@ fn spawn(
         }
     };
     std::thread::Builder::new().name(name.into()).spawn(body)
+}
+
+/// Gives up garbage of an index in logs, as far as there is much of it; `false` if a damaged record is in the way,
+/// which whoever needs the room is told.
+fn tidy_index<M: Memory, I: Memory>(engine: &Engine<M, I>) -> bool {
+    let guard = crossbeam_epoch::pin();
+    let is_more = || match &engine.index {
+        Index::Ordered(ordered) => ordered.tidy(&engine.located(&guard)),
+        Index::Hash(_) => Ok(false),
+    };
+    for _ in 0..TIDIED_MOST {
+        match is_more() {
+            Ok(true) => {}
+            Ok(false) => return true,
+            Err(error) => return error.kind() != io::ErrorKind::InvalidData,
+        }
+    }
+    true
 }
 
 /// What the keeper does at a tick under a promise that takes cuts, but for the clock: writes the oldest

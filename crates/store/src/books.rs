@@ -56,7 +56,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let used = match &self.index {
             Index::Hash(table) => table.used(),
-            Index::Ordered(tree) => vec![(kept.file.areas_at(), tree.leaf_bytes())],
+            Index::Ordered(tree) => vec![(kept.file.areas_at(), tree.kept_bytes())],
         };
         Ok(kept.file.close(&used, self.values.segments_end())?)
     }

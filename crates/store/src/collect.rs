@@ -168,10 +168,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             claimed.iter().for_each(|segment| logs.unclaim(*segment));
             return Err(error);
         }
-        let located = self.located(&guard);
         for (hash, location) in &moving.dropped {
-            let key = logs.item(*location, &guard).key;
-            self.index.update_at(*hash, key, *location, &located, |_| Entry::Remove);
+            let forgotten = self.forget(*hash, *location, logs.item(*location, &guard).key);
+            // Its entry names a log that is free: nothing may be written there before an opening has seen that.
+            forgotten.inspect_err(|error| {
+                logs.stop(format!("a deleted key stays in its index: {error}; open it anew"));
+            })?;
         }
         self.forgetting(logs, false, &moving.dropped);
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
@@ -222,7 +224,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
         let located = engine.located(&BucketLock);
-        engine.index.update_at(hash, item.key, location, &located, |changes| {
+        let moved = engine.index.update_at(hash, item.key, location, &located, |changes| {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },
@@ -242,6 +244,6 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             held.retire(location, bytes, changes);
             Entry::Set(moved)
         });
-        Ok(())
+        moved.map(drop).map_err(|source| engine.index_refused(source))
     }
 }

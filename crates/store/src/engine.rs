@@ -462,11 +462,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.note_recovered(found, bytes);
     }
 
-    /// Forgets the entry of an item that a crash found deleted, but for its entry.
-    pub fn gone(&self, location: u64, item: &Item<'_>) {
-        let hash = hash_key(self.seed, item.key);
+    /// Forgets the entry of an item that is deleted, but for its entry.
+    ///
+    /// # Errors
+    /// The index found no memory for it.
+    pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<()> {
         let located = self.located(&BucketLock);
-        self.index.update_at(hash, item.key, location, &located, |_| Entry::Remove);
+        let forgotten = self.index.update_at(hash, key, location, &located, |_| Entry::Remove);
+        forgotten.map(drop).map_err(|source| self.index_refused(source))
     }
 
     fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
@@ -477,9 +480,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     #[cold]
-    fn index_refused(&self, source: std::io::Error) -> Error {
-        let path = self.values.medium().path().to_path_buf();
-        Error::Io { path, doing: "make room in the index of", source }
+    pub fn index_refused(&self, source: std::io::Error) -> Error {
+        // Of a kept index, what its file says.
+        match source.downcast::<Below>() {
+            Ok(below) => below.into(),
+            Err(source) => {
+                let path = self.values.medium().path().to_path_buf();
+                Error::Io { path, doing: "make room in the index of", source }
+            }
+        }
     }
 
     /// The key of the item at `location` if it has expired at `now` and is no tombstone.
@@ -498,7 +507,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // While the index is cleared it does not go with the values: they are read if a crash comes.
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
-            self.index.clear();
+            if let Err(source) = self.index.clear(&self.located(&guard)) {
+                // It names what is no more.
+                self.values.stop(format!("its index could not be cleared: {source}; open it anew"));
+                cleared = Err(self.index_refused(source));
+                return;
+            }
             self.written.iter().for_each(|of| of.keys.store(0, Ordering::Relaxed));
             // The books do not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);

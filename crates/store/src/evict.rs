@@ -81,6 +81,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     self.book_keys(0, -1, changes);
                     Entry::Remove
                 });
+                // An index in logs that has no room to forget it keeps it.
+                let gone = gone.unwrap_or(false);
                 if gone {
                     slabs.release(location);
                 }

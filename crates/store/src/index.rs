@@ -1,13 +1,14 @@
 //! A map's index: what finds a key's item, by hash or in the order of keys.
 
 use crate::located::{location, value};
+use crate::ordered::{self, Ordered};
 use std::fmt;
 use std::io;
 use std::ops::Bound;
 use terrace_durable::sections::Changes;
-use terrace_index::tree::{Direction, Entry, Keys, Tree};
-use terrace_index::{Change, Cursor, HashIndex, Items, Watch as TableWatch, tree};
-use terrace_memory::{Memory, Native};
+use terrace_index::keys::{self, Direction, Entry, Keys};
+use terrace_index::{Change, Cursor, HashIndex, Items, Watch as TableWatch};
+use terrace_memory::Memory;
 
 /// How far a visit of all entries has come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +33,7 @@ pub(crate) enum Index<I: Memory> {
     Hash(HashIndex<I>),
     /// In the order of keys; the words of an entry's value are the item's location, with a sum, and
     /// [`behind_head`](crate::located::behind_head).
-    /// Where it is kept, its leaves alone are.
-    Ordered(Box<Tree<I, Native>>),
+    Ordered(Box<Ordered<I>>),
 }
 
 /// For whoever reads statistics.
@@ -41,12 +41,7 @@ impl<I: Memory> fmt::Display for Index<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Index::Hash(_) => write!(f, "hash"),
-            Index::Ordered(tree) => match tree.form() {
-                (form, bytes) if form.is_kept() => {
-                    write!(f, "{form}: leaves of {bytes} B kept and inner nodes in DRAM")
-                }
-                (form, bytes) => write!(f, "{form}: nodes of {bytes} B in DRAM"),
-            },
+            Index::Ordered(ordered) => ordered.fmt(f),
         }
     }
 }
@@ -54,7 +49,7 @@ impl<I: Memory> fmt::Display for Index<I> {
 /// See [`HashIndex::watch`].
 pub(crate) enum Watch<'a, I: Memory> {
     Table(TableWatch<'a, I>),
-    Leaf(tree::Watch<'a, I>),
+    Ordered(ordered::Watch<'a, I>),
 }
 
 impl<I: Memory> Watch<'_, I> {
@@ -62,7 +57,7 @@ impl<I: Memory> Watch<'_, I> {
     pub fn saw_no_overwrite(&self) -> bool {
         match self {
             Watch::Table(watch) => watch.saw_no_overwrite(),
-            Watch::Leaf(watch) => watch.saw_no_overwrite(),
+            Watch::Ordered(watch) => watch.saw_no_overwrite(),
         }
     }
 }
@@ -91,7 +86,7 @@ impl<I: Memory> Index<I> {
     pub fn watch(&self, hash: u64, key: &[u8], items: &impl Keys) -> Watch<'_, I> {
         match self {
             Index::Hash(table) => Watch::Table(table.watch(hash)),
-            Index::Ordered(tree) => Watch::Leaf(tree.watch(key, items)),
+            Index::Ordered(tree) => Watch::Ordered(tree.watch(key, items)),
         }
     }
 
@@ -135,6 +130,9 @@ impl<I: Memory> Index<I> {
     }
 
     /// See [`HashIndex::update_at`].
+    ///
+    /// # Errors
+    /// Those of memory, of an ordered map whose index is in logs; `f` has not run then.
     pub fn update_at(
         &self,
         hash: u64,
@@ -142,9 +140,9 @@ impl<I: Memory> Index<I> {
         at: u64,
         items: &(impl Items + Keys),
         f: impl FnOnce(&mut Changes) -> Change,
-    ) -> bool {
+    ) -> io::Result<bool> {
         match self {
-            Index::Hash(table) => table.update_at(hash, at, items, f),
+            Index::Hash(table) => Ok(table.update_at(hash, at, items, f)),
             Index::Ordered(tree) => {
                 tree.update_at(key, value(at, key), items, || changed(f(&mut Changes::new()), key))
             }
@@ -156,12 +154,12 @@ impl<I: Memory> Index<I> {
     pub fn holds(&self, hash: u64, key: &[u8], at: u64, items: &(impl Items + Keys)) -> bool {
         match self {
             Index::Hash(table) => table.holds(hash, at),
-            Index::Ordered(tree) => tree.get(key, items) == Some(value(at, key)),
+            Index::Ordered(tree) => tree.holds(key, value(at, key), items),
         }
     }
 
     /// Visits locations from `from` until at least `count` were seen; returns where to go on. What
-    /// [`HashIndex::scan`] says of entries, and in order also [`Tree::range`], holds.
+    /// [`HashIndex::scan`] says of entries, and in order also [`Ordered::range`], holds.
     pub fn scan(
         &self,
         from: &Position,
@@ -198,10 +196,16 @@ impl<I: Memory> Index<I> {
     }
 
     /// See [`HashIndex::clear`].
-    pub fn clear(&self) {
+    ///
+    /// # Errors
+    /// Those of memory, of an ordered map whose index is in logs.
+    pub fn clear(&self, items: &impl Keys) -> io::Result<()> {
         match self {
-            Index::Hash(table) => table.clear(),
-            Index::Ordered(tree) => tree.clear(),
+            Index::Hash(table) => {
+                table.clear();
+                Ok(())
+            }
+            Index::Ordered(tree) => tree.clear(items),
         }
     }
 
@@ -217,17 +221,17 @@ impl<I: Memory> Index<I> {
     pub fn bytes(&self) -> u64 {
         match self {
             Index::Hash(table) => table.stats().bytes,
-            Index::Ordered(tree) => tree.stats().bytes,
+            Index::Ordered(tree) => tree.bytes(),
         }
     }
 }
 
 #[inline(always)]
-fn changed(change: Change, key: &[u8]) -> tree::Change {
+fn changed(change: Change, key: &[u8]) -> keys::Change {
     match change {
-        Change::Keep => tree::Change::Keep,
-        Change::Set(at) => tree::Change::Set(value(at, key)),
-        Change::Overwritten => tree::Change::Overwritten,
-        Change::Remove => tree::Change::Remove,
+        Change::Keep => keys::Change::Keep,
+        Change::Set(at) => keys::Change::Set(value(at, key)),
+        Change::Overwritten => keys::Change::Overwritten,
+        Change::Remove => keys::Change::Remove,
     }
 }

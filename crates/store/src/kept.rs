@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::index::Index;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
@@ -98,7 +99,15 @@ fn ground<I: Divide>(area: Area<I>) -> Ground<I> {
     Ground {
         memory: area.memory(),
         start: area.start(),
-        commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(std::io::Error::other)),
+        commit: Box::new(move |at, bytes| {
+            area.grow(at, bytes).map_err(|error| {
+                let kind = match error {
+                    Below::DiskFull { .. } => ErrorKind::StorageFull,
+                    _ => ErrorKind::Other,
+                };
+                std::io::Error::new(kind, error)
+            })
+        }),
     }
 }
 

@@ -3,14 +3,15 @@
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
 use crate::index::{Index, Position};
 use crate::located::location;
+use crate::ordered::Ordered;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
-use terrace_index::tree::{Keys, Tree};
+use terrace_index::keys::Keys;
 use terrace_index::{HashIndex, Line, hash_key};
-use terrace_memory::{Memory, Native};
+use terrace_memory::Memory;
 
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
@@ -26,14 +27,14 @@ struct Batch<'a, I: Memory> {
 #[expect(clippy::large_enum_variant, reason = "one on the stack, of the kind that the map is")]
 enum Stages<'a, I: Memory> {
     Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
-    Tree(&'a Tree<I, Native>),
+    Ordered(&'a Ordered<I>),
 }
 
 impl<'a, I: Memory> Batch<'a, I> {
     fn new(index: &'a Index<I>) -> Batch<'a, I> {
         let stages = match index {
             Index::Hash(table) => Stages::Table(table, [table.line(0); BATCH]),
-            Index::Ordered(tree) => Stages::Tree(tree),
+            Index::Ordered(tree) => Stages::Ordered(tree),
         };
         Batch { hashes: [0; BATCH], candidates: [None; BATCH], stages }
     }
@@ -56,7 +57,7 @@ impl<'a, I: Memory> Batch<'a, I> {
                 let near = |location| engine.values.prefetch(location, ahead);
                 look_up(table, &hashes[..keys.len()], lines, candidates, near);
             }
-            Stages::Tree(tree) => {
+            Stages::Ordered(tree) => {
                 let mut values = [None; BATCH];
                 tree.multi_get(keys, items, &mut values[..keys.len()]);
                 for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {

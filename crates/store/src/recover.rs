@@ -206,7 +206,12 @@ impl Opening<'_> {
                 Index::Ordered(_) => order.borrow_mut().is_of(at, item.key),
             }
         };
-        let gone = |location: u64, item: &Item<'_>, _: usize| engine.gone(location, item);
+        let gone = |location: u64, item: &Item<'_>, _: usize| {
+            let forgotten = engine.forget(hash_key(engine.seed, item.key), location, item.key);
+            if let Err(error) = forgotten {
+                failed.lock().get_or_insert(error);
+            }
+        };
         let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
         let found = engine.values.recover_reached(self.threads, reach).map_err(|error| {
             match (error, order.borrow().damaged) {

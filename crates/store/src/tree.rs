@@ -1,41 +1,50 @@
-//! The tree of an ordered map: its form, in DRAM or kept, and what is made of one that a crash left.
+//! The index of an ordered map: its form, in DRAM or kept, and what is made of one that a crash left.
 //!
 //! # What is durable when
-//! A change of a kept tree is durable before its leaf is let go (each form says how), and readers wait for
+//! A change of a kept index is durable before its leaf is let go (each form says how), and readers wait for
 //! that. So the order of a write is that of the hash index: the new item, its entry, the end of the old
 //! item; for a deletion in slabs the item, then its entry. An entry that is given another location changes
 //! by one word, since the rest of it follows from the key.
 //!
 //! # What a crash, or damage, leaves
-//! [`Tree::recover`] builds inner nodes, and where keys tie in their first 16 bytes it asks items that
+//! [`Tree::recover`], or [`Deltas::recover`], builds inner nodes, and where keys tie in their first 16 bytes it asks items that
 //! nobody has verified yet: [`Claimed`] tells their keys if there is anything to tell, and nothing is
 //! changed any more once there is not. Then each entry's item is verified, and that it is the key's which
 //! the entry stands for, and comes behind the one before ([`InOrder`]): so a lookup finds it. If anything
-//! of that fails the tree is made anew from the values. Words that no walk could verify, since an older
-//! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]).
+//! of that fails the index is made anew from the values. Words that no walk could verify, since an older
+//! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]); in logs all
+//! records have one.
 
 use crate::engine::Stored;
 use crate::error::{Error, Result};
+use crate::form::TreeForm;
 use crate::index::Index;
 use crate::kept::leaves;
 use crate::located::{first_16, location, value};
 use crate::open::Opening;
 use crate::options::{Kind, MapOptions, Persist};
+use crate::ordered::{InLogs, Ordered};
 use std::cmp::Ordering;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace_durable::IndexFile;
-use terrace_index::tree::{Entry, Form, FoundLeaves, Keys, Tree, TreeOptions, found_leaves};
+use terrace_index::deltas::{self, Deltas, Grounds, found_logs};
+use terrace_index::keys::{Entry, Keys, Sixteen};
+use terrace_index::tree::{Form, Tree, TreeOptions, found_leaves};
 use terrace_index::{Ground, whole};
 use terrace_memory::{Divide, Memory, Native};
 
 /// Bytes of a leaf, and of every inner node in DRAM.
 const NODE_BYTES: u64 = 1024;
 const KEPT_NODE_BYTES: u64 = 512;
-/// Inner nodes, 1 KiB for dozens of leaves that are a third full at the least, take less than their leaves.
+/// Inner nodes, 1 KiB for dozens of leaves that are a third full at the least, take less than their leaves; so do
+/// those of logs, and a mapping table of entries of 128 bytes, since the items of a leaf's keys are more.
 const INNER_STEP: u64 = 2 << 20;
+/// Bytes of a segment of logs; in a small memory less, so that it has some hundreds.
+const SEGMENT_BYTES: u64 = 64 << 10;
+const SEGMENTS_LEAST: u64 = 512;
 
 /// The options with what follows from the form of tree that was asked for.
 ///
@@ -65,7 +74,7 @@ pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
         (Persist::Index, Some(form)) if !form.is_kept() => {
             let why = format!(
                 "\"{form}\" is gone after a crash; with persist = \"index\" there are {}, and auto",
-                names(Form::is_kept)
+                names(TreeForm::is_kept)
             );
             return refused("index", why);
         }
@@ -82,27 +91,60 @@ pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
     };
     for is_kept in [false, true] {
         let possible = tree.is_none_or(|form| form.is_kept() == is_kept);
-        if possible && let Err(error) = tree_options(tree, node_bytes, is_kept).check() {
+        if !possible {
+            continue;
+        }
+        let checked = match form(tree, is_kept) {
+            TreeForm::Leaves(form) => leaf_options(form, node_bytes).check(),
+            TreeForm::Logs => logs_options(1, node_bytes, u64::MAX).check(),
+        };
+        if let Err(error) = checked {
             return refused("node_bytes", error.to_string());
         }
     }
     Ok(MapOptions { persist, ..options })
 }
 
-fn names(which: impl Fn(Form) -> bool) -> String {
-    let names = Form::ALL.into_iter().filter(|form| which(*form)).map(Form::name);
+fn names(which: impl Fn(TreeForm) -> bool) -> String {
+    let names = TreeForm::ALL.into_iter().filter(|form| which(*form)).map(TreeForm::name);
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn tree_options(tree: Option<Form>, node_bytes: Option<u64>, is_kept: bool) -> TreeOptions {
-    let (form, usual) = match is_kept {
-        true => (Form::FastFair, KEPT_NODE_BYTES),
-        false => (Form::Rows, NODE_BYTES),
-    };
-    // With salvage the index is in DRAM whatever was asked for.
-    let form = tree.filter(|form| form.is_kept() == is_kept).unwrap_or(form);
+/// The form that was asked for, or what is best. With salvage the index is in DRAM whatever was asked for.
+fn form(asked: Option<TreeForm>, is_kept: bool) -> TreeForm {
+    let best = if is_kept { Form::FastFair } else { Form::Rows };
+    asked.filter(|form| form.is_kept() == is_kept).unwrap_or(TreeForm::Leaves(best))
+}
+
+fn leaf_options(form: Form, node_bytes: Option<u64>) -> TreeOptions {
+    let usual = if form.is_kept() { KEPT_NODE_BYTES } else { NODE_BYTES };
     let options = TreeOptions::of(form, node_bytes.unwrap_or(usual));
     TreeOptions { inner_bytes: NODE_BYTES, ..options }
+}
+
+/// Of so many logs in so many bytes of memory.
+fn logs_options(logs: u32, node_bytes: Option<u64>, memory_bytes: u64) -> deltas::Options {
+    let node_bytes = node_bytes.unwrap_or(KEPT_NODE_BYTES).try_into().unwrap_or(u32::MAX);
+    let most = SEGMENT_BYTES.min(memory_bytes / SEGMENTS_LEAST).next_multiple_of(64) as u32;
+    let segment_bytes = deltas::Options::least_segment_bytes(node_bytes).max(most);
+    deltas::Options { logs, segment_bytes, node_bytes, bounds_garbage: true, ..Default::default() }
+}
+
+/// What a kept index of an ordered map says of itself.
+struct Found {
+    /// Its form, and bytes of a leaf, if that is legible.
+    form: Option<(TreeForm, u64)>,
+    /// Bytes in use of its ground, which may be anything; none of what is not legible.
+    bytes: u64,
+}
+
+fn found<I: Memory>(ground: &Ground<I>) -> io::Result<Found> {
+    if let Some(logs) = found_logs(ground)? {
+        return Ok(Found { form: Some((TreeForm::Logs, logs.node_bytes)), bytes: logs.bytes });
+    }
+    let leaves = found_leaves(ground)?;
+    let form = leaves.form.map(|(form, bytes)| (TreeForm::Leaves(form), bytes));
+    Ok(Found { form, bytes: if form.is_some() { leaves.bytes } else { 0 } })
 }
 
 impl Opening<'_> {
@@ -110,22 +152,37 @@ impl Opening<'_> {
         self.options.kind == Kind::Ordered
     }
 
-    fn tree_options(&self, is_kept: bool) -> TreeOptions {
-        tree_options(self.options.tree, self.options.node_bytes, is_kept)
-    }
-
     /// An empty tree in DRAM.
     pub fn tree_in_dram(&self, capacity: u64) -> io::Result<Index<Native>> {
-        Tree::new(&self.tree_options(false), capacity, self.budget)
-            .map(|tree| Index::Ordered(Box::new(tree)))
+        let form = match form(self.options.tree, false) {
+            TreeForm::Leaves(form) => form,
+            TreeForm::Logs => unreachable!("logs are kept"),
+        };
+        let tree = Tree::new(&leaf_options(form, self.options.node_bytes), capacity, self.budget)?;
+        Ok(Index::Ordered(Box::new(Ordered::Tree(tree))))
     }
 
-    /// An empty tree whose leaves are kept in the file.
+    /// An empty tree whose leaves, or logs, are kept in the file.
     pub fn tree_kept<I: Divide>(&self, file: &IndexFile<I>) -> io::Result<Index<I>> {
-        let leaves = leaves(file);
-        let inner = inner(&leaves)?;
-        Tree::over(&self.tree_options(true), leaves, inner, self.budget)
-            .map(|tree| Index::Ordered(Box::new(tree)))
+        let (kept, node_bytes) = (leaves(file), self.options.node_bytes);
+        let ordered = match form(self.options.tree, true) {
+            TreeForm::Leaves(form) => {
+                let inner = inner(&kept)?;
+                let options = leaf_options(form, node_bytes);
+                Ordered::Tree(Tree::over(&options, kept, inner, self.budget)?)
+            }
+            TreeForm::Logs => {
+                let options = logs_options(self.logs(), node_bytes, kept.memory.len());
+                let logs = Deltas::create(grounds(kept)?, &options, &Sixteen, self.budget)?;
+                Ordered::Logs(InLogs::new(logs))
+            }
+        };
+        Ok(Index::Ordered(Box::new(ordered)))
+    }
+
+    /// Logs of an index: about as many as threads write at once.
+    fn logs(&self) -> u32 {
+        self.tables().max(2) as u32
     }
 
     /// Refuses a form or a size of nodes that was asked for where the file has another.
@@ -133,8 +190,7 @@ impl Opening<'_> {
     /// # Errors
     /// [`Error::Option`]; those of the medium.
     pub fn check_form<I: Divide>(&self, file: &IndexFile<I>, path: &Path) -> Result<()> {
-        let leaves = leaves(file);
-        let found = found_leaves(&leaves).map_err(|source| Error::Io {
+        let found = found(&leaves(file)).map_err(|source| Error::Io {
             path: path.into(),
             doing: "read the leaves of",
             source,
@@ -160,7 +216,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The tree whose leaves are in the file, if `is_intact` says so of what is in use of that.
+    /// The tree whose leaves, or logs, are in the file, if `is_intact` says so of what is in use of that.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidData`] if it is not, or there is none that a crash could have left; nothing was
@@ -172,9 +228,9 @@ impl Opening<'_> {
         is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
     ) -> io::Result<Index<I>> {
         let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
-        let leaves = leaves(file);
-        let start = leaves.start;
-        let FoundLeaves { form, bytes } = found_leaves(&leaves)?;
+        let kept = leaves(file);
+        let start = kept.start;
+        let Found { form, bytes } = found(&kept)?;
         let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
         if bytes > in_file {
             return Err(damaged(format!("at offset {start}: leaves end behind the file")));
@@ -185,11 +241,30 @@ impl Opening<'_> {
         let (form, node_bytes) = form.ok_or_else(|| {
             damaged(format!("at offset {start}: the line before the leaves is no tree's"))
         })?;
-        let inner = inner(&leaves)?;
-        let options = TreeOptions { form, node_bytes, ..self.tree_options(true) };
-        Tree::recover(&options, leaves, inner, &Claimed::of(values), self.threads, self.budget)
-            .map(|tree| Index::Ordered(Box::new(tree)))
+        let claimed = Claimed::of(values);
+        let ordered = match form {
+            TreeForm::Leaves(form) => {
+                let inner = inner(&kept)?;
+                let options = leaf_options(form, Some(node_bytes));
+                let tree =
+                    Tree::recover(&options, kept, inner, &claimed, self.threads, self.budget)?;
+                Ordered::Tree(tree)
+            }
+            TreeForm::Logs => {
+                let options = logs_options(self.logs(), Some(node_bytes), kept.memory.len());
+                let logs =
+                    Deltas::recover(grounds(kept)?, &options, self.threads, &claimed, self.budget)?;
+                Ordered::Logs(InLogs::new(logs))
+            }
+        };
+        Ok(Index::Ordered(Box::new(ordered)))
     }
+}
+
+/// Logs in the file, and room in DRAM for what leads to them.
+fn grounds<I: Memory>(logs: Ground<I>) -> io::Result<Grounds<I, Native>> {
+    let [table, inner] = [inner(&logs)?, inner(&logs)?];
+    Ok(Grounds { logs, table, inner })
 }
 
 /// Room in DRAM for inner nodes above such leaves.

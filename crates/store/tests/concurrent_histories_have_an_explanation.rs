@@ -13,7 +13,10 @@ mod adversary;
 use adversary::{Random, cases, options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use terrace_store::{Change, Durability, Map, MapOptions, Session};
+use terrace_store::{
+    Change, Domain, Durability, Kind, LeafForm, Map, MapOptions, Persist, Session, TreeForm,
+    ValueDesign,
+};
 use terrace_workload::history::{Call, Client, Operation, Recorder, State, Told, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 
@@ -276,6 +279,34 @@ fn under_sync() {
     all_explained(options(Durability::Sync), cases(150), 100, |_, _| {
         std::thread::sleep(Duration::from_millis(5))
     });
+}
+
+/// Where the index is kept, what is told is durable first, and a collector may move leaves of logs.
+#[test]
+fn on_kept_trees() {
+    for tree in [LeafForm::FastFair.into(), TreeForm::Logs] {
+        for values in [ValueDesign::Log, ValueDesign::Slab] {
+            let kept = MapOptions {
+                kind: Kind::Ordered,
+                tree: Some(tree),
+                node_bytes: Some(128),
+                persist: Persist::Index,
+                domain: Domain::Adr,
+                values,
+                ..options(Durability::Sync)
+            };
+            all_explained(kept, cases(120), 100, |map, round| {
+                for n in 0..100 {
+                    let key = [b"more".as_slice(), &(n % 30 + round % 7).to_be_bytes()].concat();
+                    match n % 3 {
+                        0 => drop(map.delete(&key).expect("delete")),
+                        _ => map.put(&key, b"value").expect("put"),
+                    }
+                }
+                std::thread::sleep(Duration::from_micros(300));
+            });
+        }
+    }
 }
 
 // ---------------------------------------------------------------- the alarm is tested

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use terrace_store::{Durability, Error, Map, MapOptions};
+use terrace_store::{
+    Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, TreeForm, ValueDesign,
+};
 
 /// What each key may hold: the last acknowledged write or deletion, and those begun since.
 #[derive(Default)]
@@ -248,6 +250,66 @@ fn when_the_disk_is_full() {
         let map = Map::open(&store, options(durability)).expect("a full disk is no damage");
         assert!(
             (0..written + 100).all(|key| read(&map, key) == Some(1 + u64::from(key >= written))),
+            "nothing is lost"
+        );
+    }
+}
+
+/// An index in logs needs a line for every change: where the disk has none, a write is refused whole, and garbage
+/// is collected first.
+#[test]
+fn when_the_disk_has_no_room_for_an_index_in_logs() {
+    for values in [ValueDesign::Log, ValueDesign::Slab] {
+        let dir = tempfile::tempdir().expect("directory");
+        let Some(_disk) = Disk::mount(dir.path(), 60 << 20) else { return };
+        let (ballast, store) = (dir.path().join("ballast"), dir.path().join("store"));
+        let options = || MapOptions {
+            kind: Kind::Ordered,
+            tree: Some(TreeForm::Logs),
+            persist: Persist::Index,
+            domain: Domain::Adr,
+            values,
+            ..options(Durability::Sync)
+        };
+        let map = Map::open(&store, options()).expect("open");
+        let put =
+            |map: &Map, key: u64, write| map.put(&key.to_be_bytes(), &value_of(key, write, 20));
+        let mut written = 0u64;
+        (0..2_000).for_each(|key| put(&map, key, 1).expect("put"));
+        written += 2_000;
+        let mut left = std::fs::File::create(&ballast).expect("ballast");
+        while std::io::Write::write(&mut left, &[1; 4096]).is_ok() {}
+        drop(left);
+        let refused = loop {
+            match put(&map, written, 1) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+            assert!(written < 100_000, "a log of 4 MiB has room for more values than the index");
+        };
+        assert!(
+            matches!(&refused, Error::DiskFull { path } if path.ends_with("index")),
+            "{refused:?}"
+        );
+        for _ in 0..20 {
+            // What is collected meanwhile may make room for a few.
+            match put(&map, written, 1) {
+                Ok(()) => written += 1,
+                Err(again) => assert!(matches!(again, Error::DiskFull { .. }), "{again:?}"),
+            }
+        }
+        assert!((0..written).all(|key| read(&map, key) == Some(1)), "reads go on");
+        assert_eq!((map.len(), read(&map, written)), (written, None));
+        std::fs::remove_file(&ballast).expect("space is freed");
+        for key in written..written + 5_000 {
+            put(&map, key, 2).expect("writes work again");
+        }
+        map.close().expect("close");
+        drop(map);
+        let map = Map::open(&store, options()).expect("a full disk is no damage");
+        assert_eq!(map.recovery().procedure, Procedure::AsClosed);
+        assert!(
+            (0..written + 5_000).all(|key| read(&map, key) == Some(1 + u64::from(key >= written))),
             "nothing is lost"
         );
     }

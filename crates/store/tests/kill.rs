@@ -15,7 +15,7 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
 use terrace_store::{
-    Domain, Durability, Kind, Map, MapOptions, Procedure, Session, TreeForm, ValueDesign,
+    Domain, Durability, Kind, LeafForm, Map, MapOptions, Procedure, Session, TreeForm, ValueDesign,
 };
 use terrace_workload::Failure;
 use terrace_workload::crash::{Journal, Promise, Recovered, Script, Writer, drive, verify};
@@ -29,8 +29,10 @@ fn options(place: &str) -> MapOptions {
         "log-block" => (ValueDesign::Log, Domain::PageCache, None),
         "log-adr" => (ValueDesign::Log, Domain::Adr, None),
         "slab-adr" => (ValueDesign::Slab, Domain::Adr, None),
-        "log-tree" => (ValueDesign::Log, Domain::Adr, Some(TreeForm::FastFair)),
-        "slab-tree" => (ValueDesign::Slab, Domain::Adr, Some(TreeForm::PersistentUnsorted)),
+        "log-tree" => (ValueDesign::Log, Domain::Adr, Some(LeafForm::FastFair.into())),
+        "slab-tree" => (ValueDesign::Slab, Domain::Adr, Some(LeafForm::PersistentUnsorted.into())),
+        "log-ls-tree" => (ValueDesign::Log, Domain::Adr, Some(TreeForm::Logs)),
+        "slab-ls-tree" => (ValueDesign::Slab, Domain::Adr, Some(TreeForm::Logs)),
         other => panic!("no place {other}"),
     };
     MapOptions {
@@ -229,6 +231,16 @@ fn acknowledged_writes_survive_with_logs_and_a_kept_tree() {
 #[test]
 fn acknowledged_writes_survive_with_slabs_and_a_kept_tree() {
     kill_loop(memory(), "slab-tree");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_logs_and_a_tree_in_logs() {
+    kill_loop(memory(), "log-ls-tree");
+}
+
+#[test]
+fn acknowledged_writes_survive_with_slabs_and_a_tree_in_logs() {
+    kill_loop(memory(), "slab-ls-tree");
 }
 
 #[test]

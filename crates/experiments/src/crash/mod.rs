@@ -34,6 +34,7 @@ use terrace_index::deltas::Steps;
 use terrace_index::tree::Form;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
+use terrace_store::TreeForm;
 use terrace_store::words::Form as Words;
 
 /// How a test is to run.
@@ -175,13 +176,23 @@ pub const ALL: &[CrashTest] = tests! {
     "map-slabs-index-threads", "two threads on a map with values in slabs and a kept index",
         |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
     "map-logs-ordered", "an ordered map with values in logs and a kept tree (FAST/FAIR): puts, deletes, batches",
-        |s| maps::ordered(Without::nothing, Form::FastFair, maps::Design::Logs, s), left_out::controls;
+        |s| maps::ordered(Without::nothing, Form::FastFair.into(), maps::Design::Logs, s), left_out::controls;
     "map-slabs-ordered", "an ordered map with values in slabs and a kept tree (FAST/FAIR): puts, deletes",
-        |s| maps::ordered(Without::nothing, Form::FastFair, maps::Design::Slabs, s), no_controls;
+        |s| maps::ordered(Without::nothing, Form::FastFair.into(), maps::Design::Slabs, s), no_controls;
     "map-logs-ordered-threads", "two threads on an ordered map with values in logs and a kept tree",
-        |s| maps::ordered_threads(Form::FastFair, maps::Design::Logs, s), no_controls;
+        |s| maps::ordered_threads(Form::FastFair.into(), maps::Design::Logs, s), no_controls;
     "map-slabs-ordered-threads", "two threads on an ordered map with values in slabs and a kept tree",
-        |s| maps::ordered_threads(Form::FastFair, maps::Design::Slabs, s), no_controls;
+        |s| maps::ordered_threads(Form::FastFair.into(), maps::Design::Slabs, s), no_controls;
+    "map-logs-ls", "an ordered map with values in logs and a kept tree of delta chains (btree-LS): puts, deletes, batches",
+        |s| maps::ordered(Without::nothing, TreeForm::Logs, maps::Design::Logs, s), left_out::controls;
+    "map-slabs-ls", "an ordered map with values in slabs and a kept tree of delta chains: puts, deletes",
+        |s| maps::ordered(Without::nothing, TreeForm::Logs, maps::Design::Slabs, s), left_out::controls;
+    "map-logs-ls-threads", "two threads on an ordered map with values in logs and a kept tree of delta chains",
+        |s| maps::ordered_threads(TreeForm::Logs, maps::Design::Logs, s), no_controls;
+    "map-slabs-ls-threads", "two threads on an ordered map with values in slabs and a kept tree of delta chains",
+        |s| maps::ordered_threads(TreeForm::Logs, maps::Design::Slabs, s), no_controls;
+    "map-collector-ls", "the collector of logs under a kept tree of delta chains",
+        maps::collector_in_logs, no_controls;
     "map-logs-full", "a map with values in logs, every operation a section: puts, deletes, batches",
         |s| maps::full(Without::nothing, maps::Design::Logs, s), left_out::controls;
     "map-slabs-full", "a map with values in slabs, every operation a section: puts, deletes",

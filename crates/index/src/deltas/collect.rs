@@ -2,6 +2,9 @@
 //!
 //! Each leaf with a part of its chain there is written as one base at the end of its log: that also merges its
 //! deltas, which is why collecting makes reads faster (004 F5.15b).
+//!
+//! The last record of a log looks, if it is damaged, as if a crash had torn it, and what it says would be lost
+//! without a word. So a log that rests gets a mark behind its last record ([`Deltas::tidy`]).
 
 use super::Deltas;
 use super::record::{Header, Kind, LINE, Part, Record, parse};
@@ -13,6 +16,9 @@ use crossbeam_utils::Backoff;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace_memory::Memory;
+
+/// Of what counts, so much garbage is let be by [`Deltas::tidy`]: writers let twice as much be.
+const TIDY_GARBAGE: f64 = 0.5;
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
     /// Collects one segment of the log with the most garbage, if that is more than `threshold` bytes
@@ -42,24 +48,42 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         if full.kind() != io::ErrorKind::StorageFull {
             return Err(full);
         }
-        let backoff = Backoff::new();
+        let (segments, backoff) = (&self.logs.segments, Backoff::new());
         let mut collected = 0;
-        while !self.logs.segments.has_room() {
-            if self.collect(self.logs.segments.bytes / 4, keys)? {
+        while !segments.has_room() {
+            // Once around, nothing is garbage any more that was.
+            if collected <= segments.in_use() && self.collect(segments.bytes / 4, keys)? {
                 collected += 1;
-                if collected > self.logs.segments.total() {
-                    return Err(full);
-                }
-            } else if self.logs.all.iter().any(|log| log.collecting.is_locked()) {
-                // Another thread is at it.
-                keys.pause();
-                self.table.memory.pause();
-                backoff.snooze();
-            } else {
-                return Err(full);
+                continue;
             }
+            let grown = segments.provide();
+            if matches!(grown, Ok(true)) {
+                continue;
+            }
+            if !self.logs.all.iter().any(|log| log.collecting.is_locked()) {
+                return grown.and(Err(full));
+            }
+            // Another thread is at it.
+            keys.pause();
+            self.table.memory.pause();
+            backoff.snooze();
         }
         Ok(())
+    }
+
+    /// Collects one segment if half as much is garbage as counts, and more: for whoever has the time, so that
+    /// writers need not. Whether it did. If not, logs with nothing new since this was asked before get a mark
+    /// behind their last record, so that damage of that is noticed too.
+    ///
+    /// # Errors
+    /// As [`Deltas::collect`].
+    pub fn tidy(&self, keys: &impl Keys) -> io::Result<bool> {
+        if self.logs.has_garbage(TIDY_GARBAGE)
+            && self.collect(self.logs.segments.bytes / 4, keys)?
+        {
+            return Ok(true);
+        }
+        (0..self.logs()).try_for_each(|log| self.mark(log, keys)).map(|()| false)
     }
 
     /// Collects the first segment of a log, unless it is the one that is being written.
@@ -110,6 +134,9 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// more when the segment is free.
     fn keep(&self, part: &Part<'_>, unused: &mut Vec<u32>, keys: &impl Keys) -> io::Result<()> {
         let header = part.header;
+        if header.kind == Kind::Mark {
+            return Ok(());
+        }
         let mut latch = self.table.latch(header.leaf, keys);
         let leaf = self.table.leaf(header.leaf);
         if header.version < leaf.base || leaf.state == State::Free {
@@ -140,17 +167,25 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         Ok(())
     }
 
+    /// Puts a mark behind the last record of a log, unless there is one, or the log has gone on since it was
+    /// asked for this before.
+    fn mark(&self, log: u32, keys: &impl Keys) -> io::Result<()> {
+        let own = self.logs.log(log);
+        let tail = self.logs.tail(log, &self.table);
+        if own.seen.swap(tail, Relaxed) != tail || own.marked.load(Relaxed) == tail || tail == 0 {
+            return Ok(());
+        }
+        let mut record = Record::of(write::header(0, Kind::Mark), &[]);
+        let place = self.logs.append(log, &mut record, true, &self.table, keys)?;
+        own.live.fetch_sub(LINE as i64, Relaxed);
+        own.marked.store(place.at + LINE, Relaxed);
+        Ok(())
+    }
+
     /// Gives a leaf's number back.
     fn forget(&self, number: u32, keys: &impl Keys) {
-        let mut latch = self.table.latch(number, keys);
-        let leaf = self.table.leaf(number);
-        latch.change();
-        self.supersede(number, &leaf);
-        self.table.set(
-            number,
-            &Leaf { version: leaf.version, base: leaf.version + 1, ..Leaf::default() },
-        );
-        drop(latch);
+        let before = self.table.forget(number, keys);
+        self.supersede(number, &before);
         self.table.give(number);
     }
 }

@@ -19,6 +19,9 @@ use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use terrace_memory::Memory;
 
+/// Of what counts, so much garbage is let be before the logs take more memory.
+const MOST_GARBAGE: f64 = 1.0;
+
 /// Words of a log's line.
 const LATCH: u64 = 0;
 const TAIL: u64 = 8;
@@ -38,6 +41,9 @@ pub(super) struct Log {
     pub(super) entries: AtomicI64,
     /// Taken by whoever collects it.
     pub(super) collecting: Mutex<()>,
+    /// Where it ended when it was last asked whether it rests, and behind its last mark.
+    pub(super) seen: AtomicU64,
+    pub(super) marked: AtomicU64,
 }
 
 /// Segments of a log.
@@ -60,6 +66,8 @@ impl Log {
 pub(super) struct Logs<P: Memory> {
     pub(super) segments: Segments<P>,
     pub(super) all: Box<[CachePadded<Log>]>,
+    /// Whether garbage is collected before more memory is taken, once there is too much of it.
+    bounds_garbage: bool,
 }
 
 /// Where a record was put, and in which use of a segment.
@@ -101,8 +109,22 @@ impl<D: Memory> Drop for Line<'_, D> {
 }
 
 impl<P: Memory> Logs<P> {
-    pub(super) fn new(segments: Segments<P>, logs: u32) -> Logs<P> {
-        Logs { segments, all: (0..logs).map(|_| CachePadded::default()).collect() }
+    pub(super) fn new(segments: Segments<P>, logs: u32, bounds_garbage: bool) -> Logs<P> {
+        let all = (0..logs).map(|_| CachePadded::default()).collect();
+        Logs { segments, all, bounds_garbage }
+    }
+
+    /// Whether there is more garbage than so many parts of what counts, and two segments of each log.
+    pub(super) fn has_garbage(&self, parts: f64) -> bool {
+        let garbage: u64 = self.all.iter().map(|log| log.garbage()).sum();
+        let live: i64 = self.all.iter().map(|log| log.live.load(Relaxed)).sum();
+        let slack = 2 * self.segments.bytes * self.all.len() as u64;
+        garbage > (live.max(0) as f64 * parts) as u64 + slack
+    }
+
+    /// Whether more memory may be taken for a writer.
+    fn grows(&self) -> bool {
+        !(self.bounds_garbage && self.has_garbage(MOST_GARBAGE))
     }
 
     /// Whose log a leaf's is: neighbours in number are apart.
@@ -208,13 +230,19 @@ impl<P: Memory> Logs<P> {
         Ok(self.put(log, record.stamped(line.get(STAMP)), &line))
     }
 
+    /// Where the next record goes; it may be changing.
+    pub(super) fn tail<D: Memory>(&self, log: u32, table: &Table<D>) -> u64 {
+        // SAFETY: a word of a committed line.
+        unsafe { table.memory.load(table.log_line(log) + TAIL) }
+    }
+
     /// Bytes of a segment for records.
     fn capacity(&self) -> u64 {
         self.segments.bytes - LINE
     }
 
     fn add_spare<D: Memory>(&self, log: u32, line: &Line<'_, D>, spare: bool) -> io::Result<()> {
-        let segment = self.segments.take(spare)?;
+        let segment = self.segments.take(spare, self.grows())?;
         self.log(log).held.lock().spares.push(segment);
         line.set(SPARES, line.get(SPARES) + 1);
         Ok(())

@@ -51,6 +51,7 @@ mod write;
 
 pub use crate::keys::{Change, Direction};
 pub use recover::Replay;
+pub use segments::{FoundLogs, found_logs};
 pub use step::{Step, Steps};
 
 use crate::Ground;
@@ -75,17 +76,27 @@ pub struct Options {
     /// Bytes of a segment, a multiple of 64: the unit in which logs take and free memory. Kept.
     pub segment_bytes: u32,
     /// Bytes of a leaf, a power of two from 128 to 4096: a 32nd of it is how many entries and deltas its
-    /// chain may have.
+    /// chain may have. Kept.
     pub node_bytes: u32,
     /// Addresses of deltas remembered of each leaf, 1 to 8: more do not help beyond 4 (004 F5.15a).
     pub recent: usize,
+    /// Whether writers collect garbage, once there is as much of it as counts, before the logs take more of their
+    /// memory; else only when there is no more.
+    pub bounds_garbage: bool,
     /// Ordering points left out, by tests.
     pub steps: Steps,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { logs: 8, segment_bytes: 256 << 10, node_bytes: 512, recent: 4, steps: Steps::ALL }
+        Options {
+            logs: 8,
+            segment_bytes: 256 << 10,
+            node_bytes: 512,
+            recent: 4,
+            bounds_garbage: false,
+            steps: Steps::ALL,
+        }
     }
 }
 
@@ -106,8 +117,8 @@ impl Options {
         if !(1..=table::RECENT_MOST).contains(&self.recent) {
             return refuse(format!("recent = {}: it is 1 to {}", self.recent, table::RECENT_MOST));
         }
-        let least = 64 + record::most_bytes(self.items());
-        if u64::from(self.segment_bytes) < least || !self.segment_bytes.is_multiple_of(64) {
+        let least = Options::least_segment_bytes(self.node_bytes);
+        if self.segment_bytes < least || !self.segment_bytes.is_multiple_of(64) {
             let what = format!(
                 "segment_bytes = {}: with leaves of {} bytes it is a multiple of 64 from {least} on",
                 self.segment_bytes, self.node_bytes
@@ -115,6 +126,11 @@ impl Options {
             return refuse(what);
         }
         Ok(())
+    }
+
+    /// The least bytes of a segment with leaves of so many.
+    pub fn least_segment_bytes(node_bytes: u32) -> u32 {
+        64 + record::most_bytes((node_bytes / UNIT as u32) as usize) as u32
     }
 
     /// Entries and deltas of a chain.
@@ -201,17 +217,12 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
         options.check()?;
-        let shape = Shape {
-            logs: options.logs,
-            segment_bytes: options.segment_bytes,
-            era: 0,
-            is_loading: false,
-        };
-        let segments = Segments::create(grounds.logs, shape, budget, options.steps)?;
+        let segments = Segments::create(grounds.logs, Shape::of(options), budget, options.steps)?;
         let table = Table::new(grounds.table, options.logs, options.recent, budget)?;
         let first = first_leaf(&table, keys)?;
         let inner = Inner::new(grounds.inner, first, budget)?;
-        Ok(Deltas { logs: Logs::new(segments, options.logs), table, inner, items: options.items() })
+        let logs = Logs::new(segments, options.logs, options.bounds_garbage);
+        Ok(Deltas { logs, table, inner, items: options.items() })
     }
 
     /// The value of `key`. Takes no lock.
@@ -323,24 +334,46 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         }
     }
 
+    /// Bytes of a leaf.
+    pub fn node_bytes(&self) -> u64 {
+        self.items as u64 * UNIT
+    }
+
+    /// How many logs there are.
+    pub fn logs(&self) -> u32 {
+        self.logs.all.len() as u32
+    }
+
+    /// Bytes of the logs' ground in use.
+    pub fn bytes(&self) -> u64 {
+        self.logs.segments.end_of_use()
+    }
+
     /// Removes every entry, durably on return: after a crash before that all are there. The caller holds
-    /// off all others.
+    /// off all others but readers.
     ///
     /// # Errors
-    /// Those of the grounds.
+    /// Those of the grounds; nothing is removed then.
     pub fn clear(&self, keys: &impl Keys) -> io::Result<()> {
         self.clear_from_era(keys).map(drop)
     }
 
     /// The same; returns the number from which on uses of segments count.
     fn clear_from_era(&self, keys: &impl Keys) -> io::Result<u64> {
+        let _prepared = self.inner.prepare()?;
+        let before = self.table.used();
+        let first = first_leaf(&self.table, keys)?;
         let era = self.logs.segments.begin_era();
+        self.inner.begin_anew(first, keys);
+        // Before a segment is used again nobody believes what he reads of it for a leaf of before.
+        for leaf in (0..before).filter(|leaf| *leaf != first) {
+            self.table.forget(leaf, keys);
+        }
         for log in 0..self.logs.all.len() as u32 {
             self.logs.clear(log, &self.table);
         }
-        self.table.resume(self.table.used(), (0..self.table.used()).rev().collect());
-        self.inner.forget();
-        self.inner.begin(first_leaf(&self.table, keys)?);
+        let used = self.table.used();
+        self.table.resume(used, (0..used).rev().filter(|leaf| *leaf != first).collect());
         Ok(era)
     }
 }

@@ -11,6 +11,9 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use terrace_memory::Memory;
 
+/// Numbers of leaves that are tried for one with entries.
+const TRIED_MOST: u64 = 64;
+
 /// Where a range is.
 enum Place<'a> {
     /// Where the page begins.
@@ -84,6 +87,41 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
                 _ => return None,
             }
         }
+    }
+
+    /// Visits all entries, leaf by leaf in order, all of each leaf; `visit` also hears where the leaf's newest part
+    /// lies. Nobody writes meanwhile.
+    pub fn walk(&self, keys: &impl Keys, mut visit: impl FnMut(&Entry, u64)) {
+        let mut place = Place::Bound(Bound::Unbounded);
+        loop {
+            let (probe, side) = place.probe(Direction::Up, keys);
+            let (leaf, _, [_, high]) = self.inner.find_between(&probe, side);
+            let latch = self.table.latch(leaf, keys);
+            let at = self.table.head(leaf);
+            self.entries(&latch, keys).iter().for_each(|entry| visit(entry, at));
+            drop(latch);
+            match high {
+                Some(high) => place = Place::Between(high),
+                None => return,
+            }
+        }
+    }
+
+    /// An entry that `random` chooses, none if there are none in many leaves: these are equally likely, so
+    /// entries are nearly so. Takes no latch.
+    pub fn some(&self, random: u64, keys: &impl Keys) -> Option<Entry> {
+        let leaves = u64::from(self.table.used().max(1));
+        let tried = 0..leaves.min(TRIED_MOST);
+        let chosen = tried.map(|more| ((random % leaves + more) % leaves) as u32);
+        for leaf in chosen {
+            let seen = self.table.look(leaf, keys);
+            if let Ok(entries) = self.chain(seen).gather(keys)
+                && !entries.is_empty()
+            {
+                return Some(entries[(random.rotate_left(32) % entries.len() as u64) as usize]);
+            }
+        }
+        None
     }
 
     /// What of the leaf at a place lies behind it, sorted, and the leaf's end in this direction.

@@ -49,6 +49,8 @@ pub(super) enum Kind {
     Base,
     /// There is no such leaf any more.
     Dead,
+    /// Nothing of a leaf: the record before it is not its log's last.
+    Mark,
 }
 
 /// The header of a part, without what is known only when it is appended.
@@ -79,6 +81,7 @@ impl Header {
                 2 => Kind::Remove,
                 3 => Kind::Base,
                 4 => Kind::Dead,
+                5 => Kind::Mark,
                 _ => Kind::Unknown,
             },
             count: (words[2] >> 56) as u8,

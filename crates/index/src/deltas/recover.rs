@@ -17,7 +17,7 @@
 
 use super::logs::Logs;
 use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
-use super::segments::{Head, Segments};
+use super::segments::{Head, Segments, Shape};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
 use super::{Deltas, Grounds, Inner, Options};
@@ -46,6 +46,17 @@ struct Replayed {
     tail: u64,
     bytes: u64,
     aside: Vec<Aside>,
+}
+
+/// Of a leaf of which only deltas were found so far: in place of a log, beside the place of what they stand
+/// behind.
+const NO_LOG: u32 = u16::MAX as u32;
+
+fn torn_apart(at: u64, leaf: u32) -> io::Error {
+    let what = format!(
+        "the chain of leaf {leaf} is damaged at {at:#x}: what its parts stand behind is not there"
+    );
+    io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
 /// A leaf by the least and the greatest head of its chain.
@@ -85,7 +96,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         if threads <= 1 {
             (0..replay.logs()).try_for_each(|log| replay.log(log))?;
             (0..replay.logs()).try_for_each(|log| replay.attach(log))?;
-            replay.order(0, 1);
+            replay.order(0, 1)?;
             return replay.finish(keys);
         }
         let barrier = Barrier::new(threads);
@@ -108,10 +119,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             each(&to_attach, replay.logs(), &|log| replay.attach(log));
             barrier.wait();
             let shares = threads as u32;
-            each(&to_order, shares, &|share| {
-                replay.order(share, shares);
-                Ok(())
-            });
+            each(&to_order, shares, &|share| replay.order(share, shares));
         };
         std::thread::scope(|scope| {
             (1..threads).for_each(|_| drop(scope.spawn(work)));
@@ -133,9 +141,11 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let (segments, shape) = Segments::open(grounds.logs, budget, options.steps)?;
-        Options { logs: shape.logs, segment_bytes: shape.segment_bytes, ..*options }.check()?;
+        let Shape { logs, segment_bytes, node_bytes, .. } = shape;
+        let options = &Options { logs, segment_bytes, node_bytes, ..*options };
+        options.check()?;
         let mut heads = Vec::new();
-        for segment in 0..segments.total() {
+        for segment in 0..segments.in_use() {
             heads.extend(segments.head(segment)?.map(|head| (segment, head)));
         }
         let last = heads.iter().map(|(_, head)| head.stamp).fold(shape.era, u64::max);
@@ -164,10 +174,9 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         let table = Table::new(grounds.table, shape.logs, options.recent, budget)?;
         let inner = Inner::new(grounds.inner, 0, budget)?;
         inner.forget();
-        let deltas =
-            Deltas { logs: Logs::new(segments, shape.logs), table, inner, items: options.items() };
+        let logs_of = Logs::new(segments, shape.logs, options.bounds_garbage);
         Ok(Replay {
-            deltas,
+            deltas: Deltas { logs: logs_of, table, inner, items: options.items() },
             logs: logs.into_iter().map(Mutex::new).collect(),
             leaves: AtomicU32::new(0),
             entries: AtomicU64::new(0),
@@ -251,16 +260,29 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         aside: &mut Vec<Aside>,
     ) -> io::Result<()> {
         let header = part.header;
+        if header.kind == Kind::Mark {
+            return Ok(());
+        }
         if self.deltas.logs.of(header.leaf) != log {
             aside.push(Aside { header, at: part.at, ends: part.ends(), log, stamp });
             return Ok(());
         }
         let (mut leaf, mut ends) = self.known(header.leaf)?;
         let (table, bytes) = (&self.deltas.table, header.bytes() as u32);
+        let begins = matches!(header.kind, Kind::Base | Kind::Dead) || header.next == 0;
+        let follows = header.version == leaf.version + 1
+            && header.next == leaf.head
+            && header.ordinal == leaf.items;
+        match (begins, leaf.version) {
+            (true, before) if header.version > before => leaf.other = None,
+            // The first of its log: what it stands behind is in another, or lost.
+            (false, 0) => leaf.other = Some((NO_LOG, header.next)),
+            (false, _) if follows => {}
+            _ => return Err(torn_apart(part.at, header.leaf)),
+        }
         leaf.head = part.at;
         leaf.version = header.version;
         leaf.state = if header.kind == Kind::Dead { State::Gone } else { State::Live };
-        let begins = matches!(header.kind, Kind::Base | Kind::Dead) || header.next == 0;
         if begins {
             (leaf.base, leaf.items, leaf.live) = (header.version, header.count, header.count);
             (leaf.bytes, leaf.other_bytes) = (bytes.next_multiple_of(LINE as u32), 0);
@@ -297,8 +319,13 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         for aside in std::mem::take(&mut self.logs[log as usize].lock().aside) {
             let Aside { header, at, ends, log, stamp } = aside;
             let (mut leaf, mut all) = self.known(header.leaf)?;
+            let wanted = leaf.other.filter(|(log, _)| *log == NO_LOG).map(|(_, at)| at);
             leaf.other = Some((log, stamp));
             if header.version > leaf.base {
+                // Deltas of its own log stand behind it, or there is nothing else.
+                if leaf.version > 0 && (wanted != Some(at) || header.version >= leaf.version) {
+                    return Err(torn_apart(at, header.leaf));
+                }
                 leaf.base = header.version;
                 leaf.other_bytes = header.bytes() as u32;
                 if leaf.version < header.version {
@@ -326,13 +353,19 @@ impl<P: Memory, D: Memory> Replay<P, D> {
     }
 
     /// Puts the leaves of a share of them in order: the third pass.
-    pub fn order(&self, share: u32, shares: u32) {
+    ///
+    /// # Errors
+    /// As [`Deltas::recover`].
+    pub fn order(&self, share: u32, shares: u32) -> io::Result<()> {
         let leaves = u64::from(self.leaves.load(Relaxed));
         let [from, to] =
             [share, share + 1].map(|share| (leaves * u64::from(share) / u64::from(shares)) as u32);
         let (mut ordered, mut entries) = (Vec::new(), 0);
         for number in from..to {
             let leaf = self.deltas.table.leaf(number);
+            if leaf.version > 0 && leaf.base == 0 {
+                return Err(torn_apart(leaf.head, number));
+            }
             let ends = self.deltas.table.ends(number);
             self.deltas.table.set_ends(number, Ends { least: 0, most: 0 });
             if leaf.state == State::Live && leaf.live == 0 {
@@ -349,6 +382,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         ordered.sort_unstable();
         self.entries.fetch_add(entries, Relaxed);
         self.ordered.lock().append(&mut ordered);
+        Ok(())
     }
 
     /// A chain's bytes count.
@@ -385,6 +419,10 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             return Ok(deltas);
         }
         let leaves = deltas.separated(&ordered, keys);
+        if !keys.could_tell() {
+            let what = "an entry of the delta logs names nothing that has a key";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
         deltas.inner.build(leaves.into_iter())?;
         Ok(deltas)
     }

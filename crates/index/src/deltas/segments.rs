@@ -1,19 +1,39 @@
 //! The persistent memory as segments, each of which a log uses for a while.
 //!
-//! The first line of the memory says what it is. Behind the first page lie segments of one size; the first
-//! line of each says which log uses it, if one does, and as which of all uses: uses are numbered through, so
-//! the segments of a log have an order. A log takes a segment when its last one is full; the collector gives
-//! back its first one.
+//! The first line of the memory says what it is ([`Shape`]). Behind the first page lie segments of one size; the
+//! first line of each says which log uses it, and as which of all uses, or that it is free: uses are numbered
+//! through, so the segments of a log have an order. A log takes a segment when its last one is full; the collector
+//! gives back its first one.
+//!
+//! | word of the first line | |
+//! |---|---|
+//! | 0 | "tracLS" and the version of the format: written last |
+//! | 1 | bytes of a segment (32), binary logarithm of the bytes of a leaf (8), 0 (8), logs (16) |
+//! | 2 | checksum of the two |
+//! | 3 | where the segments that were ever used end, with a sum |
+//! | 4 | the era, with a sum; bit 47: while something is loaded |
+//!
+//! | word of a segment's head | in use | free |
+//! |---|---|---|
+//! | 0 | number of the use (48), log (16) | "FREE" above `0xffff`, with a sum |
+//! | 1 | checksum of words 0 and 2 | - |
+//! | 2 | where the log's segment before it ends | - |
 //!
 //! # What is durable when
 //! A segment's head is durable before the first record is stored in it: no number of a use that a record
-//! bears is ever forgotten, and given to another use. A segment is free when word 0 of its
-//! head is zero; that is durable before the segment is taken again, and segments of a log are freed in their
-//! order: what recovery finds of a log has an end at the front and an end at the back, and no gap.
+//! bears is ever forgotten, and given to another use. That it is free is durable before the segment is taken
+//! again, and segments of a log are freed in their order: what recovery finds of a log has an end at the front and
+//! an end at the back, and no gap.
+//!
+//! The memory in use grows in this order: the ground gives more; the new segments say that they are free, durably;
+//! word 3 says so, durably; then they are taken. So what lies behind that word's end is never read, and before it every
+//! head says something: one that says nothing, zeros among them, is damage.
 
+use super::Options;
 use super::step::{Step, Steps};
-use crate::{Commit, Ground};
-use parking_lot::Mutex;
+use crate::{Commit, Ground, whole};
+use crossbeam_utils::Backoff;
+use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,17 +43,26 @@ use terrace_memory::{Budget, Domain, Memory};
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
 const PAGE: u64 = 4096;
+/// "tracLS" and the version of the format.
+const MAGIC: u64 = 0x0002_534c_6361_7274;
+/// Words of the first line.
+const SIZES_AT: u64 = 8;
+const END_AT: u64 = 24;
+const ERA_AT: u64 = 32;
 /// In the word of the era: what is being loaded is not all there, and no segment's use counts.
-const LOADING: u64 = 1 << 63;
-/// "terracLS" and the version of the format.
-const MAGIC: u64 = 0x0001_534c_6361_7274;
+const LOADING: u64 = 1 << 47;
 const LOG_BITS: u32 = 16;
+/// Word 0 of the head of a free segment, but for its sum: no log has this number.
+const FREE: u64 = 0x4545_5246 << LOG_BITS | 0xffff;
+/// Segments that the memory in use grows by at once, at most; and an eighth of what is there.
+const GROWN_MOST: u32 = 32;
 
 /// What the first line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) logs: u32,
     pub(super) segment_bytes: u32,
+    pub(super) node_bytes: u32,
     /// Uses of segments before this number do not count: the index was cleared then.
     pub(super) era: u64,
     /// Nor do later ones: a load was cut off.
@@ -41,12 +70,77 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    pub(super) fn of(options: &Options) -> Shape {
+        let Options { logs, segment_bytes, node_bytes, .. } = *options;
+        Shape { logs, segment_bytes, node_bytes, era: 0, is_loading: false }
+    }
+
     fn words(&self) -> [u64; 3] {
-        let sizes = u64::from(self.logs) << 32 | u64::from(self.segment_bytes);
+        let node = u64::from(self.node_bytes.max(1).ilog2());
+        let sizes = u64::from(self.segment_bytes) | node << 32 | u64::from(self.logs) << 48;
         let mut bytes = MAGIC.to_le_bytes().to_vec();
         bytes.extend(sizes.to_le_bytes());
         [MAGIC, sizes, u64::from(Crc::new(0).update(&bytes).finish())]
     }
+
+    /// What the words of a first line say, and where the segments in use end.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] for what is no first line.
+    fn of_words(words: [u64; 5]) -> io::Result<(Shape, u64)> {
+        let [magic, sizes, _, end, era] = words;
+        let shape = Shape {
+            logs: (sizes >> 48) as u32,
+            segment_bytes: sizes as u32,
+            node_bytes: 1u32.checked_shl((sizes >> 32) as u8 as u32).unwrap_or(0),
+            era: whole::low(era) & !LOADING,
+            is_loading: era & LOADING != 0,
+        };
+        let is_whole = words[..3] == shape.words()
+            && shape.segment_bytes > 0
+            && whole::is_whole(end, END_AT)
+            && whole::is_whole(era, ERA_AT);
+        if is_whole {
+            return Ok((shape, whole::low(end)));
+        }
+        Err(damaged(match magic {
+            0 => "the memory holds no delta logs: it was never made, or not to the end".into(),
+            MAGIC => {
+                "the first line of the delta logs is damaged: its checksum does not match".into()
+            }
+            _ => "the memory holds something else than delta logs of this version".into(),
+        }))
+    }
+}
+
+fn damaged(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// What delta logs say of themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundLogs {
+    /// Bytes of a leaf.
+    pub node_bytes: u64,
+    /// Bytes in use of their ground.
+    pub bytes: u64,
+}
+
+/// Reads what delta logs on this ground say of themselves; none if there are none, or they are not legible.
+///
+/// # Errors
+/// Those of the ground.
+pub fn found_logs<P: Memory>(logs: &Ground<P>) -> io::Result<Option<FoundLogs>> {
+    (logs.commit)(0, super::record::LINE)?;
+    let found = Shape::of_words(first_line(&logs.memory));
+    Ok(found
+        .ok()
+        .map(|(shape, bytes)| FoundLogs { node_bytes: u64::from(shape.node_bytes), bytes }))
+}
+
+fn first_line<P: Memory>(memory: &P) -> [u64; 5] {
+    // SAFETY: words of the first line, which the callers have committed.
+    std::array::from_fn(|word| unsafe { memory.load(8 * word as u64) })
 }
 
 /// The head of a segment that is in use.
@@ -69,6 +163,11 @@ impl Head {
     }
 }
 
+/// Word 0 of the head of a segment that no log uses.
+fn free_word(segment: u32) -> u64 {
+    whole::summed(FREE, u64::from(segment) + 1)
+}
+
 /// The segments of a memory.
 pub(super) struct Segments<P: Memory> {
     pub(super) memory: P,
@@ -77,8 +176,8 @@ pub(super) struct Segments<P: Memory> {
     commit: Commit,
     budget: Arc<Budget>,
     total: u32,
-    /// Left to the collector, so that it can always copy.
-    reserved: u32,
+    /// Free segments that are left to the collector, so that it can always copy.
+    reserved: usize,
     books: Mutex<Books>,
     stamp: AtomicU64,
     /// Bytes from 0 on that may be read.
@@ -87,7 +186,7 @@ pub(super) struct Segments<P: Memory> {
 
 struct Books {
     free: Vec<u32>,
-    /// The first segment that was never used.
+    /// The first segment behind the memory in use.
     next: u32,
 }
 
@@ -108,7 +207,9 @@ impl<P: Memory> Segments<P> {
         let segments = Segments::over(ground, shape, budget, steps)?;
         segments.commit_to(FIRST_AT)?;
         let [magic, sizes, check] = shape.words();
-        segments.store_line(8, &[sizes, check, shape.era]);
+        let [end, era] = [(FIRST_AT, END_AT), (shape.era, ERA_AT)];
+        let sums = [end, era].map(|(low, owner)| whole::summed(low, owner));
+        segments.store_line(SIZES_AT, &[sizes, check, sums[0], sums[1]]);
         // The name last: a memory that says what it is says so rightly.
         segments.store_line(0, &[magic]);
         Ok(segments)
@@ -124,25 +225,15 @@ impl<P: Memory> Segments<P> {
         steps: Steps,
     ) -> io::Result<(Self, Shape)> {
         (ground.commit)(0, FIRST_AT)?;
-        // SAFETY: the first words of the memory, which were just committed.
-        let words: [u64; 4] =
-            std::array::from_fn(|word| unsafe { ground.memory.load(8 * word as u64) });
-        let shape = Shape {
-            logs: (words[1] >> 32) as u32,
-            segment_bytes: words[1] as u32,
-            era: words[3] & !LOADING,
-            is_loading: words[3] & LOADING != 0,
-        };
-        if words[..3] != shape.words() {
-            let what = match words[0] {
-                0 => "the memory holds no delta logs: it was never made, or not to the end",
-                MAGIC => "the first line of the delta logs is damaged: its checksum does not match",
-                _ => "the memory holds something else than delta logs of this version",
-            };
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        let (shape, end) = Shape::of_words(first_line(&ground.memory))?;
+        let segments = Segments::over(ground, shape, budget, steps)?;
+        let used = (end.wrapping_sub(FIRST_AT)) / segments.bytes;
+        if used > u64::from(segments.total) || end != FIRST_AT + used * segments.bytes {
+            return Err(damaged(format!("the segments of the delta logs cannot end at {end:#x}")));
         }
-        (ground.commit)(0, ground.memory.len())?;
-        Ok((Segments::over(ground, shape, budget, steps)?, shape))
+        segments.commit_to(end)?;
+        segments.books().next = used as u32;
+        Ok((segments, shape))
     }
 
     fn over(
@@ -170,7 +261,7 @@ impl<P: Memory> Segments<P> {
             commit: ground.commit,
             budget: Arc::clone(budget),
             total: total.min(u64::from(u32::MAX)) as u32,
-            reserved: shape.logs.min(total as u32 / 8).max(1),
+            reserved: shape.logs.min(total as u32 / 8).max(1) as usize,
             books: Mutex::new(Books { free: Vec::new(), next: 0 }),
             stamp: AtomicU64::new(1),
             committed: AtomicU64::new(0),
@@ -181,8 +272,14 @@ impl<P: Memory> Segments<P> {
         FIRST_AT + u64::from(segment) * self.bytes
     }
 
-    pub(super) fn total(&self) -> u32 {
-        self.total
+    /// Segments of the memory in use.
+    pub(super) fn in_use(&self) -> u32 {
+        self.books().next
+    }
+
+    /// Where the memory in use ends.
+    pub(super) fn end_of_use(&self) -> u64 {
+        self.at(self.in_use())
     }
 
     /// Bytes that may be read, from 0 on: what leads beyond is no part of anything.
@@ -196,51 +293,85 @@ impl<P: Memory> Segments<P> {
         let end = end.next_multiple_of(PAGE).min(self.memory.len());
         if end > committed {
             (self.commit)(committed, end - committed)?;
-            self.count_to(end);
+            self.budget.take_anyway(end - committed);
+            self.committed.store(end, Relaxed);
         }
         Ok(())
     }
 
-    fn count_to(&self, end: u64) {
-        self.budget.take_anyway(end - self.committed());
-        self.committed.store(end, Relaxed);
+    /// Another thread that has them may be waiting for its turn at the memory.
+    fn books(&self) -> MutexGuard<'_, Books> {
+        let backoff = Backoff::new();
+        loop {
+            if let Some(books) = self.books.try_lock() {
+                return books;
+            }
+            self.memory.pause();
+            backoff.snooze();
+        }
     }
 
-    /// A free segment. `spare`: for whoever makes room for others, to the last.
+    /// A free segment. `spare`: for whoever makes room for others, to the last. `grows`: whether more memory
+    /// may be taken for it.
     ///
     /// # Errors
     /// [`io::ErrorKind::StorageFull`] if there is none, and those of the ground.
-    pub(super) fn take(&self, spare: bool) -> io::Result<u32> {
-        let mut books = self.books.lock();
-        let left = books.free.len() as u32 + self.total - books.next;
-        if left == 0 || !spare && left <= self.reserved {
-            let what = format!(
-                "the delta logs are full: {} segments of {} bytes; collect, or give them more memory",
-                self.total, self.bytes
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+    pub(super) fn take(&self, spare: bool, grows: bool) -> io::Result<u32> {
+        let mut books = self.books();
+        let kept = if spare { 0 } else { self.reserved };
+        while books.free.len() <= kept {
+            if !(spare || grows) || !self.grow(&mut books)? {
+                let what = format!(
+                    "the delta logs are full: {} segments of {} bytes; collect, or give them more memory",
+                    books.next, self.bytes
+                );
+                return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+            }
         }
-        if let Some(segment) = books.free.pop() {
-            return Ok(segment);
+        Ok(books.free.pop().expect("more than none"))
+    }
+
+    /// Takes more memory into use, durably on return; whether there was any.
+    fn grow(&self, books: &mut Books) -> io::Result<bool> {
+        let more = (books.next / 8).clamp(1, GROWN_MOST).min(self.total - books.next);
+        if more == 0 {
+            return Ok(false);
         }
-        self.commit_to(self.at(books.next + 1))?;
-        books.next += 1;
-        Ok(books.next - 1)
+        let end = books.next + more;
+        self.commit_to(self.at(end))?;
+        for segment in books.next..end {
+            // SAFETY: the head of a segment that was just committed, and is nobody's yet.
+            unsafe { self.memory.store(self.at(segment), free_word(segment)) };
+            self.write_back(self.at(segment), 8, Step::GrownWriteBack);
+        }
+        self.fence(Step::GrownFence);
+        self.note(END_AT, self.at(end));
+        books.free.extend((books.next..end).rev());
+        books.next = end;
+        Ok(true)
+    }
+
+    /// Takes more memory into use, for whoever found nothing to collect; whether there was any.
+    ///
+    /// # Errors
+    /// Those of the ground.
+    pub(super) fn provide(&self) -> io::Result<bool> {
+        self.grow(&mut self.books())
     }
 
     /// Takes back a segment that no head says to be in use.
     pub(super) fn give(&self, segment: u32) {
-        self.books.lock().free.push(segment);
+        self.books().free.push(segment);
     }
 
     /// Whether a writer finds a free segment.
     pub(super) fn has_room(&self) -> bool {
-        self.left() > self.reserved
+        self.books().free.len() > self.reserved
     }
 
-    /// Free segments.
+    /// Segments that no log uses.
     pub(super) fn left(&self) -> u32 {
-        let books = self.books.lock();
+        let books = self.books();
         books.free.len() as u32 + self.total - books.next
     }
 
@@ -264,7 +395,7 @@ impl<P: Memory> Segments<P> {
     pub(super) fn end(&self, segment: u32) {
         let at = self.at(segment);
         // SAFETY: the head of a committed segment, whose log has let go of it.
-        unsafe { self.memory.store(at, 0) };
+        unsafe { self.memory.store(at, free_word(segment)) };
         self.persist(at, 8, Step::FreeWriteBack, Step::FreeFence);
     }
 
@@ -277,16 +408,15 @@ impl<P: Memory> Segments<P> {
         // SAFETY: the head of a committed segment.
         let words: [u64; 3] =
             std::array::from_fn(|word| unsafe { self.memory.load(at + 8 * word as u64) });
-        if words[0] == 0 {
+        if words[0] == free_word(segment) {
             return Ok(None);
         }
         let log = (words[0] & ((1 << LOG_BITS) - 1)) as u32;
         let head = Head { log, stamp: words[0] >> LOG_BITS, before_end: words[2] };
         if head.words() != words {
-            let what = format!(
+            return Err(damaged(format!(
                 "the head of segment {segment} at {at:#x} is damaged: its checksum does not match"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            )));
         }
         Ok(Some(head))
     }
@@ -296,14 +426,12 @@ impl<P: Memory> Segments<P> {
         self.stamp.store(stamp, Relaxed);
     }
 
-    /// From here on these segments are in use.
-    pub(super) fn resume(&self, used: &[u32]) {
-        let next = used.iter().max().map_or(0, |last| last + 1);
-        let mut is_used = vec![false; next as usize];
-        used.iter().for_each(|segment| is_used[*segment as usize] = true);
-        let free = (0..next).filter(|segment| !is_used[*segment as usize]).collect();
-        self.count_to(self.at(next).next_multiple_of(PAGE).min(self.memory.len()));
-        *self.books.lock() = Books { free, next };
+    /// From here on these segments are taken, and the others of the memory in use free.
+    pub(super) fn resume(&self, taken: &[u32]) {
+        let mut books = self.books();
+        let mut is_taken = vec![false; books.next as usize];
+        taken.iter().for_each(|segment| is_taken[*segment as usize] = true);
+        books.free = (0..books.next).filter(|segment| !is_taken[*segment as usize]).collect();
     }
 
     /// From here on no segment's use up to now counts; durable on return. Returns the number of that.
@@ -316,7 +444,12 @@ impl<P: Memory> Segments<P> {
     /// Segments count whose use has this number or a later one, and none while something is loaded; durable
     /// on return.
     pub(super) fn set_era(&self, era: u64, is_loading: bool) {
-        self.store_line(24, &[if is_loading { era | LOADING } else { era }]);
+        self.note(ERA_AT, if is_loading { era | LOADING } else { era });
+    }
+
+    /// Stores a word of the first line with its sum, durable on return.
+    fn note(&self, at: u64, low: u64) {
+        self.store_line(at, &[whole::summed(low, at)]);
     }
 
     /// Stores words of one line, durable on return.
@@ -341,7 +474,12 @@ impl<P: Memory> Segments<P> {
     #[inline(always)]
     pub(super) fn persist(&self, at: u64, bytes: u64, write_back: Step, fence: Step) {
         self.write_back(at, bytes, write_back);
-        if self.memory.domain().is_byte_addressable() && self.steps.has(fence) {
+        self.fence(fence);
+    }
+
+    #[inline(always)]
+    fn fence(&self, step: Step) {
+        if self.memory.domain().is_byte_addressable() && self.steps.has(step) {
             self.memory.fence();
         }
     }

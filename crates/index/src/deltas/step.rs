@@ -11,6 +11,8 @@ terrace_durable::steps! {
     CopyFirst, "what the collector keeps of a segment is durable elsewhere before the segment is freed";
     FreeWriteBack, "the end of a segment's use is written back ..";
     FreeFence, ".. and durable before a later one of its log is freed";
+    GrownWriteBack, "segments that come into use say that they are free: that is written back ..";
+    GrownFence, ".. and durable before the memory in use ends behind them";
     LoadMark, "what is being loaded does not count before all of it is there";
     DeadMark, "that a leaf is no more stays in its log as long as its entries are in another";
 }

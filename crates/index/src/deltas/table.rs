@@ -168,6 +168,16 @@ impl<D: Memory> Table<D> {
         Ok((latch, Leaf { version, base: version, state: State::Live, ..Leaf::default() }))
     }
 
+    /// From here on there is nothing of a leaf; what was known of it. Its version goes on.
+    pub(super) fn forget(&self, leaf: u32, keys: &impl Keys) -> Leaf {
+        let mut latch = self.latch(leaf, keys);
+        let before = self.leaf(leaf);
+        latch.change();
+        let version = before.version;
+        self.set(leaf, &Leaf { version, base: version + 1, ..Leaf::default() });
+        before
+    }
+
     /// Takes a number back that is in no log any more.
     pub(super) fn give(&self, leaf: u32) {
         self.books.lock().free.push(leaf);

@@ -277,7 +277,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         entries: &[Entry],
         keys: &impl Keys,
     ) -> io::Result<()> {
-        self.inner.prepare()?;
+        let _prepared = self.inner.prepare()?;
         let (mut right_latch, right) = self.table.take(keys)?;
         let middle = middle(entries);
         let (left_entries, right_entries) = entries.split_at(middle);

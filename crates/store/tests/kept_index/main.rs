@@ -3,6 +3,7 @@
 
 #[path = "../adversary/mod.rs"]
 mod adversary;
+mod logs;
 mod trees;
 
 use adversary::{Random, cases, contents, in_memory, value_of};

@@ -7,13 +7,18 @@ use super::{
 };
 use std::path::Path;
 use tempfile::TempDir;
-use terrace_store::{Error, Kind, Map, MapOptions, Persist, TreeForm, ValueDesign};
+use terrace_store::{Error, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign};
 
 /// What an ordered map keeps, and its kind, may change from opening to opening.
 #[test]
 fn kinds_and_forms_may_change_from_opening_to_opening() {
     use Persist::{Auto, Full, Index, Values};
-    use TreeForm::{FastFair, PersistentUnsorted, Rows, Unsorted, WriteAhead};
+    use TreeForm::Logs;
+    const FAST_FAIR: TreeForm = TreeForm::Leaves(LeafForm::FastFair);
+    const WRITE_AHEAD: TreeForm = TreeForm::Leaves(LeafForm::WriteAhead);
+    const PERSISTENT_UNSORTED: TreeForm = TreeForm::Leaves(LeafForm::PersistentUnsorted);
+    const UNSORTED: TreeForm = TreeForm::Leaves(LeafForm::Unsorted);
+    const ROWS: TreeForm = TreeForm::Leaves(LeafForm::Rows);
     for values in DESIGNS {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(21));
@@ -21,19 +26,23 @@ fn kinds_and_forms_may_change_from_opening_to_opening() {
             (Kind::Ordered, None, Auto, Way::Read),
             (Kind::Ordered, None, Index, Way::Read),
             (Kind::Ordered, None, Auto, Way::AsClosed),
-            (Kind::Ordered, Some(FastFair), Auto, Way::AsClosed),
+            (Kind::Ordered, Some(FAST_FAIR), Auto, Way::AsClosed),
             (Kind::Ordered, None, Values, Way::Read),
-            (Kind::Ordered, Some(WriteAhead), Index, Way::Read),
+            (Kind::Ordered, Some(WRITE_AHEAD), Index, Way::Read),
             (Kind::Ordered, None, Auto, Way::AsClosed),
             (Kind::Ordered, None, Values, Way::Read),
-            (Kind::Ordered, Some(PersistentUnsorted), Auto, Way::Read),
+            (Kind::Ordered, Some(Logs), Auto, Way::Read),
+            (Kind::Ordered, None, Auto, Way::AsClosed),
+            (Kind::Ordered, Some(Logs), Index, Way::AsClosed),
+            (Kind::Ordered, None, Values, Way::Read),
+            (Kind::Ordered, Some(PERSISTENT_UNSORTED), Auto, Way::Read),
             (Kind::Hash, None, Auto, Way::Read),
             (Kind::Hash, None, Auto, Way::AsClosed),
             (Kind::Hash, None, Full, Way::AsClosed),
             (Kind::Ordered, None, Auto, Way::Read),
             (Kind::Ordered, None, Index, Way::AsClosed),
-            (Kind::Ordered, Some(Unsorted), Auto, Way::Read),
-            (Kind::Ordered, Some(Rows), Values, Way::Read),
+            (Kind::Ordered, Some(UNSORTED), Auto, Way::Read),
+            (Kind::Ordered, Some(ROWS), Values, Way::Read),
             (Kind::Ordered, None, Auto, Way::Read),
             (Kind::Hash, None, Values, Way::Read),
         ];
@@ -57,17 +66,17 @@ fn the_tree_that_is_there_is_taken_up_and_no_other() {
         let after = {
             let auto = options(Kept { tree: None, ..kept.at(Persist::Auto) });
             let map = reopened(dir.path(), auto, &model, Way::AsClosed);
-            let expected = format!(
-                "{}: leaves of 256 B kept and inner nodes in DRAM",
-                kept.tree.expect("a tree")
-            );
-            assert_eq!(map.stats().index, expected);
+            let form = kept.tree.expect("a tree");
+            let index = map.stats().index;
+            assert!(index.starts_with(&format!("{form}: leaves of 256 B kept ")), "{index}");
+            assert!(index.ends_with(" inner nodes in DRAM"), "{index}");
             work(&map, &mut model, &mut random, 1_000);
             killed(dir.path())
         };
         let auto = options(Kept { tree: None, ..kept });
         drop(reopened(after.path(), auto, &model, Way::Walked));
-        let other = if kept.tree == Some(TreeForm::FastFair) { "btree-wal" } else { "fast-fair" };
+        let is_fast_fair = kept.tree == Some(LeafForm::FastFair.into());
+        let other = if is_fast_fair { "btree-ls" } else { "fast-fair" };
         let other = Some(other.parse().expect("a form"));
         let refused = [
             (MapOptions { tree: other, ..options(kept) }, "index"),
@@ -95,17 +104,26 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
     let kept =
         |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
     let sized = |node_bytes, options| MapOptions { node_bytes: Some(node_bytes), ..options };
-    let ordered = |tree, persist| kept(Kind::Ordered, tree, persist);
+    let ordered =
+        |tree: Option<LeafForm>, persist| kept(Kind::Ordered, tree.map(TreeForm::Leaves), persist);
+    let logs = |persist| kept(Kind::Ordered, Some(TreeForm::Logs), persist);
+    let hash = |tree| kept(Kind::Hash, Some(tree), Persist::Index);
     let cases = [
         (ordered(None, Persist::Full), "persist", "persist = \"index\""),
-        (ordered(Some(TreeForm::Sorted), Persist::Index), "index", "fast-fair"),
-        (ordered(Some(TreeForm::FastFair), Persist::Values), "index", "btree, unsorted"),
-        (kept(Kind::Hash, Some(TreeForm::FastFair), Persist::Index), "index", "kind = \"ordered\""),
+        (ordered(Some(LeafForm::Sorted), Persist::Index), "index", "fast-fair"),
+        (ordered(Some(LeafForm::Sorted), Persist::Index), "index", "btree-ls"),
+        (ordered(Some(LeafForm::FastFair), Persist::Values), "index", "btree, unsorted"),
+        (logs(Persist::Values), "index", "btree, unsorted"),
+        (logs(Persist::Full), "persist", "persist = \"index\""),
+        (hash(LeafForm::FastFair.into()), "index", "kind = \"ordered\""),
+        (hash(TreeForm::Logs), "index", "kind = \"ordered\""),
+        (sized(64, logs(Persist::Index)), "node_bytes", "128 to 4096"),
+        (sized(1 << 40, logs(Persist::Auto)), "node_bytes", "128 to 4096"),
         (sized(512, kept(Kind::Hash, None, Persist::Index)), "node_bytes", "kind = \"ordered\""),
         (sized(64, ordered(None, Persist::Index)), "node_bytes", "128 to 4096"),
         (sized(1000, ordered(None, Persist::Values)), "node_bytes", "128 to 4096"),
         (
-            sized(4096, ordered(Some(TreeForm::Unsorted), Persist::Auto)),
+            sized(4096, ordered(Some(LeafForm::Unsorted), Persist::Auto)),
             "node_bytes",
             "128 to 2048",
         ),
@@ -122,14 +140,22 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
     }
 }
 
+/// Kept trees whose leaves are nodes.
+fn in_leaves() -> impl Iterator<Item = (Kept, LeafForm)> {
+    Kept::ways(Some(Kind::Ordered)).into_iter().filter_map(|kept| match kept.tree {
+        Some(TreeForm::Leaves(form)) => Some((kept, form)),
+        _ => None,
+    })
+}
+
 /// A tree's first leaf lies behind its first line, and logs if its form has some.
-fn first_leaf(index: &Path, form: TreeForm) -> u64 {
+fn first_leaf(index: &Path, form: LeafForm) -> u64 {
     let logs = 8 * (64 + 4 * (512 + 128));
-    let reserved: u64 = if form == TreeForm::FastFair { 64 } else { 64 + logs };
+    let reserved: u64 = if form == LeafForm::FastFair { 64 } else { 64 + logs };
     areas_at(index) + reserved.next_multiple_of(512)
 }
 
-fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
+pub fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
     use std::os::unix::fs::FileExt;
     let mut bytes = vec![0; 8 * count];
     let file = std::fs::File::open(path).expect("index");
@@ -138,7 +164,7 @@ fn words_at(path: &Path, at: u64, count: usize) -> Vec<u64> {
 }
 
 /// Bytes of the leaves, from the first to what the tree says is in use.
-fn leaves(index: &Path, form: TreeForm) -> std::ops::Range<u64> {
+fn leaves(index: &Path, form: LeafForm) -> std::ops::Range<u64> {
     let areas = areas_at(index);
     first_leaf(index, form)..areas + words_at(index, areas + 24, 1)[0]
 }
@@ -182,11 +208,10 @@ fn damage_inside_a_leaf_is_noticed() {
         ("each other's locations", &swap(16, 8)),
         ("a link to nowhere", &nowhere),
     ];
-    for kept in Kept::ways(Some(Kind::Ordered)) {
-        let form = kept.tree.expect("a tree");
+    for (kept, form) in in_leaves() {
         // Where entries are in no order their places say nothing, and a slot may be free.
         let is_seen =
-            |what: &str| form != TreeForm::PersistentUnsorted || !what.contains("other's");
+            |what: &str| form != LeafForm::PersistentUnsorted || !what.contains("other's");
         for (what, harm) in harms.iter().filter(|(what, _)| is_seen(what)) {
             survives(what, &[kept], |path| harm(path, leaves(path, form)));
         }
@@ -202,7 +227,7 @@ fn a_damaged_first_line_of_leaves_is_noticed() {
     }
 }
 
-fn copy_of(dir: &Path) -> TempDir {
+pub fn copy_of(dir: &Path) -> TempDir {
     let copy = in_memory();
     let from = dir.join(".");
     let copied = std::process::Command::new("cp")
@@ -221,7 +246,7 @@ fn copy_of(dir: &Path) -> TempDir {
 /// in an entry, a link or a bitmap is told, with the file and the place.
 #[test]
 fn any_bit_of_a_leaf_may_flip_after_a_kill() {
-    for kept in Kept::ways(Some(Kind::Ordered)) {
+    for (kept, form) in in_leaves() {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(41));
         let map = Map::open(dir.path(), options(kept)).expect("open");
@@ -234,7 +259,6 @@ fn any_bit_of_a_leaf_may_flip_after_a_kill() {
         work(&map, &mut model, &mut random, 600);
         let after = killed(dir.path());
         drop(map);
-        let form = kept.tree.expect("a tree");
         let all = leaves(&after.path().join("index"), form);
         let mut told = 0;
         for flip in 0..cases(24) {
@@ -245,11 +269,11 @@ fn any_bit_of_a_leaf_may_flip_after_a_kill() {
             let bitmap = words_at(&index, leaf + 8, 1)[0];
             let slot = random.below(15);
             let is_used = match form {
-                TreeForm::PersistentUnsorted => bitmap >> slot & 1 == 1,
+                LeafForm::PersistentUnsorted => bitmap >> slot & 1 == 1,
                 _ => words_at(&index, leaf + 48 + 32 * slot, 1)[0] != 0,
             };
             let at = match flip % 3 {
-                0 if form == TreeForm::PersistentUnsorted => 8,
+                0 if form == LeafForm::PersistentUnsorted => 8,
                 0 | 1 if flip % 2 == 0 => 16,
                 _ if is_used => 32 * (slot + 1) + 8 * random.below(4),
                 _ => continue,
@@ -284,7 +308,11 @@ fn with_salvage_a_damaged_index_is_left_as_it_is() {
         let after = killed(dir.path());
         drop(map);
         let index = after.path().join("index");
-        let leaf = leaves(&index, kept.tree.expect("a tree")).start;
+        // The first line of a tree's first leaf, or of the logs.
+        let leaf = match kept.tree.expect("a tree") {
+            TreeForm::Leaves(form) => leaves(&index, form).start,
+            TreeForm::Logs => areas_at(&index),
+        };
         write_at(&index, leaf + 16, &[0xff; 16]);
         let file = || std::fs::read(&index).expect("index");
         let before = file();

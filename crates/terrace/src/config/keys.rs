@@ -191,7 +191,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "index",
         "auto",
-        "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted, btree-ls",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "index", v).map_err(strip) }
     ),
     key!(
@@ -359,7 +359,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "index",
         default: "as above",
-        help: "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted",
+        help: "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted, btree-ls",
         set: |m, v| choice(v, values::INDEX).map(|form| m.tree = Some(form)),
     },
     Key {

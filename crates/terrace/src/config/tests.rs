@@ -156,7 +156,8 @@ fn the_written_defaults_are_the_defaults() {
 fn a_tree_is_for_ordered_maps() {
     let config = parse(
         "kind = \"ordered\"\nindex = \"fast-fair\"\nnode_bytes = \"256\"\n[maps.a]\nindex = \"auto\"\n\
-         [maps.b]\nkind = \"hash\"\n[maps.c]\nkind = \"hash\"\nindex = \"btree\"\n",
+         [maps.b]\nkind = \"hash\"\n[maps.c]\nkind = \"hash\"\nindex = \"btree\"\n\
+         [maps.d]\nindex = \"btree-ls\"\n",
     )
     .expect("valid");
     let of = |name| {
@@ -167,6 +168,19 @@ fn a_tree_is_for_ordered_maps() {
     assert_eq!(of("a"), (None, Some(256)));
     assert_eq!(of("b"), (None, None));
     assert_eq!(of("c"), (Some("btree"), None));
+    assert_eq!(of("d"), (Some("btree-ls"), Some(256)));
+}
+
+/// Every form has its name among the words that `index` takes, and no other is taken.
+#[test]
+fn every_form_of_tree_has_its_word() {
+    for form in TreeForm::ALL {
+        let config = parse(&format!("kind = \"ordered\"\nindex = \"{form}\"\n")).expect("valid");
+        assert_eq!(config.options_of("a", config.options()).tree, Some(form));
+    }
+    let refused = parse("kind = \"ordered\"\nindex = \"btree-log\"\n").expect_err("no form");
+    let words = refused.to_string();
+    assert!(TreeForm::ALL.iter().all(|form| words.contains(form.name())), "{words}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Flush, Kind, Persist, TreeForm, ValueDesign, WhenFull};
+use terrace_store::{Flush, Kind, LeafForm, Persist, TreeForm, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -141,12 +141,13 @@ pub(super) const KINDS: &[(&str, Kind)] = &[("hash", Kind::Hash), ("ordered", Ki
 
 pub(super) const INDEX: &[(&str, Option<TreeForm>)] = &[
     ("auto", None),
-    ("btree", Some(TreeForm::Sorted)),
-    ("btree-rows", Some(TreeForm::Rows)),
-    ("unsorted", Some(TreeForm::Unsorted)),
-    ("btree-wal", Some(TreeForm::WriteAhead)),
-    ("fast-fair", Some(TreeForm::FastFair)),
-    ("persistent-unsorted", Some(TreeForm::PersistentUnsorted)),
+    ("btree", Some(TreeForm::Leaves(LeafForm::Sorted))),
+    ("btree-rows", Some(TreeForm::Leaves(LeafForm::Rows))),
+    ("unsorted", Some(TreeForm::Leaves(LeafForm::Unsorted))),
+    ("btree-wal", Some(TreeForm::Leaves(LeafForm::WriteAhead))),
+    ("fast-fair", Some(TreeForm::Leaves(LeafForm::FastFair))),
+    ("persistent-unsorted", Some(TreeForm::Leaves(LeafForm::PersistentUnsorted))),
+    ("btree-ls", Some(TreeForm::Logs)),
 ];
 
 /// Inner nodes that are kept are not there: what they save is the building, which takes less than the reading.

@@ -12,7 +12,7 @@ use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
-use terrace_store::TreeForm;
+use terrace_store::{LeafForm, TreeForm};
 
 const HEADER: u64 = 64;
 /// The log that the collector of its scenario moves to first: segments are taken from the last one on,
@@ -62,7 +62,31 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
                 Without::nothing(m)
                     .write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && (n == 32 || n == 8))
             };
-            ordered(entries, TreeForm::FastFair, Design::Logs, s).sampled(s.states, s.seed)
+            ordered(entries, LeafForm::FastFair.into(), Design::Logs, s).sampled(s.states, s.seed)
+        },
+    },
+    LeftOut {
+        test: "map-logs-ls",
+        name: "RecordWriteBack",
+        meaning: "a delta is written back before the mapping table leads to it",
+        run: |s| {
+            // Records alone are whole lines.
+            let records: Leaves = |m| {
+                Without::nothing(m)
+                    .write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && n % 64 == 0)
+            };
+            ordered(records, TreeForm::Logs, Design::Logs, s).sampled(s.states, s.seed)
+        },
+    },
+    LeftOut {
+        test: "map-slabs-ls",
+        name: "HeadWriteBack",
+        meaning: "the head of a segment of delta logs is written back before a record is stored in it",
+        run: |s| {
+            let heads: Leaves = |m| {
+                Without::nothing(m).write_backs(|at, n| at >= WITH_INDEX + INDEX_HEAD && n == 24)
+            };
+            ordered(heads, TreeForm::Logs, Design::Slabs, s).sampled(s.states, s.seed)
         },
     },
     LeftOut {

@@ -81,11 +81,13 @@ impl Place for WithIndex {
         WithIndex::open(self, (self.opening.without)(memory.clone()), false, lifetime as u32)
     }
 
-    /// With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
+    /// A crash leaves an index that is walked. With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
     /// values say the same (looked at where the script does not begin in a long log).
     fn audit(&self, map: Map<Media, Media>, memory: &Crashable) -> Result<(), String> {
         if self.persist != Persist::Full {
-            return Ok(());
+            // In logs a batch that was not finished is a reason.
+            let unfit = map.recovery().unfit.as_ref().filter(|_| map.values().slabs().is_some());
+            return unfit.map_or(Ok(()), |why| Err(format!("a crash is no damage: {why}")));
         }
         let recovery = map.recovery();
         let has_batches = map.values().logs().is_some();
@@ -212,6 +214,16 @@ pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<
 pub(in super::super) fn full_collector(settings: &Settings) -> Explorer<usize> {
     let opening = Opening::new(Design::Logs, settings);
     let place = WithIndex { opening, is_filled: false, persist: Persist::Full, tree: None };
+    let bytes = VALUES_BYTES + INDEX_BYTES;
+    collecting::explorer_on(place, place, settings.domain, bytes)
+}
+
+/// The collector of values at work on an ordered map whose index is in logs, where each item that it moves, and each
+/// tombstone that it forgets, is a delta.
+pub(in super::super) fn collector_in_logs(settings: &Settings) -> Explorer<usize> {
+    let opening = Opening::new(Design::Logs, settings);
+    let tree = Some(TreeForm::Logs);
+    let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree };
     let bytes = VALUES_BYTES + INDEX_BYTES;
     collecting::explorer_on(place, place, settings.domain, bytes)
 }

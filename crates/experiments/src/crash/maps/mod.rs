@@ -17,8 +17,8 @@ pub(super) use cuts::explorer as cuts;
 pub(super) use disk::{MEMORY_BYTES, OnDisk, explorer as disk, in_lines, whole as disk_whole};
 pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
-    explorer as kept, full, full_collector, full_shared as full_threads, levels, look as kept_look,
-    ordered, ordered_threads, salvage, shared as kept_threads,
+    collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,
+    look as kept_look, ordered, ordered_threads, salvage, shared as kept_threads,
 };
 pub(super) use script::explorer as script;
 pub(super) use threads::{explorer as threads, superblock};

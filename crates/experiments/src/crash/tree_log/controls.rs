@@ -8,9 +8,12 @@ use terrace_index::deltas::{Step, Steps};
 /// The test that is to notice the lack of each step.
 fn test_of(step: Step) -> &'static str {
     match step {
-        Step::RecordWriteBack | Step::RecordChecksum | Step::HeadWriteBack | Step::SplitWhole => {
-            "tree-log"
-        }
+        Step::RecordWriteBack
+        | Step::RecordChecksum
+        | Step::HeadWriteBack
+        | Step::SplitWhole
+        | Step::GrownWriteBack
+        | Step::GrownFence => "tree-log",
         Step::RecordStamp | Step::CopyFirst | Step::FreeWriteBack | Step::DeadMark => {
             "tree-log-collect"
         }

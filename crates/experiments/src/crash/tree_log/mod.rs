@@ -95,7 +95,14 @@ fn key(n: u64) -> [u8; 16] {
 }
 
 fn options(logs: u32, steps: Steps) -> Options {
-    Options { logs, segment_bytes: SEGMENT_BYTES, node_bytes: NODE_BYTES, recent: 2, steps }
+    Options {
+        logs,
+        segment_bytes: SEGMENT_BYTES,
+        node_bytes: NODE_BYTES,
+        recent: 2,
+        bounds_garbage: false,
+        steps,
+    }
 }
 
 fn dram() -> Ground<Native> {

@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering
 use terrace_memory::{Budget, Memory};
 
 const COMMIT_BYTES: u64 = 2 << 20;
-/// Nodes that are there before a leaf is split: enough for every thread's path.
-const AHEAD: u64 = 64;
+/// Nodes that are there for whoever splits a leaf: more than a path from the root has.
+const AHEAD: u64 = 16;
 
 /// A node and the version it was seen with.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,17 @@ struct Books {
     free: Vec<u64>,
     next: u64,
     committed: u64,
+    /// Nodes that those who have [prepared](Inner::prepare) may still take.
+    promised: u64,
+}
+
+/// Room for what a leaf more needs, as long as it is held.
+pub(super) struct Prepared<'a>(&'a Mutex<Books>);
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        self.0.lock().promised -= AHEAD;
+    }
 }
 
 /// Keys of separators that tie, by number from 1 on.
@@ -110,10 +121,10 @@ impl<D: Memory> Inner<D> {
             budget: Arc::clone(budget),
             root: AtomicU64::new(0),
             latch: AtomicU64::new(0),
-            books: Mutex::new(Books { free: Vec::new(), next: NODE, committed: 0 }),
+            books: Mutex::new(Books { free: Vec::new(), next: NODE, committed: 0, promised: 0 }),
             ties: RwLock::new(Ties::default()),
         };
-        inner.prepare()?;
+        drop(inner.prepare()?);
         inner.begin(leaf);
         Ok(inner)
     }
@@ -127,28 +138,47 @@ impl<D: Memory> Inner<D> {
         self.root.store(root, Release);
     }
 
-    /// Sees to it that a leaf more finds its place.
+    /// The same where readers may be on their way: they find out.
+    pub(super) fn begin_anew(&self, leaf: u32, keys: &impl Keys) {
+        let (used, free) = {
+            let books = self.books.lock();
+            (books.next, books.free.clone())
+        };
+        self.begin(leaf);
+        let mut was_used = vec![true; (used / NODE) as usize];
+        was_used[0] = false;
+        free.iter().for_each(|node| was_used[(node / NODE) as usize] = false);
+        let before = (0..).zip(was_used).filter(|(_, was_used)| *was_used);
+        let before: Vec<u64> = before.map(|(number, _): (u64, bool)| number * NODE).collect();
+        for at in &before {
+            self.latch(*at, keys).is_changed = true;
+        }
+        *self.ties.write() = Ties::default();
+        self.books.lock().free.extend(before);
+    }
+
+    /// Sees to it that a leaf more finds its place, as long as what is returned is held.
     ///
     /// # Errors
     /// [`io::ErrorKind::OutOfMemory`] if the ground is full, and those of the ground.
-    pub(super) fn prepare(&self) -> io::Result<()> {
+    pub(super) fn prepare(&self) -> io::Result<Prepared<'_>> {
         let mut books = self.books.lock();
-        let ahead = (AHEAD * NODE).saturating_sub(books.free.len() as u64 * NODE);
-        let end = books.next + ahead;
-        if end <= books.committed {
-            return Ok(());
+        let promised = books.promised + AHEAD;
+        let end = books.next + promised.saturating_sub(books.free.len() as u64) * NODE;
+        if end > books.committed {
+            let step = (end - books.committed).max(books.committed.min(COMMIT_BYTES));
+            let step =
+                step.next_multiple_of(4096).min(self.memory.len().saturating_sub(books.committed));
+            if books.committed + step < end {
+                let what = format!("the inner nodes are full: {} bytes", self.memory.len());
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+            }
+            (self.commit)(books.committed, step)?;
+            self.budget.take_anyway(step);
+            books.committed += step;
         }
-        let step = (end - books.committed).max(books.committed.min(COMMIT_BYTES));
-        let step =
-            step.next_multiple_of(4096).min(self.memory.len().saturating_sub(books.committed));
-        if books.committed + step < end {
-            let what = format!("the inner nodes are full: {} bytes", self.memory.len());
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
-        }
-        (self.commit)(books.committed, step)?;
-        self.budget.take_anyway(step);
-        books.committed += step;
-        Ok(())
+        books.promised = promised;
+        Ok(Prepared(&self.books))
     }
 
     fn take_node(&self) -> u64 {
@@ -555,7 +585,7 @@ impl<D: Memory> Inner<D> {
         let mut nodes = Vec::new();
         let mut children = children.peekable();
         while children.peek().is_some() {
-            self.prepare()?;
+            let _prepared = self.prepare()?;
             let at = self.take_node();
             let mut image = Image::empty(level);
             children.by_ref().take(FILL).for_each(|child| image.push(child));

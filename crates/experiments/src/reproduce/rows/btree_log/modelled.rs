@@ -241,7 +241,7 @@ impl ModelledIndex {
         };
         pass(replay.logs(), &|log| replay.log(log).expect("it is whole"));
         pass(replay.logs(), &|log| replay.attach(log).expect("it is whole"));
-        pass(threads as u32, &|share| replay.order(share, threads as u32));
+        pass(threads as u32, &|share| replay.order(share, threads as u32).expect("no damage"));
         machine.barrier();
         machine.enter(0);
         let index = replay.finish(&Sixteen).map_err(failed())?;

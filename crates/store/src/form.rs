@@ -1,0 +1,81 @@
+//! What finds keys in an ordered map: the leaves of a tree, of one of several forms, or delta chains in logs.
+
+use std::fmt;
+use std::str::FromStr;
+use terrace_index::tree::Form as LeafForm;
+
+/// The form of an ordered map's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeForm {
+    /// A B+-tree whose leaves are nodes, changed where they lie.
+    Leaves(LeafForm),
+    /// A B+-tree whose leaves are chains of deltas in parallel logs (btree-LS, paper 004): kept, and written in
+    /// order; a lookup reads several places instead of one node.
+    Logs,
+}
+
+impl TreeForm {
+    /// Every form.
+    pub const ALL: [TreeForm; 7] = [
+        TreeForm::Leaves(LeafForm::Sorted),
+        TreeForm::Leaves(LeafForm::Unsorted),
+        TreeForm::Leaves(LeafForm::WriteAhead),
+        TreeForm::Leaves(LeafForm::FastFair),
+        TreeForm::Leaves(LeafForm::PersistentUnsorted),
+        TreeForm::Leaves(LeafForm::Rows),
+        TreeForm::Logs,
+    ];
+
+    /// What it is called in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            TreeForm::Leaves(form) => form.name(),
+            TreeForm::Logs => "btree-ls",
+        }
+    }
+
+    /// Whether it is to be found after a crash.
+    pub fn is_kept(self) -> bool {
+        match self {
+            TreeForm::Leaves(form) => form.is_kept(),
+            TreeForm::Logs => true,
+        }
+    }
+}
+
+impl From<LeafForm> for TreeForm {
+    fn from(form: LeafForm) -> TreeForm {
+        TreeForm::Leaves(form)
+    }
+}
+
+impl fmt::Display for TreeForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for TreeForm {
+    type Err = String;
+    fn from_str(name: &str) -> Result<TreeForm, String> {
+        let names = TreeForm::ALL.map(TreeForm::name).join(", ");
+        let known = TreeForm::ALL.into_iter().find(|form| form.name() == name);
+        known.ok_or_else(|| format!("\"{name}\" is no form of tree; there are {names}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_has_a_name_and_another_is_refused_with_the_names() {
+        let forms = LeafForm::ALL.map(TreeForm::from);
+        assert!(forms.into_iter().chain([TreeForm::Logs]).eq(TreeForm::ALL));
+        for form in TreeForm::ALL {
+            assert_eq!(form.name().parse(), Ok(form));
+        }
+        let refused = "btree-log".parse::<TreeForm>().expect_err("no form");
+        assert!(refused.contains("fast-fair") && refused.contains("btree-ls"), "{refused}");
+    }
+}
