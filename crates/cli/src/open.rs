@@ -167,7 +167,10 @@ fn chosen(map: &Map) -> String {
     match (options.kind, options.tree) {
         (Kind::Hash, _) => String::new(),
         (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
-        (_, None) => "; index = \"auto\": the tree that is kept, or what suits what is".into(),
+        (_, None) => match options.index_rule() {
+            Some(rule) => format!("; index = \"auto\": what is kept, or would be made: {rule}"),
+            None => "; index = \"auto\"".into(),
+        },
     }
 }
 

@@ -170,7 +170,7 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
 pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
     must_exist(dir)?;
     prestore::set_enabled(config.pre_stores);
-    let options = MapOptions { salvage, keeping: config.keeping()?, ..config.options() };
+    let options = MapOptions { salvage, costs: config.costs()?, ..config.options() };
     Database::open(dir, options).map_err(Failure::new)
 }
 
@@ -199,7 +199,7 @@ pub fn tell_damage(map: &Map) {
 /// ledgers and tables of words.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
-    let options = MapOptions { keeping: config.keeping()?, ..config.options() };
+    let options = MapOptions { costs: config.costs()?, ..config.options() };
     let db = Database::open(dir, options).map_err(Failure::new)?;
     for name in config.maps.keys() {
         open_map(&db, name, config)?;

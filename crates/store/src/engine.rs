@@ -96,6 +96,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub when_full: AtomicU8,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
+    /// Lookups of a batch that go down an ordered index together.
+    pub lookups_together: usize,
     /// Whether a writer found no room: the collector should go further than it would.
     pub pressure: AtomicBool,
     /// Collector rounds begun, and the last begun under pressure that made no room.

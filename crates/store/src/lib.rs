@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advice;
 mod background;
 mod books;
 mod collect;
@@ -33,6 +34,7 @@ mod take_up;
 mod tree;
 pub mod words;
 
+pub use advice::{Advised, advised};
 pub use engine::{Change, Value};
 pub use error::{Error, Result};
 pub use form::TreeForm;

@@ -1,5 +1,6 @@
 //! Opening a map: the directory's lock, the value file, recovery, the map's threads.
 
+use crate::advice::lookups_together;
 use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::engine::{Counters, Engine, Stored};
@@ -178,13 +179,13 @@ impl<'a> Opening<'a> {
             Design::Logs => Stored::Logs(
                 Logs::open(medium, writers, salvage, self.budget)?
                     .flushing(self.options.flush)
-                    .by_measured(self.options.keeping.as_ref()),
+                    .by_measured(self.options.keeping()),
             ),
             Design::Slabs => Stored::Slabs(
                 Slabs::open(medium, writers, salvage, self.budget)?
                     .deferring_frees(self.options.deferred_frees)
                     .flushing(self.options.flush)
-                    .by_measured(self.options.keeping.as_ref()),
+                    .by_measured(self.options.keeping()),
             ),
         })
     }
@@ -205,6 +206,7 @@ impl<'a> Opening<'a> {
             budget: Arc::clone(self.budget),
             when_full: AtomicU8::new(options.when_full as u8),
             item_bytes_hint: AtomicU32::new(128),
+            lookups_together: lookups_together(&options),
             pressure: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
             hopeless_round: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Flush;
 use terrace_memory::Domain;
-use terrace_memory::profile::Keeping;
+use terrace_memory::profile::{Accesses, Keeping, MemoryCosts};
 
 /// When a write survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +98,9 @@ pub struct MapOptions {
     pub deferred_frees: usize,
     /// When the lines of an item are written back.
     pub flush: Flush,
-    /// What was measured of the memory, for [`Flush::Auto`] to go by; an assumption where nothing was.
-    pub keeping: Option<Arc<Keeping>>,
+    /// What was measured of the memory, for [`Flush::Auto`] to go by, and for what is kept of an ordered map where
+    /// neither form nor bytes of a leaf are asked for; assumptions where nothing was.
+    pub costs: Option<Arc<MemoryCosts>>,
     /// Read what is intact of a damaged file, read-only.
     pub salvage: bool,
     /// The persistence domain of the directory: found by the caller, or declared.
@@ -125,7 +126,7 @@ impl Default for MapOptions {
             writers: 0,
             deferred_frees: 0,
             flush: Flush::Auto,
-            keeping: None,
+            costs: None,
             salvage: false,
             domain: Domain::PageCache,
             dax: false,
@@ -135,9 +136,17 @@ impl Default for MapOptions {
 }
 
 impl MapOptions {
+    pub(crate) fn keeping(&self) -> Option<&Arc<Keeping>> {
+        self.costs.as_ref().map(|costs| &costs.keeping)
+    }
+
+    pub(crate) fn accesses(&self) -> Option<&Accesses> {
+        self.costs.as_ref()?.accesses.as_ref()
+    }
+
     /// When the lines of items are written back, and what decides it, as a sentence.
     pub fn flush_rule(&self) -> String {
-        let auto = match &self.keeping {
+        let auto = match self.keeping() {
             Some(keeping) => keeping.to_string(),
             None => "assumed: the medium writes lines of 256 B, and no profile is given".into(),
         };

@@ -58,8 +58,10 @@ impl<'a, I: Memory> Batch<'a, I> {
                 look_up(table, &hashes[..keys.len()], lines, candidates, near);
             }
             Stages::Ordered(tree) => {
-                let mut values = [None; BATCH];
-                tree.multi_get(keys, items, &mut values[..keys.len()]);
+                let (mut values, together) = ([None; BATCH], engine.lookups_together);
+                for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
+                    tree.multi_get(keys, items, &mut values[..keys.len()]);
+                }
                 for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {
                     *candidate = value.map(location);
                     candidate.iter().for_each(|location| engine.values.prefetch(*location, ahead));

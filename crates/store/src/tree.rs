@@ -15,6 +15,7 @@
 //! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]); in logs all
 //! records have one.
 
+use crate::advice::{Advised, advised};
 use crate::engine::Stored;
 use crate::error::{Error, Result};
 use crate::form::TreeForm;
@@ -94,9 +95,9 @@ pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
         if !possible {
             continue;
         }
-        let checked = match form(tree, is_kept) {
-            TreeForm::Leaves(form) => leaf_options(form, node_bytes).check(),
-            TreeForm::Logs => logs_options(1, node_bytes, u64::MAX).check(),
+        let checked = match chosen(&options, is_kept) {
+            (TreeForm::Leaves(form), node_bytes) => leaf_options(form, node_bytes).check(),
+            (TreeForm::Logs, node_bytes) => logs_options(1, node_bytes, u64::MAX).check(),
         };
         if let Err(error) = checked {
             return refused("node_bytes", error.to_string());
@@ -110,21 +111,59 @@ fn names(which: impl Fn(TreeForm) -> bool) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// The form that was asked for, or what is best. With salvage the index is in DRAM whatever was asked for.
-fn form(asked: Option<TreeForm>, is_kept: bool) -> TreeForm {
-    let best = if is_kept { Form::FastFair } else { Form::Rows };
-    asked.filter(|form| form.is_kept() == is_kept).unwrap_or(TreeForm::Leaves(best))
+/// The form of an index and the bytes of its leaves: what was asked for, or else what is best by what was measured
+/// of the memory. With salvage the index is in DRAM whatever was asked for.
+fn chosen(options: &MapOptions, is_kept: bool) -> (TreeForm, u64) {
+    let usual = match is_kept {
+        true => (TreeForm::Leaves(Form::FastFair), KEPT_NODE_BYTES),
+        false => (TreeForm::Leaves(Form::Rows), NODE_BYTES),
+    };
+    let form = options.tree.filter(|form| form.is_kept() == is_kept);
+    let best = if is_kept { advice(options, form).first().cloned() } else { None };
+    let best = best.map_or(usual, |best| (best.form, best.node_bytes));
+    (form.unwrap_or(best.0), options.node_bytes.unwrap_or(best.1))
 }
 
-fn leaf_options(form: Form, node_bytes: Option<u64>) -> TreeOptions {
-    let usual = if form.is_kept() { KEPT_NODE_BYTES } else { NODE_BYTES };
-    let options = TreeOptions::of(form, node_bytes.unwrap_or(usual));
-    TreeOptions { inner_bytes: NODE_BYTES, ..options }
+/// What may be kept, the best first; nothing where the memory was not measured.
+fn advice(options: &MapOptions, form: Option<TreeForm>) -> Vec<Advised> {
+    let mut advice = options.accesses().map_or_else(Vec::new, advised);
+    let may_be = |found: u64| options.node_bytes.is_none_or(|asked| asked == found);
+    advice.retain(|a| form.is_none_or(|form| form == a.form) && may_be(a.node_bytes));
+    advice
+}
+
+impl MapOptions {
+    /// Which index of an ordered map would be kept, and what decides it, as a sentence; none where there is nothing
+    /// to decide.
+    pub fn index_rule(&self) -> Option<String> {
+        if self.kind == Kind::Hash || self.persist == Persist::Values {
+            return None;
+        }
+        let (form, node_bytes) = chosen(self, true);
+        if self.tree.is_some() && self.node_bytes.is_some() {
+            return Some(format!("{form} in leaves of {node_bytes} B, as asked"));
+        }
+        let (Some(accesses), [best, others @ ..]) = (self.accesses(), &advice(self, self.tree)[..])
+        else {
+            return Some(format!("{form} in leaves of {node_bytes} B: no profile is given"));
+        };
+        let other = others.iter().find(|other| other.form != best.form).or(others.first());
+        let beside = other.map_or_else(String::new, |other| format!(", before {other}"));
+        Some(format!(
+            "{best}{beside}: a lookup and an insert, by what was measured of {} with {} threads",
+            accesses.memory(),
+            accesses.threads()
+        ))
+    }
+}
+
+fn leaf_options(form: Form, node_bytes: u64) -> TreeOptions {
+    TreeOptions { inner_bytes: NODE_BYTES, ..TreeOptions::of(form, node_bytes) }
 }
 
 /// Of so many logs in so many bytes of memory.
-fn logs_options(logs: u32, node_bytes: Option<u64>, memory_bytes: u64) -> deltas::Options {
-    let node_bytes = node_bytes.unwrap_or(KEPT_NODE_BYTES).try_into().unwrap_or(u32::MAX);
+fn logs_options(logs: u32, node_bytes: u64, memory_bytes: u64) -> deltas::Options {
+    let node_bytes = node_bytes.try_into().unwrap_or(u32::MAX);
     let most = SEGMENT_BYTES.min(memory_bytes / SEGMENTS_LEAST).next_multiple_of(64) as u32;
     let segment_bytes = deltas::Options::least_segment_bytes(node_bytes).max(most);
     deltas::Options { logs, segment_bytes, node_bytes, bounds_garbage: true, ..Default::default() }
@@ -154,18 +193,18 @@ impl Opening<'_> {
 
     /// An empty tree in DRAM.
     pub fn tree_in_dram(&self, capacity: u64) -> io::Result<Index<Native>> {
-        let form = match form(self.options.tree, false) {
-            TreeForm::Leaves(form) => form,
-            TreeForm::Logs => unreachable!("logs are kept"),
+        let (TreeForm::Leaves(form), node_bytes) = chosen(&self.options, false) else {
+            unreachable!("logs are kept")
         };
-        let tree = Tree::new(&leaf_options(form, self.options.node_bytes), capacity, self.budget)?;
+        let tree = Tree::new(&leaf_options(form, node_bytes), capacity, self.budget)?;
         Ok(Index::Ordered(Box::new(Ordered::Tree(tree))))
     }
 
     /// An empty tree whose leaves, or logs, are kept in the file.
     pub fn tree_kept<I: Divide>(&self, file: &IndexFile<I>) -> io::Result<Index<I>> {
-        let (kept, node_bytes) = (leaves(file), self.options.node_bytes);
-        let ordered = match form(self.options.tree, true) {
+        let kept = leaves(file);
+        let (form, node_bytes) = chosen(&self.options, true);
+        let ordered = match form {
             TreeForm::Leaves(form) => {
                 let inner = inner(&kept)?;
                 let options = leaf_options(form, node_bytes);
@@ -245,13 +284,13 @@ impl Opening<'_> {
         let ordered = match form {
             TreeForm::Leaves(form) => {
                 let inner = inner(&kept)?;
-                let options = leaf_options(form, Some(node_bytes));
+                let options = leaf_options(form, node_bytes);
                 let tree =
                     Tree::recover(&options, kept, inner, &claimed, self.threads, self.budget)?;
                 Ordered::Tree(tree)
             }
             TreeForm::Logs => {
-                let options = logs_options(self.logs(), Some(node_bytes), kept.memory.len());
+                let options = logs_options(self.logs(), node_bytes, kept.memory.len());
                 let logs =
                     Deltas::recover(grounds(kept)?, &options, self.threads, &claimed, self.budget)?;
                 Ordered::Logs(InLogs::new(logs))

@@ -8,8 +8,8 @@ use crate::keys::{Keys, Probe};
 use terrace_memory::Memory;
 
 /// Lookups under way at once, at most: processors have 10 to 20 places for lines that are on their way (004
-/// section 5.4.1), and a lookup asks for several at a time.
-const UNDER_WAY: usize = 16;
+/// section 5.4.1), and a lookup asks for several at a time. Whoever knows how many passes fewer.
+const UNDER_WAY: usize = 32;
 
 /// Where one lookup has come to; none: something changed under it, and it is done alone.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use crate::keys::{Keys, Probe, Side};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
-/// Most keys of a group: the lines that a core can wait for are few.
+/// Most keys of a group: the lines that a core can wait for are few. Whoever knows how many passes fewer.
 const GROUP: usize = 32;
 
 impl<L: Memory, N: Memory> Tree<L, N> {

@@ -9,6 +9,7 @@
 //! Fields end with their unit: `ns`, `gb_s` (10^9 bytes a second), `bytes`.
 
 mod accesses;
+mod costs;
 mod curve;
 mod error;
 mod estimate;
@@ -17,6 +18,7 @@ mod file;
 mod keeping;
 
 pub use accesses::Accesses;
+pub use costs::MemoryCosts;
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
 pub use figures::{

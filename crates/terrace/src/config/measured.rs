@@ -3,15 +3,15 @@
 use super::{Config, ConfigError};
 use std::sync::Arc;
 use terrace_memory::Profile;
-use terrace_memory::profile::{Keeping, NodeProfile};
+use terrace_memory::profile::{MemoryCosts, NodeProfile};
 
 impl Config {
-    /// What the profile says of keeping written lines in the caches; `None` without a profile.
+    /// What the profile says of the memory that the directory is on; `None` without a profile.
     ///
     /// # Errors
     /// The profile cannot be read; it has no such memory, or several and none is named; its bandwidth was not
     /// measured.
-    pub fn keeping(&self) -> Result<Option<Arc<Keeping>>, ConfigError> {
+    pub fn costs(&self) -> Result<Option<Arc<MemoryCosts>>, ConfigError> {
         let Some(path) = &self.profile else { return Ok(None) };
         let refused = |key: &str, what: String| ConfigError::plain(format!("`{key}`: {what}"));
         let profile = Profile::read(path).map_err(|e| refused("profile", e.to_string()))?;
@@ -32,6 +32,6 @@ impl Config {
                 format!("terrace probe --node {name} --part bandwidth --out {}", path.display());
             refused("profile", format!("bandwidth of {name} was not measured; {way} would"))
         };
-        Keeping::of(node).map(|keeping| Some(Arc::new(keeping))).ok_or_else(missing)
+        MemoryCosts::of(node).map(|costs| Some(Arc::new(costs))).ok_or_else(missing)
     }
 }

@@ -332,8 +332,8 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
     let keeping = |more: &str| {
         let text = format!("domain = \"eadr\"\nprofile = {path:?}\n{more}");
         let config = Config::parse(&text, Path::new("terrace.toml")).map_err(|e| e.to_string())?;
-        let keeping = config.keeping().map_err(|e| e.to_string())?;
-        Ok::<_, String>(MapOptions { keeping, ..config.options() }.flush_rule())
+        let costs = config.costs().map_err(|e| e.to_string())?;
+        Ok::<_, String>(MapOptions { costs, ..config.options() }.flush_rule())
     };
     let rule = keeping("profile_node = \"node0\"").expect("measured");
     assert!(

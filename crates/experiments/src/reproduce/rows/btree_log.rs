@@ -8,11 +8,12 @@ pub(super) mod modelled;
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::ns_per_operation;
-use modelled::{ModelledIndex, Ran, failed, fast_fair, insert, label};
+use modelled::{ModelledIndex, Ran, failed, in_tree, insert, label};
 use std::sync::Arc;
 use terrace_index::Ground;
 use terrace_index::deltas::{Deltas, Grounds, Options};
 use terrace_index::keys::Sixteen;
+use terrace_index::tree::{self, TreeOptions};
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 pub(super) const ROW: Row = Row {
@@ -52,9 +53,10 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let options = Options { logs: 48, segment_bytes: 16 << 10, ..Options::default() };
     let per_log = |bytes: u64| bytes * entries / u64::from(options.logs);
     (run.tell)("beside FAST/FAIR");
+    let fast_fair = TreeOptions::of(tree::Form::FastFair, u64::from(options.node_bytes));
     let index = ModelledIndex::new(THREADS, &options, entries, None)?;
     let ours = [index.inserts(each, None)?, index.lookups(each)];
-    let beside = [ours, fast_fair(THREADS, options.node_bytes, "pmem0", entries, each)?];
+    let beside = [ours, in_tree(THREADS, &fast_fair, "pmem0", entries, each)?];
     let mut found =
         Found { by_logs: vec![], by_recent: vec![], by_garbage: vec![], recovery: vec![], native_ns: 0.0, beside };
     for logs in LOGS {

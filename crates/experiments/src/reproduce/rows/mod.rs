@@ -53,6 +53,7 @@ rows! {
     btree_selective,
     btree_interleave,
     btree_group_flush,
+    btree_auto,
     ring_crash,
     ring_latency,
     ring_flush,

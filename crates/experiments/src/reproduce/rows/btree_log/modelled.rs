@@ -14,7 +14,7 @@ use std::time::Duration;
 use terrace_index::Ground;
 use terrace_index::deltas::{Change, Deltas, Grounds, Options, Replay};
 use terrace_index::keys::Sixteen;
-use terrace_index::tree::{Form, Tree, TreeOptions};
+use terrace_index::tree::{Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Machine, Modelled, Preset};
 use terrace_memory::{Budget, Domain, Memory};
@@ -81,10 +81,15 @@ fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Ground<Modelled>; 2
     Ok([memory()?, memory()?])
 }
 
-/// The paper's server with so many threads on the cores of a socket.
+/// The paper's server with smaller caches.
+pub(in super::super) fn preset() -> std::io::Result<Preset> {
+    let preset = Preset::named(PRESET).map_err(std::io::Error::other)?;
+    Ok(preset.with_caches_divided(CACHES_DIVIDED))
+}
+
+/// The same with so many threads on the cores of a socket.
 fn server(threads: usize) -> Result<Machine> {
-    let preset = Preset::named(PRESET).map_err(std::io::Error::other).map_err(failed())?;
-    let preset = preset.with_caches_divided(CACHES_DIVIDED);
+    let preset = preset().map_err(failed())?;
     let cores = preset.processor.cores_per_socket;
     let pins: Vec<usize> = (0..threads).map(|thread| thread % cores).collect();
     Ok(Machine::pinned(&preset, &pins, SEED))
@@ -101,11 +106,11 @@ fn ran(machine: &Machine, operations: u64, run: impl FnOnce() -> Duration) -> Ra
     Ran { million_s: operations as f64 / 1e6 / time.as_secs_f64(), pmem: counts() - before }
 }
 
-/// Inserts and lookups in FAST/FAIR on such a server, its inner nodes in a memory of this name and its leaves,
-/// of so many bytes, in persistent memory.
-pub(in super::super) fn fast_fair(
+/// Inserts and lookups in a tree on such a server, its inner nodes in a memory of this name and its leaves in
+/// persistent memory.
+pub(in super::super) fn in_tree(
     threads: usize,
-    node_bytes: u32,
+    options: &TreeOptions,
     inner: &str,
     entries: u64,
     each: u64,
@@ -120,8 +125,7 @@ pub(in super::super) fn fast_fair(
         tree.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).map(drop)
     };
     let made = machine.free_of_charge(|| {
-        let options = TreeOptions::of(Form::FastFair, u64::from(node_bytes));
-        let tree = Tree::over(&options, leaves, inner, &Arc::new(Budget::new(1 << 60)))?;
+        let tree = Tree::over(options, leaves, inner, &Arc::new(Budget::new(1 << 60)))?;
         (0..entries).try_for_each(|n| insert(&tree, n))?;
         Ok(tree)
     });
