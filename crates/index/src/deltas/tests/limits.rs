@@ -124,7 +124,9 @@ fn damage_is_named_with_its_place() {
         put(&index, &sixteen(n), [n + 1, 0], &Sixteen);
     }
     // The last record of a log that rests is not the last: what is lost of it is no torn end.
-    assert!((0..2).all(|_| !index.tidy(&Sixteen).expect("room")), "there is no garbage to collect");
+    for _ in 0..2 {
+        while index.tidy(&Sixteen).expect("room") {}
+    }
     drop(index);
     let native = memory.native();
     let refused_with = |at: u64| {
