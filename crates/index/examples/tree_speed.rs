@@ -14,7 +14,7 @@ use std::sync::Arc;
 use terrace_index::tree::{Change, Direction, Form, Sixteen, Tree, TreeOptions};
 use terrace_memory::Budget;
 
-const BATCH: usize = 16;
+const BATCHES: [usize; 5] = [2, 4, 8, 16, 32];
 const RANGE: usize = 100;
 
 fn key(n: u64) -> u128 {
@@ -67,14 +67,17 @@ fn measure(options: &TreeOptions, entries: u64) -> Result<(), Box<dyn Error>> {
         |n| black_box(tree.get(&bytes(drawn(n, entries)), &Sixteen)).map(drop).expect("there");
     let standard_get = |n| _ = black_box(standard.get(&key(drawn(n, entries)))).expect("there");
     print("get", time(lookups, get), time(lookups, standard_get));
-    let mut values = [None; BATCH];
-    let batched = time(lookups / BATCH as u64, |n| {
-        let wanted: [_; BATCH] =
-            std::array::from_fn(|i| bytes(drawn(n * BATCH as u64 + i as u64, entries)));
-        tree.multi_get(&wanted, &Sixteen, &mut values);
-        assert!(black_box(&values).iter().all(Option::is_some));
-    });
-    println!("  {:<28} {:9.1} ns", format!("get, {BATCH} at once"), batched / BATCH as f64);
+    for batch in BATCHES {
+        let (mut wanted, mut values) = (vec![[0; 16]; batch], vec![None; batch]);
+        let batched = time(lookups / batch as u64, |n| {
+            for (i, key) in wanted.iter_mut().enumerate() {
+                *key = bytes(drawn(n * batch as u64 + i as u64, entries));
+            }
+            tree.multi_get(&wanted, &Sixteen, &mut values);
+            assert!(black_box(&values).iter().all(Option::is_some));
+        });
+        println!("  {:<28} {:9.1} ns", format!("get, {batch} at once"), batched / batch as f64);
+    }
     for direction in [Direction::Up, Direction::Down] {
         let ranges = lookups / 20;
         let tree_range = time(ranges, |n| {

@@ -1,5 +1,6 @@
 //! Prints how fast machines are modelled, in time of one processor:
-//! `cargo run --release -p terrace-machine --example model_speed`.
+//! `cargo run --release -p terrace-machine --example model_speed`, or with `-- sequential` only the lines that
+//! say so.
 
 use std::time::Duration;
 use terrace_machine::model::{Machine, Modelled, Preset};
@@ -38,6 +39,9 @@ fn load(memory: &Modelled, at: u64) {
 }
 
 fn run(machine: &Machine, what: &str, access: impl Fn(u64, u64)) {
+    if std::env::args().nth(1).is_some_and(|wanted| !what.contains(&wanted)) {
+        return;
+    }
     let threads = machine.threads() as u64;
     let start = on_processor();
     let mut steps: Vec<_> = (0..threads)

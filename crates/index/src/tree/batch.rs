@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
 /// Most keys of a group: the lines that a core can wait for are few.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 impl<L: Memory, N: Memory> Tree<L, N> {
     /// The values of many keys, each as by [`Tree::get`], in groups whose misses overlap.

@@ -86,13 +86,29 @@ impl Cache {
         }
     }
 
+    /// The line that would likely be given up for `line`, whose set is near: to fetch what that will want.
+    #[inline]
+    pub fn likely_victim(&self, line: u64) -> Option<u64> {
+        let set = self.set(line);
+        let way = match self.replacement {
+            Replacement::Lru => self.ways - 1,
+            Replacement::TreePlru | Replacement::Mixed(_) => self.pointed_at(set),
+            Replacement::Random => return None,
+        };
+        let entry = self.entries[set * self.ways + way];
+        (entry != 0).then_some(entry >> 3)
+    }
+
     #[inline]
     fn find(&self, line: u64) -> Option<(usize, usize)> {
         let set = self.set(line);
         let wanted = (line << 3) | VALID;
         let row = &self.entries[set * self.ways..(set + 1) * self.ways];
-        let way = row.iter().position(|entry| entry & !(FLAGS & !VALID) == wanted)?;
-        Some((set, way))
+        // No branch between the ways: all are compared at once.
+        let ways = row.iter().enumerate().fold(0u32, |ways, (way, entry)| {
+            ways | u32::from(entry & !(FLAGS & !VALID) == wanted) << way
+        });
+        (ways != 0).then_some((set, ways.trailing_zeros() as usize))
     }
 
     /// The line's flags, if it is held; it counts as used now, and `set` is added to its flags.
@@ -154,8 +170,9 @@ impl Cache {
     pub fn insert(&mut self, line: u64, flags: u64) -> Option<Victim> {
         let set = self.set(line);
         let start = set * self.ways;
-        let free = self.entries[start..start + self.ways].iter().position(|entry| *entry == 0);
-        let way = free.unwrap_or_else(|| self.victim(set));
+        let row = self.entries[start..start + self.ways].iter().enumerate();
+        let free = row.fold(0u32, |free, (way, entry)| free | u32::from(*entry == 0) << way);
+        let way = if free == 0 { self.victim(set) } else { free.trailing_zeros() as usize };
         let old = std::mem::replace(&mut self.entries[start + way], (line << 3) | flags | VALID);
         self.used(set, way);
         (old != 0).then_some(Victim { line: old >> 3, flags: old & FLAGS })

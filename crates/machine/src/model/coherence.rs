@@ -35,6 +35,7 @@ impl State {
             let asks = write && held & OWNED == 0;
             return if asks { self.upgrade(line, there) } else { there };
         }
+        self.fetch_tags_of_victim(me, line);
         let (there, got) = self.find(line, at, write, why);
         there + self.fill(me, line, got | flags, at)
     }
@@ -51,13 +52,27 @@ impl State {
         }
     }
 
+    /// The same for the line that the core will give up for this one.
+    fn fetch_tags_of_victim(&self, core: usize, line: u64) {
+        let caches = &self.cores[core];
+        let last = caches.second.as_ref().unwrap_or(&caches.first);
+        if let Some(victim) = last.likely_victim(line) {
+            self.sockets[self.socket_of(core)].shared.fetch(victim);
+            if let Some(directory) = &self.directory {
+                directory.fetch(victim);
+            }
+        }
+    }
+
     /// Brings a line into the second private cache, if the core has it nowhere and has such a cache;
     /// returns when it is there.
     pub(super) fn fetch_ahead(&mut self, line: u64, at: Ps) -> Option<Ps> {
         let me = self.threads[self.running].core;
+        self.fetch_tags(me, line);
         if self.cores[me].second.as_ref()?.peek(line).is_some() {
             return None;
         }
+        self.fetch_tags_of_victim(me, line);
         let (there, flags) = self.find(line, at, false, Read::Prefetch);
         Some(there + self.fill_second(me, line, flags, at))
     }

@@ -5,6 +5,7 @@
 //! lines up one by one and in their own order, which a memory of large lines pays for, while DRAM does
 //! not. Both ways are in a profile, as the bandwidth of random pieces.
 
+use super::curve::Curve;
 use super::{Flavour, NodeProfile};
 use std::fmt;
 
@@ -13,9 +14,8 @@ use std::fmt;
 pub struct Keeping {
     memory: String,
     threads: usize,
-    /// By bytes of a piece, rising, never empty: bandwidth when written back at once, by that when the
-    /// caches decide.
-    gains: Vec<(u64, f64)>,
+    /// By bytes of a piece: bandwidth when written back at once, by that when the caches decide.
+    gains: Curve,
 }
 
 impl Keeping {
@@ -46,23 +46,14 @@ impl Keeping {
         threads: usize,
         gains: impl IntoIterator<Item = (u64, f64)>,
     ) -> Keeping {
-        let mut gains: Vec<(u64, f64)> = gains.into_iter().collect();
-        assert!(!gains.is_empty(), "a gain at some size");
-        gains.sort_by_key(|(bytes, _)| *bytes);
+        let gains = Curve::of(gains).expect("a gain at some size");
         Keeping { memory: memory.into(), threads, gains }
     }
 
     /// The gain of a piece of `bytes`: between two sizes that were measured by its place on a scale of
     /// powers, beyond them that of the nearest.
     pub fn gain(&self, bytes: u64) -> f64 {
-        let above = self.gains.partition_point(|(measured, _)| *measured < bytes);
-        let at = |i: usize| self.gains[i.min(self.gains.len() - 1)];
-        let ((low, gain), (high, next)) = (at(above.saturating_sub(1)), at(above));
-        if bytes <= low || low == high {
-            return if bytes <= low { gain } else { next };
-        }
-        let share = (bytes as f64 / low as f64).log2() / (high as f64 / low as f64).log2();
-        gain + share.min(1.0) * (next - gain)
+        self.gains.at(bytes)
     }
 }
 
@@ -73,7 +64,7 @@ impl fmt::Display for Keeping {
             "measured on {} with {} threads: written back at once,",
             self.memory, self.threads
         )?;
-        for (i, (bytes, gain)) in self.gains.iter().enumerate() {
+        for (i, (bytes, gain)) in self.gains.points().iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             write!(f, "{comma} {bytes} B move {gain:.2} times as fast")?;
         }

@@ -8,12 +8,15 @@
 //! The file is JSON by the schema that [`schema`] gives, which stands in `docs/profile.schema.json`.
 //! Fields end with their unit: `ns`, `gb_s` (10^9 bytes a second), `bytes`.
 
+mod accesses;
+mod curve;
 mod error;
 mod estimate;
 mod figures;
 mod file;
 mod keeping;
 
+pub use accesses::Accesses;
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
 pub use figures::{

@@ -257,10 +257,12 @@ impl<'a, H: Handle> Worker<'a, H> {
         write_key(self.shared.settings.insert_order, record, &mut self.key);
         let limit = 1 + self.rng.below(self.shared.settings.scan_records as u64) as usize;
         let (mut bytes, mut first_differs, mut first) = (0u64, false, true);
-        let key = self.key.as_slice();
+        let (key, read) = (self.key.as_slice(), &mut self.read);
         let seen = self.handle.scan(key, limit, |found, value| {
-            // Keys and values are looked at, as an application would.
-            bytes += found.len() as u64 + value.last().map_or(0, |byte| u64::from(*byte));
+            // Copied out, as `get` does.
+            read.clear();
+            read.extend_from_slice(value);
+            bytes += found.len() as u64 + read.last().map_or(0, |byte| u64::from(*byte));
             first_differs |= first && found != key;
             first = false;
         })?;

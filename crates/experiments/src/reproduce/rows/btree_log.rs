@@ -4,7 +4,7 @@
 //! how much garbage a log may have; recovery by the number of threads. On the model but for the speed of
 //! recovery, which is this machine's too.
 
-mod modelled;
+pub(super) mod modelled;
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::ns_per_operation;
@@ -54,7 +54,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     (run.tell)("beside FAST/FAIR");
     let index = ModelledIndex::new(THREADS, &options, entries, None)?;
     let ours = [index.inserts(each, None)?, index.lookups(each)];
-    let beside = [ours, fast_fair(THREADS, options.node_bytes, entries, each)?];
+    let beside = [ours, fast_fair(THREADS, options.node_bytes, "pmem0", entries, each)?];
     let mut found =
         Found { by_logs: vec![], by_recent: vec![], by_garbage: vec![], recovery: vec![], native_ns: 0.0, beside };
     for logs in LOGS {

@@ -18,13 +18,11 @@ use super::super::calendar::Calendar;
 use super::super::counters::NodeCounts;
 use super::super::preset::{Ablation, MediaSpec, NodeSpec};
 use super::super::time::{Ps, from_ns, of_bytes};
+use super::buffer::{Buffer, NOTHING};
 use super::{Served, room};
 
 /// Sequential readers that the prefetcher tells apart.
 const STREAMS: usize = 16;
-
-/// No line of the medium, and not followed by one.
-const NOTHING: u64 = u64::MAX / 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Media {
@@ -108,8 +106,9 @@ impl Media {
             }
             None => {
                 self.complete(at, counts);
-                begin = self.place(block, piece, at, at, counts);
-                0
+                let (place, made_room) = self.place(block, piece, at, at, counts);
+                begin = made_room;
+                place
             }
         };
         if self.buffer.dirty[place] == self.full {
@@ -150,7 +149,7 @@ impl Media {
         self.server.reserve(at, self.write)
     }
 
-    /// Gives a line a place in the buffer, the first; returns when the write begins that made room.
+    /// Gives a line a place in the buffer; returns that, and when the write begins that made room.
     fn place(
         &mut self,
         block: u64,
@@ -158,9 +157,9 @@ impl Media {
         ready: Ps,
         at: Ps,
         counts: &mut NodeCounts,
-    ) -> Option<Ps> {
-        let dropped = self.buffer.insert(block, dirty, ready);
-        (dropped != 0).then(|| self.put(at, counts))
+    ) -> (usize, Option<Ps>) {
+        let (place, dropped) = self.buffer.insert(block, dirty, ready);
+        (place, (dropped != 0).then(|| self.put(at, counts)))
     }
 
     fn fetch_ahead(&mut self, block: u64, at: Ps, counts: &mut NodeCounts) {
@@ -182,52 +181,5 @@ impl Media {
         self.streams[..=place].rotate_right(1);
         self.streams[0] = (block, run);
         run >= self.prefetch_after
-    }
-}
-
-/// Lines of the medium, the latest used first.
-#[derive(Clone, Debug)]
-struct Buffer {
-    blocks: Vec<u64>,
-    dirty: Vec<u8>,
-    ready: Vec<Ps>,
-}
-
-impl Buffer {
-    fn new(lines: usize) -> Self {
-        Buffer { blocks: vec![NOTHING; lines], dirty: vec![0; lines], ready: vec![0; lines] }
-    }
-
-    /// Where the line is; it is used now, and so the first.
-    fn find(&mut self, block: u64) -> Option<usize> {
-        let place = self.blocks.iter().position(|held| *held == block)?;
-        self.blocks[..=place].rotate_right(1);
-        self.dirty[..=place].rotate_right(1);
-        self.ready[..=place].rotate_right(1);
-        Some(0)
-    }
-
-    /// Puts a line first; returns the written pieces of the one that had to leave.
-    fn insert(&mut self, block: u64, dirty: u8, ready: Ps) -> u8 {
-        self.blocks.rotate_right(1);
-        self.dirty.rotate_right(1);
-        self.ready.rotate_right(1);
-        self.blocks[0] = block;
-        self.ready[0] = ready;
-        std::mem::replace(&mut self.dirty[0], dirty)
-    }
-
-    fn remove(&mut self, place: usize) {
-        self.blocks[place..].rotate_left(1);
-        self.dirty[place..].rotate_left(1);
-        self.ready[place..].rotate_left(1);
-        let last = self.blocks.len() - 1;
-        self.blocks[last] = NOTHING;
-        self.dirty[last] = 0;
-    }
-
-    fn clear(&mut self) {
-        self.blocks.fill(NOTHING);
-        self.dirty.fill(0);
     }
 }

@@ -8,6 +8,7 @@
 //! There are two kinds of channel: DRAM with open rows, and a medium with lines larger than the
 //! processor's behind a buffer that combines writes ([`media`]).
 
+mod buffer;
 mod dram;
 mod media;
 mod notes;

@@ -34,14 +34,14 @@ const ASIDE_BYTES: u64 = 1 << 20;
 const COLLECTORS: usize = 4;
 
 /// What notes say of it.
-pub(super) fn label() -> String {
+pub(in super::super) fn label() -> String {
     format!("modelled server {PRESET} with caches divided by {CACHES_DIVIDED}, virtual time")
 }
 
 type Index = Deltas<Modelled, Modelled>;
 
 /// An index on a machine of its own.
-pub(super) struct ModelledIndex {
+pub(in super::super) struct ModelledIndex {
     machine: Machine,
     threads: usize,
     pub index: Index,
@@ -52,22 +52,22 @@ pub(super) struct ModelledIndex {
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ran {
+pub(in super::super) struct Ran {
     pub million_s: f64,
     pub pmem: NodeCounts,
 }
 
 /// The `n`-th key, in no order.
-pub(super) fn key(n: u64) -> [u8; 16] {
+pub(in super::super) fn key(n: u64) -> [u8; 16] {
     let scattered = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (u128::from(scattered) << 64 | u128::from(n)).to_be_bytes()
 }
 
-pub(super) fn insert<P: Memory, D: Memory>(index: &Deltas<P, D>, n: u64) -> std::io::Result<()> {
+pub(in super::super) fn insert<P: Memory, D: Memory>(index: &Deltas<P, D>, n: u64) -> std::io::Result<()> {
     index.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).map(drop)
 }
 
-pub(super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
+pub(in super::super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
     Error::system("run an index of deltas")
 }
 
@@ -101,14 +101,21 @@ fn ran(machine: &Machine, operations: u64, run: impl FnOnce() -> Duration) -> Ra
     Ran { million_s: operations as f64 / 1e6 / time.as_secs_f64(), pmem: counts() - before }
 }
 
-/// Inserts and lookups in FAST/FAIR on such a server, all of it in persistent memory, with leaves as large.
-pub(super) fn fast_fair(threads: usize, node_bytes: u32, entries: u64, each: u64) -> Result<[Ran; 2]> {
+/// Inserts and lookups in FAST/FAIR on such a server, its inner nodes in a memory of this name and its leaves,
+/// of so many bytes, in persistent memory.
+pub(in super::super) fn fast_fair(
+    threads: usize,
+    node_bytes: u32,
+    inner: &str,
+    entries: u64,
+    each: u64,
+) -> Result<[Ran; 2]> {
     let machine = server(threads)?;
-    let memory = || {
+    let memory = |node: &str| {
         let bytes = entries * TREE_BYTES + ASIDE_BYTES;
-        machine.memory("pmem0", bytes, Domain::Adr).map(|memory| ground(&memory)).map_err(failed())
+        machine.memory(node, bytes, Domain::Adr).map(|memory| ground(&memory)).map_err(failed())
     };
-    let (leaves, inner) = (memory()?, memory()?);
+    let (leaves, inner) = (memory("pmem0")?, memory(inner)?);
     let insert = |tree: &Tree<Modelled, Modelled>, n: u64| {
         tree.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).map(drop)
     };
