@@ -25,6 +25,34 @@ fn path(dir: &Path, name: &str) -> String {
     dir.join(name).to_str().expect("text").to_string()
 }
 
+/// The form of a kept index is chosen by its name, told, taken up without one, and no other takes its place.
+#[test]
+fn a_tree_in_logs_is_chosen_told_and_taken_up() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    fine(&["put", &data, "users", "ada", "lovelace"]);
+    let settings = "kind = \"ordered\"\ndomain = \"adr\"\n";
+    let file = dir.path().join("data/terrace.toml");
+    std::fs::write(&file, settings).expect("settings");
+    let told = fine(&["open", &data, "--index", "btree-ls", "--explain"]);
+    assert!(told.contains("the index is btree-ls: leaves of 512 B kept as deltas in "), "{told}");
+    let told = fine(&["open", &data, "--explain"]);
+    assert!(
+        told.contains("as they were closed") && told.contains("the index is btree-ls"),
+        "{told}"
+    );
+    let stats: serde_json::Value =
+        serde_json::from_str(&fine(&["stats", &data, "--json"])).expect("JSON");
+    let index = stats["maps"][0]["index"].as_str().expect("words");
+    assert!(index.starts_with("btree-ls: "), "{index}");
+    let (code, _, stderr) = run(&["open", &data, "--index", "fast-fair"]);
+    assert!(
+        code != 0 && stderr.contains("\"btree-ls\"") && stderr.contains("\"values\""),
+        "{stderr}"
+    );
+    assert_eq!(fine(&["get", &data, "users", "ada"]), "lovelace");
+}
+
 #[test]
 fn single_keys_survive_from_command_to_command() {
     let dir = tempfile::tempdir().expect("temporary directory");

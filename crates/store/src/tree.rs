@@ -7,8 +7,8 @@
 //! by one word, since the rest of it follows from the key.
 //!
 //! # What a crash, or damage, leaves
-//! [`Tree::recover`], or [`Deltas::recover`], builds inner nodes, and where keys tie in their first 16 bytes it asks items that
-//! nobody has verified yet: [`Claimed`] tells their keys if there is anything to tell, and nothing is
+//! [`Tree::recover`], or [`Deltas::recover`], builds inner nodes, and where keys tie in their first 16 bytes it asks
+//! items that nobody has verified yet: [`Claimed`] tells their keys if there is anything to tell, and nothing is
 //! changed any more once there is not. Then each entry's item is verified, and that it is the key's which
 //! the entry stands for, and comes behind the one before ([`InOrder`]): so a lookup finds it. If anything
 //! of that fails the index is made anew from the values. Words that no walk could verify, since an older

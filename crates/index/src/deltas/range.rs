@@ -97,9 +97,9 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             let (probe, side) = place.probe(Direction::Up, keys);
             let (leaf, _, [_, high]) = self.inner.find_between(&probe, side);
             let latch = self.table.latch(leaf, keys);
-            let at = self.table.head(leaf);
-            self.entries(&latch, keys).iter().for_each(|entry| visit(entry, at));
+            let (at, entries) = (self.table.head(leaf), self.entries(&latch, keys));
             drop(latch);
+            entries.iter().for_each(|entry| visit(entry, at));
             match high {
                 Some(high) => place = Place::Between(high),
                 None => return,

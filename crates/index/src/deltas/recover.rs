@@ -23,6 +23,7 @@ use super::table::{Latch, Leaf, State, Table};
 use super::{Deltas, Grounds, Inner, Options};
 use crate::keys::{Entry, Keys, Separator, compare};
 use parking_lot::Mutex;
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -55,6 +56,13 @@ const NO_LOG: u32 = u16::MAX as u32;
 fn torn_apart(at: u64, leaf: u32) -> io::Error {
     let what = format!(
         "the chain of leaf {leaf} is damaged at {at:#x}: what its parts stand behind is not there"
+    );
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn entangled(left: u32, right: u32) -> io::Error {
+    let what = format!(
+        "the delta logs are damaged: leaf {left} and leaf {right} have keys between one another's"
     );
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -418,7 +426,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             deltas.inner.begin(super::first_leaf(&deltas.table, keys)?);
             return Ok(deltas);
         }
-        let leaves = deltas.separated(&ordered, keys);
+        let leaves = deltas.separated(&ordered, keys)?;
         if !keys.could_tell() {
             let what = "an entry of the delta logs names nothing that has a key";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -430,16 +438,29 @@ impl<P: Memory, D: Memory> Replay<P, D> {
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
     /// Leaves with what stands before each, from leaves by their least heads.
-    fn separated(&self, ordered: &[Ordered], keys: &impl Keys) -> Vec<(Option<Separator>, u32)> {
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] if a leaf has keys between those of another: of a split that is lost the right
+    /// half may be there all the same.
+    fn separated(
+        &self,
+        ordered: &[Ordered],
+        keys: &impl Keys,
+    ) -> io::Result<Vec<(Option<Separator>, u32)>> {
+        if let Some([(.., left), (.., right)]) =
+            ordered.array_windows().find(|[before, after]| before.1 > after.0)
+        {
+            return Err(entangled(*left, *right));
+        }
         let mut leaves = Vec::with_capacity(ordered.len());
         for run in ordered.chunk_by(|before, after| before.1 >= after.0) {
             let separator = (!leaves.is_empty()).then_some(Separator { head: run[0].0, tie: None });
             match run {
                 [(_, _, leaf)] => leaves.push((separator, *leaf)),
-                run => leaves.extend(self.separated_by_keys(separator, run, keys)),
+                run => leaves.extend(self.separated_by_keys(separator, run, keys)?),
             }
         }
-        leaves
+        Ok(leaves)
     }
 
     /// The same of leaves that may have entries of one head between them.
@@ -448,7 +469,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         first: Option<Separator>,
         run: &[Ordered],
         keys: &impl Keys,
-    ) -> Vec<(Option<Separator>, u32)> {
+    ) -> io::Result<Vec<(Option<Separator>, u32)>> {
         let ends = |leaf: u32| -> [Entry; 2] {
             let latch: Latch<'_, D> = self.table.latch(leaf, keys);
             let entries = self.entries(&latch, keys);
@@ -457,9 +478,13 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         let mut leaves: Vec<_> = run.iter().map(|(_, _, leaf)| (ends(*leaf), *leaf)).collect();
         leaves.sort_by(|(a, _), (b, _)| compare(a[0], b[0], keys));
         let mut separators = vec![first];
-        for pair in leaves.windows(2) {
-            separators.push(Some(Separator::between(pair[0].0[1], pair[1].0[0], keys)));
+        for [(left, left_leaf), (right, right_leaf)] in leaves.array_windows() {
+            // Of keys that cannot be told nothing is known.
+            if keys.could_tell() && compare(left[1], right[0], keys) != Ordering::Less {
+                return Err(entangled(*left_leaf, *right_leaf));
+            }
+            separators.push(Some(Separator::between(left[1], right[0], keys)));
         }
-        separators.into_iter().zip(leaves).map(|(separator, (_, leaf))| (separator, leaf)).collect()
+        Ok(separators.into_iter().zip(leaves.iter().map(|(_, leaf)| *leaf)).collect())
     }
 }

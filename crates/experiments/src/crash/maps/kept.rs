@@ -81,8 +81,8 @@ impl Place for WithIndex {
         WithIndex::open(self, (self.opening.without)(memory.clone()), false, lifetime as u32)
     }
 
-    /// A crash leaves an index that is walked. With sections nothing has to be found, unless a batch was under way, nothing leaks, and the
-    /// values say the same (looked at where the script does not begin in a long log).
+    /// A crash leaves an index that is walked. With sections nothing has to be found, unless a batch was under way,
+    /// nothing leaks, and the values say the same (looked at where the script does not begin in a long log).
     fn audit(&self, map: Map<Media, Media>, memory: &Crashable) -> Result<(), String> {
         if self.persist != Persist::Full {
             // In logs a batch that was not finished is a reason.

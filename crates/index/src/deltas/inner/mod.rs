@@ -13,12 +13,13 @@
 //! Separators whose heads tie own a copy of their key, in a list beside the nodes that is read under a lock.
 
 mod image;
+mod whole;
 
 use super::table::Latch as LeafLatch;
 use crate::keys::{Keys, Probe, Separator, Side};
 use crate::{Commit, Ground};
 use crossbeam_utils::Backoff;
-use image::{CHILD, Child, FILL, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
+use image::{CHILD, Child, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Ordering;
 use std::io;
@@ -136,25 +137,6 @@ impl<D: Memory> Inner<D> {
         image.push(Child { head: 0, child: leaf, tie: 0 });
         self.put(root, &image);
         self.root.store(root, Release);
-    }
-
-    /// The same where readers may be on their way: they find out.
-    pub(super) fn begin_anew(&self, leaf: u32, keys: &impl Keys) {
-        let (used, free) = {
-            let books = self.books.lock();
-            (books.next, books.free.clone())
-        };
-        self.begin(leaf);
-        let mut was_used = vec![true; (used / NODE) as usize];
-        was_used[0] = false;
-        free.iter().for_each(|node| was_used[(node / NODE) as usize] = false);
-        let before = (0..).zip(was_used).filter(|(_, was_used)| *was_used);
-        let before: Vec<u64> = before.map(|(number, _): (u64, bool)| number * NODE).collect();
-        for at in &before {
-            self.latch(*at, keys).is_changed = true;
-        }
-        *self.ties.write() = Ties::default();
-        self.books.lock().free.extend(before);
     }
 
     /// Sees to it that a leaf more finds its place, as long as what is returned is held.
@@ -546,61 +528,5 @@ impl<D: Memory> Inner<D> {
             self.books.lock().free.push(*at);
         }
         true
-    }
-
-    /// Builds all nodes anew for these leaves, in order, each with what stands before it. Nobody else uses
-    /// them.
-    ///
-    /// # Errors
-    /// As [`Inner::prepare`].
-    pub(super) fn build(
-        &self,
-        leaves: impl Iterator<Item = (Option<Separator>, u32)>,
-    ) -> io::Result<()> {
-        let mut lowest = leaves.map(|(separator, child)| {
-            let head = separator.as_ref().map_or(0, |separator| separator.head);
-            Child {
-                head,
-                child,
-                tie: self.new_tie(separator.and_then(|separator| separator.tie).as_ref()),
-            }
-        });
-        let mut children = self.build_level(&mut lowest, 0)?;
-        for level in 1.. {
-            if children.len() == 1 {
-                self.root.store(u64::from(children[0].child) * NODE, Release);
-                break;
-            }
-            children = self.build_level(&mut children.into_iter(), level)?;
-        }
-        Ok(())
-    }
-
-    /// The nodes over these children, as children of the level above.
-    fn build_level(
-        &self,
-        children: &mut dyn Iterator<Item = Child>,
-        level: u64,
-    ) -> io::Result<Vec<Child>> {
-        let mut nodes = Vec::new();
-        let mut children = children.peekable();
-        while children.peek().is_some() {
-            let _prepared = self.prepare()?;
-            let at = self.take_node();
-            let mut image = Image::empty(level);
-            children.by_ref().take(FILL).for_each(|child| image.push(child));
-            self.put(at, &image);
-            let first = image.child(0);
-            let tie = self.new_tie(self.tie(first.tie).as_ref());
-            nodes.push(Child { child: (at / NODE) as u32, tie, ..first });
-        }
-        Ok(nodes)
-    }
-
-    /// Forgets all nodes. Nobody else uses them.
-    pub(super) fn forget(&self) {
-        let mut books = self.books.lock();
-        books.free = (NODE..books.next).step_by(NODE as usize).collect();
-        *self.ties.write() = Ties::default();
     }
 }

@@ -114,3 +114,47 @@ fn threads_see_what_was_written_while_segments_are_collected() {
     let index = recover(&memory, &options, 2, &Sixteen);
     assert_eq!(walked_whole(&index, Direction::Up, 1000), before);
 }
+
+/// Readers go on while everything is removed and segments, leaves and nodes are used again: they find what was there at
+/// some time since they began.
+#[test]
+fn readers_do_not_mind_that_an_index_is_cleared() {
+    const CLEARED: u64 = 150;
+    let memory = region(1 << 20);
+    let index = create(&memory, &Options { node_bytes: 128, ..small(2) }, &Sixteen);
+    let (written, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let read = |seed: u64| {
+            let (index, written, is_over) = (&index, &written, &is_over);
+            move || {
+                let mut random = Random(seed);
+                while !is_over.load(Relaxed) {
+                    let (n, least) = (random.below(KEYS), written.load(Relaxed));
+                    if let Some([round, of]) = index.get(&sixteen(n), &Sixteen) {
+                        assert!(of == n && round > least, "{round} of {of}, {least} of {n}");
+                    }
+                    let from = sixteen(n);
+                    let mut last = None;
+                    index.range(Bound::Included(&from), Direction::Up, 9, &Sixteen, |page| {
+                        for entry in page {
+                            assert!(last < Some(entry.head), "in order");
+                            assert!(entry.value[0] > least, "{entry:?}, {least}");
+                            last = Some(entry.head);
+                        }
+                    });
+                }
+            }
+        };
+        let readers = [1, 2].map(|seed| scope.spawn(read(seed)));
+        for round in 1..=CLEARED {
+            for n in 0..KEYS {
+                put(&index, &sixteen(n * 7 % KEYS), [round, n * 7 % KEYS], &Sixteen);
+            }
+            index.clear(&Sixteen).expect("cleared");
+            written.store(round, Relaxed);
+        }
+        is_over.store(true, Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().expect("a reader"));
+    });
+    assert!(index.is_empty());
+}
