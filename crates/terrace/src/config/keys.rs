@@ -197,7 +197,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "node_bytes",
         "auto",
-        "ordered maps: bytes of a leaf, 128 to 4096; auto: 1024 in DRAM, 512 kept",
+        "ordered maps: bytes of a leaf, 128 to 4096; auto: 1024 in DRAM; kept, by the profile, or 512",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "node_bytes", v).map_err(strip) }
     ),
     key!("inner_tier", "dram", "ordered maps: where inner nodes lie: dram", |c, v| {
@@ -234,7 +234,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "profile",
         "",
-        "file that terrace probe wrote: flush = auto goes by what it measured",
+        "file that terrace probe wrote: flush, index and node_bytes = auto go by what it measured",
         |c, v| {
             c.profile = path(v);
             Ok(())
