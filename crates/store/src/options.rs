@@ -77,11 +77,11 @@ pub struct MapOptions {
     pub values: ValueDesign,
     /// What is kept; may change from opening to opening.
     pub persist: Persist,
-    /// Of an ordered map, the form of its index. None: [`LeafForm::Rows`](crate::LeafForm) in DRAM; where the
-    /// index is kept what [`advised`](crate::advised) puts first, `FastFair` without `costs`; then inner nodes are in DRAM, with copies of keys that tie in their first
-    /// 16 bytes, and built anew at each opening (selective persistence, paper 004 5.4.1). With
-    /// [`Persist::Auto`] a form that is kept stands for [`Persist::Index`], another for
-    /// [`Persist::Values`].
+    /// Of an ordered map, the form of its index. None: [`LeafForm::Rows`](crate::LeafForm) in DRAM; where the index
+    /// is kept what [`advised`](crate::advised) puts first, `FastFair` without `costs`. Then inner nodes are in
+    /// DRAM, with copies of keys that tie in their first 16 bytes, and built anew at each opening (selective
+    /// persistence, paper 004 5.4.1). With [`Persist::Auto`] a form that is kept stands for [`Persist::Index`],
+    /// another for [`Persist::Values`].
     pub tree: Option<TreeForm>,
     /// Of an ordered map, bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a
     /// bitmap. None: 1024 in DRAM; where the index is kept as advised, 512 without `costs`.
