@@ -70,6 +70,8 @@ pub struct OnModel {
     machine: Machine,
     tree: Tree<Modelled, Modelled>,
     entries: u64,
+    /// Whether the tree groups flushes, since the last inserts.
+    pub is_grouping: bool,
 }
 
 /// What a run came to.
@@ -126,7 +128,7 @@ impl OnModel {
             (0..entries).try_for_each(|number| insert(&tree, number))?;
             Ok::<_, io::Error>(tree)
         })?;
-        Ok(OnModel { machine, tree, entries })
+        Ok(OnModel { machine, tree, entries, is_grouping: false })
     }
 
     fn run(&self, threads: usize, each: u64, operation: Operation<'_>) -> io::Result<Ran> {
@@ -167,6 +169,7 @@ impl OnModel {
             let from = self.entries;
             let done = self.run(threads, each, &|tree, number| insert(tree, from + number))?;
             self.entries += done.operations;
+            self.is_grouping = self.tree.went_by(done.time);
             ran = Some(done);
         }
         Ok(ran.expect("two runs"))

@@ -123,6 +123,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let node_bytes = given.get(1).map_or(Ok(standard.node_bytes), |bytes| bytes.parse())?;
     let inner_bytes = given.get(2).map_or(Ok(standard.inner_bytes), |bytes| bytes.parse())?;
     let form = given.get(3).map_or(Ok(Form::Sorted), |form| form.parse())?;
-    let options = TreeOptions { form, node_bytes, inner_bytes, group_flush: false };
+    let options = TreeOptions { inner_bytes, ..TreeOptions::of(form, node_bytes) };
     sizes.into_iter().try_for_each(|entries| measure(&options, entries))
 }

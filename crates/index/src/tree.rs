@@ -38,6 +38,7 @@ mod batch;
 mod build;
 mod change;
 mod descend;
+mod grouping;
 mod inner;
 mod latch;
 mod leaf;
@@ -52,6 +53,8 @@ use crate::{Ground, whole};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
+pub use grouping::GroupFlush;
+use grouping::Grouping;
 use inner::Rows;
 use latch::Latch;
 use leaf::{Leaf, Leaves};
@@ -61,6 +64,7 @@ use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use terrace_memory::{Backing, Budget, Memory, Native, Region};
 
 /// Words of a leaf.
@@ -159,9 +163,9 @@ pub struct TreeOptions {
     pub node_bytes: u64,
     /// Bytes of an inner node: a power of two from 128 to 4096.
     pub inner_bytes: u64,
-    /// Whether the lines that a change dirtied are asked to be written back together, where they need
-    /// not be (paper 004, section 5.4.3): worth it where the memory is busy with larger pieces.
-    pub group_flush: bool,
+    /// Whether the lines that a change dirtied are asked to be written back together, where they need not be:
+    /// of forms whose entries move and are not kept.
+    pub group_flush: GroupFlush,
 }
 
 impl Default for TreeOptions {
@@ -173,7 +177,7 @@ impl Default for TreeOptions {
 impl TreeOptions {
     /// Of this form, with all nodes of this size: the trees of paper 004.
     pub fn of(form: Form, node_bytes: u64) -> TreeOptions {
-        TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: false }
+        TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: GroupFlush::Never }
     }
 
     /// Whether a tree can be like this.
@@ -327,6 +331,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     ) -> io::Result<Tree<L, N>> {
         options.check()?;
         let TreeOptions { form, node_bytes, inner_bytes, group_flush } = *options;
+        let is_grouped = !form.is_kept() && form != Form::Rows;
         let logs = if form.has_logs() { Logs::new(LINE, node_bytes) } else { Logs::none() };
         let reserved = logs.end().max(LINE);
         let arena = Arena::new(leaves, node_bytes, reserved, committed, budget)?;
@@ -335,7 +340,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             leaves: Leaves {
                 arena,
                 form,
-                group_flush: group_flush && !form.is_kept() && form != Form::Rows,
+                grouping: Grouping::new(if is_grouped { group_flush } else { GroupFlush::Never }),
                 reserved,
                 logs,
             },
@@ -502,6 +507,12 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// The form of its leaves, and bytes of each.
     pub fn form(&self) -> (Form, u64) {
         (self.leaves.form, self.leaves.arena.node_bytes)
+    }
+
+    /// Tells the tree that so much time went by since this was told before: [`GroupFlush::Above`] goes by it.
+    /// Returns whether the lines of a change are written back together from here on.
+    pub fn went_by(&self, time: Duration) -> bool {
+        self.leaves.grouping.went_by(time)
     }
 
     /// Bytes of the leaves' ground in use.

@@ -43,7 +43,7 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Asks for the entries of these slots to be written back together, if that is wanted.
     fn group(&self, slots: Range<u64>) {
-        if !self.leaves.group_flush {
+        if !self.leaves.grouping.counts_and_asks() {
             return;
         }
         let (from, to) = (self.entry_at(slots.start), self.entry_at(slots.end));

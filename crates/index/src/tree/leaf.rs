@@ -11,6 +11,7 @@
 //! which the highest stands for no slot. What entries hold is for their [`Keys`] to verify.
 
 use super::arena::Arena;
+use super::grouping::Grouping;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Probe, compare, high, low};
@@ -28,7 +29,7 @@ const EVEN: u64 = 1 << 63;
 pub(super) struct Leaves<L: Memory> {
     pub(super) arena: Arena<L>,
     pub(super) form: Form,
-    pub(super) group_flush: bool,
+    pub(super) grouping: Grouping,
     /// Bytes before the first leaf.
     pub(super) reserved: u64,
     pub(super) logs: Logs,

@@ -71,6 +71,11 @@ impl Accesses {
         of_lines(&self.appended, bytes)
     }
 
+    /// Pieces a second that all threads together keep as by [`Accesses::keep_ns`], at the most.
+    pub fn most_kept(&self, bytes: u64) -> f64 {
+        self.threads as f64 * 1e9 / self.keep_ns(bytes)
+    }
+
     /// All threads.
     pub fn threads(&self) -> usize {
         self.threads
@@ -148,6 +153,7 @@ mod tests {
         assert_eq!(alone.look_ns(&[1024]), 100.0 + 112.0);
         assert_eq!([1, 64, 128, 256].map(|bytes| found.keep_ns(bytes)), [256.0; 4]);
         assert_eq!(found.keep_ns(512), 512.0, "beyond what was measured");
+        assert_eq!(found.most_kept(64), 4.0 / 256e-9);
         assert_eq!(found.append_ns(64), 64.0);
         assert_eq!(found.threads(), 4);
         for missing in [1, 7] {

@@ -53,6 +53,9 @@ pub(super) struct Fast {
     /// For tests that must notice.
     #[cfg(test)]
     pub left_out: Option<Step>,
+    /// Workers that have deposited too early.
+    #[cfg(test)]
+    early: AtomicUsize,
 }
 
 impl Fast {
@@ -67,6 +70,8 @@ impl Fast {
             rerun: AtomicUsize::new(0),
             #[cfg(test)]
             left_out: None,
+            #[cfg(test)]
+            early: AtomicUsize::new(0),
         }
     }
 
@@ -78,6 +83,29 @@ impl Fast {
     #[cfg(not(test))]
     fn leaves_out(&self, _step: Step) -> bool {
         false
+    }
+
+    /// The mistake of [`Step::Barrier`] at its worst: who has the later orders is done with them before the others
+    /// begin.
+    fn lets_later_orders_go_first(&self, _worker: usize, _meeting: &Meeting) {
+        #[cfg(test)]
+        while self.leaves_out(Step::Barrier)
+            && self.early.load(std::sync::atomic::Ordering::Acquire)
+                < _meeting.workers() - 1 - _worker
+        {
+            std::thread::yield_now();
+        }
+    }
+
+    fn deposit_too_early<O: Orders, M: Memory>(
+        &self,
+        task: &Task<O, M>,
+        range: Range<usize>,
+        sum: &mut Sum,
+    ) {
+        self.deposit(task, range, None, sum);
+        #[cfg(test)]
+        self.early.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
 
     fn fail(&self, order: usize, how: u8) {
@@ -101,7 +129,7 @@ impl Fast {
             }
         });
         if self.leaves_out(Step::Barrier) {
-            self.deposit(task, range.clone(), None, among.sum);
+            self.deposit_too_early(task, range.clone(), among.sum);
         }
         meeting.meet();
         if !task.has_unknown() {
@@ -146,7 +174,7 @@ impl Fast {
             }
         }
         if self.leaves_out(Step::Barrier) {
-            self.deposit(task, meeting.part(worker, orders.len()), None, sum);
+            self.deposit_too_early(task, meeting.part(worker, orders.len()), sum);
         }
         meeting.meet();
         true
@@ -234,6 +262,7 @@ impl<O: Orders, M: Memory> Plan<O, M> for Fast {
 
     fn work(&self, task: &Task<O, M>, worker: usize, meeting: &Meeting, sum: &mut Sum) {
         let orders = &task.orders;
+        self.lets_later_orders_go_first(worker, meeting);
         let range = meeting.part(worker, orders.len());
         let went_on = match self.foresees && meeting.workers() > 1 {
             true => self.withdraw_foreseeing(task, worker, meeting, sum),

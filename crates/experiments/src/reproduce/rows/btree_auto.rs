@@ -100,7 +100,7 @@ fn chosen(advice: &[Advised], tried: &[Tried]) -> Tried {
 }
 
 /// What a probe of the persistent memory with so many threads finds.
-fn measured(threads: usize) -> io::Result<Accesses> {
+pub(super) fn measured(threads: usize) -> io::Result<Accesses> {
     let preset = preset()?;
     let estimate = |value: f64| Estimate::of(value).ok_or_else(|| io::Error::other("no figure"));
     let mut points = Vec::new();
