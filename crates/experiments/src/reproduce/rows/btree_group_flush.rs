@@ -63,8 +63,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.size("entries", entries);
     outcome.note = format!(
         "Load decides by the changes of the run before: it was on with {under_load:?} threads, above {:.1} million a \
-         second, half of the pieces of {MOVED_BYTES} B at random places that a probe finds the memory to keep. On the model \
-         a write-back that nobody waits for costs its thread an instruction and a place in a queue; what the \
+         second, half of the pieces of {MOVED_BYTES} B at random places that a probe finds the memory to keep. On the \
+         model a write-back that nobody waits for costs its thread an instruction and a place in a queue; what the \
          paper's processor loses by it at low load is hardly in it.",
         most / 2e6
     );
