@@ -23,14 +23,14 @@ pub enum GroupFlush {
 pub(super) struct Grouping {
     when: GroupFlush,
     is_on: AtomicBool,
-    /// Changes that moved entries since time went by.
-    changes: CachePadded<AtomicU64>,
+    /// Changes that moved entries since time went by; apart from what every reader of the tree looks at.
+    changes: Box<CachePadded<AtomicU64>>,
 }
 
 impl Grouping {
     pub(super) fn new(when: GroupFlush) -> Grouping {
         let is_on = AtomicBool::new(when == GroupFlush::Always);
-        Grouping { when, is_on, changes: CachePadded::default() }
+        Grouping { when, is_on, changes: Box::default() }
     }
 
     /// Whether lines are asked for; a change is counted where that hangs on their number.
