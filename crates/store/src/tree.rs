@@ -145,7 +145,7 @@ impl MapOptions {
         }
         let (Some(accesses), [best, others @ ..]) = (self.accesses(), &advice(self, self.tree)[..])
         else {
-            return Some(format!("{form} in leaves of {node_bytes} B: no profile is given"));
+            return Some(format!("{form} in leaves of {node_bytes} B: no profile decides"));
         };
         let other = others.iter().find(|other| other.form != best.form).or(others.first());
         let beside = other.map_or_else(String::new, |other| format!(", before {other}"));
