@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(alone.look_ns(&[1024]), 100.0 + 112.0);
         assert_eq!([1, 64, 128, 256].map(|bytes| found.keep_ns(bytes)), [256.0; 4]);
         assert_eq!(found.keep_ns(512), 512.0, "beyond what was measured");
-        assert_eq!(found.most_kept(64), 4.0 / 256e-9);
+        assert_eq!(found.most_kept(64), 4e9 / 256.0);
         assert_eq!(found.append_ns(64), 64.0);
         assert_eq!(found.threads(), 4);
         for missing in [1, 7] {
