@@ -2,7 +2,9 @@
 //! lookup and insert together take least of its memory's time, by what that was measured to cost (paper 004,
 //! findings 3 and 7: sizes are to be chosen anew for a memory that writes large lines).
 //!
-//! Only what an operation asks of the memory is in it, while all threads do the same; inner nodes are in DRAM.
+//! Only what an operation asks of the memory is in it, while all threads do the same; inner nodes are in DRAM. How full
+//! leaves are, how long chains get and what a level costs are assumed, and the same for every memory: row `btree-auto`
+//! holds what comes of it against indexes that were run.
 
 use crate::form::TreeForm;
 use crate::options::MapOptions;

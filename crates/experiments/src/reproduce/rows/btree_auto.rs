@@ -32,7 +32,7 @@ const INNER: &str = "dram0";
 const INNER_BYTES: u64 = 1024;
 /// Bytes that the latency is measured over: many times the caches of the model.
 const CHASED: u64 = 64 << 20;
-/// Of an index in logs, as many as write.
+/// Of an index in logs, of which there are as many as threads write.
 const SEGMENT_BYTES: u32 = 16 << 10;
 
 /// An index that was tried: its form, bytes of a leaf, and nanoseconds of a thread for a lookup and an insert.
