@@ -159,8 +159,8 @@ fn prefetch<T>(line: &T) {
     // SAFETY: a prefetch of a valid reference reads nothing that could fault, and SSE is part of
     // the architecture.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast());
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(line).cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;

@@ -90,10 +90,10 @@ impl<I: Memory> Clone for Line<'_, I> {
 impl<I: Memory> Copy for Line<'_, I> {}
 
 impl<'a, I: Memory> Line<'a, I> {
-    /// Asks for the line to be brought near.
+    /// Asks for the line to be brought near, as one of many.
     #[inline(always)]
     pub fn prefetch(&self) {
-        self.memory.prefetch(self.at);
+        self.memory.prefetch_of_many(self.at);
     }
 
     /// The same, for whoever will lock the bucket.

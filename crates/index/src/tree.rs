@@ -498,7 +498,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         }
         while at != 0 {
             let leaf = self.leaves.leaf(at);
-            self.leaves.prefetch(leaf.right());
+            self.leaves.prefetch(leaf.right(), L::prefetch);
             leaf.sorted(keys).iter().for_each(|(entry, _)| visit(entry, at));
             at = leaf.right();
         }

@@ -44,6 +44,13 @@ fn asm_prefetch(memory: &Native, at: u64) {
     memory.prefetch(at);
 }
 
+/// One of many lines, asked for.
+#[unsafe(no_mangle)]
+#[inline(never)]
+fn asm_prefetch_of_many(memory: &Native, at: u64) {
+    memory.prefetch_of_many(at);
+}
+
 fn load<M: Memory>(memory: &M, at: u64) -> u64 {
     // SAFETY: `main` passes offsets of words inside the region it committed.
     unsafe { memory.load(at) }
@@ -74,6 +81,7 @@ fn main() -> std::io::Result<()> {
     let mut bytes = [0; 32];
     asm_read_32(&memory, at, &mut bytes);
     asm_prefetch(&memory, at);
+    asm_prefetch_of_many(&memory, at);
     println!("{} {exchanged} {}", asm_load(&memory, at), bytes[0]);
     Ok(())
 }

@@ -77,6 +77,13 @@ pub trait Memory: Send + Sync + 'static {
     fn fence(&self);
     /// Asks for the line at `at` to be brought near; any offset is allowed.
     fn prefetch(&self, at: u64);
+    /// The same for a line of many that are asked for together, as by a batch or a range: near, though not nearest. The
+    /// first-level cache has places for a dozen or two of misses, and some processors forget what is asked beyond
+    /// them (docs/performance.md, "Many lines at once").
+    #[inline(always)]
+    fn prefetch_of_many(&self, at: u64) {
+        self.prefetch(at);
+    }
     /// The same, to be written soon: the line comes without a copy left elsewhere.
     fn prefetch_to_write(&self, at: u64) {
         self.prefetch(at);

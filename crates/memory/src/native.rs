@@ -168,6 +168,11 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    fn prefetch_of_many(&self, at: u64) {
+        instructions::prefetch_of_many(self.base.as_ptr().wrapping_add(at as usize));
+    }
+
+    #[inline(always)]
     fn prefetch_to_write(&self, at: u64) {
         instructions::prefetch_to_write(self.base.as_ptr().wrapping_add(at as usize));
     }

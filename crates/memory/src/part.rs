@@ -110,6 +110,9 @@ impl<M: Memory> Memory for Part<M> {
     fn prefetch(&self, at: u64) {
         self.memory.prefetch(self.start + at);
     }
+    fn prefetch_of_many(&self, at: u64) {
+        self.memory.prefetch_of_many(self.start + at);
+    }
     fn prefetch_to_write(&self, at: u64) {
         self.memory.prefetch_to_write(self.start + at);
     }

@@ -17,6 +17,7 @@ const BODIES: &[(&str, &[&str])] = &[
     ("asm_compare_exchange", &["lock cmpxchg", "sete"]),
     ("asm_read_32", &[]),
     ("asm_prefetch", &["prefetcht0"]),
+    ("asm_prefetch_of_many", &["prefetcht1"]),
 ];
 
 /// A body longer than this is not plain, whatever it consists of.

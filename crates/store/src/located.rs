@@ -26,7 +26,7 @@ impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
 
     #[inline(always)]
     fn prefetch(&self, location: u64) {
-        self.engine.values.prefetch(location, 1);
+        self.engine.values.prefetch_head(location);
     }
 
     #[inline(always)]

@@ -12,7 +12,9 @@ use terrace_index::tree::Direction;
 use terrace_memory::Memory;
 
 /// Entries of which the items are asked for together.
-const PAGE: usize = 64;
+const PAGE: usize = 128;
+/// The same at the start of a range that has an end: it may be near, and nobody wants what is behind it.
+const FIRST_PAGE: usize = 16;
 
 /// Keys between two bounds, in their order or against it.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,12 @@ impl<'a> Range<'a> {
         }
     }
 
+    /// Whether it ends before the last key, in its direction.
+    fn has_end(&self) -> bool {
+        let end = if self.direction == Direction::Up { self.to } else { self.from };
+        end != Bound::Unbounded
+    }
+
     /// Whether `key`, on the way from the beginning, is beyond the end.
     fn is_over_at(&self, key: &[u8]) -> bool {
         match (self.direction, self.from, self.to) {
@@ -88,7 +96,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut saw: impl FnMut(Ticket),
     ) -> Result<Option<Vec<u8>>> {
         let Index::Ordered(tree) = &self.index else { return Err(Error::Unordered) };
-        let (ahead, limit) = (self.lines_ahead(), limit.max(1));
+        let (ahead, has_end, limit) = (self.lines_ahead(), range.has_end(), limit.max(1));
+        let mut page = if has_end { FIRST_PAGE } else { PAGE };
         let mut found = Vec::with_capacity(PAGE);
         let mut last: Option<Vec<u8>> = None;
         let mut told = 0;
@@ -98,8 +107,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // A page holds off what is to be reused, a range does not.
             let guard = crossbeam_epoch::pin();
             found.clear();
-            let page = PAGE.min(limit - told);
-            let next = tree.range(start, rest.direction, page, &self.located(&guard), |entries| {
+            let count = page.min(limit - told);
+            page = PAGE.min(2 * page);
+            let next = tree.range(start, rest.direction, count, &self.located(&guard), |entries| {
                 for entry in entries {
                     let at = location(entry.value);
                     self.values.prefetch(at, ahead);
@@ -107,7 +117,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             });
             for (at, location) in found.iter().enumerate() {
-                if range.is_over_at(self.values.item(*location, &guard).key) {
+                if has_end && range.is_over_at(self.values.item(*location, &guard).key) {
                     return Ok(None);
                 }
                 if told == limit {

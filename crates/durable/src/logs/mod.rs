@@ -191,12 +191,12 @@ impl<M: Memory> Logs<M> {
         self.writers.len() - 1
     }
 
-    /// Asks for `lines` cache lines from `location` on to be brought near. Always as many: how many
-    /// lines an item really touches cannot be predicted, and a line too many costs less.
+    /// Asks for `lines` cache lines from `location` on to be brought near, for one of many items. Always as many: how
+    /// many lines an item really touches cannot be predicted, and a line too many costs less.
     #[inline(always)]
     pub fn prefetch(&self, location: u64, lines: u64) {
         for line in 0..lines {
-            self.medium.memory().prefetch(location + 64 * line);
+            self.medium.memory().prefetch_of_many(location + 64 * line);
         }
     }
 

@@ -229,11 +229,11 @@ impl<M: Memory> Slabs<M> {
         self.shared.waiting.load(Ordering::Acquire)
     }
 
-    /// Asks for `lines` cache lines from `location` on to be brought near.
+    /// Asks for `lines` cache lines from `location` on to be brought near, for an item that is one of many.
     #[inline(always)]
     pub fn prefetch(&self, location: u64, lines: u64) {
         for line in 0..lines {
-            self.medium.memory().prefetch(location + 64 * line);
+            self.medium.memory().prefetch_of_many(location + 64 * line);
         }
     }
 

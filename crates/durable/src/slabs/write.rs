@@ -54,7 +54,7 @@ impl<'a, M: Memory> Slots<'a, M> {
         let location = cache.pop().expect("a slot was asked for");
         if let Some(next) = cache.last() {
             let lines = u64::from(classes::slot_bytes(class)).div_ceil(64).min(PREFETCHED_LINES);
-            self.slabs.prefetch(*next, lines);
+            (0..lines).for_each(|line| self.slabs.medium.memory().prefetch(*next + 64 * line));
         }
         location
     }

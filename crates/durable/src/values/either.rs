@@ -256,6 +256,11 @@ impl<M: Memory> Values for LogsOrSlabs<M> {
     }
 
     #[inline(always)]
+    fn prefetch_head(&self, location: u64) {
+        either!(self, values => values.prefetch_head(location));
+    }
+
+    #[inline(always)]
     fn prefetch(&self, location: u64, lines: u64) {
         either!(self, values => values.prefetch(location, lines));
     }

@@ -85,14 +85,17 @@ pub trait Values: Send + Sync {
     /// As [`Logs::copy_item`].
     fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool;
 
-    /// Asks for `lines` cache lines from `location` on to be brought near.
+    /// Asks for the first line of the item at `location` to be brought near.
+    fn prefetch_head(&self, location: u64);
+
+    /// Asks for `lines` cache lines from `location` on to be brought near, for an item that is one of many.
     fn prefetch(&self, location: u64, lines: u64);
 
     /// The same for an item about to be superseded: all of it where it may be overwritten, else
     /// its head.
     #[inline(always)]
     fn prefetch_to_update(&self, location: u64, _lines: u64) {
-        self.prefetch(location, 1);
+        self.prefetch_head(location);
     }
 
     /// During recovery: a newer item of the key was found than the one of `bytes` at `location`.
@@ -190,6 +193,11 @@ impl<M: Memory> Values for Logs<M> {
 
     fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
         Logs::copy_item(self, location, copy)
+    }
+
+    #[inline(always)]
+    fn prefetch_head(&self, location: u64) {
+        self.medium().memory().prefetch(location);
     }
 
     #[inline(always)]
@@ -301,6 +309,11 @@ impl<M: Memory> Values for Slabs<M> {
 
     fn copy_item(&self, _location: u64, _copy: &mut ItemCopy) -> bool {
         false
+    }
+
+    #[inline(always)]
+    fn prefetch_head(&self, location: u64) {
+        self.medium().memory().prefetch(location);
     }
 
     #[inline(always)]

@@ -70,7 +70,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             let Some((leaf, node)) = lookup.leaf else { continue };
             let seen = self.table.look(leaf, keys);
             if self.inner.still_leads(node) {
-                self.chain(seen).prefetch(&self.table.recent(leaf));
+                self.chain(seen).prefetch(&self.table.recent(leaf), P::prefetch_of_many);
                 lookup.seen = Some(seen);
             }
         }

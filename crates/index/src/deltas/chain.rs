@@ -194,16 +194,16 @@ impl<P: Memory, H: Fn() -> bool> Chain<'_, P, H> {
         .map(drop)
     }
 
-    /// Asks for the parts of which the addresses are known to be brought near.
+    /// Asks for the parts of which the addresses are known.
     #[inline(always)]
-    pub(super) fn prefetch(&self, recent: &[u64; 8]) {
+    pub(super) fn prefetch(&self, recent: &[u64; 8], ask: impl Fn(&P, u64)) {
         let memory = &self.segments.memory;
-        memory.prefetch(self.head);
+        ask(memory, self.head);
         for at in recent.iter().take_while(|at| **at != 0) {
-            memory.prefetch(*at);
+            ask(memory, *at);
         }
         // A base is longer than a line.
-        memory.prefetch(self.head + LINE);
+        ask(memory, self.head + LINE);
     }
 }
 

@@ -249,7 +249,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         if !self.inner.still_leads(node) {
             return Err(Changed);
         }
-        self.chain(seen).prefetch(&self.table.recent(leaf));
+        self.chain(seen).prefetch(&self.table.recent(leaf), P::prefetch);
         self.find_seen(seen, probe)
     }
 

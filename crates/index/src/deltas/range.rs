@@ -139,7 +139,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
                 continue;
             }
             let chain = self.chain(seen);
-            chain.prefetch(&self.table.recent(leaf));
+            chain.prefetch(&self.table.recent(leaf), P::prefetch);
             let Ok(mut entries) = chain.gather(keys) else { continue };
             let end = match direction {
                 Direction::Up => high,

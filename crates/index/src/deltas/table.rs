@@ -199,12 +199,12 @@ impl<D: Memory> Table<D> {
         (u64::from(books.next) - books.free.len() as u64, self.committed.load(Relaxed))
     }
 
-    /// Asks for an entry to be brought near.
+    /// Asks for an entry to be brought near, as one of many.
     #[inline(always)]
     pub(super) fn prefetch(&self, leaf: u32) {
-        self.memory.prefetch(self.at(leaf));
+        self.memory.prefetch_of_many(self.at(leaf));
         if self.recent > 1 {
-            self.memory.prefetch(self.at(leaf) + LINE);
+            self.memory.prefetch_of_many(self.at(leaf) + LINE);
         }
     }
 

@@ -137,7 +137,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     #[inline]
     fn found(&self, latch: &Latch<'_, D>, probe: &Probe<'_, impl Keys>) -> Option<Found> {
         let chain = self.latched_chain(latch);
-        chain.prefetch(&self.table.recent(latch.leaf));
+        chain.prefetch(&self.table.recent(latch.leaf), P::prefetch);
         chain.find(probe).expect("a latched chain does not change")
     }
 

@@ -4,6 +4,7 @@
 //! after the other, before the first of them is looked at: their misses overlap.
 
 use super::descend::root_of;
+use super::inner::Inner;
 use super::latch::Seen;
 use super::{Form, Tree};
 use crate::keys::{Keys, Probe, Side};
@@ -51,7 +52,9 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 let step = node.and_then(|seen| self.step(&probe(number), Side::At, &seen));
                 match step {
                     Some((child, _)) if level == 0 => self.leaves.prefetch_first(child),
-                    Some((child, _)) => self.prefetch(level, child),
+                    Some((child, _)) => {
+                        Inner::prefetch(&self.inner.memory, child, &self.rows, N::prefetch_of_many);
+                    }
                     None => *node = None,
                 }
                 children[number] = step.map_or(0, |(child, _)| child);

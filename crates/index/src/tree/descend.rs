@@ -54,10 +54,10 @@ impl<L: Memory, N: Memory> Tree<L, N> {
 
     /// Asks for what a search of the node looks at.
     #[inline(always)]
-    pub(super) fn prefetch(&self, level: u64, at: u64) {
+    fn prefetch(&self, level: u64, at: u64) {
         match level {
-            0 => self.leaves.prefetch(at),
-            _ => Inner::prefetch(&self.inner.memory, at, &self.rows),
+            0 => self.leaves.prefetch(at, L::prefetch),
+            _ => Inner::prefetch(&self.inner.memory, at, &self.rows, N::prefetch),
         }
     }
 

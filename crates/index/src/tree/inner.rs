@@ -63,6 +63,11 @@ impl<'a, N: Memory> Inner<'a, N> {
         Inner { memory, at, rows }
     }
 
+    /// Where it is.
+    pub(super) fn node(&self) -> u64 {
+        self.at
+    }
+
     #[inline(always)]
     fn load(&self, at: u64) -> u64 {
         // SAFETY: callers pass words of this committed node.
@@ -105,11 +110,11 @@ impl<'a, N: Memory> Inner<'a, N> {
         self.load(if number == 0 { FIRST } else { self.child_at(number - 1) })
     }
 
-    /// Asks for what a search looks at.
+    /// Asks for what a search looks at, line by line.
     #[inline(always)]
-    pub(super) fn prefetch(memory: &N, at: u64, rows: &Rows) {
+    pub(super) fn prefetch(memory: &N, at: u64, rows: &Rows, ask: impl Fn(&N, u64)) {
         for line in (0..rows.low).step_by(64) {
-            memory.prefetch(at + line);
+            ask(memory, at + line);
         }
     }
 

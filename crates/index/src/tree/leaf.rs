@@ -14,7 +14,7 @@ use super::arena::Arena;
 use super::grouping::Grouping;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
-use crate::keys::{Entry, Keys, Probe, compare, high, low};
+use crate::keys::{Entry, Keys, Probe, compare, high, joined, low};
 use crate::whole;
 use std::cmp::Ordering;
 use terrace_memory::Memory;
@@ -67,19 +67,18 @@ impl<L: Memory> Leaves<L> {
         Leaf { leaves: self, at }
     }
 
-    /// Asks for a leaf to be brought near, as far as one search of it may look.
+    /// Asks for a leaf, line by line, as far as one search of it may look.
     #[inline(always)]
-    pub(super) fn prefetch(&self, at: u64) {
-        self.prefetch_lines(at, self.arena.node_bytes);
+    pub(super) fn prefetch(&self, at: u64, ask: impl Fn(&L, u64)) {
+        self.prefetch_lines(at, self.arena.node_bytes, ask);
     }
 
-    /// The same for the first of two looks, of which the second is [`Leaf::prefetch_found`].
+    /// The same for one of many, and the first of two looks, of which the second is [`Leaf::prefetch_found`].
     #[inline(always)]
     pub(super) fn prefetch_first(&self, at: u64) {
-        match self.form {
-            Form::Rows => self.prefetch_lines(at, ENTRY + 8 * self.slots()),
-            _ => self.prefetch(at),
-        }
+        let rows = ENTRY + 8 * self.slots();
+        let bytes = if self.form == Form::Rows { rows } else { self.arena.node_bytes };
+        self.prefetch_lines(at, bytes, L::prefetch_of_many);
     }
 
     /// The same for its header alone.
@@ -88,9 +87,9 @@ impl<L: Memory> Leaves<L> {
     }
 
     #[inline(always)]
-    fn prefetch_lines(&self, at: u64, bytes: u64) {
+    fn prefetch_lines(&self, at: u64, bytes: u64, ask: impl Fn(&L, u64)) {
         for line in (0..bytes).step_by(LINE as usize) {
-            self.arena.memory.prefetch(at + line);
+            ask(&self.arena.memory, at + line);
         }
     }
 }
@@ -243,8 +242,8 @@ impl<L: Memory> Leaf<'_, L> {
         let count = self.load(WHICH).min(self.leaves.slots());
         let slot = self.rank(high(probe.head), count).min(self.leaves.slots() - 1);
         let memory = &self.leaves.arena.memory;
-        memory.prefetch(self.at + self.word_at(slot, 1));
-        memory.prefetch(self.at + self.word_at(slot, 3));
+        memory.prefetch_of_many(self.at + self.word_at(slot, 1));
+        memory.prefetch_of_many(self.at + self.word_at(slot, 3));
     }
 
     #[inline(always)]
@@ -293,7 +292,8 @@ impl<L: Memory> Leaf<'_, L> {
         let steps = (self.word_at(1, 0) - first, self.word_at(1, 1) - rest);
         let entry = |slot| {
             let (first, rest) = (first + steps.0 * slot, rest + steps.1 * slot);
-            Entry::of([first, rest, rest + 8, rest + 16].map(|at| self.load(at)))
+            let value = [self.load(rest + 8), self.load(rest + 16)];
+            Entry { head: joined(self.load(first), self.load(rest)), value }
         };
         into.clear();
         if self.leaves.form.is_sorted() {

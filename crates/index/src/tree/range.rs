@@ -17,6 +17,9 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
+/// Leaves asked for together: what they name is asked for too.
+const LEAVES_AHEAD: u64 = 4;
+
 /// Where a range is: what it visits next stands behind this, in its direction.
 #[derive(Clone, Debug)]
 enum Place {
@@ -151,8 +154,16 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         page: &mut Page<'_>,
     ) -> Next {
         let (probe, side) = place.probe(Direction::Up, keys);
-        let Some(way) = self.try_reach(&probe, 0, side, |_, _, _| Some(())) else {
-            return Next::Again;
+        let mut last = None;
+        let way = self.try_reach(&probe, 0, side, |inner, _, number| {
+            last = Some((inner.node(), number));
+            Some(())
+        });
+        let Some(way) = way else { return Next::Again };
+        // The leaves that it likely goes on to come together, not each when it is met.
+        let mut on_the_way = match last {
+            Some((at, number)) => self.prefetch_behind(at, number, page.left),
+            None => 0,
         };
         let mut seen = way.node;
         let mut is_first = true;
@@ -164,8 +175,10 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 return Next::Again;
             }
             // Not if this leaf is likely the last one.
-            if right != 0 && entries.len() < page.left {
-                self.leaves.prefetch(right);
+            if on_the_way > 0 {
+                on_the_way -= 1;
+            } else if right != 0 && entries.len() < page.left {
+                self.leaves.prefetch(right, L::prefetch_of_many);
             }
             self.put_in_order(entries, keys);
             let skipped = match is_first {
@@ -183,6 +196,18 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             seen = next;
             is_first = false;
         }
+    }
+
+    /// Asks for the leaves behind child `number` of an inner node, as many as `count` entries more likely take, and
+    /// returns how many. The node may have changed, or be another one: then these are none that are of use.
+    fn prefetch_behind(&self, at: u64, number: u64, count: usize) -> u64 {
+        let inner = self.inner(at);
+        let leaves = count as u64 / (self.leaves.slots() * 2 / 3).max(1);
+        let last = inner.count().min(number + leaves.min(LEAVES_AHEAD));
+        for number in number + 1..=last {
+            self.leaves.prefetch(inner.child(number), L::prefetch_of_many);
+        }
+        last.saturating_sub(number)
     }
 
     /// Visits the leaf in charge of what stands before `place`.

@@ -347,7 +347,7 @@ impl<D: Memory> Inner<D> {
     pub(super) fn step(&self, seen: Seen, probe: &Probe<'_, impl Keys>) -> Option<Down> {
         self.down(seen, probe, Side::At, &mut |at, place, _| {
             let child = u64::from(self.load(at, CHILD + place) as u32) * NODE;
-            (0..3).for_each(|line| self.memory.prefetch(child + 64 * line));
+            (0..3).for_each(|line| self.memory.prefetch_of_many(child + 64 * line));
         })
     }
 
