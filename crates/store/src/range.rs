@@ -12,7 +12,7 @@ use terrace_index::tree::Direction;
 use terrace_memory::Memory;
 
 /// Entries of which the items are asked for together.
-const PAGE: usize = 128;
+pub(crate) const PAGE: usize = 128;
 /// The same at the start of a range that has an end: it may be near, and nobody wants what is behind it.
 const FIRST_PAGE: usize = 16;
 

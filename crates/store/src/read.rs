@@ -4,6 +4,7 @@ use crate::engine::{BATCH, Engine, Value, is_live, value_of};
 use crate::index::{Index, Position};
 use crate::located::location;
 use crate::ordered::Ordered;
+use crate::range::PAGE;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
@@ -271,10 +272,23 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
     ) -> Position {
-        let guard = crossbeam_epoch::pin();
-        self.index.scan(from, count, &self.located(&guard), |location| {
-            self.visit(location, &guard, &mut each, &mut saw);
-        })
+        let ahead = self.lines_ahead();
+        let (mut reached, mut left) = (from.clone(), count.max(1));
+        let mut page = Vec::with_capacity(PAGE);
+        loop {
+            let guard = crossbeam_epoch::pin();
+            page.clear();
+            reached =
+                self.index.scan(&reached, left.min(PAGE), &self.located(&guard), |location| {
+                    self.values.prefetch(location, ahead);
+                    page.push(location);
+                });
+            page.iter().for_each(|at| self.visit(*at, &guard, &mut each, &mut saw));
+            left = left.saturating_sub(page.len());
+            if left == 0 || reached == Position::End {
+                return reached;
+            }
+        }
     }
 
     /// A place that `random` chooses: a bucket, or some key.

@@ -174,6 +174,31 @@ pub fn placed_map(boot: &Boot) -> Verdict {
     holds(enough && elsewhere == 0, &told, format!("{told}; {elsewhere} pages elsewhere"))
 }
 
+/// `terrace probe` of two nodes without processors: a latency of each beyond the caches, and the memory it came
+/// from was on the node.
+pub fn probed(boot: &Boot) -> Verdict {
+    const NODES: [u32; 2] = [2, 3];
+    let profile: Value = serde_json::from_str(boot.output("probe")?).map_err(|e| e.to_string())?;
+    let cache = profile["machine"]["cache_bytes"].as_u64().ok_or("no size of the caches")?;
+    let mut most = [0; 2];
+    for (number, pages) in boot.output("pages-of-the-probe")?.lines().flat_map(pages_by_node) {
+        let place = NODES.iter().position(|node| *node == number);
+        let place = place.ok_or(format!("{pages} pages of the probe are on node {number}"))?;
+        most[place] = most[place].max(pages * 4096);
+    }
+    for (number, most) in NODES.iter().zip(most) {
+        let name = format!("node{number}");
+        let node = list(&profile, "nodes")?.iter().find(|node| node["name"] == *name);
+        let sets = list(node.ok_or(format!("nothing of {name}"))?, "latency")?;
+        let far = sets.iter().filter(|set| set["bytes"].as_u64() > Some(cache));
+        let measured = far.filter(|set| set["load"]["mean_ns"][0].as_f64() > Some(0.0)).count();
+        if measured == 0 || most <= cache {
+            return Err(format!("{name}: {measured} latencies beyond {cache} B, {most} B on it"));
+        }
+    }
+    Ok(format!("latencies beyond {} MiB of caches on nodes 2 and 3", cache >> 20))
+}
+
 /// Nodes and pages of a line of `numa_maps`.
 fn pages_by_node(line: &str) -> impl Iterator<Item = (u32, u64)> {
     line.split_whitespace().filter_map(|word| {

@@ -107,6 +107,18 @@ nodes() {
     done
     section bound-9 node_budget 9 16777216
     placed
+    section probe probe
+    section pages-of-the-probe cat /tmp/pages
+}
+
+# What the instrument finds of nodes without processors, and where the kernel saw its memory meanwhile.
+probe() {
+    terrace probe --quick --part latency --node node2 --node node3 --json 2>/tmp/said-probe &
+    while kill -0 $! 2>/dev/null; do
+        grep 'bind:' "/proc/$!/numa_maps"
+        sleep 0.1
+    done >/tmp/pages
+    wait $! || { cat /tmp/said-probe && false; }
 }
 
 # A map whose values are to lie on a node without processors, and what does not fit there.
