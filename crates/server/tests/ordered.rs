@@ -31,6 +31,7 @@ fn range_answers_keys_and_values_in_order_both_ways() {
         ("RANGE [x [y", "[]"),
         ("RANGE [d [b", "[]"),
         ("RANGE + -", "[]"),
+        ("RANGE - + REV", "[]"),
     ] {
         assert_eq!(client.line(asked), told, "{asked}");
     }
@@ -87,8 +88,10 @@ fn what_range_cannot_do_is_said() {
     );
     let by_hash = TestServer::start();
     let mut client = by_hash.client();
-    let told = client.line("RANGE - +");
-    assert!(told.contains("open it with kind = \"ordered\""), "{told}");
+    for asked in ["RANGE - +", "RANGE + -"] {
+        let told = client.line(asked);
+        assert!(told.contains("open it with kind = \"ordered\""), "{asked}: {told}");
+    }
 }
 
 #[test]

@@ -58,19 +58,22 @@ pub(super) fn range(context: &mut Context<'_>, session: &mut Session, args: Args
     };
     // The end of keys where their beginning is meant, or the other way round: nothing lies between.
     let is_empty = low == b"+" || high == b"-";
-    let range = Range { from: bound(low)?, to: bound(high)?, direction: asked.direction };
+    let (mut from, mut to) = (bound(low)?, bound(high)?);
+    if is_empty {
+        let nothing = Bound::Excluded(&b""[..]);
+        (from, to) = (nothing, nothing);
+    }
+    let range = Range { from, to, direction: asked.direction };
     let mut found = Output::new(context.core.limits.output_buffer_bytes);
     let mut count = 0;
-    if !is_empty {
-        session.range(range, asked.limit, |key, value| {
+    session.range(range, asked.limit, |key, value| {
+        count += 1;
+        found.bulk(key);
+        if asked.with_values {
             count += 1;
-            found.bulk(key);
-            if asked.with_values {
-                count += 1;
-                found.bulk(value.bytes);
-            }
-        })?;
-    }
+            found.bulk(value.bytes);
+        }
+    })?;
     context.out.array(count);
     context.out.raw(found.unsent());
     if found.overflowed() {
