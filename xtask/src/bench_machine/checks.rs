@@ -27,8 +27,13 @@ fn says(text: &str, wanted: &[&str]) -> Result<(), String> {
     }
 }
 
-fn topology(boot: &Boot) -> Result<Value, String> {
-    serde_json::from_str(boot.output("topology")?).map_err(|e| format!("not JSON: {e}"))
+/// What the command called `name` printed, all of it JSON; else the line where it is not.
+fn json(boot: &Boot, name: &str) -> Result<Value, String> {
+    let output = boot.output(name)?;
+    serde_json::from_str(output).map_err(|e| {
+        let line = output.lines().nth(e.line().saturating_sub(1)).unwrap_or_default();
+        format!("`{name}` is not JSON: {e}: `{line}`")
+    })
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> Result<&'v Vec<Value>, String> {
@@ -37,7 +42,7 @@ fn list<'v>(value: &'v Value, name: &str) -> Result<&'v Vec<Value>, String> {
 
 /// All nodes, those without processors known as such.
 pub fn nodes(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let found: Vec<_> = list(&topology, "nodes")?
         .iter()
         .map(|node| (node["node"].as_u64(), node["cpus"].as_array().map_or(0, Vec::len)))
@@ -48,7 +53,7 @@ pub fn nodes(boot: &Boot) -> Verdict {
 
 /// Latency and bandwidth of each node, as the firmware tells them.
 pub fn costs(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let nodes = list(&topology, "nodes")?;
     for (number, wanted) in NODES.iter().enumerate() {
         let access = &nodes.get(number).ok_or(format!("no node {number}"))?["access1"];
@@ -65,7 +70,7 @@ pub fn costs(boot: &Boot) -> Verdict {
 
 /// The kernel's tiers: HBM above DRAM above the expander above the NVDIMM.
 pub fn kernel_tiers(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let mut tiers: Vec<_> = list(&topology, "kernel_tiers")?
         .iter()
         .map(|tier| (tier["tier"].as_u64(), tier["nodes"].to_string()))
@@ -77,7 +82,7 @@ pub fn kernel_tiers(boot: &Boot) -> Verdict {
 
 /// The file system for direct access, with the domain of the region below it.
 pub fn direct_mount(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let persistent = &topology["persistent"];
     let regions = list(persistent, "regions")?.len();
     let mount = list(persistent, "mounts")?.first().ok_or("no mount with direct access")?;
@@ -91,7 +96,7 @@ pub fn direct_mount(boot: &Boot) -> Verdict {
 
 /// The NVDIMM that the kernel uses as memory.
 pub fn device_memory(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let device = list(&topology["persistent"], "devices")?.first().ok_or("no device")?;
     let found = (device["driver"].as_str(), device["target_node"].as_u64());
     holds(found == (Some("kmem"), Some(3)), "driver kmem, node 3", format!("{found:?}"))
@@ -178,7 +183,7 @@ pub fn placed_map(boot: &Boot) -> Verdict {
 /// from was on the node.
 pub fn probed(boot: &Boot) -> Verdict {
     const NODES: [u32; 2] = [2, 3];
-    let profile: Value = serde_json::from_str(boot.output("probe")?).map_err(|e| e.to_string())?;
+    let profile = json(boot, "probe")?;
     let cache = profile["machine"]["cache_bytes"].as_u64().ok_or("no size of the caches")?;
     let mut most = [0; 2];
     for (number, pages) in boot.output("pages-of-the-probe")?.lines().flat_map(pages_by_node) {
@@ -213,8 +218,7 @@ pub fn load(boot: &Boot, records: u64) -> Verdict {
     says(boot.output("get")?, &["hello"])?;
     says(boot.output("del")?, &["1 removed"])?;
     for map in MAPS {
-        let output = boot.output(&format!("import-{map}"))?;
-        let report: Value = serde_json::from_str(output).map_err(|e| format!("not JSON: {e}"))?;
+        let report = json(boot, &format!("import-{map}"))?;
         if report["summary"]["records"].as_u64() != Some(records) {
             return Err(format!("{map}: {}", report["summary"]));
         }
@@ -225,8 +229,7 @@ pub fn load(boot: &Boot, records: u64) -> Verdict {
 /// After an orderly end and another boot: kept indexes are taken up as they are, and every record is
 /// what it was.
 pub fn reopened(boot: &Boot, records: u64) -> Verdict {
-    let output = boot.output("reopen")?;
-    let report: Value = serde_json::from_str(output).map_err(|e| format!("not JSON: {e}"))?;
+    let report = json(boot, "reopen")?;
     for map in MAPS {
         let said = list(&report, "maps")?.iter().find(|said| said["name"] == map);
         let said = said.ok_or(format!("{map} is gone"))?;
@@ -294,7 +297,7 @@ pub fn procedures(boot: &Boot) -> Verdict {
 
 /// A firmware that does not say what survives: nothing is promised in its stead.
 pub fn nothing_is_guessed(boot: &Boot) -> Verdict {
-    let topology = topology(boot)?;
+    let topology = json(boot, "topology")?;
     let domain = &list(&topology["persistent"], "mounts")?.first().ok_or("no mount")?["domain"];
     if !domain.is_null() {
         return Err(format!("the domain is {domain}"));

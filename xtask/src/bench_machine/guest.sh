@@ -112,12 +112,13 @@ nodes() {
 }
 
 # What the instrument finds of nodes without processors, and where the kernel saw its memory meanwhile.
+# A process that ends while it is looked at has no memory to be told of: nothing is said of that here.
 probe() {
     terrace probe --quick --part latency --node node2 --node node3 --json 2>/tmp/said-probe &
-    while kill -0 $! 2>/dev/null; do
+    while kill -0 $!; do
         grep 'bind:' "/proc/$!/numa_maps"
         sleep 0.1
-    done >/tmp/pages
+    done >/tmp/pages 2>/dev/null
     wait $! || { cat /tmp/said-probe && false; }
 }
 
