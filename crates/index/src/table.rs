@@ -372,12 +372,14 @@ impl<I: Memory> HashIndex<I> {
     /// Sizes, summed over the shards.
     pub fn stats(&self) -> Stats {
         self.shards.iter().fold(Stats::default(), |sum, shard| {
+            // One after the other: who grows a table needs overflow lines under the lock of growth.
+            let bucket_bytes = shard.growth.lock().committed;
             let lines = shard.lines.lock();
             Stats {
                 entries: sum.entries + shard.entries.load(Ordering::Relaxed),
                 buckets: sum.buckets + shard.count.load(Ordering::Relaxed),
                 overflow_lines: sum.overflow_lines + lines.next - 1 - lines.free.len() as u64,
-                bytes: sum.bytes + lines.committed + shard.growth.lock().committed,
+                bytes: sum.bytes + lines.committed + bucket_bytes,
             }
         })
     }
