@@ -207,6 +207,29 @@ fn the_budget_counts_what_the_index_holds_and_gets_it_back() {
     assert_eq!(budget.used(), 0);
 }
 
+/// Whoever asked and whoever grew the table once waited for each other.
+#[test]
+fn numbers_are_told_while_the_table_grows() {
+    let (done, is_done) = std::sync::mpsc::channel();
+    // Threads of its own, so that a test that waits for ever can say so.
+    std::thread::spawn(move || {
+        let index = index(1);
+        std::thread::scope(|scope| {
+            let grower = scope.spawn(|| {
+                for n in 1..=300_000 {
+                    insert(&index, n);
+                }
+            });
+            while !grower.is_finished() {
+                assert!(index.stats().bytes > 0);
+            }
+        });
+        done.send(index.stats().entries).expect("somebody waits");
+    });
+    let told = is_done.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(told, Ok(300_000), "they wait for each other");
+}
+
 #[test]
 fn clearing_removes_every_entry_and_frees_every_overflow_line() {
     let index = index(2);
