@@ -169,6 +169,21 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         unsafe { self.shard.buckets.store(self.at, self.header().wrapping_add(VERSION_UNIT)) };
     }
 
+    /// Gives up overflow lines that what is left does not need, one slot to spare: they would stay for ever where keys
+    /// come and go. Whether there were any.
+    pub(super) fn shrink(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) -> bool {
+        if self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK == 0 {
+            return false;
+        }
+        let mut left = 0;
+        self.each(changes, |_, _, _| left += 1);
+        if left >= SLOTS {
+            return false;
+        }
+        self.pull_in_overflow(lines, changes);
+        true
+    }
+
     /// Moves what is left in overflow lines into the bucket's own line and frees them. Copies are
     /// made before the chain is unlinked, and the version is raised with the unlinking.
     pub(super) fn pull_in_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {

@@ -287,8 +287,11 @@ impl<I: Memory> Shard<I> {
         let mut changes = Changes::new();
         let (change, rest) = f(before, &mut changes);
         let mut inserted = false;
+        let mut shrunk = false;
         match (change, found, room) {
-            (change, Some(place), _) => self.change(&bucket, place, hash, change, &mut changes),
+            (change, Some(place), _) => {
+                shrunk = self.change(&bucket, place, hash, change, &mut lines, &mut changes);
+            }
             (Change::Set(location), None, Some(room)) => {
                 bucket.insert(entry(hash, location), room, &mut lines, &mut changes);
                 self.book_entries(&mut changes, 1);
@@ -297,9 +300,7 @@ impl<I: Memory> Shard<I> {
             (_, None, _) => {}
         }
         then(rest, &mut changes);
-        if !changes.is_empty() {
-            items.commit(&mut changes, || ());
-        }
+        Self::commit(&bucket, shrunk, items, &mut changes);
         drop(bucket);
         drop(lines);
         if inserted {
@@ -317,27 +318,28 @@ impl<I: Memory> Shard<I> {
         items: &impl Items,
         f: impl FnOnce(&mut Changes) -> Change,
     ) -> bool {
+        let mut lines = Lines::of(self);
         let bucket = self.lock_bucket_of(hash, items);
         let Some(place) = bucket.find(hash, |found| found == location) else { return false };
         let mut changes = Changes::new();
         let change = f(&mut changes);
-        self.change(&bucket, place, hash, change, &mut changes);
-        if !changes.is_empty() {
-            items.commit(&mut changes, || ());
-        }
+        let shrunk = self.change(&bucket, place, hash, change, &mut lines, &mut changes);
+        Self::commit(&bucket, shrunk, items, &mut changes);
+        drop(bucket);
         true
     }
 
-    /// Does to the entry in `place` of the locked bucket what `change` says.
+    /// Does to the entry in `place` of the locked bucket what `change` says; whether other entries moved.
     #[inline(always)]
-    fn change(
-        &self,
-        bucket: &LockedBucket<'_, I>,
+    fn change<'a>(
+        &'a self,
+        bucket: &LockedBucket<'a, I>,
         (memory, at, _): Place<'_, I>,
         hash: u64,
         change: Change,
+        lines: &mut Lines<'a, I>,
         changes: &mut Changes,
-    ) {
+    ) -> bool {
         match change {
             Change::Keep => {}
             Change::Set(location) => self.set(changes, memory, at, entry(hash, location)),
@@ -345,7 +347,28 @@ impl<I: Memory> Shard<I> {
             Change::Remove => {
                 self.set(changes, memory, at, 0);
                 self.book_entries(changes, -1);
+                return bucket.shrink(lines, changes);
             }
+        }
+        false
+    }
+
+    /// Commits what a section changes of a locked bucket. Where entries moved, a reader who missed one looks again:
+    /// the version is raised before any of it is stored.
+    #[inline(always)]
+    fn commit(
+        bucket: &LockedBucket<'_, I>,
+        moved: bool,
+        items: &impl Items,
+        changes: &mut Changes,
+    ) {
+        let publish = || {
+            if moved {
+                bucket.raise_version();
+            }
+        };
+        if !changes.is_empty() {
+            items.commit(changes, publish);
         }
     }
 

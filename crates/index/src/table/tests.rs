@@ -207,6 +207,27 @@ fn the_budget_counts_what_the_index_holds_and_gets_it_back() {
     assert_eq!(budget.used(), 0);
 }
 
+/// A bucket once kept every overflow line it ever needed: in time all of them had some.
+#[test]
+fn keys_that_come_and_go_leave_no_overflow_lines_behind() {
+    const KEYS: u64 = 60_000;
+    let index = index(2);
+    for n in 1..=KEYS {
+        insert(&index, n);
+    }
+    let before = index.stats().overflow_lines;
+    for n in 1..=8 * KEYS {
+        let removed = index.update(hash(n), &n.to_be_bytes(), &Numbers, |_| Change::Remove);
+        assert_eq!(removed.expect("memory"), Some(n));
+        insert(&index, n + KEYS);
+    }
+    let found =
+        (1..=9 * KEYS).filter(|n| index.get(hash(*n), &n.to_be_bytes(), &Numbers) == Some(*n));
+    assert!(found.eq(8 * KEYS + 1..=9 * KEYS));
+    let after = index.stats().overflow_lines;
+    assert!(after < before * 2, "{before} lines, {after} in the end");
+}
+
 /// Whoever asked and whoever grew the table once waited for each other.
 #[test]
 fn numbers_are_told_while_the_table_grows() {
