@@ -101,12 +101,18 @@ pub fn main(arguments: &Arguments) -> Outcome {
     settings.map_or(Ok(()), |settings| print(format_args!("\nfor terrace.toml:\n{settings}")))
 }
 
-/// Maps whose values are to lie on a node that is a tier of the directory's machine too, as settings.
+/// Maps whose values or index are to lie on a node that is a tier of the directory's machine too, as settings.
 fn settings_for(advice: &Advice, maps: &Maps) -> Option<String> {
-    let section = |map: &MapUse| {
-        let node = advice.node_of(&maps::values_of(&map.name))?;
+    let line = |key: &str, structure: String| {
+        let node = advice.node_of(&structure)?;
         let is_tier = maps.tiers.iter().any(|tier| tier == node);
-        is_tier.then(|| format!("[maps.{}]\ntier = \"{node}\"\n", map.name))
+        is_tier.then(|| format!("{key} = \"{node}\"\n"))
+    };
+    let section = |map: &MapUse| {
+        let values = line("tier", maps::values_of(&map.name));
+        let index = line("index_tier", maps::index_of(&map.name));
+        let lines: String = values.into_iter().chain(index).collect();
+        (!lines.is_empty()).then(|| format!("[maps.{}]\n{lines}", map.name))
     };
     let sections: Vec<String> = maps.used.iter().filter_map(section).collect();
     (!sections.is_empty()).then(|| sections.join("\n"))

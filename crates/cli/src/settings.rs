@@ -270,11 +270,7 @@ pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, F
 /// Opens one map with its own settings.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
     let options = |base| config.options_of(name, base);
-    let map = match config.tier_of(name)? {
-        Some(tier) => db.map_in(name, &tier, options),
-        None => db.map_with(name, options),
-    };
-    map.map_err(|e| locked_or(db.dir(), e))
+    db.map_in(name, &config.tiers_of(name)?, options).map_err(|e| locked_or(db.dir(), e))
 }
 
 /// A directory that exists, or words: reading must not make an empty database of a typing error.

@@ -10,7 +10,7 @@ use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
 use terrace::memory::prestore::{self, SiteReport};
 use terrace::words::WordsStats;
-use terrace::{Map, Queue, TierUse};
+use terrace::{Database, Map, Queue, TierUse};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -32,6 +32,7 @@ pub struct Arguments {
 struct MapReport {
     name: String,
     tier: Option<String>,
+    index_tier: Option<String>,
     keys: u64,
     live_bytes: u64,
     dead_bytes: u64,
@@ -49,10 +50,11 @@ struct MapReport {
 }
 
 impl MapReport {
-    fn of(tier: Option<String>, name: String, map: &Map) -> MapReport {
+    fn of(db: &Database, name: String, map: &Map) -> MapReport {
         let (stats, recovery) = (map.stats(), map.recovery());
         MapReport {
-            tier,
+            tier: db.tier_of(&name),
+            index_tier: db.index_tier_of(&name),
             name,
             keys: stats.keys,
             live_bytes: stats.live_bytes,
@@ -157,7 +159,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     for name in db.map_names().map_err(Failure::new)? {
         let map = settings::open_map(&db, &name, &config)?;
         settings::tell_damage(&map);
-        maps.push(MapReport::of(db.tier_of(&name), name, &map));
+        maps.push(MapReport::of(&db, name, &map));
     }
     let mut queues = Vec::new();
     for name in db.queue_names().map_err(Failure::new)? {
@@ -239,8 +241,11 @@ fn ledger_table(ledgers: &[LedgerReport]) -> String {
 }
 
 fn tier_table(tiers: &[TierUse]) -> String {
-    let mut rows =
-        vec![["memory", "node", "used", "budget", "maps", "ledgers"].map(String::from).to_vec()];
+    let mut rows = vec![
+        ["memory", "node", "used", "budget", "maps", "indexes", "ledgers"]
+            .map(String::from)
+            .to_vec(),
+    ];
     rows.extend(tiers.iter().map(|tier| {
         vec![
             tier.name.clone(),
@@ -248,6 +253,7 @@ fn tier_table(tiers: &[TierUse]) -> String {
             format_size(tier.used_bytes),
             format_size(tier.budget_bytes),
             tier.maps.len().to_string(),
+            tier.indexes.len().to_string(),
             tier.ledgers.len().to_string(),
         ]
     }));
@@ -270,7 +276,7 @@ fn queue_table(queues: &[QueueReport]) -> String {
 }
 
 fn map_table(maps: &[MapReport]) -> String {
-    let head = ["map", "memory", "keys", "live", "index", "disk", "values", "domain"];
+    let head = ["map", "memory", "keys", "live", "index", "in", "disk", "values", "domain"];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(maps.iter().map(|m| {
         vec![
@@ -279,6 +285,7 @@ fn map_table(maps: &[MapReport]) -> String {
             m.keys.to_string(),
             format_size(m.live_bytes),
             format_size(m.index_bytes),
+            m.index_tier.clone().unwrap_or_default(),
             format_size(m.disk_bytes),
             m.values.clone(),
             m.domain.clone(),

@@ -96,7 +96,8 @@ fn maps_at_rest_are_placed_and_their_settings_are_ready() {
     let (_, text, error) = run(&[&question[..], &rates, &["--json"]].concat());
     assert_eq!(error, "");
     let found = json(&text);
-    assert_eq!(found["terrace_toml"], "[maps.users]\ntier = \"far\"\n", "{text}");
+    let settings = "[maps.users]\ntier = \"far\"\nindex_tier = \"near\"\n";
+    assert_eq!(found["terrace_toml"], settings, "{text}");
     let (_, table, _) = run(&[&question[..], &rates].concat());
     assert!(table.contains("assumed: the given rates"), "{table}");
     // And the piece is one that the database takes.

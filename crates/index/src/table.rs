@@ -37,7 +37,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_durable::sections::Changes;
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Memory, Native};
 
 /// What the index must be told about the items its locations name.
 pub trait Items {
@@ -169,15 +169,23 @@ impl HashIndex {
     /// # Errors
     /// The kernel's, when it has no address space or memory for it.
     pub fn new(shards: usize, capacity: u64, budget: &Arc<Budget>) -> io::Result<HashIndex> {
+        HashIndex::on_node(shards, capacity, None, budget)
+    }
+
+    /// As [`HashIndex::new`], with its memory from one NUMA node.
+    ///
+    /// # Errors
+    /// As there; the kernel's, when it does not bind memory to the node.
+    pub fn on_node(
+        shards: usize,
+        capacity: u64,
+        node: Option<u32>,
+        budget: &Arc<Budget>,
+    ) -> io::Result<HashIndex> {
         assert!(shards.is_power_of_two() && shards <= 256, "1 to 256 shards, a power of two");
         let per_shard = (capacity / shards as u64).max(1 << 16).next_power_of_two();
         let bytes = (per_shard * LINE / 2).next_multiple_of(COMMIT_BYTES);
-        let ground = |backing| -> io::Result<Ground<Native>> {
-            let region = Region::reserve(bytes, backing)?;
-            let memory = region.native();
-            let commit = Box::new(move |at, bytes| region.commit(at, bytes));
-            Ok(Ground { memory, commit, start: 0 })
-        };
+        let ground = |backing| Ground::reserve(bytes, backing, node);
         // Overflow lines are few and rarely read: base pages and small steps waste less than they
         // cost.
         let grounds: io::Result<Vec<_>> = (0..shards)

@@ -65,7 +65,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Memory, Native};
 
 /// Words of a leaf.
 const WHICH: u64 = 8;
@@ -257,23 +257,23 @@ impl Tree {
     /// The kernel's, when it has no address space or memory for it; [`io::ErrorKind::InvalidInput`] for
     /// options no tree can have.
     pub fn new(options: &TreeOptions, capacity: u64, budget: &Arc<Budget>) -> io::Result<Tree> {
-        // Address space alone: leaves that can neither be merged nor are full are a third full.
-        let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
-        let ground = || Ground::in_dram(bytes);
-        Tree::over(options, ground()?, ground()?, budget)
+        Tree::on_node(options, capacity, None, budget)
     }
-}
 
-impl Ground<Native> {
-    /// Address space of so many bytes, a multiple of 2 MiB.
+    /// As [`Tree::new`], with its memory from one NUMA node.
     ///
     /// # Errors
-    /// The kernel's, when it has none.
-    pub fn in_dram(bytes: u64) -> io::Result<Ground<Native>> {
-        let region = Region::reserve(bytes, Backing::HugePages)?;
-        let memory = region.native();
-        let commit = Box::new(move |at, bytes| region.commit(at, bytes));
-        Ok(Ground { memory, commit, start: 0 })
+    /// As there; the kernel's, when it does not bind memory to the node.
+    pub fn on_node(
+        options: &TreeOptions,
+        capacity: u64,
+        node: Option<u32>,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Tree> {
+        // Address space alone: leaves that can neither be merged nor are full are a third full.
+        let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
+        let ground = || Ground::reserve(bytes, Backing::HugePages, node);
+        Tree::over(options, ground()?, ground()?, budget)
     }
 }
 

@@ -47,6 +47,13 @@ impl Budget {
         self.used.fetch_add(bytes, Relaxed);
     }
 
+    /// How much to grow by where `wanted` bytes would do well: no more than there is, in whole `piece`s, but one at the
+    /// least.
+    pub fn step(&self, wanted: u64, piece: u64) -> u64 {
+        let left = self.limit().saturating_sub(self.used()) / piece * piece;
+        wanted.min(left).max(piece)
+    }
+
     /// Gives `bytes` back.
     pub fn give(&self, bytes: u64) {
         let before = self.used.fetch_sub(bytes, Relaxed);
@@ -83,5 +90,15 @@ mod tests {
         budget.give(100);
         budget.take_anyway(150);
         assert!(budget.take(1).is_err());
+    }
+
+    #[test]
+    fn growth_takes_what_there_is_and_then_a_piece_at_a_time() {
+        let budget = Budget::new(100);
+        assert_eq!(budget.step(40, 16), 40);
+        budget.take_anyway(50);
+        assert_eq!(budget.step(64, 16), 48);
+        budget.take_anyway(48);
+        assert_eq!(budget.step(64, 16), 16, "half done would be worse");
     }
 }

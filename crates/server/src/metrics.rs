@@ -193,6 +193,8 @@ enum Of {
     Database,
     /// The memory that the database lies in while it is open.
     Memory,
+    /// That of its index.
+    Index,
     /// Its files.
     Files,
 }
@@ -203,7 +205,7 @@ type MapMetric = (&'static str, &'static str, &'static str, Of, fn(&MapStats) ->
 #[rustfmt::skip]
 static MAP_METRICS: &[MapMetric] = &[
     ("redis_db_keys", "gauge", "Keys.", Of::Database, |stats| stats.keys),
-    ("terrace_index_bytes", "gauge", "Bytes of the index.", Of::Memory, |stats| stats.index_bytes),
+    ("terrace_index_bytes", "gauge", "Bytes of the index.", Of::Index, |stats| stats.index_bytes),
     ("terrace_live_bytes", "gauge", "Bytes of items that are current.", Of::Files, |stats| stats.live_bytes),
     ("terrace_dead_bytes", "gauge", "Bytes of outdated items, to be collected.", Of::Files, |stats| stats.dead_bytes),
     ("terrace_item_written_bytes_total", "counter", "Bytes of the items that commands wrote.", Of::Memory, |stats| stats.item_bytes_written),
@@ -223,6 +225,7 @@ fn map_metrics(shared: &Shared, page: &mut Page) {
             let tier = match of {
                 Of::Database => String::new(),
                 Of::Memory => format!(",tier=\"{}\"", shared.maps.tier_of(*number)),
+                Of::Index => format!(",tier=\"{}\"", shared.maps.index_tier_of(*number)),
                 Of::Files => ",tier=\"file\"".into(),
             };
             page.line(name, &format!("{{db=\"db{number}\"{tier}}}"), pick(stats));

@@ -201,6 +201,11 @@ impl Maps {
         self.database.tier_of(&number.to_string()).unwrap_or_default()
     }
 
+    /// The memory that its index takes from.
+    pub(crate) fn index_tier_of(&self, number: usize) -> String {
+        self.database.index_tier_of(&number.to_string()).unwrap_or_default()
+    }
+
     /// Why a database takes no more writes, if one does not.
     pub(crate) fn stopped(&self) -> Option<String> {
         let reason = |(number, map): (usize, &Map)| {

@@ -9,8 +9,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use terrace::memory::prestore;
 use terrace::memory::tier::SystemPaths;
-use terrace::memory::{ByteSize, TierKind, TierSpec, Topology};
-use terrace::{Database, Domain, Durability, Flush, MapOptions};
+use terrace::memory::{ByteSize, Tier, TierKind, TierSpec, Topology};
+use terrace::{Database, Domain, Durability, Flush, MapOptions, MapTiers};
 use terrace_server::Server;
 
 fn section(client: &mut Client<TcpStream>, name: &str) -> String {
@@ -38,7 +38,9 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     let spec =
         TierSpec { bytes: Some(ByteSize(64 << 20)), ..TierSpec::new("apart", TierKind::Dram) };
     let tier = spec.resolve(&Topology::read().unwrap(), &SystemPaths).unwrap();
-    database.map_in("1", &tier, |options| options).unwrap();
+    let small = Tier { name: "small".into(), bytes: Some(1 << 20), ..tier.clone() };
+    let tiers = MapTiers { values: Some(tier), index: Some(small) };
+    database.map_in("1", &tiers, |options| options).unwrap();
     let server = Server::start(Arc::clone(&database), options()).unwrap();
     let mut client = Client::connect(server.addresses().tcp[0]);
     let value = "x".repeat(1 << 20);
@@ -56,10 +58,25 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
         text.contains("db0_memory:tier=memory,") && text.contains("db1_memory:tier=apart,"),
         "{text}"
     );
+    assert!(text.contains("index_tier=memory,") && text.contains("index_tier=small,"), "{text}");
+    assert_eq!((field(&text, "tier_small", "maps"), field(&text, "tier_small", "indexes")), (0, 1));
+    assert_eq!(field(&text, "tier_small", "used_bytes"), field(&text, "db1_memory", "index_bytes"));
     assert!(field(&text, "db0_memory", "item_bytes_written") >= 20 << 20, "{text}");
     let (shared, apart) =
         (field(&text, "tier_memory", "used_bytes"), field(&text, "tier_apart", "used_bytes"));
     assert!(shared >= 20 << 20 && (1 << 20..32 << 20).contains(&apart), "{shared} {apart}");
+    // An index that has no room says so in the word that clients know, and keys that are there are written.
+    let refused =
+        (0..1_000_000).find_map(|key| match client.call(&["SET", &format!("k{key}"), "x"]) {
+            Reply::Error(refused) => Some(refused),
+            _ => None,
+        });
+    let refused = refused.expect("a mebibyte holds no million of keys");
+    assert!(refused.starts_with("OOM the index has no room for another key: "), "{refused}");
+    assert!(refused.contains("of tier `small` used"), "{refused}");
+    assert_eq!(client.call(&["SET", "key", "again"]), Reply::Simple("OK".into()));
+    assert!(matches!(client.call(&["MSET", "key", "x", "new", "x"]), Reply::Error(_)));
+    assert_eq!(client.call(&["GET", "key"]), Reply::Bulk("again".into()));
     // What all use is the sum, and the limit that CONFIG sets is of the one that is shared.
     let memory = section(&mut client, "memory");
     let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();

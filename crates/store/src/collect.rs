@@ -15,6 +15,7 @@
 
 use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
+use crate::index_room::DELETED_SHARE;
 use std::sync::atomic::Ordering;
 use terrace_durable::BucketLock;
 use terrace_durable::item::{Item, NewItem};
@@ -31,6 +32,8 @@ const VICTIMS: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
     pub freed_segments: usize,
+    /// Whether there is room now, of the values or in the index, that there was not.
+    pub made_room: bool,
 }
 
 struct Moving<'a, M: Memory, I: Memory> {
@@ -60,16 +63,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// log.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        if !pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
+        let index_pressed = self.is_index_pressed();
+        if !pressed && !index_pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         let (victims, evict) = self.victims(logs, pressed);
-        let round = self.collect_segments(logs, &victims, evict);
-        let freed_segments = round.as_ref().map_or(0, |round| round.freed_segments);
+        let round = match index_pressed && victims.is_empty() {
+            true => self.evict_oldest_keys(logs),
+            false => self.collect_segments(logs, &victims, evict),
+        };
+        let made_room = round.as_ref().is_ok_and(|round| round.made_room);
         // Freed logs that wait for readers to leave are room to come.
-        if pressed && freed_segments == 0 && logs.waiting_segments() == 0 {
+        if (pressed || index_pressed) && !made_room && logs.waiting_segments() == 0 {
             self.hopeless_round.store(this_round, Ordering::Release);
         }
         logs.recount_backlog();
@@ -88,7 +95,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     fn tombstones_pile_up(&self) -> bool {
         let entries = self.index.len();
         let tombstones = entries.saturating_sub(self.len());
-        tombstones > 100_000 && tombstones > self.len() / 4
+        // Where the index has no room left for them, before they are many.
+        (tombstones > 100_000 || self.is_index_spent()) && tombstones > self.len() / DELETED_SHARE
     }
 
     fn victims(&self, logs: &Logs<M>, pressed: bool) -> (Vec<SegmentView>, bool) {
@@ -179,7 +187,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
         self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);
-        let round = Round { freed_segments: claimed.len() };
+        let round = Round { freed_segments: claimed.len(), made_room: true };
         logs.reuse_after_readers(claimed, &guard);
         Ok(round)
     }

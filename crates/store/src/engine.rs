@@ -13,6 +13,7 @@
 
 use crate::error::{Error, Result};
 use crate::index::Index;
+use crate::index_room::IndexRoom;
 use crate::kept::Kept;
 use crate::located::Located;
 use crate::options::{Durability, MapOptions, WhenFull};
@@ -82,6 +83,8 @@ pub(crate) const BATCH: usize = 64;
 
 pub(crate) struct Engine<M: Memory, I: Memory> {
     pub index: Index<I>,
+    /// Of an index in a tier of its own.
+    pub index_room: Option<IndexRoom>,
     pub values: Stored<M>,
     pub seed: u64,
     /// Of an index that is kept.
@@ -217,22 +220,29 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_, M>> {
         match self.values.room(writer, bytes, room) {
             Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
-                self.room_after_collection(writer, bytes, refused)
+                let held = self.after_collection(&self.pressure, || {
+                    match self.values.room(writer, bytes, Room::Ordinary) {
+                        Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => Ok(None),
+                        other => Ok(Some(other?)),
+                    }
+                })?;
+                held.ok_or_else(|| refused.into())
             }
             other => Ok(other?),
         }
     }
 
+    /// Has the collector make room, of the values or in the index, until there is what is asked for; none if it
+    /// could not.
     #[cold]
-    fn room_after_collection(
+    pub fn after_collection<T>(
         &self,
-        writer: usize,
-        bytes: usize,
-        refused: Below,
-    ) -> Result<Held<'_, M>> {
+        pressure: &AtomicBool,
+        ask: impl Fn() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let asked_in = self.rounds.load(Ordering::Acquire);
         loop {
-            self.pressure.store(true, Ordering::Release);
+            pressure.store(true, Ordering::Release);
             if self.has_threads {
                 std::thread::sleep(std::time::Duration::from_micros(200));
             } else {
@@ -242,12 +252,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             crossbeam_epoch::pin().flush();
             // Looked at before the try: a round that found nothing to free may have come after one that did.
             let is_hopeless = self.hopeless_round.load(Ordering::Acquire) > asked_in;
-            match self.values.room(writer, bytes, Room::Ordinary) {
-                Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => {}
-                other => return Ok(other?),
-            }
-            if is_hopeless {
-                return Err(refused.into());
+            let found = ask()?;
+            if found.is_some() || is_hopeless {
+                return Ok(found);
             }
         }
     }
@@ -270,7 +277,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let line = self.index.table().map(|table| table.line(hash));
         line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
-            Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
+            Hint::Bytes(value_bytes) => {
+                self.room_in_index(hash, key, room)?;
+                MAX_HEADER_BYTES + key.len() + value_bytes.max(8)
+            }
             Hint::InBatch => 0,
         };
         loop {
@@ -285,7 +295,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    fn update_in<'c>(
+    /// The same with room that there is already, whose owner waits for nobody.
+    pub fn update_in<'c>(
         &self,
         held: &mut Held<'_, M>,
         writer: usize,
@@ -455,7 +466,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             .map_err(|source| self.index_refused(source))?;
         self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
         self.note_recovered(found, bytes);
-        Ok(())
+        self.check_index_fits()
     }
 
     /// Counts an item that an entry of a kept index names.

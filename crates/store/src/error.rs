@@ -23,6 +23,19 @@ pub enum Error {
         /// Bytes allowed.
         budget: u64,
     },
+    /// The tier that the index lies in is spent, and the key would be a new one.
+    #[error(
+        "the index has no room for another key: {used} of {budget} bytes of tier `{tier}` used; delete keys, give the \
+         tier more bytes, or set when_full = \"evict\""
+    )]
+    IndexFull {
+        /// The tier.
+        tier: String,
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        budget: u64,
+    },
     /// The queue has no room for it.
     #[error(
         "the queue is full: {used} of {capacity} bytes of slots used; pop first, or make it larger"

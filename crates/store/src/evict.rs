@@ -28,8 +28,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round under pressure: slots that others keep for later, then those that readers held,
     /// and at last, if the map evicts, the oldest items.
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
-        if !self.pressure.swap(false, Ordering::AcqRel) {
+        let pressed = self.pressure.swap(false, Ordering::AcqRel);
+        let index_pressed = self.is_index_pressed();
+        if !pressed {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
+        }
+        if !pressed && !index_pressed {
             return Round::default();
         }
         let _one = self.collecting.lock();
@@ -41,25 +45,35 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if slabs.is_evicting() {
             return Round::default();
         }
-        if waiting && self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE {
-            return Round::default();
-        }
-        let evicted = if self.evicts() { self.evict_oldest(slabs) } else { 0 };
+        let most = match index_pressed && self.is_index_full() {
+            true => self.index_share(),
+            // There is room in the index again, and nobody misses any else.
+            false if !pressed => return Round::default(),
+            false
+                if waiting
+                    && self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE =>
+            {
+                return Round::default();
+            }
+            false => usize::MAX,
+        };
+        let evicted = if self.evicts() { self.evict_oldest(slabs, most) } else { 0 };
         if evicted == 0 {
             self.hopeless_round.store(this_round, Ordering::Release);
         }
         self.counters.patient_rounds.store(0, Ordering::Relaxed);
-        Round { freed_segments: usize::from(evicted > 0) }
+        Round { freed_segments: usize::from(evicted > 0), made_room: evicted > 0 }
     }
 
-    fn evict_oldest(&self, slabs: &Slabs<M>) -> usize {
+    fn evict_oldest(&self, slabs: &Slabs<M>, most: usize) -> usize {
         let superblocks = slabs.begin_eviction(SHARE);
-        let evicted = self.evict_from(slabs, &superblocks.iter().copied().collect());
+        let evicted = self.evict_from(slabs, &superblocks.iter().copied().collect(), most);
         slabs.end_eviction(superblocks);
         evicted
     }
 
-    fn evict_from(&self, slabs: &Slabs<M>, oldest: &HashSet<u32>) -> usize {
+    /// Evicts what lives in these superblocks, `most` or a few more.
+    fn evict_from(&self, slabs: &Slabs<M>, oldest: &HashSet<u32>, most: usize) -> usize {
         let mut evicted = 0;
         let mut reached = Position::Start;
         loop {
@@ -92,7 +106,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     .fetch_add(u64::from(gone && is_live(&item)), Ordering::Relaxed);
             }
             guard.flush();
-            if reached == Position::End {
+            if reached == Position::End || evicted >= most {
                 return evicted;
             }
         }

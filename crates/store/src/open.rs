@@ -6,6 +6,7 @@ use crate::cursors::Cursors;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
 use crate::index::Index;
+use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
@@ -96,7 +97,10 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
             opening.read_values(values)?
         }
         Persist::Values => opening.read_values_alone(values, &index)?,
-        Persist::Auto | Persist::Index | Persist::Full => opening.take_up_index(values, &index)?,
+        Persist::Auto | Persist::Index | Persist::Full => {
+            opening.check_index_is_free()?;
+            opening.take_up_index(values, &index)?
+        }
     };
     let map = start(engine, recovery, Some(lock))?;
     if !map.options().salvage {
@@ -201,6 +205,7 @@ impl<'a> Opening<'a> {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
             values,
             index,
+            index_room: options.index_tier.clone().map(IndexRoom::new),
             seed,
             kept: None,
             budget: Arc::clone(self.budget),
@@ -220,9 +225,14 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck.
+    /// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck; in a small tier no
+    /// more than it has mebibytes, since each takes some memory from the start.
     pub fn tables(&self) -> usize {
-        if self.has_threads { processors().next_power_of_two().min(64) } else { 1 }
+        let most = self.options.index_tier.as_ref().map_or(64, |tier| {
+            let mebibytes = (tier.budget.limit() >> 20).clamp(1, 64);
+            1 << mebibytes.ilog2()
+        });
+        if self.has_threads { processors().next_power_of_two().min(most) } else { 1 }
     }
 
     /// Seed of the hashes of an index in DRAM: drawn anew each time, so that strangers cannot aim keys
@@ -235,12 +245,35 @@ impl<'a> Opening<'a> {
         }
     }
 
+    /// Whether a kept index may be where it is: in the directory.
+    fn check_index_is_free(&self) -> Result<()> {
+        let Some(tier) = &self.options.index_tier else { return Ok(()) };
+        let why = format!(
+            "the map keeps its index through a crash, in the directory, and it cannot lie in `{}`; leave the tier out, \
+             or use persist = \"values\"",
+            tier.name
+        );
+        Err(Error::Option { field: "index_tier", why })
+    }
+
+    /// The node that an index which is not kept takes its memory from, and what it counts against.
+    pub fn index_node(&self) -> Option<u32> {
+        self.options.index_tier.as_ref().and_then(|tier| tier.node)
+    }
+
+    pub fn index_budget(&self) -> &Arc<Budget> {
+        self.options.index_tier.as_ref().map_or(self.budget, |tier| &tier.budget)
+    }
+
     /// An index in DRAM.
     pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<Index<Native>> {
         // An item takes 16 bytes at the least.
         let capacity = values.medium().capacity_bytes() / 16;
         let index = match self.options.kind {
-            Kind::Hash => HashIndex::new(self.tables(), capacity, self.budget).map(Index::Hash),
+            Kind::Hash => {
+                let (node, budget) = (self.index_node(), self.index_budget());
+                HashIndex::on_node(self.tables(), capacity, node, budget).map(Index::Hash)
+            }
             Kind::Ordered => self.tree_in_dram(capacity),
         };
         index.map_err(|source| Error::Io {
@@ -256,6 +289,7 @@ fn start<M: Memory, I: Memory>(
     recovery: RecoveryReport,
     lock: Option<DirectoryLock>,
 ) -> Result<Map<M, I>> {
+    engine.check_index_fits()?;
     let rule = engine.rule_of(engine.options.durability);
     if !engine.options.salvage && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;

@@ -4,8 +4,8 @@ use crate::form::TreeForm;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Flush;
-use terrace_memory::Domain;
 use terrace_memory::profile::{Accesses, Keeping, MemoryCosts};
+use terrace_memory::{Budget, Domain};
 
 /// When a write survives a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,19 @@ pub enum WhenFull {
     Evict,
 }
 
+/// A tier of memory that an index lies in while its map is open. When its bytes are spent, writes of new keys are
+/// refused, or keys evicted, as if the memory budget were.
+#[derive(Clone, Debug)]
+pub struct IndexTier {
+    /// What it is called.
+    pub name: String,
+    /// Its NUMA node; every one if none.
+    pub node: Option<u32>,
+    /// Its bytes, which it may share with others. An index may exceed them by about a quarter, where deleted keys wait
+    /// to be collected or nodes are less full than they were.
+    pub budget: Arc<Budget>,
+}
+
 /// How a map is opened.
 #[derive(Clone, Debug)]
 pub struct MapOptions {
@@ -86,7 +99,10 @@ pub struct MapOptions {
     /// Of an ordered map, bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a
     /// bitmap. None: 1024 in DRAM; where the index is kept as advised, 512 without `costs`.
     pub node_bytes: Option<u64>,
-    /// Bytes of memory the map may take, index and buffers counted in.
+    /// The tier that the index lies in, with a budget of its own; none: anywhere, on the budget of the values. Not
+    /// of an index that is kept.
+    pub index_tier: Option<IndexTier>,
+    /// Bytes of memory the map may take, buffers counted in, and an index in no tier of its own.
     pub memory_budget_bytes: u64,
     /// What happens when they are spent.
     pub when_full: WhenFull,
@@ -121,6 +137,7 @@ impl Default for MapOptions {
             persist: Persist::Auto,
             tree: None,
             node_bytes: None,
+            index_tier: None,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,

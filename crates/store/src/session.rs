@@ -136,6 +136,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if bound_bytes > most {
             return Err(Error::ItemSize(bound_bytes, most));
         }
+        engine.room_in_index_for_batch()?;
         let held = engine.room(self.writer, bound_bytes, Room::Ordinary)?;
         let mut batch = Batch { engine: &engine, held };
         batch.begin();

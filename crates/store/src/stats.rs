@@ -47,6 +47,8 @@ pub struct MapStats {
     pub design: String,
     /// The persistence domain.
     pub domain: String,
+    /// The tier that the index lies in, if that is not the values'.
+    pub index_tier: Option<String>,
     /// What finds keys: "hash", or a tree, the bytes of its nodes and where they lie.
     pub index: String,
 }
@@ -99,6 +101,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
+        index_tier: engine.index_room.as_ref().map(|room| room.tier().name.clone()),
         index: engine.index.to_string(),
     }
 }

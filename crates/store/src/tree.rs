@@ -35,7 +35,7 @@ use terrace_index::deltas::{self, Deltas, Grounds, found_logs};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_index::tree::{Form, Tree, TreeOptions, found_leaves};
 use terrace_index::{Ground, whole};
-use terrace_memory::{Divide, Memory, Native};
+use terrace_memory::{Backing, Divide, Memory, Native};
 
 /// Bytes of a leaf, and of every inner node in DRAM.
 const NODE_BYTES: u64 = 1024;
@@ -196,7 +196,8 @@ impl Opening<'_> {
         let (TreeForm::Leaves(form), node_bytes) = chosen(&self.options, false) else {
             unreachable!("logs are kept")
         };
-        let tree = Tree::new(&leaf_options(form, node_bytes), capacity, self.budget)?;
+        let options = leaf_options(form, node_bytes);
+        let tree = Tree::on_node(&options, capacity, self.index_node(), self.index_budget())?;
         Ok(Index::Ordered(Box::new(Ordered::Tree(tree))))
     }
 
@@ -308,7 +309,8 @@ fn grounds<I: Memory>(logs: Ground<I>) -> io::Result<Grounds<I, Native>> {
 
 /// Room in DRAM for inner nodes above such leaves.
 fn inner<I: Memory>(leaves: &Ground<I>) -> io::Result<Ground<Native>> {
-    Ground::in_dram(leaves.memory.len().next_multiple_of(INNER_STEP))
+    let bytes = leaves.memory.len().next_multiple_of(INNER_STEP);
+    Ground::reserve(bytes, Backing::HugePages, None)
 }
 
 /// The keys of items that nobody has verified yet. What has no key has the empty one: every entry has one

@@ -95,6 +95,8 @@ pub struct MapConfig {
     pub writers: Option<usize>,
     /// The tier of memory that the values lie in while the map is open.
     pub tier: Option<String>,
+    /// That of the index.
+    pub index_tier: Option<String>,
 }
 
 /// [`Durability`] before its interval is known.
@@ -176,6 +178,7 @@ impl Default for Config {
                 when_full: Some(WhenFull::Refuse),
                 writers: Some(0),
                 tier: None,
+                index_tier: None,
             },
             maps: BTreeMap::new(),
             ledgers: BTreeMap::new(),
@@ -366,6 +369,7 @@ impl MapConfig {
             when_full: self.when_full.or(all.when_full),
             writers: self.writers.or(all.writers),
             tier: self.tier.clone().or_else(|| all.tier.clone()),
+            index_tier: self.index_tier.clone().or_else(|| all.index_tier.clone()),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
-use terrace_store::{Error, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
+use terrace_store::{Error, IndexTier, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
 use terrace_transact::ledger::Ledger;
 
 /// Longest name of a map or queue in bytes.
@@ -31,8 +31,11 @@ pub struct TierUse {
     pub used_bytes: u64,
     /// Bytes they may use.
     pub budget_bytes: u64,
-    /// Its maps, of those that are open, by name.
+    /// Its maps, of those that are open, by name: their values lie in it, and their indexes unless these have a
+    /// tier of their own.
     pub maps: Vec<String>,
+    /// Maps whose index lies in it apart from their values, likewise.
+    pub indexes: Vec<String>,
     /// Its ledgers, likewise.
     pub ledgers: Vec<String>,
 }
@@ -66,12 +69,28 @@ impl Share {
     fn new(name: &str, node: Option<u32>, bytes: u64) -> Arc<Share> {
         Arc::new(Share { name: name.into(), node, budget: Arc::new(Budget::new(bytes)) })
     }
+
+    fn for_index(&self) -> IndexTier {
+        let (name, budget) = (self.name.clone(), Arc::clone(&self.budget));
+        IndexTier { name, node: self.node, budget }
+    }
+}
+
+/// The tiers of memory that a map lies in while it is open.
+#[derive(Clone, Debug, Default)]
+pub struct MapTiers {
+    /// That of its values; none: all of the machine's memory, on the database's budget.
+    pub values: Option<Tier>,
+    /// That of its index; none: all of the machine's memory, on the budget of the values.
+    pub index: Option<Tier>,
 }
 
 /// A map, and the memory that it takes from.
 struct Opened {
     map: Map,
     share: Arc<Share>,
+    /// What its index takes from, if that is not the same.
+    index: Option<Arc<Share>>,
 }
 
 /// A ledger, and the memory that it takes from.
@@ -130,24 +149,41 @@ impl Database {
         name: &str,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
-        self.map_within(name, adjust, &self.shared)
+        self.map_in(name, &MapTiers::default(), adjust)
     }
 
-    /// The same with its values in a tier of memory: on its node, and of its bytes, which maps in one tier
-    /// share and their indexes count against too. Those of the database do not count then.
+    /// The same in tiers of memory: on their nodes, and of their bytes, which all maps in one tier share. Those
+    /// of the database do not count then. New keys are refused when the bytes of either are spent, or others
+    /// evicted.
     ///
     /// # Errors
-    /// As [`Database::map`]; [`Error::Option`] where the directory's files are the memory; the kernel's
-    /// reason where it does not give memory of the node.
+    /// As [`Database::map`]; [`Error::Option`] where the directory's files are the memory of the values, or the index
+    /// is kept in one; the kernel's reason where it does not give memory of a node.
     pub fn map_in(
         &self,
         name: &str,
-        tier: &Tier,
+        tiers: &MapTiers,
         adjust: impl FnOnce(MapOptions) -> MapOptions,
     ) -> Result<Map> {
-        let node = tier.node;
-        let share = self.share_of(tier);
-        self.map_within(name, |options| MapOptions { node, ..adjust(options) }, &share)
+        check_name("map", "_-.", name)?;
+        let mut maps = self.maps();
+        if let Some(opened) = maps.get(name) {
+            return Ok(opened.map.clone());
+        }
+        let share = match &tiers.values {
+            Some(tier) => self.share_of(tier),
+            None => Arc::clone(&self.shared),
+        };
+        let index = tiers.index.as_ref().map(|tier| self.share_of(tier));
+        let asked = adjust(self.options.clone());
+        let options = MapOptions {
+            node: share.node.or(asked.node),
+            index_tier: index.as_deref().map(Share::for_index).or(asked.index_tier),
+            ..asked
+        };
+        let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;
+        maps.insert(name.to_string(), Opened { map: map.clone(), share, index });
+        Ok(map)
     }
 
     /// What maps and ledgers in a tier take from.
@@ -169,24 +205,6 @@ impl Database {
             Kind::Ordered => Ok(map),
             Kind::Hash => Err(Error::Unordered),
         }
-    }
-
-    fn map_within(
-        &self,
-        name: &str,
-        adjust: impl FnOnce(MapOptions) -> MapOptions,
-        share: &Arc<Share>,
-    ) -> Result<Map> {
-        check_name("map", "_-.", name)?;
-        let mut maps = self.maps();
-        if let Some(opened) = maps.get(name) {
-            return Ok(opened.map.clone());
-        }
-        let options = adjust(self.options.clone());
-        let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;
-        let opened = Opened { map: map.clone(), share: Arc::clone(share) };
-        maps.insert(name.to_string(), opened);
-        Ok(map)
     }
 
     /// Names of the maps, open or on disk, sorted.
@@ -295,16 +313,19 @@ impl Database {
     pub fn tiers(&self) -> Vec<TierUse> {
         let (maps, ledgers) = (self.maps(), self.ledgers());
         let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
+        let maps_of = |takes: &dyn Fn(&Opened) -> bool| -> Vec<String> {
+            let maps = maps.iter().filter(|(_, opened)| takes(opened));
+            maps.map(|(name, _)| name.clone()).collect()
+        };
         let in_use = |share: &Arc<Share>| TierUse {
             name: share.name.clone(),
             node: share.node,
             used_bytes: share.budget.used(),
             budget_bytes: share.budget.limit(),
-            maps: maps
-                .iter()
-                .filter(|(_, opened)| Arc::ptr_eq(&opened.share, share))
-                .map(|(name, _)| name.clone())
-                .collect(),
+            maps: maps_of(&|opened| Arc::ptr_eq(&opened.share, share)),
+            indexes: maps_of(&|opened| {
+                opened.index.as_ref().is_some_and(|index| Arc::ptr_eq(index, share))
+            }),
             ledgers: ledgers
                 .iter()
                 .filter(|(_, opened)| Arc::ptr_eq(&opened.share, share))
@@ -352,9 +373,16 @@ impl Database {
         Some(spec.resolve(&topology, &SystemPaths))
     }
 
-    /// The memory that the map `name`, which is open, takes from.
+    /// The memory that the values of the map `name`, which is open, take from.
     pub fn tier_of(&self, name: &str) -> Option<String> {
         self.maps().get(name).map(|opened| opened.share.name.clone())
+    }
+
+    /// The memory that its index takes from.
+    pub fn index_tier_of(&self, name: &str) -> Option<String> {
+        let maps = self.maps();
+        let opened = maps.get(name)?;
+        Some(opened.index.as_ref().unwrap_or(&opened.share).name.clone())
     }
 
     /// Makes everything acknowledged before the call durable, in every map, queue and ledger that is open.
@@ -423,157 +451,4 @@ fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use terrace_memory::ByteSize;
-
-    const MIB: usize = 1 << 20;
-
-    /// How many values of a mebibyte go into a map before it has no room, 80 at the most.
-    fn room_of(map: &Map) -> usize {
-        let value = vec![7; MIB];
-        (0..80usize).take_while(|key| map.put(&key.to_le_bytes(), &value).is_ok()).count()
-    }
-
-    #[test]
-    fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
-        let topology = Topology::read().expect("a topology");
-        let node = topology.nodes[0].node;
-        let spec = TierSpec {
-            node: Some(node),
-            bytes: Some(ByteSize(64 << 20)),
-            ..TierSpec::new("near", TierKind::Node)
-        };
-        let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
-        let dir = tempfile::tempdir().expect("directory");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        let placed = match db.map_in("placed", &tier, |options| options) {
-            // Containers without the capability, kernels without NUMA.
-            Err(e) if e.to_string().contains("not permitted") => return,
-            placed => placed.expect("a map in the tier"),
-        };
-        let free = db.map("free").expect("a map anywhere");
-        let room = room_of(&placed);
-        assert!((32..64).contains(&room), "{room} MiB in a tier of 64");
-        assert_eq!(room_of(&free), 80, "the others' budget is the database's");
-        let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
-        assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
-        assert_eq!(placed.options().node, Some(node));
-        // The database's budget is changed, and the tier's stays.
-        db.set_memory_budget(1 << 30);
-        assert_eq!(db.memory_budget(), 1 << 30);
-        assert_eq!(free.stats().memory_budget_bytes, 1 << 30);
-        assert_eq!(placed.stats().memory_budget_bytes, 64 << 20);
-        let told = db.tiers();
-        let [shared, near] = &told[..] else { panic!("{told:?}") };
-        assert_eq!(
-            (shared.name.as_str(), shared.node, &shared.maps[..]),
-            (SHARED_TIER, None, &["free".to_string()][..])
-        );
-        assert_eq!(
-            (near.name.as_str(), near.node, &near.maps[..]),
-            ("near", Some(node), &["placed".to_string()][..])
-        );
-        assert_eq!([shared, near].map(|tier| tier.budget_bytes), [1 << 30, 64 << 20]);
-        assert_eq!((db.tier_of("placed").as_deref(), db.tier_of("absent")), (Some("near"), None));
-        assert_eq!(near.used_bytes, placed.stats().memory_used_bytes);
-        assert_eq!(shared.used_bytes, free.stats().memory_used_bytes);
-        drop((placed, free));
-        db.close().expect("close");
-        // What is kept is in the directory, wherever it was used.
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        let small = Tier { name: "small".into(), bytes: Some(32 << 20), ..tier };
-        let refused = db.map_in("free", &small, |options| options).err().expect("a refusal");
-        assert!(refused.to_string().contains("and the tier 33554432"), "{refused}");
-        assert_eq!(db.map("placed").expect("open").len(), room as u64);
-    }
-
-    #[test]
-    fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
-        let topology = Topology::read().expect("a topology");
-        let spec = TierSpec {
-            node: Some(topology.nodes[0].node),
-            ..TierSpec::new("near", TierKind::Node)
-        };
-        let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
-        let dir = tempfile::tempdir().expect("directory");
-        let options = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
-        let db = Database::open(dir.path(), options).expect("open");
-        let refused =
-            db.map_in("a", &tier, |options| options).err().expect("a refusal").to_string();
-        assert!(refused.starts_with("tier: the file of ") && !refused.contains('\n'), "{refused}");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        let nowhere = Tier { node: Some(1023), ..tier };
-        let refused =
-            db.map_in("b", &nowhere, |options| options).err().expect("a refusal").to_string();
-        assert!(refused.contains("node 1023") && !refused.contains('\n'), "{refused}");
-    }
-
-    /// A server on a RAM disk once said that its writes were made durable by fdatasync.
-    #[test]
-    fn what_the_power_takes_is_not_called_durable() {
-        let shm = Path::new("/dev/shm");
-        if !dax::filesystem_of(shm).is_ok_and(|found| found.kind == "tmpfs") {
-            return;
-        }
-        let dir = tempfile::tempdir_in(shm).expect("directory");
-        let told = |domain| {
-            let options = MapOptions { domain, ..MapOptions::default() };
-            Database::open(dir.path(), options).expect("open").durability_of_medium()
-        };
-        assert_eq!(told(Domain::PageCache), "none: tmpfs at /dev/shm, lost with the power");
-        let stand_in = "declared for tmpfs at /dev/shm, a stand-in; not safe from a power cut";
-        assert_eq!(told(Domain::Adr), format!("{}: {stand_in}", Domain::Adr));
-    }
-
-    #[test]
-    fn maps_are_kept_apart_named_and_found_again() {
-        let dir = tempfile::tempdir().expect("directory");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        db.map("a").and_then(|m| m.put(b"k", b"in a")).expect("put");
-        db.map("b").and_then(|m| m.put(b"k", b"in b")).expect("put");
-        db.close().expect("close");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        assert_eq!(db.map_names().expect("names"), ["a", "b"]);
-        assert_eq!(db.map("a").and_then(|m| m.get(b"k")).expect("get"), Some(b"in a".to_vec()));
-        for bad in ["", ".hidden", "a/b", "..", &"x".repeat(65)] {
-            assert!(db.map(bad).is_err(), "{bad}");
-            assert!(db.queue(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn queues_are_beside_maps_and_found_again() {
-        let dir = tempfile::tempdir().expect("directory");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        let small = |options| QueueOptions { capacity_bytes: Some(1 << 20), ..options };
-        let jobs = db.queue_with("mail:jobs", small).expect("a queue");
-        assert!(db.map("mail:jobs").is_err(), "no name of a map");
-        jobs.push(b"first").and_then(|()| jobs.push(b"second")).expect("push");
-        assert_eq!(jobs.pop().expect("pop"), Some(b"first".to_vec()));
-        drop(jobs);
-        db.close().expect("close");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        assert_eq!(db.queue_names().expect("names"), ["mail:jobs"]);
-        let jobs = db.queue("mail:jobs").expect("the queue, as it was made");
-        assert_eq!(jobs.pop().expect("pop"), Some(b"second".to_vec()));
-        assert_eq!(jobs.pop().expect("pop"), None);
-    }
-
-    /// What cannot be read was once taken for empty.
-    #[test]
-    fn names_that_cannot_be_read_are_an_error() {
-        let dir = tempfile::tempdir().expect("directory");
-        let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-        assert!(db.queue_names().expect("no folder, no queue").is_empty());
-        let refused = |names: Result<Vec<String>>, what: &str| {
-            let refused = names.expect_err("a refusal").to_string();
-            assert!(refused.contains(what), "{refused}");
-        };
-        std::fs::write(dir.path().join("queues"), "a file").expect("written");
-        refused(db.queue_names(), "queues");
-        let map = dir.path().join("maps").join("elsewhere");
-        std::os::unix::fs::symlink("/nowhere/at/all", map).expect("a link");
-        refused(db.map_names(), "maps/elsewhere");
-    }
-}
+mod tests;

@@ -156,13 +156,8 @@ pub fn placed_map(boot: &Boot) -> Verdict {
     const SENT: u64 = 1280;
     const FIT: u64 = (32 << 20) / (32 << 10);
     let answers = boot.output("writes-to-a-tier")?;
-    let count = |wanted: &str| -> u64 {
-        let lines = answers.lines().filter_map(|line| line.trim().split_once(' '));
-        let wanted = lines.filter(|(_, answer)| answer.starts_with(wanted));
-        wanted.filter_map(|(count, _)| count.parse::<u64>().ok()).sum()
-    };
     // QUIT is answered too.
-    let (taken, refused) = (count("+OK").saturating_sub(1), count("-OOM"));
+    let (taken, refused) = (counted(answers, "+OK").saturating_sub(1), counted(answers, "-OOM"));
     if taken + refused != SENT || !(FIT / 2..FIT).contains(&taken) {
         return Err(format!("{taken} values taken, {refused} refused: {}", answers.trim()));
     }
@@ -177,6 +172,35 @@ pub fn placed_map(boot: &Boot) -> Verdict {
     let told = format!("{taken} values in {there} pages of node 2, {refused} refused");
     let enough = there * 4096 >= taken * (32 << 10);
     holds(enough && elsewhere == 0, &told, format!("{told}; {elsewhere} pages elsewhere"))
+}
+
+/// An index apart from its values: its pages are on its tier's node, no more than the tier has, and keys that it
+/// has no room for are refused.
+pub fn placed_index(boot: &Boot) -> Verdict {
+    /// Keys, as the script has it.
+    const SENT: u64 = 120_000;
+    const BYTES: u64 = 1 << 20;
+    let answers = boot.output("keys-for-an-index")?;
+    let refused = counted(answers, "-OOM the index has no room for another k");
+    // SELECT and QUIT are answered too.
+    let taken = counted(answers, "+OK").saturating_sub(2);
+    if taken + refused != SENT || !(20_000..100_000).contains(&taken) {
+        return Err(format!("{taken} keys taken, {refused} refused: {}", answers.trim()));
+    }
+    let (mut there, mut elsewhere) = (0, 0);
+    for (node, pages) in boot.output("pages-of-an-index")?.lines().flat_map(pages_by_node) {
+        *(if node == 1 { &mut there } else { &mut elsewhere }) += pages;
+    }
+    let told = format!("{taken} keys in {there} pages of node 1, {refused} refused");
+    let fits = (BYTES / 2..=BYTES * 3 / 2).contains(&(there * 4096));
+    holds(fits && elsewhere == 0, &told, format!("{told}; {elsewhere} pages elsewhere"))
+}
+
+/// Of lines of `uniq -c`: how many answers begin like this.
+fn counted(answers: &str, wanted: &str) -> u64 {
+    let lines = answers.lines().filter_map(|line| line.trim().split_once(' '));
+    let wanted = lines.filter(|(_, answer)| answer.starts_with(wanted));
+    wanted.filter_map(|(count, _)| count.parse::<u64>().ok()).sum()
 }
 
 /// `terrace probe` of two nodes without processors: a latency of each beyond the caches, and the memory it came

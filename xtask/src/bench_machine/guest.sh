@@ -131,14 +131,32 @@ name = "slow"
 kind = "node"
 node = 2
 bytes = "32 MiB"
+[[tier]]
+name = "fast"
+kind = "node"
+node = 1
+bytes = "1 MiB"
 [maps.0]
 tier = "slow"
+[maps.1]
+index_tier = "fast"
 END
     serve 6381 /tmp/placed
     section writes-to-a-tier writes_to_a_tier
     section pages-of-a-tier grep 'bind:' "/proc/$(pidof terrace)/numa_maps"
+    section keys-for-an-index keys_for_an_index
+    section pages-of-an-index grep 'bind:1' "/proc/$(pidof terrace)/numa_maps"
     kill -TERM "$(pidof terrace)"
     wait
+}
+
+# More short keys than the index has room for; each answer, counted.
+keys_for_an_index() {
+    awk 'BEGIN {
+        printf "SELECT 1\r\n"
+        for (n = 0; n < 120000; n++) printf "SET k%d x\r\n", n
+        printf "QUIT\r\n"
+    }' | nc 127.0.0.1 6381 | cut -c 1-40 | sort | uniq -c
 }
 
 # 40 MiB in values of 32 KiB; each answer, counted.

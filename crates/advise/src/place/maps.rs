@@ -44,6 +44,11 @@ pub fn values_of(map: &str) -> String {
     format!("{map}: values")
 }
 
+/// The name of a map's index among the structures.
+pub fn index_of(map: &str) -> String {
+    format!("{map}: index")
+}
+
 /// The two structures of a map, their effective bandwidth ratios being what they read and write of the
 /// bandwidths of `node`, on which they lie now. None where nobody used it: there is nothing to tell.
 pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
@@ -66,7 +71,7 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
         }
     };
     vec![
-        structure(format!("{}: index", of.name), of.index_bytes, BUCKET_BYTES),
+        structure(index_of(&of.name), of.index_bytes, BUCKET_BYTES),
         structure(values_of(&of.name), of.live_bytes, of.item_bytes()),
     ]
 }

@@ -1,4 +1,4 @@
-//! The hash index that is kept in persistent memory, alone: single words, overflow lines, splits.
+//! The hash index that is kept in persistent memory, alone: single words, overflow lines needed and given up, splits.
 
 use super::Settings;
 use super::exhaustive::Explored;
@@ -17,7 +17,7 @@ pub(super) const PART_BYTES: u64 = 64 << 10;
 pub(super) const KEYS: u64 = 140;
 /// Enough that what follows splits buckets.
 pub(super) const KEYS_BEFORE: u64 = 80;
-const OPERATIONS: u64 = 60;
+const OPERATIONS: u64 = 40;
 
 /// A location is a key and a number that tells its writes apart.
 pub(super) fn location(key: u64, number: u64) -> u64 {
@@ -78,7 +78,15 @@ pub(super) fn script(seed: u64) -> Vec<(u64, Option<u64>)> {
         let key = if random.below(2) == 0 { KEYS_BEFORE + number } else { random.below(KEYS) };
         (key, (random.below(5) > 0).then_some(number))
     };
-    (1..=OPERATIONS).map(&mut operation).collect()
+    let mut operations: Vec<_> = (1..=OPERATIONS).map(&mut operation).collect();
+    // Then a crowded bucket gives up its overflow lines, and needs them again.
+    let bucket = |key| hash(key) & 0b1111;
+    let one = random.below(KEYS_BEFORE);
+    let crowd = (0..KEYS).filter(|key| bucket(*key) == bucket(one));
+    operations.extend(crowd.clone().map(|key| (key, None)));
+    let numbers = operations.len() as u64 + 1..;
+    operations.extend(crowd.zip(numbers).map(|(key, number)| (key, Some(number))).take(8));
+    operations
 }
 
 /// Contents before the script and after each of its operations.

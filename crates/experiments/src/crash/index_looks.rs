@@ -26,6 +26,8 @@ pub(super) enum Look {
     Candidate,
     /// At one key whose entry is in an overflow line.
     Overflow,
+    /// At one key whose entry moves out of its overflow line, which others need then.
+    Moving,
 }
 
 /// A place in [`HISTORY`].
@@ -79,7 +81,8 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
         .setup(move |memory| {
             let kept = HashIndex::kept(grounds(Without::nothing(memory.clone())), &budget());
             let kept = kept.expect("an index");
-            let before = if look == Look::Overflow { SLOTS } else { 1 };
+            let is_behind = matches!(look, Look::Overflow | Look::Moving);
+            let before = if is_behind { SLOTS } else { 1 };
             (0..before).for_each(|key| set(&kept, key, Some(0)));
             set(&kept, KEY, HISTORY[0]);
             let tried = HashIndex::repair(grounds(without(memory.clone())), &budget());
@@ -88,6 +91,11 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
         })
         .thread(move |_, log| {
             let index = handed(&written);
+            if look == Look::Moving {
+                let others = [(0, None), (1, None), (2 * KEY, Some(0)), (3 * KEY, Some(0))];
+                others.iter().for_each(|(key, number)| set(&index, *key, *number));
+                return;
+            }
             for (instant, number) in HISTORY.iter().enumerate().skip(1) {
                 set(&index, KEY, *number);
                 log.note(Note::Done(instant));

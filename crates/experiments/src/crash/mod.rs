@@ -310,6 +310,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| index_looks::explorer(Look::Candidate, s), no_controls;
     "kept-index-look-behind", "the same, the entry is in an overflow line",
         |s| index_looks::explorer(Look::Overflow, s), left_out::controls;
+    "kept-index-look-moving", "the same, the entry moves out of an overflow line that is used again",
+        |s| index_looks::explorer(Look::Moving, s), no_controls;
     "map-logs-index-look", "a map in logs with a kept index, every schedule of a writer and a reader",
         |s| maps::kept_look(maps::Design::Logs, s), no_controls;
     "map-slabs-index-look", "the same in slabs",

@@ -41,7 +41,7 @@ impl<I: Memory> Shard<I> {
         if needed <= growth.committed {
             return true;
         }
-        let step = growth.committed.min(COMMIT_BYTES);
+        let step = self.step(growth.committed.min(COMMIT_BYTES));
         if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
             return false;
         }

@@ -59,7 +59,7 @@ impl<'a, I: Memory> Lines<'a, I> {
         if lines.next >= OVERFLOW_MASK {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, "no overflow line is left"));
         }
-        let step = lines.committed.min(COMMIT_BYTES / 8);
+        let step = shard.step(lines.committed.min(COMMIT_BYTES / 8));
         (shard.commit_overflow)(lines.committed, step)?;
         shard.budget.take_anyway(step);
         lines.committed += step;

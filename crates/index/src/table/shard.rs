@@ -12,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_durable::sections::{Address, Changes};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Backing, Budget, Memory, Native, Region};
 
 /// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
 pub struct Ground<I> {
@@ -22,6 +22,23 @@ pub struct Ground<I> {
     pub commit: Commit,
     /// Where it begins for sections ([`Address::in_index`]).
     pub start: u64,
+}
+
+impl Ground<Native> {
+    /// Address space of so many bytes for what is made anew at each opening, on one NUMA node or on all; memory
+    /// comes with use.
+    ///
+    /// # Errors
+    /// The kernel's, when it has no such address space, or does not bind it to the node.
+    pub fn reserve(bytes: u64, backing: Backing, node: Option<u32>) -> io::Result<Ground<Native>> {
+        let region = Region::reserve(bytes, backing)?;
+        if let Some(node) = node {
+            region.bind_untouched(node).map_err(io::Error::other)?;
+        }
+        let memory = region.native();
+        let commit = Box::new(move |at, bytes| region.commit(at, bytes));
+        Ok(Ground { memory, commit, start: 0 })
+    }
 }
 
 /// What a table owes to a crash.
@@ -157,6 +174,15 @@ impl<I: Memory> Shard<I> {
         };
         // SAFETY: callers pass words of a bucket whose lock they hold.
         pending.unwrap_or_else(|| unsafe { memory.load(at) })
+    }
+
+    /// Bytes to grow by: an index that is not kept nears the limit of its budget in small steps. What is kept grows
+    /// in steps that follow from its size.
+    pub(super) fn step(&self, usual: u64) -> u64 {
+        match self.keeping {
+            Keeping::Nothing => self.budget.step(usual, FIRST_COMMIT_BYTES),
+            Keeping::Words | Keeping::Sections => usual,
+        }
     }
 
     fn address(&self, memory: &I, at: u64) -> Address {

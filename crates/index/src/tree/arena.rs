@@ -4,7 +4,7 @@
 //! looks at it finds out; and it never becomes a node of another kind, so what is read there meanwhile
 //! is at worst of another place of the tree.
 
-use super::COMMIT_BYTES;
+use super::{COMMIT_BYTES, FIRST_COMMIT_BYTES};
 use crate::{Commit, Ground};
 use crossbeam_utils::Backoff;
 use parking_lot::{Mutex, MutexGuard};
@@ -83,7 +83,8 @@ impl<M: Memory> Arena<M> {
         let end = books.next + count.saturating_sub(free) * self.node_bytes;
         if end > books.committed {
             let step = books.committed.max(count * self.node_bytes).min(COMMIT_BYTES);
-            let step = step.min(self.memory.len() - books.committed);
+            let step =
+                self.budget.step(step, FIRST_COMMIT_BYTES).min(self.memory.len() - books.committed);
             if end > books.committed + step {
                 let what = "no node of the tree is left";
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use terrace_memory::Region;
 
 /// Items whose location is a number in a list of keys that only grows.
 #[derive(Default)]

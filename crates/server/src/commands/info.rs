@@ -351,13 +351,16 @@ fn ledgers(shared: &Shared, lines: &mut Lines) {
 
 /// One line for each memory, and two for each database: what it has there, and what in its files.
 fn tiers(shared: &Shared, lines: &mut Lines) {
-    for TierUse { name, node, used_bytes, budget_bytes, maps, ledgers } in shared.maps.tiers() {
+    for TierUse { name, node, used_bytes, budget_bytes, maps, indexes, ledgers } in
+        shared.maps.tiers()
+    {
         let node = node.map_or("all".to_string(), |node| node.to_string());
         lines.add(
             &format!("tier_{name}"),
             format_args!(
-                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={},ledgers={}",
+                "node={node},used_bytes={used_bytes},budget_bytes={budget_bytes},maps={},indexes={},ledgers={}",
                 maps.len(),
+                indexes.len(),
                 ledgers.len(),
             ),
         );
@@ -365,8 +368,9 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();
         lines.add(&format!("db{number}_memory"), format_args!(
-            "tier={},keys={},index={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
-            shared.maps.tier_of(number), stats.keys, stats.index, stats.index_bytes, stats.live_bytes,
+            "tier={},keys={},index={},index_tier={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
+            shared.maps.tier_of(number), stats.keys, stats.index, shared.maps.index_tier_of(number),
+            stats.index_bytes, stats.live_bytes,
             stats.item_bytes_written, stats.evicted, stats.expired,
         ));
         lines.add(&format!("db{number}_values"), format_args!(

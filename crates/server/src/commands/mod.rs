@@ -165,6 +165,7 @@ impl Failure {
             Failure::Engine(Error::OutOfMemory { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
+            Failure::Engine(error @ Error::IndexFull { .. }) => format!("OOM {error}"),
             Failure::Engine(
                 error @ (Error::KeySize(..)
                 | Error::ItemSize(..)

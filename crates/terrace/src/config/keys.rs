@@ -407,6 +407,15 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
             Ok(())
         },
     },
+    Key {
+        name: "index_tier",
+        default: "anywhere; counts against `tier`",
+        help: "tier of memory that an index lies in that is made anew at each opening",
+        set: |m, v| {
+            m.index_tier = Some(v.to_string());
+            Ok(())
+        },
+    },
 ];
 
 /// The keys of a section `[[tier]]`.

@@ -1,39 +1,44 @@
-//! The tier that a map's values, or a ledger's accounts, lie in, and how tiers share what there is.
+//! The tiers that a map's values and index, or a ledger's accounts, lie in, and how tiers share what there is.
 //!
 //! A kernel that has no memory of a node left ends the process instead of refusing. So the tiers that are
 //! in use never have more than their node, together: sizes that were written are checked, and tiers
 //! without one get equal parts of half of what those leave, since others take memory of the node too.
 
 use super::{Config, ConfigError};
+use crate::database::MapTiers;
 use std::collections::BTreeSet;
 use terrace_memory::tier::{SystemPaths, found_specs};
 use terrace_memory::{ByteSize, Tier, TierKind, TierSpec, Topology};
 
 impl Config {
-    /// The tier that the map `name` is to lie in, checked against this machine: one declared, or one that
-    /// the machine has by itself. `None` if nothing is said of it.
+    /// The tiers that values and index of the map `name` are to lie in, checked against this machine: declared, or
+    /// such as the machine has by itself. None where nothing is said of it.
     ///
     /// # Errors
-    /// There is no such tier, it does not fit the machine, alone or with the others that maps lie in, or it
-    /// is of files: values lie in memory while a map is open, and in the map's directory anyway.
-    pub fn tier_of(&self, name: &str) -> Result<Option<Tier>, ConfigError> {
-        if self.maps.get(name).is_none_or(|map| map.tier.is_none()) {
-            return Ok(None);
+    /// There is no such tier, it does not fit the machine, alone or with the others that are in use, or it is of
+    /// files: values and index lie in memory while a map is open, and in the map's directory anyway.
+    pub fn tiers_of(&self, name: &str) -> Result<MapTiers, ConfigError> {
+        if self.maps.get(name).is_none_or(|map| map.tier.is_none() && map.index_tier.is_none()) {
+            return Ok(MapTiers::default());
         }
         let topology = Topology::read().map_err(|e| ConfigError::plain(e.to_string()))?;
-        self.tier_on(&topology, name)
+        self.tiers_on(&topology, name)
     }
 
     /// The same on a machine of this topology.
     ///
     /// # Errors
-    /// As [`Config::tier_of`].
-    pub fn tier_on(&self, topology: &Topology, name: &str) -> Result<Option<Tier>, ConfigError> {
-        let wanted = self.maps.get(name).and_then(|map| map.tier.as_deref());
-        self.resolve_tier(topology, &format!("maps.{name}"), wanted)
+    /// As [`Config::tiers_of`].
+    pub fn tiers_on(&self, topology: &Topology, name: &str) -> Result<MapTiers, ConfigError> {
+        let Some(map) = self.maps.get(name) else { return Ok(MapTiers::default()) };
+        let resolve = |key: &str, wanted: &Option<String>| {
+            self.resolve_tier(topology, &format!("maps.{name}.{key}"), wanted.as_deref())
+        };
+        let values = resolve("tier", &map.tier)?;
+        Ok(MapTiers { values, index: resolve("index_tier", &map.index_tier)? })
     }
 
-    /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tier_of`] for a map.
+    /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tiers_of`] for a map.
     ///
     /// # Errors
     /// As there.
@@ -42,13 +47,13 @@ impl Config {
             return Ok(None);
         };
         let topology = Topology::read().map_err(|e| ConfigError::plain(e.to_string()))?;
-        self.resolve_tier(&topology, &format!("ledgers.{name}"), Some(wanted))
+        self.resolve_tier(&topology, &format!("ledgers.{name}.tier"), Some(wanted))
     }
 
     fn resolve_tier(
         &self,
         topology: &Topology,
-        section: &str,
+        setting: &str,
         wanted: Option<&str>,
     ) -> Result<Option<Tier>, ConfigError> {
         let Some(wanted) = wanted else { return Ok(None) };
@@ -59,7 +64,7 @@ impl Config {
             tier.bytes = self.share(spec, &known, topology)?;
             Ok(tier)
         });
-        let refused = |what| ConfigError::plain(format!("`{section}.tier`: {what}"));
+        let refused = |what| ConfigError::plain(format!("`{setting}`: {what}"));
         resolved.map(Some).map_err(refused)
     }
 
@@ -71,7 +76,8 @@ impl Config {
         known: &[&TierSpec],
         topology: &Topology,
     ) -> Result<Option<u64>, String> {
-        let of_maps = self.maps.values().filter_map(|map| map.tier.as_deref());
+        let of_maps = self.maps.values().flat_map(|map| [&map.tier, &map.index_tier]);
+        let of_maps = of_maps.filter_map(|tier| tier.as_deref());
         let of_ledgers = self.ledgers.values().filter_map(|ledger| ledger.tier.as_deref());
         let names: BTreeSet<&str> = of_maps.chain(of_ledgers).collect();
         let used = names.iter().filter_map(|name| known.iter().find(|tier| tier.name == *name));

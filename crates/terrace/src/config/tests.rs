@@ -227,7 +227,7 @@ fn a_map_lies_in_a_tier_of_memory_or_is_told_which_there_are() {
     };
     let tier_of = |tier: &str, map: &str| {
         let config = Config::parse(&text(tier), Path::new("terrace.toml")).expect("understood");
-        config.tier_on(&topology, map).map_err(|e| e.to_string())
+        config.tiers_on(&topology, map).map(|tiers| tiers.values).map_err(|e| e.to_string())
     };
     let tier = tier_of("near", "users").expect("fits").expect("is said");
     assert_eq!((tier.node, tier.bytes), (Some(node), Some(64 << 20)));
@@ -241,6 +241,37 @@ fn a_map_lies_in_a_tier_of_memory_or_is_told_which_there_are() {
     assert!(
         files.contains("`ram-disk` is a tier of files (tmpfs); those of memory are near"),
         "{files}"
+    );
+}
+
+#[test]
+fn an_index_lies_in_a_tier_of_its_own_which_counts_as_one_in_use() {
+    let mut topology = Topology::read().expect("a topology");
+    topology.nodes.truncate(1);
+    let node = topology.nodes[0].node;
+    topology.nodes[0].total_bytes = Some(4 << 30);
+    let tiers_of = |index_tier: &str, bytes: &str| {
+        let text = format!(
+            "[maps.a]\nindex_tier = \"{index_tier}\"\n[maps.b]\ntier = \"far\"\n[[tier]]\nname = \"far\"\n\
+             kind = \"node\"\nnode = {node}\nbytes = \"{bytes}\"\n[[tier]]\nname = \"near\"\nkind = \"node\"\n\
+             node = {node}\nbytes = \"2 GiB\"\n"
+        );
+        let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
+        config.tiers_on(&topology, "a").map_err(|e| e.to_string())
+    };
+    let tiers = tiers_of("near", "2 GiB").expect("they fit");
+    assert!(tiers.values.is_none());
+    let index = tiers.index.expect("is said");
+    assert_eq!((index.name.as_str(), index.node, index.bytes), ("near", Some(node), Some(2 << 30)));
+    let refused = tiers_of("near", "3 GiB").expect_err("more than there is");
+    assert!(
+        refused.starts_with("`maps.a.index_tier`: the tiers far, near have 5 GiB together"),
+        "{refused}"
+    );
+    let unknown = tiers_of("nearer", "2 GiB").expect_err("there is none");
+    assert!(
+        unknown.starts_with("`maps.a.index_tier`: no tier `nearer`; there are far, near"),
+        "{unknown}"
     );
 }
 
@@ -261,8 +292,8 @@ fn tiers_of_one_node_have_no_more_than_it_together() {
         let unused = tier("unused", "4 GiB");
         let text = format!("{maps}{}{}{unused}", tier("first", first), tier("second", second));
         let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
-        let tier = config.tier_on(&topology, map).map_err(|e| e.to_string())?;
-        Ok::<_, String>(tier.expect("is said").bytes.expect("known") >> 20)
+        let tiers = config.tiers_on(&topology, map).map_err(|e| e.to_string())?;
+        Ok::<_, String>(tiers.values.expect("is said").bytes.expect("known") >> 20)
     };
     assert_eq!(bytes_of("a", "3 GiB", "1 GiB"), Ok(3072), "all of it");
     for map in ["a", "b"] {
@@ -280,7 +311,7 @@ fn tiers_of_one_node_have_no_more_than_it_together() {
          node = {node}\nbytes = \"3 GiB\"\n[[tier]]\nname = \"any\"\nkind = \"dram\"\nbytes = \"2 GiB\"\n"
     );
     let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
-    let refused = config.tier_on(&topology, "a").expect_err("too much").to_string();
+    let refused = config.tiers_on(&topology, "a").expect_err("too much").to_string();
     assert!(refused.contains("any, near have 5 GiB together, of the machine"), "{refused}");
 }
 

@@ -1,0 +1,265 @@
+//! Room in the tier that an index lies in, where that is not the values'.
+//!
+//! An index that could not grow in the middle of a change would leave it half done, so growth never fails: it is
+//! taken from the tier's budget even beyond the limit, and whoever would add a key after that is refused, or has
+//! keys evicted, before anything is written. Keys that are there already are written all the same.
+//!
+//! The bytes of an index never shrink, so "spent" cannot be undone by deleting keys. What can be told instead:
+//! an index that had so many keys in its bytes has room for as many again. Deleted keys of a map in logs keep their
+//! entries until they are collected, which happens earlier while the tier is spent, and nodes of a tree are filled
+//! otherwise than they were: that lets an index exceed its tier by about a quarter. Should it come to be more, fewer
+//! keys have room.
+
+use crate::collect::Round;
+use crate::engine::{Change, Engine, Value};
+use crate::error::{Error, Result};
+use crate::options::IndexTier;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use terrace_durable::item::MAX_HEADER_BYTES;
+use terrace_durable::logs::{COLLECTOR, Logs, Room, State};
+use terrace_durable::{BucketLock, Values};
+use terrace_index::hash_key;
+use terrace_memory::Memory;
+
+/// Of the bytes of its tier, what an index may come to be.
+const EXCEEDED: (u64, u64) = (5, 4);
+
+/// An opening is refused where the index takes half as much again as its tier has: more than it could have grown to
+/// in it. A kernel that has no memory of a node left ends the process.
+const OPENED_MOST: (u64, u64) = (3, 2);
+
+/// One key in so many is evicted in one round at most: a log, or superblock, may have all keys of a small index.
+const EVICTED_SHARE: usize = 8;
+
+/// Entries of deleted keys that a spent index has at most: one for so many keys. They are collected from then on.
+pub(crate) const DELETED_SHARE: u64 = 4;
+
+pub(crate) struct IndexRoom {
+    tier: IndexTier,
+    full: Mutex<Full>,
+    /// Whether somebody waits for room.
+    pressure: AtomicBool,
+}
+
+/// What was found when the tier was spent.
+#[derive(Default)]
+struct Full {
+    /// Bytes of the tier in use.
+    used: u64,
+    /// Bytes of the index.
+    bytes: u64,
+    /// Live keys that there is room for.
+    keys: u64,
+}
+
+/// What there is in a tier for another key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Room,
+    /// What entries of deleted keys take until they are collected.
+    OfDeleted,
+    Full,
+}
+
+impl IndexRoom {
+    pub fn new(tier: IndexTier) -> IndexRoom {
+        IndexRoom { tier, full: Mutex::default(), pressure: AtomicBool::new(false) }
+    }
+
+    pub fn tier(&self) -> &IndexTier {
+        &self.tier
+    }
+
+    pub fn is_spent(&self) -> bool {
+        self.tier.budget.used() >= self.tier.budget.limit()
+    }
+
+    /// Whether a map of so many live keys, and as many entries, may have one more.
+    fn asked(&self, keys: u64, entries: u64, bytes: impl Fn() -> u64) -> Answer {
+        if !self.is_spent() {
+            return Answer::Room;
+        }
+        let used = self.tier.budget.used();
+        let mut full = self.full.lock();
+        if full.used != used {
+            full.used = used;
+            let bytes = bytes();
+            if full.bytes != bytes {
+                let is_first = full.bytes == 0;
+                let most = self.tier.budget.limit() / EXCEEDED.1 * EXCEEDED.0;
+                full.bytes = bytes;
+                full.keys = match used > most && !is_first {
+                    true => full.keys.min(keys),
+                    false => full.keys.max(keys),
+                };
+            }
+        }
+        match keys < full.keys {
+            true if entries <= full.keys + full.keys / DELETED_SHARE => Answer::Room,
+            true => Answer::OfDeleted,
+            false => Answer::Full,
+        }
+    }
+
+    fn refusal(&self) -> Error {
+        let IndexTier { name, budget, .. } = &self.tier;
+        Error::IndexFull { tier: name.clone(), used: budget.used(), budget: budget.limit() }
+    }
+}
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Whether the tier of the index is spent.
+    pub fn is_index_spent(&self) -> bool {
+        self.index_room.as_ref().is_some_and(IndexRoom::is_spent)
+    }
+
+    /// Whether somebody waits for room in it.
+    pub fn is_index_pressed(&self) -> bool {
+        self.index_room.as_ref().is_some_and(|limit| limit.pressure.swap(false, Ordering::AcqRel))
+    }
+
+    /// How many keys are evicted at a time to make room in the index.
+    pub fn index_share(&self) -> usize {
+        self.len() as usize / EVICTED_SHARE + 1
+    }
+
+    /// Whether the index has as many keys as it has room for.
+    pub fn is_index_full(&self) -> bool {
+        self.index_room.as_ref().is_some_and(|limit| self.ask_for_one(limit) == Answer::Full)
+    }
+
+    fn ask_for_one(&self, limit: &IndexRoom) -> Answer {
+        limit.asked(self.len(), self.index.len(), || self.index.bytes())
+    }
+
+    /// If the index is full and the map evicts, deletes the keys of the log that was begun longest ago, as many as
+    /// are evicted at a time: a log may have most keys of a small index. It is freed by the collector once it is
+    /// mostly dead. Under the collector's lock.
+    ///
+    /// # Errors
+    /// Those of a deletion.
+    pub fn evict_oldest_keys(&self, logs: &Logs<M>) -> Result<Round> {
+        if !self.is_index_full() || !self.evicts() {
+            return Ok(Round { freed_segments: 0, made_room: !self.is_index_full() });
+        }
+        let mut evicted = self.evict_from_sealed(logs)?;
+        if evicted == 0 {
+            // What lives is in logs that are not full: there is room for values.
+            logs.seal_open();
+            evicted = self.evict_from_sealed(logs)?;
+        }
+        self.counters.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
+        Ok(Round { freed_segments: 0, made_room: evicted > 0 })
+    }
+
+    fn evict_from_sealed(&self, logs: &Logs<M>) -> Result<usize> {
+        let mut sealed = logs.survey();
+        sealed.retain(|view| view.state == State::Sealed);
+        sealed.sort_by_key(|view| view.sequence);
+        let most = self.index_share();
+        let mut evicted = 0;
+        for view in sealed {
+            if evicted < most && logs.claim(view.number) {
+                let gone = self.evict_from_log(logs, view.number, most - evicted);
+                logs.unclaim(view.number);
+                evicted += gone?;
+            }
+        }
+        Ok(evicted)
+    }
+
+    /// Deletes at most so many keys whose current item lies in a claimed log, the first first.
+    fn evict_from_log(&self, logs: &Logs<M>, log: u32, most: usize) -> Result<usize> {
+        // Nobody overwrites an item there while its key is read.
+        logs.freeze(&[log]);
+        let mut current = Vec::new();
+        logs.each_item(log, |location, item, _| {
+            let hash = hash_key(self.seed, item.key);
+            let is_current =
+                || self.index.holds(hash, item.key, location, &self.located(&BucketLock));
+            if !item.tombstone && current.len() < most && is_current() {
+                current.push((location, item.key));
+            }
+        });
+        let mut evicted = 0;
+        for (location, key) in current {
+            let mut is_gone = false;
+            let mut delete = |live: Option<Value<'_>>| {
+                // Else it was written again meanwhile, or has expired.
+                is_gone = live.is_some_and(|value| value.location == location);
+                if is_gone { Change::Delete } else { Change::Keep }
+            };
+            // A collector that waited for room would wait for itself.
+            let mut held =
+                self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Urgent)?;
+            self.update_in(&mut held, COLLECTOR, hash_key(self.seed, key), key, &mut delete)?;
+            evicted += usize::from(is_gone);
+        }
+        Ok(evicted)
+    }
+
+    /// Room for an entry of `key`, unless it has one; waits for eviction when that can help.
+    ///
+    /// # Errors
+    /// [`Error::IndexFull`]; nothing was written then.
+    #[inline(always)]
+    pub fn room_in_index(&self, hash: u64, key: &[u8], room: Room) -> Result<()> {
+        match &self.index_room {
+            Some(limit) if room == Room::Ordinary && limit.is_spent() => {
+                self.room_in_spent_index(limit, hash, key)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn room_in_spent_index(&self, limit: &IndexRoom, hash: u64, key: &[u8]) -> Result<()> {
+        let has_entry = {
+            let guard = crossbeam_epoch::pin();
+            self.index.get(hash, key, &self.located(&guard)).is_some()
+        };
+        if has_entry { Ok(()) } else { self.room_for_one(limit) }
+    }
+
+    /// Room for a batch of writes, whatever its keys are: it is not refused half done, and may add as many entries
+    /// as it writes.
+    ///
+    /// # Errors
+    /// [`Error::IndexFull`].
+    pub fn room_in_index_for_batch(&self) -> Result<()> {
+        self.index_room.as_ref().map_or(Ok(()), |limit| self.room_for_one(limit))
+    }
+
+    fn room_for_one(&self, limit: &IndexRoom) -> Result<()> {
+        let ask = || self.ask_for_one(limit);
+        let found = match ask() {
+            Answer::Room => Some(()),
+            Answer::Full if !self.evicts() => None,
+            _ => self
+                .after_collection(&limit.pressure, || Ok((ask() == Answer::Room).then_some(())))?,
+        };
+        found.ok_or_else(|| limit.refusal())
+    }
+
+    /// Whether the index that an opening makes is one for its tier.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if it is much larger.
+    #[inline]
+    pub fn check_index_fits(&self) -> Result<()> {
+        let Some(IndexTier { name, budget, .. }) = self.index_room.as_ref().map(IndexRoom::tier)
+        else {
+            return Ok(());
+        };
+        let (used, most) = (budget.used(), budget.limit());
+        if used <= most.saturating_mul(OPENED_MOST.0) / OPENED_MOST.1 {
+            return Ok(());
+        }
+        let path = self.values.medium().path().display();
+        let why = format!(
+            "the index of {path} needs more than the {most} bytes of tier `{name}`; give it more, or another tier"
+        );
+        Err(Error::Option { field: "index_tier", why })
+    }
+}

@@ -1,0 +1,220 @@
+//! An index in a tier of its own: when its bytes are spent, new keys are refused or others evicted, and nothing
+//! else changes.
+
+use std::path::Path;
+use std::sync::Arc;
+use terrace_memory::Budget;
+use terrace_store::{
+    Domain, Durability, Error, IndexTier, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
+};
+
+const MIB: u64 = 1 << 20;
+const TIER: u64 = 4 * MIB;
+
+fn directory() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("directory")
+}
+
+fn tier(bytes: u64) -> IndexTier {
+    IndexTier { name: "near".into(), node: None, budget: Arc::new(Budget::new(bytes)) }
+}
+
+/// Every kind of index over every design of values.
+const DESIGNS: [(Kind, ValueDesign); 4] = [
+    (Kind::Hash, ValueDesign::Log),
+    (Kind::Hash, ValueDesign::Slab),
+    (Kind::Ordered, ValueDesign::Log),
+    (Kind::Ordered, ValueDesign::Slab),
+];
+
+fn options((kind, values): (Kind, ValueDesign)) -> MapOptions {
+    MapOptions {
+        durability: Durability::None,
+        kind,
+        values,
+        persist: Persist::Values,
+        // Slabs want it; nothing here crashes.
+        domain: if values == ValueDesign::Slab { Domain::Eadr } else { Domain::PageCache },
+        memory_budget_bytes: 512 * MIB,
+        index_tier: Some(tier(TIER)),
+        ..MapOptions::default()
+    }
+}
+
+fn key(n: u32) -> [u8; 8] {
+    // Spread over the order of keys.
+    u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// Puts keys from `first` on until one is refused for want of room in the index.
+fn fill(map: &Map, first: u32) -> u32 {
+    for n in first.. {
+        match map.put(&key(n), &n.to_le_bytes()) {
+            Ok(()) => {}
+            Err(Error::IndexFull { tier, used, budget }) => {
+                assert_eq!((tier.as_str(), budget), ("near", TIER));
+                assert!(used >= budget, "{used} of {budget}");
+                return n;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        assert!(n - first < 1_000_000, "never full");
+    }
+    unreachable!("keys end")
+}
+
+fn index_bytes(map: &Map) -> u64 {
+    let stats = map.stats();
+    assert_eq!(stats.index_tier.as_deref(), Some("near"));
+    stats.index_bytes
+}
+
+#[test]
+fn a_spent_tier_refuses_new_keys_and_nothing_else() {
+    for design in DESIGNS {
+        let dir = directory();
+        let asked = options(design);
+        let tier = asked.index_tier.clone().expect("a tier");
+        let map = Map::open(dir.path(), asked).expect("open");
+        let most = fill(&map, 0);
+        assert!(most > 30_000, "{design:?}: {most} keys in {TIER} B");
+        assert_eq!(index_bytes(&map), tier.budget.used());
+        assert!(map.stats().memory_used_bytes < 512 * MIB, "the values have a budget of their own");
+        // Keys that are there are written, and read, and batches of them say that there is no room.
+        for n in (0..most).step_by(101) {
+            map.put(&key(n), b"again").expect("no entry is needed");
+        }
+        assert_eq!(map.get(&key(most)).expect("get"), None, "refused, not half done");
+        let pair = [(&key(most)[..], &b"x"[..]), (&key(0)[..], &b"x"[..])];
+        assert!(matches!(map.multi_put(&pair), Err(Error::IndexFull { .. })));
+        assert_eq!(map.get(&key(0)).expect("get"), Some(b"again".to_vec()), "refused as a whole");
+        // As many as are deleted may come again, and no more.
+        for n in 0..1000 {
+            assert!(map.delete(&key(n)).expect("deletes go on"));
+        }
+        assert_eq!(fill(&map, most), most + 1000, "{design:?}");
+        assert_eq!(map.len(), u64::from(most));
+        // Whoever gives it more bytes need not open it again.
+        tier.budget.set_limit(2 * TIER);
+        map.put(b"one more", b"x").expect("room");
+        drop(map);
+        let map = Map::open(dir.path(), options(design)).expect("the index that it had fits");
+        assert_eq!(map.len(), u64::from(most) + 1, "{design:?}");
+        assert!(map.get(&key(1000)).expect("get").is_some());
+    }
+}
+
+/// Deleted keys keep their entries in logs until they are collected; an index once grew with each of them.
+#[test]
+fn keys_that_come_and_go_leave_the_index_within_its_tier() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design)).expect("open");
+        let most = fill(&map, 0);
+        // Oldest first, several times over.
+        let mut next = most;
+        for oldest in 0..most * 3 {
+            assert!(map.delete(&key(oldest)).expect("delete"));
+            match map.put(&key(next), b"new") {
+                Ok(()) => next += 1,
+                Err(Error::IndexFull { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+            if oldest % 4096 == 0 && map.len() < u64::from(most) / 2 {
+                panic!("{design:?}: {} of {most} keys have room", map.len());
+            }
+        }
+        let bytes = index_bytes(&map);
+        assert!(bytes <= TIER * 3 / 2, "{design:?}: {bytes} B in a tier of {TIER} B");
+        drop(map);
+        Map::open(dir.path(), options(design)).expect("and so it is opened again");
+    }
+}
+
+#[test]
+fn a_map_that_evicts_makes_room_in_its_index() {
+    for design in DESIGNS {
+        let dir = directory();
+        let evicting = MapOptions { when_full: WhenFull::Evict, ..options(design) };
+        let map = Map::open(dir.path(), evicting).expect("open");
+        let writers = 2;
+        let each = 300_000;
+        std::thread::scope(|scope| {
+            for writer in 0..writers {
+                let map = &map;
+                scope.spawn(move || {
+                    for n in (writer..each * writers).step_by(writers as usize) {
+                        map.put(&key(n), &n.to_le_bytes()).expect("room is made");
+                    }
+                });
+            }
+        });
+        map.put(b"the newest", b"x").expect("room is made");
+        // A round that a writer asked for may be under way still.
+        let written = u64::from(each * writers) + 1;
+        let counted = || (map.stats().keys, map.stats().evicted);
+        let is_over = (0..1000).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            let (keys, evicted) = counted();
+            keys + evicted == written
+        });
+        assert!(is_over, "{design:?}: {:?} of {written}", counted());
+        let (keys, evicted) = counted();
+        assert!(evicted > 0 && keys > 20_000, "{design:?}: {keys} keys are left");
+        assert!(index_bytes(&map) <= TIER * 3 / 2, "{design:?}: {} B", index_bytes(&map));
+        if design.1 == ValueDesign::Log {
+            assert!(map.get(b"the newest").expect("get").is_some(), "{design:?}: the newest went");
+            let first = (0..1000).filter(|n| map.get(&key(*n)).expect("get").is_some()).count();
+            assert!(first < 100, "{design:?}: {first} of the oldest thousand are there");
+        }
+    }
+}
+
+#[test]
+fn an_opening_into_too_small_a_tier_is_refused_and_loses_nothing() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design)).expect("open");
+        let most = fill(&map, 0);
+        drop(map);
+        let small = tier(TIER / 4);
+        let asked = MapOptions { index_tier: Some(small.clone()), ..options(design) };
+        let refused = Map::open(dir.path(), asked).err().expect("a refusal").to_string();
+        assert!(refused.starts_with("index_tier: the index of "), "{refused}");
+        assert!(refused.contains("the 1048576 bytes of tier `near`"), "{refused}");
+        assert_eq!(small.budget.used(), 0, "given back");
+        let anywhere = MapOptions { index_tier: None, ..options(design) };
+        let map = Map::open(dir.path(), anywhere).expect("open");
+        assert_eq!((map.len(), map.stats().index_tier), (u64::from(most), None));
+    }
+}
+
+#[test]
+fn an_index_that_is_kept_is_in_no_tier_and_a_node_that_is_not_there_is_named() {
+    let dir = directory();
+    let kept = |persist| MapOptions { persist, domain: Domain::Adr, ..options(DESIGNS[0]) };
+    let refused = |persist| {
+        let refused = Map::open(dir.path(), kept(persist)).err().expect("a refusal");
+        let text = refused.to_string();
+        assert!(matches!(refused, Error::Option { field: "index_tier", .. }), "{text}");
+        assert!(text.contains("persist = \"values\"") && !text.contains('\n'), "{text}");
+    };
+    refused(Persist::Index);
+    drop(
+        Map::open(dir.path(), MapOptions { index_tier: None, ..kept(Persist::Index) })
+            .expect("open"),
+    );
+    refused(Persist::Auto);
+    refused(Persist::Full);
+    drop(Map::open(dir.path(), kept(Persist::Values)).expect("not kept any more"));
+    drop(Map::open(dir.path(), kept(Persist::Auto)).expect("nor now"));
+    let nowhere = IndexTier { node: Some(1023), ..tier(TIER) };
+    for design in DESIGNS {
+        let dir = directory();
+        let asked = MapOptions { index_tier: Some(nowhere.clone()), ..options(design) };
+        let refused = Map::open(dir.path(), asked).err().expect("a refusal").to_string();
+        assert!(refused.contains("index") && refused.contains("node 1023"), "{refused}");
+    }
+}

@@ -1,0 +1,201 @@
+use super::*;
+use terrace_memory::ByteSize;
+use terrace_store::Durability;
+
+const MIB: usize = 1 << 20;
+
+/// Values alone in a tier.
+fn values_in(tier: &Tier) -> MapTiers {
+    MapTiers { values: Some(tier.clone()), index: None }
+}
+
+/// How many values of a mebibyte go into a map before it has no room, 80 at the most.
+fn room_of(map: &Map) -> usize {
+    let value = vec![7; MIB];
+    (0..80usize).take_while(|key| map.put(&key.to_le_bytes(), &value).is_ok()).count()
+}
+
+#[test]
+fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
+    let topology = Topology::read().expect("a topology");
+    let node = topology.nodes[0].node;
+    let spec = TierSpec {
+        node: Some(node),
+        bytes: Some(ByteSize(64 << 20)),
+        ..TierSpec::new("near", TierKind::Node)
+    };
+    let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let placed = match db.map_in("placed", &values_in(&tier), |options| options) {
+        // Containers without the capability, kernels without NUMA.
+        Err(e) if e.to_string().contains("not permitted") => return,
+        placed => placed.expect("a map in the tier"),
+    };
+    let free = db.map("free").expect("a map anywhere");
+    let room = room_of(&placed);
+    assert!((32..64).contains(&room), "{room} MiB in a tier of 64");
+    assert_eq!(room_of(&free), 80, "the others' budget is the database's");
+    let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
+    assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
+    assert_eq!(placed.options().node, Some(node));
+    // The database's budget is changed, and the tier's stays.
+    db.set_memory_budget(1 << 30);
+    assert_eq!(db.memory_budget(), 1 << 30);
+    assert_eq!(free.stats().memory_budget_bytes, 1 << 30);
+    assert_eq!(placed.stats().memory_budget_bytes, 64 << 20);
+    let told = db.tiers();
+    let [shared, near] = &told[..] else { panic!("{told:?}") };
+    assert_eq!(
+        (shared.name.as_str(), shared.node, &shared.maps[..]),
+        (SHARED_TIER, None, &["free".to_string()][..])
+    );
+    assert_eq!(
+        (near.name.as_str(), near.node, &near.maps[..]),
+        ("near", Some(node), &["placed".to_string()][..])
+    );
+    assert_eq!([shared, near].map(|tier| tier.budget_bytes), [1 << 30, 64 << 20]);
+    assert_eq!((db.tier_of("placed").as_deref(), db.tier_of("absent")), (Some("near"), None));
+    assert_eq!(near.used_bytes, placed.stats().memory_used_bytes);
+    assert_eq!(shared.used_bytes, free.stats().memory_used_bytes);
+    drop((placed, free));
+    db.close().expect("close");
+    // What is kept is in the directory, wherever it was used.
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let small = Tier { name: "small".into(), bytes: Some(32 << 20), ..tier };
+    let refused =
+        db.map_in("free", &values_in(&small), |options| options).err().expect("a refusal");
+    assert!(refused.to_string().contains("and the tier 33554432"), "{refused}");
+    assert_eq!(db.map("placed").expect("open").len(), room as u64);
+}
+
+#[test]
+fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
+    let topology = Topology::read().expect("a topology");
+    let spec =
+        TierSpec { node: Some(topology.nodes[0].node), ..TierSpec::new("near", TierKind::Node) };
+    let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
+    let dir = tempfile::tempdir().expect("directory");
+    let options = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
+    let db = Database::open(dir.path(), options).expect("open");
+    let refused =
+        db.map_in("a", &values_in(&tier), |options| options).err().expect("a refusal").to_string();
+    assert!(refused.starts_with("tier: the file of ") && !refused.contains('\n'), "{refused}");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let nowhere = Tier { node: Some(1023), ..tier };
+    let refused = db
+        .map_in("b", &values_in(&nowhere), |options| options)
+        .err()
+        .expect("a refusal")
+        .to_string();
+    assert!(refused.contains("node 1023") && !refused.contains('\n'), "{refused}");
+}
+
+/// Where an index is apart from its values: another tier, another budget, and pages on that tier's node alone.
+#[test]
+fn an_index_in_a_tier_of_its_own_counts_there_and_is_refused_there() {
+    let topology = Topology::read().expect("a topology");
+    let node = topology.nodes[0].node;
+    let spec = TierSpec {
+        node: Some(node),
+        bytes: Some(ByteSize(4 << 20)),
+        ..TierSpec::new("near", TierKind::Node)
+    };
+    let near = spec.resolve(&topology, &SystemPaths).expect("it fits");
+    let apart = MapTiers { values: None, index: Some(near) };
+    for kind in [Kind::Hash, Kind::Ordered] {
+        let dir = tempfile::tempdir().expect("directory");
+        let none = MapOptions { durability: Durability::None, ..MapOptions::default() };
+        let db = Database::open(dir.path(), none).expect("open");
+        let ordered = |options| MapOptions { kind, ..options };
+        let map = match db.map_in("apart", &apart, ordered) {
+            // Containers without the capability, kernels without NUMA.
+            Err(e) if e.to_string().contains("not permitted") => return,
+            map => map.expect("a map"),
+        };
+        let put = |n: &u32| map.put(&n.to_be_bytes(), b"x");
+        let keys = (0..1_000_000u32).take_while(|n| put(n).is_ok()).count();
+        assert!((30_000..900_000).contains(&keys), "{keys} keys");
+        let refused = put(&1_000_001).expect_err("a refusal").to_string();
+        assert!(refused.contains("4194304 bytes of tier `near` used"), "{refused}");
+        let [shared, near] = &db.tiers()[..] else { panic!("{:?}", db.tiers()) };
+        assert_eq!((&shared.maps[..], shared.indexes.len()), (&["apart".to_string()][..], 0));
+        assert_eq!((near.maps.len(), &near.indexes[..]), (0, &["apart".to_string()][..]));
+        assert_eq!(near.used_bytes, map.stats().index_bytes);
+        assert_eq!(shared.used_bytes, map.stats().memory_used_bytes);
+        assert_eq!(db.tier_of("apart").as_deref(), Some(SHARED_TIER));
+        assert_eq!(db.index_tier_of("apart").as_deref(), Some("near"));
+        // The kernel's own word, of all memory of this process.
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").unwrap_or_default();
+        let bound = format!(" bind:{node} ");
+        assert!(maps.is_empty() || maps.contains(&bound), "nothing is bound to node {node}");
+    }
+}
+
+/// A server on a RAM disk once said that its writes were made durable by fdatasync.
+#[test]
+fn what_the_power_takes_is_not_called_durable() {
+    let shm = Path::new("/dev/shm");
+    if !dax::filesystem_of(shm).is_ok_and(|found| found.kind == "tmpfs") {
+        return;
+    }
+    let dir = tempfile::tempdir_in(shm).expect("directory");
+    let told = |domain| {
+        let options = MapOptions { domain, ..MapOptions::default() };
+        Database::open(dir.path(), options).expect("open").durability_of_medium()
+    };
+    assert_eq!(told(Domain::PageCache), "none: tmpfs at /dev/shm, lost with the power");
+    let stand_in = "declared for tmpfs at /dev/shm, a stand-in; not safe from a power cut";
+    assert_eq!(told(Domain::Adr), format!("{}: {stand_in}", Domain::Adr));
+}
+
+#[test]
+fn maps_are_kept_apart_named_and_found_again() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    db.map("a").and_then(|m| m.put(b"k", b"in a")).expect("put");
+    db.map("b").and_then(|m| m.put(b"k", b"in b")).expect("put");
+    db.close().expect("close");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    assert_eq!(db.map_names().expect("names"), ["a", "b"]);
+    assert_eq!(db.map("a").and_then(|m| m.get(b"k")).expect("get"), Some(b"in a".to_vec()));
+    for bad in ["", ".hidden", "a/b", "..", &"x".repeat(65)] {
+        assert!(db.map(bad).is_err(), "{bad}");
+        assert!(db.queue(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn queues_are_beside_maps_and_found_again() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let small = |options| QueueOptions { capacity_bytes: Some(1 << 20), ..options };
+    let jobs = db.queue_with("mail:jobs", small).expect("a queue");
+    assert!(db.map("mail:jobs").is_err(), "no name of a map");
+    jobs.push(b"first").and_then(|()| jobs.push(b"second")).expect("push");
+    assert_eq!(jobs.pop().expect("pop"), Some(b"first".to_vec()));
+    drop(jobs);
+    db.close().expect("close");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    assert_eq!(db.queue_names().expect("names"), ["mail:jobs"]);
+    let jobs = db.queue("mail:jobs").expect("the queue, as it was made");
+    assert_eq!(jobs.pop().expect("pop"), Some(b"second".to_vec()));
+    assert_eq!(jobs.pop().expect("pop"), None);
+}
+
+/// What cannot be read was once taken for empty.
+#[test]
+fn names_that_cannot_be_read_are_an_error() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    assert!(db.queue_names().expect("no folder, no queue").is_empty());
+    let refused = |names: Result<Vec<String>>, what: &str| {
+        let refused = names.expect_err("a refusal").to_string();
+        assert!(refused.contains(what), "{refused}");
+    };
+    std::fs::write(dir.path().join("queues"), "a file").expect("written");
+    refused(db.queue_names(), "queues");
+    let map = dir.path().join("maps").join("elsewhere");
+    std::os::unix::fs::symlink("/nowhere/at/all", map).expect("a link");
+    refused(db.map_names(), "maps/elsewhere");
+}
