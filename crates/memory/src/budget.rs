@@ -47,11 +47,11 @@ impl Budget {
         self.used.fetch_add(bytes, Relaxed);
     }
 
-    /// How much to grow by where `wanted` bytes would do well: no more than there is, in whole `piece`s, but one at the
-    /// least.
+    /// How much to grow by where `wanted` bytes would do well: no more than a quarter of what is left, so that others
+    /// find some too, in whole `piece`s, but one at the least.
     pub fn step(&self, wanted: u64, piece: u64) -> u64 {
-        let left = self.limit().saturating_sub(self.used()) / piece * piece;
-        wanted.min(left).max(piece)
+        let left = self.limit().saturating_sub(self.used());
+        wanted.min(left / 4 / piece * piece).max(piece)
     }
 
     /// Gives `bytes` back.
@@ -93,12 +93,12 @@ mod tests {
     }
 
     #[test]
-    fn growth_takes_what_there_is_and_then_a_piece_at_a_time() {
-        let budget = Budget::new(100);
+    fn growth_takes_a_part_of_what_is_left_and_then_a_piece_at_a_time() {
+        let budget = Budget::new(1000);
         assert_eq!(budget.step(40, 16), 40);
-        budget.take_anyway(50);
-        assert_eq!(budget.step(64, 16), 48);
-        budget.take_anyway(48);
+        budget.take_anyway(800);
+        assert_eq!(budget.step(64, 16), 48, "a quarter of 200");
+        budget.take_anyway(200);
         assert_eq!(budget.step(64, 16), 16, "half done would be worse");
     }
 }

@@ -63,7 +63,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// log.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        let index_pressed = self.is_index_pressed();
+        let index_pressed = self.take_index_pressure();
         if !pressed && !index_pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
             return Ok(Round::default());
         }

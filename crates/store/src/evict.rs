@@ -29,7 +29,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// and at last, if the map evicts, the oldest items.
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
         let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        let index_pressed = self.is_index_pressed();
+        let index_pressed = self.take_index_pressure();
         if !pressed {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
         }

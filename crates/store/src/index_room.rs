@@ -114,8 +114,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index_room.as_ref().is_some_and(IndexRoom::is_spent)
     }
 
-    /// Whether somebody waits for room in it.
-    pub fn is_index_pressed(&self) -> bool {
+    /// Whether somebody waits for room in it, which is forgotten with the answer.
+    pub fn take_index_pressure(&self) -> bool {
         self.index_room.as_ref().is_some_and(|limit| limit.pressure.swap(false, Ordering::AcqRel))
     }
 

@@ -184,24 +184,27 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         true
     }
 
-    /// Moves what is left in overflow lines into the bucket's own line and frees them. Copies are
-    /// made before the chain is unlinked, and the version is raised with the unlinking.
+    /// Moves what is left in overflow lines into the bucket's own line, which has room for it, and frees them. Copies
+    /// are made before the chain is unlinked, and the version is raised with the unlinking.
     pub(super) fn pull_in_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {
         if self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK == 0 {
             return;
         }
-        let mut kept = Vec::new();
-        let mut empty = Vec::new();
+        let (mut moving, mut empty) = ([0; SLOTS as usize], [0; SLOTS as usize]);
+        let (mut move_count, mut empty_count) = (0, 0);
         self.walk(changes, |memory, at, entry| {
             let own = std::ptr::eq(memory, &self.shard.buckets);
             if own && entry == 0 {
-                empty.push(at);
+                empty[empty_count] = at;
+                empty_count += 1;
             } else if !own && entry != 0 {
-                kept.push(entry);
+                moving[move_count] = entry;
+                move_count += 1;
             }
             None::<()>
         });
-        for (entry, at) in kept.iter().zip(&empty) {
+        debug_assert!(move_count <= empty_count, "the bucket's own line has room");
+        for (entry, at) in moving[..move_count].iter().zip(&empty) {
             self.shard.set(changes, &self.shard.buckets, *at, *entry);
         }
         self.unlink_overflow(lines, changes);

@@ -211,7 +211,7 @@ fn the_readmes_example_is_valid() {
     let (_, rest) = readme.split_once("```toml\n").expect("an example");
     let (example, _) = rest.split_once("```").expect("its end");
     let config = parse(example).expect("valid");
-    assert_eq!(config.tiers.len(), 1);
+    assert_eq!(config.tiers.len(), 2);
     assert_eq!(config.options_of("0", config.options()).durability, Durability::Sync);
 }
 
