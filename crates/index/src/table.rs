@@ -11,9 +11,10 @@
 //!   read. Items stay readable for as long as a reader may hold their location (the owner of the
 //!   items defers reuse; see the epochs in `durable`).
 //! * A *miss* may only be believed if no entry of the bucket was moved while it was scanned.
-//!   Whoever moves entries (a split) first publishes the new bucket count, then raises the
-//!   version in the header, then removes entries; a reader that misses re-reads both and scans
-//!   again if either changed. A split raises the version again before it frees an overflow line.
+//!   A split first publishes the new bucket count, then raises the version in the header, then
+//!   removes entries; a reader that misses re-reads both and scans again if either changed. Whoever
+//!   pulls entries out of overflow lines (a split, or a removal that leaves few) copies them, then
+//!   raises the version with the unlinking, before a line is freed.
 //! * An update replaces one entry by one store; a reader sees the old or the new location.
 //! * An item that is overwritten where it lies is overwritten under the bucket's lock, and the
 //!   version is raised before that is released; a copy is believed only if the header was

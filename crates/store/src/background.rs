@@ -64,9 +64,12 @@ impl Background {
             move || keeper.tick()
         })?;
         let mut background = Background { stop, threads: vec![keeping] };
+        let is_over = Arc::clone(&background.stop);
         let collecting = spawn("terrace-collect", &background.stop, COLLECTOR_TICK, move || {
-            // More may be due: go on without waiting while rounds free something.
-            while collector.collect().is_ok_and(|round| round.freed_segments > 0) {}
+            // More may be due: go on without waiting while rounds free something, which they do for as long as
+            // others press for room.
+            let freed = || collector.collect().is_ok_and(|round| round.freed_segments > 0);
+            while freed() && !(*is_over.0.lock() && collector.is_pressed()) {}
             is_index_damaged = is_index_damaged || !tidy_index(&collector);
             collector.values.stopped().is_none()
         });

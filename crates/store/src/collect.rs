@@ -32,8 +32,6 @@ const VICTIMS: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
     pub freed_segments: usize,
-    /// Whether there is room now, of the values or in the index, that there was not.
-    pub made_room: bool,
 }
 
 struct Moving<'a, M: Memory, I: Memory> {
@@ -62,25 +60,28 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
     /// log.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
-        let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        let index_pressed = self.take_index_pressure();
+        let pressed = self.pressure.take();
+        let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         if !pressed && !index_pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
-        let (victims, evict) = self.victims(logs, pressed);
-        let round = match index_pressed && victims.is_empty() {
-            true => self.evict_oldest_keys(logs),
-            false => self.collect_segments(logs, &victims, evict),
-        };
-        let made_room = round.as_ref().is_ok_and(|round| round.made_room);
+        let (victims, evict) =
+            self.victims(logs, pressed, index_pressed && self.are_deleted_in_the_way());
+        let round = self.collect_segments(logs, &victims, evict);
         // Freed logs that wait for readers to leave are room to come.
-        if (pressed || index_pressed) && !made_room && logs.waiting_segments() == 0 {
-            self.hopeless_round.store(this_round, Ordering::Release);
+        let freed = round.as_ref().is_ok_and(|round| round.freed_segments > 0)
+            || logs.waiting_segments() > 0;
+        if pressed && !freed {
+            self.pressure.give_up(this_round);
         }
+        let relieved = match index_pressed {
+            true => self.relieve_index(logs, this_round, freed),
+            false => Ok(()),
+        };
         logs.recount_backlog();
-        round
+        relieved.and(round)
     }
 
     /// Gives free logs back to the system, but for `keep` in a hundred of those in use. An error
@@ -96,10 +97,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let entries = self.index.len();
         let tombstones = entries.saturating_sub(self.len());
         // Where the index has no room left for them, before they are many.
-        (tombstones > 100_000 || self.is_index_spent()) && tombstones > self.len() / DELETED_SHARE
+        let are_many = tombstones > 100_000 || self.is_index_crowded(entries);
+        are_many && tombstones > self.len() / DELETED_SHARE
     }
 
-    fn victims(&self, logs: &Logs<M>, pressed: bool) -> (Vec<SegmentView>, bool) {
+    /// The logs to collect, and whether what lives in them is to go.
+    fn victims(
+        &self,
+        logs: &Logs<M>,
+        pressed: bool,
+        are_deleted_in_the_way: bool,
+    ) -> (Vec<SegmentView>, bool) {
         if self.tombstones_pile_up() {
             logs.seal_open();
         }
@@ -108,9 +116,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
         due.truncate((logs.total_segments() / 16).max(VICTIMS));
-        if due.is_empty() && self.tombstones_pile_up() {
+        if (due.is_empty() || are_deleted_in_the_way) && self.tombstones_pile_up() {
             sealed.sort_by_key(|v| v.sequence);
-            due = sealed.iter().copied().take(VICTIMS).collect();
+            let oldest = sealed.iter().filter(|old| due.iter().all(|v| v.number != old.number));
+            let oldest: Vec<_> = oldest.copied().take(VICTIMS).collect();
+            due.extend(oldest);
         }
         if due.is_empty() && pressed {
             // Two logs that are an eighth dead and more still make room; below, only eviction.
@@ -187,7 +197,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
         self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);
-        let round = Round { freed_segments: claimed.len(), made_room: true };
+        let round = Round { freed_segments: claimed.len() };
         logs.reuse_after_readers(claimed, &guard);
         Ok(round)
     }

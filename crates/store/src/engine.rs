@@ -17,6 +17,7 @@ use crate::index_room::IndexRoom;
 use crate::kept::Kept;
 use crate::located::Located;
 use crate::options::{Durability, MapOptions, WhenFull};
+use crate::pressure::Pressure;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -101,11 +102,10 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub item_bytes_hint: AtomicU32,
     /// Lookups of a batch that go down an ordered index together.
     pub lookups_together: usize,
-    /// Whether a writer found no room: the collector should go further than it would.
-    pub pressure: AtomicBool,
-    /// Collector rounds begun, and the last begun under pressure that made no room.
+    /// Writers who found no room for values: the collector should go further than it would.
+    pub pressure: Pressure,
+    /// Collector rounds begun.
     pub rounds: AtomicU64,
-    pub hopeless_round: AtomicU64,
     /// Whether the map has threads of its own; without them whoever needs room collects.
     pub has_threads: bool,
     pub collecting: Mutex<()>,
@@ -232,33 +232,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// Has the collector make room, of the values or in the index, until there is what is asked for; none if it
-    /// could not.
-    #[cold]
-    pub fn after_collection<T>(
-        &self,
-        pressure: &AtomicBool,
-        ask: impl Fn() -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
-        let asked_in = self.rounds.load(Ordering::Acquire);
-        loop {
-            pressure.store(true, Ordering::Release);
-            if self.has_threads {
-                std::thread::sleep(std::time::Duration::from_micros(200));
-            } else {
-                self.collect()?;
-            }
-            // Readers' epochs move on only when someone asks: freed logs wait for that.
-            crossbeam_epoch::pin().flush();
-            // Looked at before the try: a round that found nothing to free may have come after one that did.
-            let is_hopeless = self.hopeless_round.load(Ordering::Acquire) > asked_in;
-            let found = ask()?;
-            if found.is_some() || is_hopeless {
-                return Ok(found);
-            }
-        }
-    }
-
     /// Runs `f` on the current value of `key` under the key's lock and does what it says; `f` may
     /// run again when room had to be made first. Returns what to commit: what was written, and what
     /// was seen of a batch that could still be lost.
@@ -277,31 +250,38 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let line = self.index.table().map(|table| table.line(hash));
         line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
-            Hint::Bytes(value_bytes) => {
-                self.room_in_index(hash, key, room)?;
-                MAX_HEADER_BYTES + key.len() + value_bytes.max(8)
-            }
+            Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
             Hint::InBatch => 0,
         };
+        let in_batch = matches!(hint, Hint::InBatch);
+        let mut may_add = self.index_room.is_none() || in_batch || room == Room::Urgent;
         loop {
             let mut held = self.room(writer, bytes, room)?;
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
-            match self.update_in(&mut held, writer, hash, key, &mut f)? {
+            match self.update_in(&mut held, writer, hash, key, may_add, &mut f)? {
                 Outcome::Done(tickets) => return Ok(tickets),
                 Outcome::TooSmall(needed) => bytes = needed,
+                Outcome::OneMore => {
+                    // Nothing is held while others make room.
+                    drop(held);
+                    self.room_in_index()?;
+                    may_add = true;
+                }
             }
         }
     }
 
-    /// The same with room that there is already, whose owner waits for nobody.
+    /// The same with room that there is already, whose owner waits for nobody. `may_add`: also if the index needs
+    /// another entry when its tier is spent.
     pub fn update_in<'c>(
         &self,
         held: &mut Held<'_, M>,
         writer: usize,
         hash: u64,
         key: &[u8],
+        may_add: bool,
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
         let mut outcome = Ok(Outcome::Done([None; 2]));
@@ -339,8 +319,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.written[writer].count(bytes);
                 return (Entry::Overwritten, None);
             }
-            if !held.fits(bytes) {
-                outcome = Ok(Outcome::TooSmall(bytes));
+            let one_more = old.is_none() && !may_add && self.is_index_spent();
+            if one_more || !held.fits(bytes) {
+                outcome = Ok(if one_more { Outcome::OneMore } else { Outcome::TooSmall(bytes) });
                 return (Entry::Keep, None);
             }
             let location = held.write(&new, changes);
@@ -359,9 +340,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 released.set(held.supersede(location, bytes_of(&item), changes));
             }
         };
-        self.index
-            .update_then(hash, key, &self.located(&BucketLock), change, then)
-            .map_err(|source| self.index_refused(source))?;
+        let updated = self.index.update_then(hash, key, &self.located(&BucketLock), change, then);
+        updated.map_err(|source| self.index_refused(source))?;
         self.updated(writer, released.get(), grown);
         outcome
     }
@@ -550,5 +530,8 @@ enum Wanted<'a> {
 
 pub(crate) enum Outcome {
     Done([Option<Ticket>; 2]),
+    /// So many bytes are needed.
     TooSmall(usize),
+    /// The index needs another entry, and its tier is spent.
+    OneMore,
 }

@@ -28,12 +28,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round under pressure: slots that others keep for later, then those that readers held,
     /// and at last, if the map evicts, the oldest items.
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
-        let pressed = self.pressure.swap(false, Ordering::AcqRel);
-        let index_pressed = self.take_index_pressure();
-        if !pressed {
+        let pressed = self.pressure.take();
+        let index_pressed = self.index_room.as_ref().filter(|room| room.pressure.take());
+        if !pressed && index_pressed.is_none() {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
-        }
-        if !pressed && !index_pressed {
             return Round::default();
         }
         let _one = self.collecting.lock();
@@ -42,27 +40,31 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let waiting = slabs.waiting_slots() > 0;
         // Slots come back when the epoch moves on, which takes someone to ask.
         crossbeam_epoch::pin().flush();
-        if slabs.is_evicting() {
+        let is_index_full = index_pressed.is_some() && self.is_index_full();
+        // There may be room in the index again, and nobody misses any else.
+        if slabs.is_evicting() || !pressed && !is_index_full {
             return Round::default();
         }
-        let most = match index_pressed && self.is_index_full() {
-            true => self.index_share(),
-            // There is room in the index again, and nobody misses any else.
-            false if !pressed => return Round::default(),
-            false
-                if waiting
-                    && self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE =>
-            {
-                return Round::default();
-            }
-            false => usize::MAX,
-        };
+        let is_patient = self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE;
+        if waiting && is_patient && !is_index_full {
+            return Round::default();
+        }
+        let most = if is_index_full { self.index_share() } else { usize::MAX };
         let evicted = if self.evicts() { self.evict_oldest(slabs, most) } else { 0 };
-        if evicted == 0 {
-            self.hopeless_round.store(this_round, Ordering::Release);
+        if evicted == 0 && is_index_full && is_patient && self.evicts() {
+            // The superblock may have been of slots that writers keep for later.
+            return Round::default();
+        }
+        if evicted == 0 && pressed {
+            self.pressure.give_up(this_round);
+        }
+        if evicted == 0
+            && let Some(room) = index_pressed
+        {
+            room.pressure.give_up(this_round);
         }
         self.counters.patient_rounds.store(0, Ordering::Relaxed);
-        Round { freed_segments: usize::from(evicted > 0), made_room: evicted > 0 }
+        Round { freed_segments: usize::from(evicted > 0) }
     }
 
     fn evict_oldest(&self, slabs: &Slabs<M>, most: usize) -> usize {

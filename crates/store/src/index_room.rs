@@ -2,20 +2,21 @@
 //!
 //! An index that could not grow in the middle of a change would leave it half done, so growth never fails: it is
 //! taken from the tier's budget even beyond the limit, and whoever would add a key after that is refused, or has
-//! keys evicted, before anything is written. Keys that are there already are written all the same.
+//! keys evicted, before anything is written. Keys that are there already are written all the same, but for batches:
+//! these have room as a whole before they begin, or none.
 //!
 //! The bytes of an index never shrink, so "spent" cannot be undone by deleting keys. What can be told instead:
 //! an index that had so many keys in its bytes has room for as many again. Deleted keys of a map in logs keep their
 //! entries until they are collected, which happens earlier while the tier is spent, and nodes of a tree are filled
 //! otherwise than they were: that lets an index exceed its tier by about a quarter. Should it come to be more, fewer
-//! keys have room.
+//! keys have room. A batch adds what it adds, however small the tier is beside it.
 
-use crate::collect::Round;
 use crate::engine::{Change, Engine, Value};
 use crate::error::{Error, Result};
 use crate::options::IndexTier;
+use crate::pressure::Pressure;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use terrace_durable::item::MAX_HEADER_BYTES;
 use terrace_durable::logs::{COLLECTOR, Logs, Room, State};
 use terrace_durable::{BucketLock, Values};
@@ -25,8 +26,8 @@ use terrace_memory::Memory;
 /// Of the bytes of its tier, what an index may come to be.
 const EXCEEDED: (u64, u64) = (5, 4);
 
-/// An opening is refused where the index takes half as much again as its tier has: more than it could have grown to
-/// in it. A kernel that has no memory of a node left ends the process.
+/// An opening is refused where indexes take half as much again as their tier has: more than one could have grown to
+/// in it, unless by batches that are large beside it. A kernel that has no memory of a node left ends the process.
 const OPENED_MOST: (u64, u64) = (3, 2);
 
 /// One key in so many is evicted in one round at most: a log, or superblock, may have all keys of a small index.
@@ -38,8 +39,8 @@ pub(crate) const DELETED_SHARE: u64 = 4;
 pub(crate) struct IndexRoom {
     tier: IndexTier,
     full: Mutex<Full>,
-    /// Whether somebody waits for room.
-    pressure: AtomicBool,
+    /// Writers who wait for room.
+    pub pressure: Pressure,
 }
 
 /// What was found when the tier was spent.
@@ -64,11 +65,7 @@ enum Answer {
 
 impl IndexRoom {
     pub fn new(tier: IndexTier) -> IndexRoom {
-        IndexRoom { tier, full: Mutex::default(), pressure: AtomicBool::new(false) }
-    }
-
-    pub fn tier(&self) -> &IndexTier {
-        &self.tier
+        IndexRoom { tier, full: Mutex::default(), pressure: Pressure::default() }
     }
 
     pub fn is_spent(&self) -> bool {
@@ -88,10 +85,12 @@ impl IndexRoom {
             if full.bytes != bytes {
                 let is_first = full.bytes == 0;
                 let most = self.tier.budget.limit() / EXCEEDED.1 * EXCEEDED.0;
+                // Entries of deleted keys are room too.
+                let held = keys.max(entries - entries / (DELETED_SHARE + 1));
                 full.bytes = bytes;
                 full.keys = match used > most && !is_first {
-                    true => full.keys.min(keys),
-                    false => full.keys.max(keys),
+                    true => full.keys.min(held),
+                    false => full.keys.max(held),
                 };
             }
         }
@@ -114,9 +113,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index_room.as_ref().is_some_and(IndexRoom::is_spent)
     }
 
-    /// Whether somebody waits for room in it, which is forgotten with the answer.
-    pub fn take_index_pressure(&self) -> bool {
-        self.index_room.as_ref().is_some_and(|limit| limit.pressure.swap(false, Ordering::AcqRel))
+    /// Whether deleted keys are among so many entries of an index that has room for no more keys.
+    pub fn is_index_crowded(&self, entries: u64) -> bool {
+        let limit = self.index_room.as_ref().filter(|limit| limit.is_spent());
+        limit.is_some_and(|limit| (1..entries).contains(&limit.full.lock().keys))
     }
 
     /// How many keys are evicted at a time to make room in the index.
@@ -129,28 +129,45 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index_room.as_ref().is_some_and(|limit| self.ask_for_one(limit) == Answer::Full)
     }
 
+    /// Whether others could be added but for entries of deleted keys.
+    pub fn are_deleted_in_the_way(&self) -> bool {
+        let answer = self.index_room.as_ref().map(|limit| self.ask_for_one(limit));
+        answer == Some(Answer::OfDeleted)
+    }
+
     fn ask_for_one(&self, limit: &IndexRoom) -> Answer {
         limit.asked(self.len(), self.index.len(), || self.index.bytes())
     }
 
-    /// If the index is full and the map evicts, deletes the keys of the log that was begun longest ago, as many as
-    /// are evicted at a time: a log may have most keys of a small index. It is freed by the collector once it is
-    /// mostly dead. Under the collector's lock.
+    /// Makes room in the index for those who wait, if that is not so already; `freed`: the collector made some, of
+    /// deleted keys perhaps. Under the collector's lock.
     ///
     /// # Errors
     /// Those of a deletion.
-    pub fn evict_oldest_keys(&self, logs: &Logs<M>) -> Result<Round> {
-        if !self.is_index_full() || !self.evicts() {
-            return Ok(Round { freed_segments: 0, made_room: !self.is_index_full() });
+    pub fn relieve_index(&self, logs: &Logs<M>, round: u64, freed: bool) -> Result<()> {
+        let Some(limit) = &self.index_room else { return Ok(()) };
+        let relieved = match self.ask_for_one(limit) {
+            Answer::Room => Ok(true),
+            Answer::OfDeleted => Ok(freed),
+            Answer::Full if self.evicts() => self.evict_oldest_keys(logs),
+            Answer::Full => Ok(false),
+        };
+        if !relieved.as_ref().is_ok_and(|made_room| *made_room) {
+            limit.pressure.give_up(round);
         }
-        let mut evicted = self.evict_from_sealed(logs)?;
-        if evicted == 0 {
+        relieved.map(drop)
+    }
+
+    /// Deletes the keys of the log that was begun longest ago, as many as are evicted at a time: a log may have most
+    /// keys of a small index. It is freed by the collector once it is mostly dead. Returns whether any went.
+    fn evict_oldest_keys(&self, logs: &Logs<M>) -> Result<bool> {
+        let mut gone = self.evict_from_sealed(logs)?;
+        if gone == 0 {
             // What lives is in logs that are not full: there is room for values.
             logs.seal_open();
-            evicted = self.evict_from_sealed(logs)?;
+            gone = self.evict_from_sealed(logs)?;
         }
-        self.counters.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
-        Ok(Round { freed_segments: 0, made_room: evicted > 0 })
+        Ok(gone > 0)
     }
 
     fn evict_from_sealed(&self, logs: &Logs<M>) -> Result<usize> {
@@ -158,18 +175,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         sealed.retain(|view| view.state == State::Sealed);
         sealed.sort_by_key(|view| view.sequence);
         let most = self.index_share();
-        let mut evicted = 0;
+        let mut gone = 0;
         for view in sealed {
-            if evicted < most && logs.claim(view.number) {
-                let gone = self.evict_from_log(logs, view.number, most - evicted);
+            if gone < most && logs.claim(view.number) {
+                let of_log = self.evict_from_log(logs, view.number, most - gone);
                 logs.unclaim(view.number);
-                evicted += gone?;
+                gone += of_log?;
             }
         }
-        Ok(evicted)
+        Ok(gone)
     }
 
-    /// Deletes at most so many keys whose current item lies in a claimed log, the first first.
+    /// Deletes at most so many keys whose current item lies in a claimed log, the first first; returns how many.
     fn evict_from_log(&self, logs: &Logs<M>, log: u32, most: usize) -> Result<usize> {
         // Nobody overwrites an item there while its key is read.
         logs.freeze(&[log]);
@@ -182,62 +199,55 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 current.push((location, item.key));
             }
         });
-        let mut evicted = 0;
+        let mut gone = 0;
         for (location, key) in current {
-            let mut is_gone = false;
+            let mut was_live = false;
+            let mut is_gone = true;
             let mut delete = |live: Option<Value<'_>>| {
-                // Else it was written again meanwhile, or has expired.
-                is_gone = live.is_some_and(|value| value.location == location);
+                was_live = live.is_some();
+                // Else it was written again meanwhile. What has expired goes as well.
+                is_gone = live.is_none_or(|value| value.location == location);
                 if is_gone { Change::Delete } else { Change::Keep }
             };
             // A collector that waited for room would wait for itself.
             let mut held =
                 self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Urgent)?;
-            self.update_in(&mut held, COLLECTOR, hash_key(self.seed, key), key, &mut delete)?;
-            evicted += usize::from(is_gone);
+            self.update_in(&mut held, COLLECTOR, hash_key(self.seed, key), key, true, &mut delete)?;
+            gone += usize::from(is_gone);
+            self.counters.evicted.fetch_add(u64::from(is_gone && was_live), Ordering::Relaxed);
         }
-        Ok(evicted)
-    }
-
-    /// Room for an entry of `key`, unless it has one; waits for eviction when that can help.
-    ///
-    /// # Errors
-    /// [`Error::IndexFull`]; nothing was written then.
-    #[inline(always)]
-    pub fn room_in_index(&self, hash: u64, key: &[u8], room: Room) -> Result<()> {
-        match &self.index_room {
-            Some(limit) if room == Room::Ordinary && limit.is_spent() => {
-                self.room_in_spent_index(limit, hash, key)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    #[cold]
-    fn room_in_spent_index(&self, limit: &IndexRoom, hash: u64, key: &[u8]) -> Result<()> {
-        let has_entry = {
-            let guard = crossbeam_epoch::pin();
-            self.index.get(hash, key, &self.located(&guard)).is_some()
-        };
-        if has_entry { Ok(()) } else { self.room_for_one(limit) }
+        Ok(gone)
     }
 
     /// Room for a batch of writes, whatever its keys are: it is not refused half done, and may add as many entries
     /// as it writes.
     ///
     /// # Errors
-    /// [`Error::IndexFull`].
+    /// As [`Engine::room_in_index`].
     pub fn room_in_index_for_batch(&self) -> Result<()> {
-        self.index_room.as_ref().map_or(Ok(()), |limit| self.room_for_one(limit))
+        if self.is_index_spent() { self.room_in_index() } else { Ok(()) }
     }
 
-    fn room_for_one(&self, limit: &IndexRoom) -> Result<()> {
-        let ask = || self.ask_for_one(limit);
-        let found = match ask() {
+    /// Room for one entry more; waits for eviction, or for entries of deleted keys to be collected, when that can
+    /// help.
+    ///
+    /// # Errors
+    /// [`Error::IndexFull`]; those of a map that takes no writes.
+    #[cold]
+    pub fn room_in_index(&self) -> Result<()> {
+        let Some(limit) = &self.index_room else { return Ok(()) };
+        let ask = || {
+            // Nobody collects any more then.
+            match self.values.stopped() {
+                Some(reason) => Err(Error::ReadOnly(reason.into())),
+                None => Ok(self.ask_for_one(limit)),
+            }
+        };
+        let found = match ask()? {
             Answer::Room => Some(()),
             Answer::Full if !self.evicts() => None,
             _ => self
-                .after_collection(&limit.pressure, || Ok((ask() == Answer::Room).then_some(())))?,
+                .after_collection(&limit.pressure, || Ok((ask()? == Answer::Room).then_some(())))?,
         };
         found.ok_or_else(|| limit.refusal())
     }
@@ -248,7 +258,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// [`Error::Option`] if it is much larger.
     #[inline]
     pub fn check_index_fits(&self) -> Result<()> {
-        let Some(IndexTier { name, budget, .. }) = self.index_room.as_ref().map(IndexRoom::tier)
+        let Some(IndexTier { name, budget, .. }) = self.index_room.as_ref().map(|room| &room.tier)
         else {
             return Ok(());
         };
@@ -258,7 +268,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let path = self.values.medium().path().display();
         let why = format!(
-            "the index of {path} needs more than the {most} bytes of tier `{name}`; give it more, or another tier"
+            "with the index of {path} tier `{name}`, which has {most} bytes, would hold {used} and more; give it more, or \
+             another tier"
         );
         Err(Error::Option { field: "index_tier", why })
     }

@@ -25,6 +25,7 @@ mod map;
 mod open;
 mod options;
 mod ordered;
+mod pressure;
 pub mod queue;
 mod range;
 mod read;

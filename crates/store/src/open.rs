@@ -11,6 +11,7 @@ use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
 use crate::options::{Durability, Kind, MapOptions, Persist, ValueDesign};
+use crate::pressure::Pressure;
 use crate::recover::RecoveryReport;
 use crate::tree;
 use crossbeam_utils::CachePadded;
@@ -205,16 +206,15 @@ impl<'a> Opening<'a> {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
             values,
             index,
-            index_room: options.index_tier.clone().map(IndexRoom::new),
+            index_room: self.index_room(),
             seed,
             kept: None,
             budget: Arc::clone(self.budget),
             when_full: AtomicU8::new(options.when_full as u8),
             item_bytes_hint: AtomicU32::new(128),
             lookups_together: lookups_together(&options),
-            pressure: AtomicBool::new(false),
+            pressure: Pressure::default(),
             rounds: AtomicU64::new(0),
-            hopeless_round: AtomicU64::new(0),
             has_threads: self.has_threads,
             collecting: Mutex::new(()),
             clearing: Mutex::new(()),
@@ -259,6 +259,13 @@ impl<'a> Opening<'a> {
     /// The node that an index which is not kept takes its memory from, and what it counts against.
     pub fn index_node(&self) -> Option<u32> {
         self.options.index_tier.as_ref().and_then(|tier| tier.node)
+    }
+
+    /// What bounds the index where that is not what bounds the values.
+    fn index_room(&self) -> Option<IndexRoom> {
+        let tier = self.options.index_tier.as_ref()?;
+        let is_apart = !Arc::ptr_eq(&tier.budget, self.budget);
+        is_apart.then(|| IndexRoom::new(tier.clone()))
     }
 
     pub fn index_budget(&self) -> &Arc<Budget> {

@@ -101,7 +101,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
-        index_tier: engine.index_room.as_ref().map(|room| room.tier().name.clone()),
+        index_tier: engine.options.index_tier.as_ref().map(|tier| tier.name.clone()),
         index: engine.index.to_string(),
     }
 }

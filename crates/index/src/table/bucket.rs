@@ -169,8 +169,8 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         unsafe { self.shard.buckets.store(self.at, self.header().wrapping_add(VERSION_UNIT)) };
     }
 
-    /// Gives up overflow lines that what is left does not need, one slot to spare: they would stay for ever where keys
-    /// come and go. Whether there were any.
+    /// Gives up the overflow lines if what is left has room in the bucket's own line, one slot to spare: they would
+    /// stay for ever where keys come and go. Whether it did.
     pub(super) fn shrink(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) -> bool {
         if self.header() >> OVERFLOW_SHIFT & OVERFLOW_MASK == 0 {
             return false;

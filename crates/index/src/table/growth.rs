@@ -41,7 +41,8 @@ impl<I: Memory> Shard<I> {
         if needed <= growth.committed {
             return true;
         }
-        let step = self.step(growth.committed.min(COMMIT_BYTES));
+        let left = self.buckets.len().saturating_sub(growth.committed);
+        let step = self.step(growth.committed.min(COMMIT_BYTES)).min(left);
         if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
             return false;
         }

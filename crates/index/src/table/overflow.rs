@@ -56,10 +56,11 @@ impl<'a, I: Memory> Lines<'a, I> {
         if !lines.free.is_empty() || (lines.next + 1) * LINE <= lines.committed {
             return Ok(());
         }
-        if lines.next >= OVERFLOW_MASK {
+        let left = shard.overflow.len().saturating_sub(lines.committed);
+        if lines.next >= OVERFLOW_MASK || left < LINE {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, "no overflow line is left"));
         }
-        let step = shard.step(lines.committed.min(COMMIT_BYTES / 8));
+        let step = shard.step(lines.committed.min(COMMIT_BYTES / 8)).min(left);
         (shard.commit_overflow)(lines.committed, step)?;
         shard.budget.take_anyway(step);
         lines.committed += step;

@@ -1,15 +1,16 @@
 //! What a crash leaves of a table that is kept, and how it is put right.
 //!
 //! Where changes are sections there is nothing to put right ([`HashIndex::take_up`]), nor after an
-//! orderly end. Word by word every change is one durable word, but for two that take several, whose
+//! orderly end. Word by word every change is one durable word, but for three that take several, whose
 //! steps are durable in this order:
 //! * *An overflow line more*: the line, then its link. A crash between leaves a line nobody links to:
 //!   free.
 //! * *A split*: the new bucket, then the count, then the old bucket without what moved. A crash before
 //!   the count leaves a line behind the last bucket, which is cleared. A crash after it leaves entries
 //!   of the last bucket also in the one it was split from, as they were, since the new bucket stays
-//!   locked until the old one is done: those are removed. Overflow lines are pulled in by copies, then
-//!   unlinked: what is found twice in one bucket is removed once.
+//!   locked until the old one is done: those are removed.
+//! * *Overflow lines given up*, by a split or a removal: copies of what they have, then the unlinking.
+//!   What is found twice in one bucket is removed once.
 //!
 //! Lock bits mean nothing after a crash.
 

@@ -409,7 +409,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     },
     Key {
         name: "index_tier",
-        default: "anywhere; counts against `tier`",
+        default: "anywhere, on the budget of the values",
         help: "tier of memory that an index lies in that is made anew at each opening",
         set: |m, v| {
             m.index_tier = Some(v.to_string());
