@@ -182,6 +182,7 @@ impl Database {
             ..asked
         };
         let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;
+        let index = index.filter(|index| !Arc::ptr_eq(index, &share));
         maps.insert(name.to_string(), Opened { map: map.clone(), share, index });
         Ok(map)
     }
