@@ -5,49 +5,66 @@ use super::bucket::{LockedBucket, Place};
 use super::line::*;
 use super::overflow::Lines;
 use super::shard::{Keeping, Shard};
+use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use terrace_durable::sections::Changes;
 use terrace_memory::Memory;
 
-/// What growth alone changes.
-pub(super) struct Growth {
-    /// Bytes of buckets.
-    pub(super) committed: u64,
-}
+/// How often a writer looks again for whoever grows a table that fell behind.
+const PATIENCE: usize = 16;
 
 impl<I: Memory> Shard<I> {
     pub(super) fn grow_if_full(&self, items: &impl Items) {
-        let full = |shard: &Shard<I>| {
-            let count = shard.count.load(Ordering::Relaxed);
-            shard.entries.load(Ordering::Relaxed) * 4 > count * LOAD_QUARTERS
-        };
-        if !full(self) {
+        if !self.is_fuller_than(LOAD_QUARTERS) {
             return;
         }
-        let Some(mut growth) = self.growth.try_lock() else { return };
+        let Some(_alone) = self.turn_to_grow() else { return };
         // Two at a time: a table that fell behind catches up.
         for _ in 0..2 {
-            if !full(self) || !self.make_room(&mut growth) {
+            if !self.is_fuller_than(LOAD_QUARTERS) || !self.make_room() {
                 return;
             }
             self.split(items);
         }
     }
 
+    /// Whether there are more entries than so many quarters of a bucket each.
+    fn is_fuller_than(&self, quarters: u64) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        self.entries.load(Ordering::Relaxed) * 4 > count * quarters
+    }
+
+    /// The lock of growth; none while somebody else grows the table, who sees to it. Where that one does not get to
+    /// run and the table falls behind, writers let it: buckets crowded with hundreds of entries are slow, and more
+    /// than a section can move. They do not wait for ever, whatever their callers hold.
+    fn turn_to_grow(&self) -> Option<MutexGuard<'_, ()>> {
+        let mut turn = self.growth.try_lock();
+        for _ in 0..PATIENCE {
+            if turn.is_some() || !self.is_fuller_than(4 * LOAD_QUARTERS) {
+                break;
+            }
+            self.buckets.pause();
+            std::thread::yield_now();
+            turn = self.growth.try_lock();
+        }
+        turn
+    }
+
     /// Commits the line of the next bucket. At the end of the reserved range or of the system's
-    /// memory the table stays as it is: chains grow instead.
-    fn make_room(&self, growth: &mut Growth) -> bool {
+    /// memory the table stays as it is: chains grow instead. Under the growth lock.
+    fn make_room(&self) -> bool {
         let needed = (self.count.load(Ordering::Relaxed) + 1) * LINE;
-        if needed <= growth.committed {
+        let committed = self.bucket_bytes.load(Ordering::Relaxed);
+        if needed <= committed {
             return true;
         }
-        let left = self.buckets.len().saturating_sub(growth.committed);
-        let step = self.step(growth.committed.min(COMMIT_BYTES)).min(left);
-        if needed > self.buckets.len() || (self.commit_buckets)(growth.committed, step).is_err() {
+        let left = self.buckets.len().saturating_sub(committed);
+        let step = self.step(committed.min(COMMIT_BYTES)).min(left);
+        if needed > self.buckets.len() || (self.commit_buckets)(committed, step).is_err() {
             return false;
         }
         self.budget.take_anyway(step);
-        growth.committed += step;
+        self.bucket_bytes.store(committed + step, Ordering::Relaxed);
         true
     }
 
@@ -122,7 +139,7 @@ impl<I: Memory> Shard<I> {
         // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
         unsafe { self.buckets.store(target.at, u64::from(self.opening)) };
         // A section has each entry removed, perhaps copied, and its line freed.
-        let mut fits = moving.len() * 8 < Changes::MOST;
+        let mut fits = self.keeping != Keeping::Sections || moving.len() * 8 < Changes::MOST;
         for (_, _, entry) in moving {
             match target.room(lines) {
                 Ok(room) if fits => target.insert(*entry, room, lines, changes),

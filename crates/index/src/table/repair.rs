@@ -15,7 +15,6 @@
 //! Lock bits mean nothing after a crash.
 
 use super::HashIndex;
-use super::growth::Growth;
 use super::line::*;
 use super::overflow::OverflowLines;
 use super::shard::{Ground, Keeping, Shard};
@@ -109,7 +108,8 @@ impl<I: Memory> Shard<I> {
             opening: 1,
             count: AtomicU64::new(count),
             entries: AtomicU64::new(0),
-            growth: Mutex::new(Growth { committed: bucket_bytes }),
+            growth: Mutex::new(()),
+            bucket_bytes: AtomicU64::new(bucket_bytes),
             lines: Mutex::new(lines),
             budget: Arc::clone(budget),
             commit_buckets: buckets.commit,

@@ -1,7 +1,6 @@
 //! One table of the index: its buckets, and how it is searched and changed.
 
 use super::bucket::{LockedBucket, Place};
-use super::growth::Growth;
 use super::line::*;
 use super::overflow::{Lines, OverflowLines};
 use super::{Change, Items};
@@ -81,7 +80,10 @@ pub(super) struct Shard<I: Memory> {
     pub(super) opening: u8,
     pub(super) overflow: I,
     pub(super) entries: AtomicU64,
-    pub(super) growth: Mutex<Growth>,
+    /// Whoever adds buckets holds it.
+    pub(super) growth: Mutex<()>,
+    /// Bytes committed for buckets.
+    pub(super) bucket_bytes: AtomicU64,
     pub(super) lines: Mutex<OverflowLines>,
     pub(super) budget: Arc<Budget>,
     pub(super) commit_buckets: Commit,
@@ -113,7 +115,7 @@ impl<I: Memory> Watch<'_, I> {
 
 impl<I: Memory> Drop for Shard<I> {
     fn drop(&mut self) {
-        self.budget.give(self.growth.get_mut().committed + self.lines.get_mut().committed);
+        self.budget.give(*self.bucket_bytes.get_mut() + self.lines.get_mut().committed);
     }
 }
 
@@ -137,7 +139,8 @@ impl<I: Memory> Shard<I> {
             starts: [buckets.start, overflow.start],
             count: AtomicU64::new(FIRST_BUCKETS),
             entries: AtomicU64::new(0),
-            growth: Mutex::new(Growth { committed }),
+            growth: Mutex::new(()),
+            bucket_bytes: AtomicU64::new(committed),
             lines: Mutex::new(OverflowLines { free: Vec::new(), next: 1, committed }),
             budget: Arc::clone(budget),
             commit_buckets: buckets.commit,

@@ -292,3 +292,21 @@ fn a_copy_made_while_its_item_was_overwritten_is_not_believed() {
     (1..40).for_each(overwrite);
     assert!(watches.iter().all(|(_, watch)| !watch.saw_no_overwrite()));
 }
+
+/// Whoever grows a table may be kept from it for long, and others insert meanwhile: a bucket is never too
+/// crowded to be split.
+#[test]
+fn a_table_that_fell_behind_catches_up() {
+    let index = index(1);
+    let growth = index.shards[0].growth.lock();
+    (1..=20_000).for_each(|n| {
+        insert(&index, n);
+    });
+    drop(growth);
+    (20_001..=40_000).for_each(|n| {
+        insert(&index, n);
+    });
+    let Stats { entries, buckets, .. } = index.stats();
+    assert_eq!(entries, 40_000);
+    assert!(buckets > entries / 6, "{buckets} buckets");
+}
