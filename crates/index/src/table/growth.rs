@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use terrace_durable::sections::Changes;
 use terrace_memory::Memory;
 
-/// How often a writer looks again for whoever grows a table that fell behind.
-const PATIENCE: usize = 16;
+/// How often a writer yields to whoever grows a table that fell behind.
+const PATIENCE: usize = 64;
 
 impl<I: Memory> Shard<I> {
     pub(super) fn grow_if_full(&self, items: &impl Items) {
@@ -34,13 +34,15 @@ impl<I: Memory> Shard<I> {
         self.entries.load(Ordering::Relaxed) * 4 > count * quarters
     }
 
-    /// The lock of growth; none while somebody else grows the table, who sees to it. Where that one does not get to
-    /// run and the table falls behind, writers let it: buckets crowded with hundreds of entries are slow, and more
-    /// than a section can move. They do not wait for ever, whatever their callers hold.
+    /// The lock of growth; none while somebody else grows the table, who catches up with it. But what a section can
+    /// move is bounded: where that one does not get to run and buckets become crowded, writers of sections let it,
+    /// though not for ever, whatever their callers hold.
     fn turn_to_grow(&self) -> Option<MutexGuard<'_, ()>> {
         let mut turn = self.growth.try_lock();
         for _ in 0..PATIENCE {
-            if turn.is_some() || !self.is_fuller_than(4 * LOAD_QUARTERS) {
+            let may_pass =
+                self.keeping != Keeping::Sections || !self.is_fuller_than(4 * LOAD_QUARTERS);
+            if turn.is_some() || may_pass {
                 break;
             }
             self.buckets.pause();

@@ -1,17 +1,18 @@
 //! Threads that work on one block after another, and meet between its phases.
 //!
 //! A block takes tens of microseconds, so nobody is started or woken for it while blocks keep coming: a thread looks
-//! out for the next one for a moment before it sleeps, and those who meet spin before they yield.
+//! out for the next one, and for those it meets, for a moment before it sleeps. It does not yield instead: where other
+//! programs keep all processors busy, whoever yields is the last to run again.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::thread::JoinHandle;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 
-/// Looks for the next block, or for those who are late, before a thread gives its processor away.
+/// Looks for the next block, or for those who are late, before a thread sleeps.
 const LOOKS: u32 = 2_000;
 
 /// Work for all threads of a crew at once.
@@ -25,15 +26,54 @@ pub(super) struct Meeting {
     workers: AtomicUsize,
     here: CachePadded<AtomicUsize>,
     round: CachePadded<AtomicU64>,
+    late: Late,
     /// One of them panicked: nobody need wait.
     broken: AtomicBool,
+}
+
+/// Where a thread sleeps until others have come.
+#[derive(Default)]
+struct Late {
+    sleepers: AtomicUsize,
+    bed: Mutex<()>,
+    came: Condvar,
+}
+
+impl Late {
+    /// Returns when `have_come` says so, which becomes true before somebody calls [`Late::tell`].
+    fn wait(&self, have_come: impl Fn() -> bool) {
+        for _ in 0..LOOKS {
+            if have_come() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut bed = self.bed.lock();
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        // Either this sees what became true before `tell`, or that sees a sleeper.
+        fence(Ordering::SeqCst);
+        while !have_come() {
+            self.came.wait(&mut bed);
+        }
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn tell(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            // Who has looked and is about to sleep holds it.
+            drop(self.bed.lock());
+            self.came.notify_all();
+        }
+    }
 }
 
 impl Meeting {
     fn new(workers: usize) -> Meeting {
         let here = CachePadded::new(AtomicUsize::new(0));
         let workers = AtomicUsize::new(workers);
-        Meeting { workers, here, round: CachePadded::default(), broken: AtomicBool::new(false) }
+        let (round, late) = (CachePadded::default(), Late::default());
+        Meeting { workers, here, round, late, broken: AtomicBool::new(false) }
     }
 
     /// How many they are.
@@ -58,20 +98,13 @@ impl Meeting {
         if self.here.fetch_add(1, Ordering::AcqRel) + 1 == self.workers() {
             self.here.store(0, Ordering::Relaxed);
             self.round.store(round + 1, Ordering::Release);
+            self.late.tell();
             return;
         }
-        let mut looks = 0;
-        while self.round.load(Ordering::Acquire) == round {
-            assert!(!self.broken.load(Ordering::Relaxed), "another worker panicked");
-            look_again(&mut looks);
-        }
+        let has_begun = || self.round.load(Ordering::Acquire) != round;
+        self.late.wait(|| has_begun() || self.broken.load(Ordering::Acquire));
+        assert!(has_begun(), "another worker panicked");
     }
-}
-
-/// Spins at first, then lets others run.
-fn look_again(looks: &mut u32) {
-    *looks += 1;
-    if *looks < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
 /// The threads, this one among them.
@@ -139,10 +172,7 @@ impl Crew {
             shared.called.notify_all();
         }
         let mine = shared.caught(&**job, 0);
-        let mut looks = 0;
-        while shared.busy.load(Ordering::Acquire) > 0 {
-            look_again(&mut looks);
-        }
+        shared.meeting.late.wait(|| shared.busy.load(Ordering::Acquire) == 0);
         *shared.job.lock() = None;
         if let Err(panic) = mine {
             std::panic::resume_unwind(panic);
@@ -188,7 +218,9 @@ impl Shared {
             if let Some(job) = job {
                 let _kept_for_the_caller = self.caught(&*job, worker);
             }
-            self.busy.fetch_sub(1, Ordering::AcqRel);
+            if self.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.meeting.late.tell();
+            }
         }
     }
 
@@ -196,7 +228,8 @@ impl Shared {
         let result = catch_unwind(AssertUnwindSafe(|| job.work(worker, &self.meeting)));
         if result.is_err() {
             self.panicked.store(true, Ordering::Relaxed);
-            self.meeting.broken.store(true, Ordering::Relaxed);
+            self.meeting.broken.store(true, Ordering::Release);
+            self.meeting.late.tell();
         }
         result
     }

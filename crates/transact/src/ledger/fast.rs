@@ -53,7 +53,7 @@ pub(super) struct Fast {
     /// For tests that must notice.
     #[cfg(test)]
     pub left_out: Option<Step>,
-    /// Workers that have deposited too early.
+    /// Workers that are done with their orders before the others begin.
     #[cfg(test)]
     early: AtomicUsize,
 }
@@ -85,11 +85,11 @@ impl Fast {
         false
     }
 
-    /// The mistake of [`Step::Barrier`] at its worst: who has the later orders is done with them before the others
-    /// begin.
+    /// The mistakes of [`Step::Barrier`] and [`Step::Confirmation`] at their worst: who has the later orders is done
+    /// with them before the others begin.
     fn lets_later_orders_go_first(&self, _worker: usize, _meeting: &Meeting) {
         #[cfg(test)]
-        while self.leaves_out(Step::Barrier)
+        while (self.leaves_out(Step::Barrier) || self.leaves_out(Step::Confirmation))
             && self.early.load(std::sync::atomic::Ordering::Acquire)
                 < _meeting.workers() - 1 - _worker
         {
@@ -97,13 +97,7 @@ impl Fast {
         }
     }
 
-    fn deposit_too_early<O: Orders, M: Memory>(
-        &self,
-        task: &Task<O, M>,
-        range: Range<usize>,
-        sum: &mut Sum,
-    ) {
-        self.deposit(task, range, None, sum);
+    fn lets_earlier_orders_begin(&self) {
         #[cfg(test)]
         self.early.fetch_add(1, std::sync::atomic::Ordering::Release);
     }
@@ -129,8 +123,9 @@ impl Fast {
             }
         });
         if self.leaves_out(Step::Barrier) {
-            self.deposit_too_early(task, range.clone(), among.sum);
+            self.deposit(task, range.clone(), None, among.sum);
         }
+        self.lets_earlier_orders_begin();
         meeting.meet();
         if !task.has_unknown() {
             return true;
@@ -174,7 +169,7 @@ impl Fast {
             }
         }
         if self.leaves_out(Step::Barrier) {
-            self.deposit_too_early(task, meeting.part(worker, orders.len()), sum);
+            self.deposit(task, meeting.part(worker, orders.len()), None, sum);
         }
         meeting.meet();
         true
@@ -262,11 +257,12 @@ impl<O: Orders, M: Memory> Plan<O, M> for Fast {
 
     fn work(&self, task: &Task<O, M>, worker: usize, meeting: &Meeting, sum: &mut Sum) {
         let orders = &task.orders;
-        self.lets_later_orders_go_first(worker, meeting);
         let range = meeting.part(worker, orders.len());
-        let went_on = match self.foresees && meeting.workers() > 1 {
-            true => self.withdraw_foreseeing(task, worker, meeting, sum),
-            false => self.withdraw(task, range.clone(), meeting, sum),
+        let went_on = if self.foresees && meeting.workers() > 1 {
+            self.withdraw_foreseeing(task, worker, meeting, sum)
+        } else {
+            self.lets_later_orders_go_first(worker, meeting);
+            self.withdraw(task, range.clone(), meeting, sum)
         };
         if !went_on {
             return;
