@@ -147,7 +147,8 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Usage(what)) => {
-            eprintln!("terrace: {what}\n\nFor more information, try '--help'.");
+            let command = std::env::args().nth(1).unwrap_or_default();
+            eprintln!("terrace: {what}\n\nFor more information, try 'terrace {command} --help'.");
             ExitCode::from(2)
         }
     }

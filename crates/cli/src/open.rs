@@ -168,7 +168,7 @@ fn chosen(map: &Map) -> String {
         (Kind::Hash, _) => String::new(),
         (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
         (_, None) => match options.index_rule() {
-            Some(rule) => format!("; index = \"auto\": what is kept, or would be made: {rule}"),
+            Some(rule) => format!("; index = \"auto\": an index that is kept is {rule}"),
             None => "; index = \"auto\"".into(),
         },
     }

@@ -82,6 +82,20 @@ pub fn progress(total: u64, unit: &str, bytes: bool) -> ProgressBar {
     }
 }
 
+/// A bar of steps, whose number is told with the first, beside a name and what is being done; nothing where nobody
+/// watches standard error.
+pub fn steps(name: &str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0).with_prefix(name.to_string());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    match ProgressStyle::with_template("{prefix} {bar:24} {pos} of {len}, {elapsed}: {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// A spinner beside a name and what is being done; nothing where nobody watches standard error.
 pub fn spinner(name: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terrace::memory::{Topology, tier};
 use terrace_advise::place::maps::{self, MapUse};
-use terrace_advise::place::{Advice, EXAMPLE, Question, advise};
+use terrace_advise::place::{Advice, EXAMPLE, Error, Question, advise};
 
 /// What `--help` ends with.
 pub fn examples() -> String {
@@ -80,7 +80,10 @@ pub fn main(arguments: &Arguments) -> Outcome {
         used.into_iter().flat_map(|(_, structures)| structures).collect()
     });
     let advice = question.and_then(|question| advise(&question));
-    let refused = |e| Failure::Usage(format!("{}: {e}", arguments.file.display()));
+    let refused = |e| match e {
+        Error::Unreadable { .. } => Failure::Usage(e.to_string()),
+        _ => Failure::Usage(format!("{}: {e}", arguments.file.display())),
+    };
     let advice = advice.map_err(refused)?;
     let settings = settings_for(&advice, &maps);
     if arguments.json {

@@ -3,12 +3,13 @@
 use crate::output::{self, Failure, Outcome, print, print_json};
 use clap::Args;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use terrace::memory::{Profile, Topology};
 use terrace_advise::idiosyncrasies::{self as tests, Findings, Settings, Sweep, Thresholds};
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::ground::{Ground, Here};
 use terrace_advise::probe::{self, Part, Plan};
+use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -57,7 +58,10 @@ pub fn main(arguments: &Arguments) -> Outcome {
             None => idiosyncrasies(&here()?, arguments),
         };
     }
-    // A profile that cannot be refined is found before minutes are spent.
+    // What cannot be written, or refined, is found before minutes are spent.
+    for path in [&arguments.out, &arguments.html].into_iter().flatten() {
+        Results::check_writable(path).map_err(Failure::new)?;
+    }
     let known = match &arguments.out {
         Some(path) if path.exists() => Some(Profile::read(path).map_err(Failure::new)?),
         _ => None,
@@ -69,8 +73,8 @@ pub fn main(arguments: &Arguments) -> Outcome {
         is_quick: arguments.quick,
     };
     let run = match &arguments.model {
-        Some(name) => measure(&preset(name)?, &plan)?,
-        None => measure(&here()?, &plan)?,
+        Some(name) => measure(&preset(name)?, &plan, known.as_ref())?,
+        None => measure(&here()?, &plan, known.as_ref())?,
     };
     let profile = match known {
         Some(mut known) => {
@@ -98,7 +102,7 @@ fn here() -> Result<Here, Failure> {
 
 fn preset(name: &str) -> Result<Preset, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
-    if name.contains(['/', '.']) {
+    if name.contains(['/', '.']) || Path::new(name).is_file() {
         let text =
             std::fs::read_to_string(name).map_err(|error| usage(&format!("{name}: {error}")))?;
         return Preset::parse(&text).map_err(|error| usage(&format!("{name}: {error}")));
@@ -106,13 +110,23 @@ fn preset(name: &str) -> Result<Preset, Failure> {
     Preset::named(name).map_err(|error| usage(&error))
 }
 
-fn measure<G: Ground>(ground: &G, plan: &Plan) -> Result<Profile, Failure> {
-    let spinner = output::spinner("probe");
+/// A run by the plan, which can refine the profile that is known.
+fn measure<G: Ground>(
+    ground: &G,
+    plan: &Plan,
+    known: Option<&Profile>,
+) -> Result<Profile, Failure> {
+    known
+        .map_or(Ok(()), |known| known.must_be_of(&probe::machine_of(ground)))
+        .map_err(Failure::new)?;
+    let bar = output::steps("probe");
     let tell = |done: usize, of: usize, what: &str| {
-        spinner.set_message(format!("{} of {of}, {what}", done + 1));
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+        bar.set_message(what.to_string());
     };
     let found = probe::probe(ground, plan, &tell);
-    spinner.finish_and_clear();
+    bar.finish_and_clear();
     found.map_err(|error| Failure::Usage(error.to_string()))
 }
 
@@ -131,6 +145,10 @@ fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
     };
     let first =
         |wanted: &dyn Fn(&&String) -> bool| nodes.iter().find(wanted).unwrap_or(any).clone();
+    if arguments.nodes.len() > 1 {
+        let one = "--node: the eight tests are of one memory; give it once";
+        return Err(Failure::Usage(one.into()));
+    }
     let subject = arguments.nodes.first().cloned();
     let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
     let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));

@@ -273,12 +273,13 @@ pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failu
     db.map_in(name, &config.tiers_of(name)?, options).map_err(|e| locked_or(db.dir(), e))
 }
 
-/// A directory that exists, or words: reading must not make an empty database of a typing error.
+/// A directory with a database, or words: reading must not make an empty database of a typing error.
 pub fn must_exist(dir: &Path) -> Result<(), Failure> {
-    if dir.is_dir() {
+    if dir.join("maps").is_dir() {
         return Ok(());
     }
-    Err(Failure::new(format_args!("{}: no such directory", dir.display())))
+    let what = if dir.is_dir() { "holds no database" } else { "no such directory" };
+    Err(Failure::new(format_args!("{}: {what}", dir.display())))
 }
 
 /// A map that exists, for the same reason.

@@ -25,12 +25,17 @@ fn every_acknowledged_write_is_there_afterwards() {
     let server = Arc::new(Server::start(Arc::clone(&database_here), options()).unwrap());
     let address = server.addresses().tcp[0];
     // Writers that go on until the server ends; each reports how many of its writes it heard of.
+    let have_begun = Arc::new(std::sync::Barrier::new(9));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
             let mut client = common::Client::connect(address);
+            let have_begun = Arc::clone(&have_begun);
             std::thread::spawn(move || {
                 let mut acknowledged = 0;
                 loop {
+                    if acknowledged == 20 {
+                        have_begun.wait();
+                    }
                     let batch: Vec<u8> = (0..20)
                         .flat_map(|i| {
                             request(&["SET", &format!("{writer}:{}", acknowledged + i), "v"])
@@ -51,6 +56,7 @@ fn every_acknowledged_write_is_there_afterwards() {
             })
         })
         .collect();
+    have_begun.wait();
     std::thread::sleep(Duration::from_millis(200));
     server.shutdown();
     server.wait().unwrap();
@@ -73,7 +79,8 @@ fn every_acknowledged_write_is_there_afterwards() {
 
 #[test]
 fn replies_are_sent_before_the_end() {
-    let server = TestServer::start();
+    let drain_timeout = Duration::from_secs(60);
+    let server = TestServer::with(ServerOptions { drain_timeout, ..options() });
     let mut client = server.client();
     client.call(&["SET", "k", &"x".repeat(100_000)]);
     client.send(&request(&["GET", "k"]).repeat(100));

@@ -140,7 +140,7 @@ fn client_certificates_can_be_required() {
     // The server hears of the two that have left when it next looks at them.
     let mut client = server.client();
     let mut connected = String::new();
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         connected = info(&mut client, "connected_clients");
         if connected == "1" {
             return;

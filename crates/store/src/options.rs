@@ -168,7 +168,7 @@ impl MapOptions {
             None => "assumed: the medium writes lines of 256 B, and no profile is given".into(),
         };
         match (self.domain, self.flush) {
-            (Domain::PageCache | Domain::None, _) => "no lines are: the file is written".into(),
+            (Domain::PageCache | Domain::None, _) => "by nobody: the file is written".into(),
             (_, Flush::Skip) => "at once, large values past the caches: flush = \"skip\"".into(),
             (Domain::Adr, _) => "at once: what is not written back is lost under ADR".into(),
             (Domain::Eadr, Flush::Eager) => "at once: flush = \"eager\"".into(),

@@ -8,9 +8,12 @@ use adversary::{
     Random, cases, file_now, image_after, opened, options, recording, value_of, writes,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_durable::medium::Event;
 use terrace_store::{Durability, Map, MapOptions};
+
+/// How long a slow device is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Write `number` of `key`, safe from event `at` on.
 struct Kept {
@@ -21,7 +24,13 @@ struct Kept {
 
 /// Writes until told to stop; notes what was acknowledged under `sync`: the era is even while
 /// `sync` is in force and odd while anything else is, or is being changed to.
-fn writer(map: &Map, thread: u64, era: &AtomicU64, stop: &AtomicBool) -> Vec<Kept> {
+fn writer(
+    map: &Map,
+    thread: u64,
+    era: &AtomicU64,
+    promises: &AtomicU64,
+    stop: &AtomicBool,
+) -> Vec<Kept> {
     let mut random = Random(thread + 7);
     let mut kept = Vec::new();
     let mut number = 0;
@@ -35,6 +44,7 @@ fn writer(map: &Map, thread: u64, era: &AtomicU64, stop: &AtomicBool) -> Vec<Kep
         let at = map.medium().trace_length();
         if before.is_multiple_of(2) && era.load(Ordering::SeqCst) == before {
             kept.push(Kept { at, key, number });
+            promises.fetch_add(1, Ordering::Relaxed);
         } else {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -42,8 +52,9 @@ fn writer(map: &Map, thread: u64, era: &AtomicU64, stop: &AtomicBool) -> Vec<Kep
     kept
 }
 
-/// Every change of durability in turn; after each, what was written before it is safe.
-fn switch(map: &Map, era: &AtomicU64, rounds: u64) -> Vec<Kept> {
+/// Every change of durability in turn; after each, what was written before it is safe. Under `sync` a writer is
+/// promised something each time.
+fn switch(map: &Map, era: &AtomicU64, promises: &AtomicU64, rounds: u64) -> Vec<Kept> {
     let mut kept = Vec::new();
     let key = 1 << 20;
     for round in 0..rounds {
@@ -64,10 +75,18 @@ fn switch(map: &Map, era: &AtomicU64, rounds: u64) -> Vec<Kept> {
             }
             map.set_durability(durability).expect("switch");
             kept.push(Kept { at: map.medium().trace_length(), key, number });
+            let before = promises.load(Ordering::Relaxed);
             if durability == Durability::Sync {
                 era.fetch_add(1, Ordering::SeqCst);
             }
             std::thread::sleep(Duration::from_millis(4));
+            let begun = Instant::now();
+            while durability == Durability::Sync
+                && promises.load(Ordering::Relaxed) == before
+                && begun.elapsed() < PATIENCE
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
     }
     kept
@@ -78,12 +97,12 @@ fn recorded(rounds: u64) -> (Vec<u8>, Vec<Event>, Vec<Kept>, Vec<u8>) {
     let small = MapOptions { memory_budget_bytes: 64 << 20, ..options(Durability::Sync) };
     let map = Map::open(dir.path(), small).expect("open");
     let base = recording(&map, dir.path());
-    let (era, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (era, promises, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let kept = std::thread::scope(|scope| {
-        let (map, era, stop) = (&map, &era, &stop);
+        let (map, era, promises, stop) = (&map, &era, &promises, &stop);
         let writers: Vec<_> =
-            (0..3).map(|n| scope.spawn(move || writer(map, n, era, stop))).collect();
-        let mut kept = switch(map, era, rounds);
+            (0..3).map(|n| scope.spawn(move || writer(map, n, era, promises, stop))).collect();
+        let mut kept = switch(map, era, promises, rounds);
         stop.store(true, Ordering::Relaxed);
         kept.extend(writers.into_iter().flat_map(|w| w.join().expect("writer")));
         kept

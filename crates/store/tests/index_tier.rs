@@ -155,7 +155,7 @@ fn a_map_that_evicts_makes_room_in_its_index() {
         // A round that a writer asked for may be under way still.
         let written = u64::from(each * writers) + 1;
         let counted = || (map.stats().keys, map.stats().evicted);
-        let is_over = (0..1000).any(|_| {
+        let is_over = (0..12_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             let (keys, evicted) = counted();
             keys + evicted == written

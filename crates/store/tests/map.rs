@@ -166,15 +166,18 @@ fn increment(session: &mut terrace_store::Session) {
 fn expired_keys_are_gone_at_once_swept_soon_and_stay_gone() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .expect("clock")
-        .as_millis() as u64;
+    let now = || {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.expect("clock").as_millis() as u64
+    };
+    let end = now() + 50;
     let mut session = map.session();
     session.put(b"old", b"first", None).expect("put");
-    session.put(b"old", b"second", Some(now + 50)).expect("put");
-    session.put(b"later", b"value", Some(now + 3_600_000)).expect("put");
-    assert_eq!(map.get(b"old").expect("get"), Some(b"second".to_vec()));
+    session.put(b"old", b"second", Some(end)).expect("put");
+    session.put(b"later", b"value", Some(end + 3_600_000)).expect("put");
+    let found = map.get(b"old").expect("get");
+    // On a machine that is busy with something else it may be over by now.
+    assert!(found.as_deref() == Some(b"second") || now() >= end, "{found:?}");
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(map.get(b"old").expect("get"), None);
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -202,8 +205,9 @@ fn deleted_keys_leave_no_tombstones_behind_for_ever() {
         map.put(&i.to_be_bytes(), b"short-lived").expect("put");
         assert!(map.delete(&i.to_be_bytes()).expect("delete"));
     }
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while map.stats().index_bytes > 0 && map.stats().disk_bytes > 200 << 20 {
+    // Tombstones count as live.
+    let deadline = std::time::Instant::now() + Duration::from_secs(120);
+    while map.stats().live_bytes > 20 << 20 {
         assert!(std::time::Instant::now() < deadline, "{:?}", map.stats());
         std::thread::sleep(Duration::from_millis(20));
     }

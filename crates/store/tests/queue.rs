@@ -148,12 +148,18 @@ fn waiting_ends_with_an_element_with_room_or_with_the_time() {
 fn threads_share_syncs_and_each_element_goes_to_one() {
     let dir = tempfile::tempdir().expect("directory");
     let queue = open(dir.path(), &options(Durability::Sync));
+    let count = AtomicU64::new(0);
     let taken = std::thread::scope(|scope| {
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
-                    let pop = || queue.pop_wait(Some(Duration::from_millis(300))).expect("pop");
-                    std::iter::from_fn(pop).collect::<Vec<_>>()
+                    let mut mine = Vec::new();
+                    while count.load(SeqCst) < 300 {
+                        let popped = queue.pop_wait(Some(Duration::from_millis(20))).expect("pop");
+                        count.fetch_add(popped.iter().count() as u64, SeqCst);
+                        mine.extend(popped);
+                    }
+                    mine
                 })
             })
             .collect();
@@ -329,11 +335,11 @@ fn who_waits_is_told_that_the_queue_is_closed() {
     let thread = std::thread::spawn(move || waiter.pop_wait(None));
     std::thread::sleep(Duration::from_millis(300));
     queue.close().expect("close");
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(60);
     while !thread.is_finished() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(thread.is_finished(), "5 seconds after the close it still waits");
+    assert!(thread.is_finished(), "a minute after the close it still waits");
 }
 
 /// What was acknowledged while another handle closed is there, on memory where each push is durable.
@@ -405,9 +411,12 @@ fn durability_may_be_switched_under_load() {
     let (left, switches) = (AtomicU64::new(PRODUCERS * EACH), AtomicU64::new(0));
     let popped: Vec<Vec<u64>> = std::thread::scope(|scope| {
         for producer in 0..PRODUCERS {
-            let queue = &queue;
+            let (queue, switches) = (&queue, &switches);
             scope.spawn(move || {
                 for number in 0..EACH {
+                    while number == EACH - 1 && switches.load(SeqCst) <= 10 {
+                        std::thread::yield_now();
+                    }
                     let name = (producer << 32 | number).to_le_bytes();
                     while let Err(Error::QueueFull { .. }) = queue.push(&name) {
                         std::thread::yield_now();
@@ -448,7 +457,6 @@ fn durability_may_be_switched_under_load() {
     all.sort_unstable();
     all.dedup();
     assert_eq!(all.len() as u64, PRODUCERS * EACH);
-    assert!(switches.load(SeqCst) > 10, "{switches:?} switches");
     drop(queue);
     assert!(open(dir.path(), &small).is_empty());
 }

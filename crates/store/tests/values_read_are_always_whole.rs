@@ -96,18 +96,24 @@ fn while_logs_are_collected_and_the_index_grows() {
         let writer = scope.spawn(|| {
             let mut random = Random(1);
             let mut number = 1;
-            while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+            let _ends_all = StopOnPanic(&stop);
+            // On a slow machine it takes longer.
+            let is_over = |number: u64| {
+                let is_enough = || number > 5_000 && map.stats().collections > 10;
+                number.is_multiple_of(64) && Instant::now() >= end && is_enough()
+            };
+            while !is_over(number) && !stop.load(Ordering::Relaxed) {
                 write(&map, &mut random, number, &latest);
                 number += 1;
             }
-            number
+            stop.store(true, Ordering::Relaxed);
         });
         for seed in 2..4u64 {
             let (map, latest, shown, stop) = (&map, &latest, &shown, &stop);
             scope.spawn(move || {
                 let mut random = Random(seed);
                 let _ends_all = StopOnPanic(stop);
-                while Instant::now() < end {
+                while !stop.load(Ordering::Relaxed) {
                     let n = if seed == 2 {
                         scan_all(map, &mut random)
                     } else {
@@ -117,7 +123,7 @@ fn while_logs_are_collected_and_the_index_grows() {
                 }
             });
         }
-        assert!(writer.join().expect("writer") > 5_000, "enough was written");
+        writer.join().expect("writer");
     });
     let stats = map.stats();
     assert!(stats.collections > 10 && stats.moved_bytes > 0, "logs were collected: {stats:?}");
@@ -128,7 +134,7 @@ struct StopOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
-        self.0.store(std::thread::panicking(), Ordering::Relaxed);
+        self.0.fetch_or(std::thread::panicking(), Ordering::Relaxed);
     }
 }
 

@@ -160,26 +160,29 @@ fn though_many_read_what_others_write() {
         .expect("open");
     let base = recording(&map, dir.path());
     let keys = 8u64;
-    let writing = AtomicUsize::new(2);
+    let (writing, looks) = (AtomicUsize::new(2), AtomicUsize::new(0));
     let seen: Vec<Seen> = std::thread::scope(|scope| {
         for w in 0..2u64 {
-            let (map, writing) = (&map, &writing);
+            let (map, writing, looks) = (&map, &writing, &looks);
             scope.spawn(move || {
                 let mut session = map.session();
                 let mut random = Random(w + 50);
-                for n in 0..600 {
+                let mut n = 0;
+                // On a slow device it takes longer.
+                while n < 600 || looks.load(Ordering::Relaxed) <= 30 {
                     // Each writer has keys of its own: numbers of a key grow.
                     let key = random.below(keys / 2) * 2 + w;
                     let value = value_of(key, n, 24 + random.below(9_000) as usize);
                     session.put(&key.to_be_bytes(), &value, None).expect("put");
                     std::thread::sleep(std::time::Duration::from_micros(100));
+                    n += 1;
                 }
                 writing.fetch_sub(1, Ordering::Relaxed);
             });
         }
         let readers: Vec<_> = (0..2u64)
             .map(|r| {
-                let (map, writing) = (&map, &writing);
+                let (map, writing, looks) = (&map, &writing, &looks);
                 scope.spawn(move || {
                     let mut session = map.session();
                     let mut random = Random(r + 90);
@@ -195,6 +198,7 @@ fn though_many_read_what_others_write() {
                             how,
                             after: 0,
                         });
+                        looks.fetch_add(1, Ordering::Relaxed);
                     }
                     seen
                 })

@@ -5,12 +5,16 @@
 mod adversary;
 
 use adversary::{Random, cases, options, value_of, write_of};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_store::{Durability, Map, Value};
 
 const KEYS: u64 = 24;
 const VALUE_BYTES: usize = 120;
+/// How long a slow machine is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Writes between two cuts: each cut writes some pages, whatever is in them.
+const WRITES_OF_A_CUT: u64 = 2_000;
 
 fn put(map: &Map, key: u64, number: u64) {
     map.put(&key.to_be_bytes(), &value_of(key, number, VALUE_BYTES)).expect("put");
@@ -130,16 +134,14 @@ fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
             let (map, latest, writes) = (&map, &latest, &writes);
             scope.spawn(move || {
                 let mut random = Random(writer);
-                let mut written = 0;
                 while Instant::now() < end {
                     // A writer of its own for each key, so that numbers tell the order.
                     let key = random.below(KEYS / 2) * 2 + writer;
                     let number = latest[key as usize].load(Ordering::SeqCst) + 1;
                     put(map, key, number);
                     latest[key as usize].store(number, Ordering::SeqCst);
-                    written += 1;
+                    writes.fetch_add(1, Ordering::Relaxed);
                 }
-                writes.fetch_add(written, Ordering::Relaxed);
             });
             let reads = &reads;
             scope.spawn(move || {
@@ -151,9 +153,13 @@ fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
             });
         }
         scope.spawn(|| {
+            let mut cut_at = 0;
             while Instant::now() < end {
-                map.sync().expect("sync");
-                std::thread::sleep(Duration::from_millis(3));
+                if writes.load(Ordering::Relaxed) >= cut_at {
+                    map.sync().expect("sync");
+                    cut_at = writes.load(Ordering::Relaxed) + WRITES_OF_A_CUT;
+                }
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
     });
@@ -171,6 +177,7 @@ fn no_write_is_lost_between_a_collectors_copy_and_the_redirection() {
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
     let end = Instant::now() + Duration::from_millis(cases(2_000));
     let mut written = vec![0u64; 4000];
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random(1);
@@ -179,13 +186,15 @@ fn no_write_is_lost_between_a_collectors_copy_and_the_redirection() {
                 let key = (1 << 32) + random.below(20_000);
                 let value = value_of(key, number, 300 + number as usize % 7);
                 map.put(&key.to_be_bytes(), &value).expect("put");
-                if number % 64 == 0 && Instant::now() > end {
+                // On a slow machine it takes longer.
+                if number % 64 == 0 && Instant::now() > end && map.stats().collections > 8 {
+                    over.store(true, Ordering::Relaxed);
                     break;
                 }
             }
         });
         let mut random = Random(2);
-        while Instant::now() < end {
+        while !over.load(Ordering::Relaxed) && Instant::now() < end + PATIENCE {
             let key = random.below(written.len() as u64);
             put(&map, key, written[key as usize]);
             written[key as usize] += 1;

@@ -123,12 +123,16 @@ fn killed(dir: &Path, is_early: bool, moment: Duration) -> u64 {
     }
     let mut child = command.spawn().expect("a child");
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let (begun, has_begun) = std::sync::mpsc::channel();
     let told = std::thread::spawn(move || {
         let numbers = lines.map_while(Result::ok).filter_map(|line| {
-            line.strip_prefix("executed ").and_then(|number| number.parse::<u64>().ok())
+            let number = line.strip_prefix("executed ")?.parse::<u64>().ok();
+            let _only_the_first_is_waited_for = begun.send(());
+            number
         });
         numbers.last()
     });
+    has_begun.recv().expect("it executes something");
     std::thread::sleep(moment);
     child.kill().expect("a child that runs");
     let status = child.wait().expect("a child");

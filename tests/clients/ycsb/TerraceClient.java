@@ -16,7 +16,8 @@ public class TerraceClient extends DB {
   @Override
   public void init() {
     String port = getProperties().getProperty("terrace.port", "6379");
-    jedis = new Jedis("127.0.0.1", Integer.parseInt(port));
+    // A minute: whoever is slow here is the machine.
+    jedis = new Jedis("127.0.0.1", Integer.parseInt(port), 60_000);
   }
 
   @Override

@@ -38,7 +38,7 @@ fn pci_devices(
 ) -> Result<usize, String> {
     let folder = place.sys("bus/pci/devices");
     let mut count = 0;
-    for name in names_in(&folder) {
+    for name in names_in(&folder)? {
         let of = |file: &str| text_of(&folder.join(&name).join(file));
         // A device may go away between two looks.
         let is_wanted = of("vendor")?.is_some_and(|found| found == vendor)
@@ -50,7 +50,7 @@ fn pci_devices(
 
 fn dsa(place: &Place<'_>) -> Result<Finding, String> {
     let folder = place.sys("bus/dsa/devices");
-    let names = names_in(&folder);
+    let names = names_in(&folder)?;
     let devices = names.iter().filter(|name| name.starts_with("dsa")).count();
     let mut enabled = Vec::new();
     for name in names.iter().filter(|name| name.starts_with("wq")) {

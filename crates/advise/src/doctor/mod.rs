@@ -162,13 +162,17 @@ fn text_of(path: &Path) -> Result<Option<String>, String> {
     }
 }
 
-/// Names in a folder, rising; none if it is not there.
-fn names_in(path: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(path) else {
-        return Vec::new();
+/// Names in a folder, rising; none if it is not there, and which one it is if it cannot be read.
+fn names_in(path: &Path) -> Result<Vec<String>, String> {
+    let unread = |error: std::io::Error| format!("{}: {error}", path.display());
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(unread)?,
     };
-    let mut names: Vec<String> =
-        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry.map_err(unread)?.file_name().into_string().ok());
+    }
     names.sort();
-    names
+    Ok(names)
 }

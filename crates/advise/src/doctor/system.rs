@@ -1,6 +1,6 @@
 //! The system's settings: huge pages, events of the processor, limits.
 
-use super::{Finding, Place, line_of, names_in};
+use super::{Finding, Place, line_of, names_in, text_of};
 use rustix::process::{Resource, getrlimit};
 use terrace_memory::ByteSize;
 
@@ -50,11 +50,16 @@ fn pools(place: &Place<'_>) -> Finding {
 fn events(place: &Place<'_>) -> Finding {
     const SUBJECT: &str = "perf events";
     let sources = names_in(&place.sys("bus/event_source/devices"));
-    let has_counters = sources.iter().any(|name| name == "cpu" || name.starts_with("cpu_"));
-    let Some(level) = line_of(&place.proc("sys/kernel/perf_event_paranoid")) else {
-        let enable = "a kernel with CONFIG_PERF_EVENTS";
-        return Finding::missing(SUBJECT, "the kernel has none", enable);
+    let level = text_of(&place.proc("sys/kernel/perf_event_paranoid"));
+    let (sources, level) = match sources.and_then(|sources| Ok((sources, level?))) {
+        Ok((sources, Some(level))) => (sources, level),
+        Ok((_, None)) => {
+            let enable = "a kernel with CONFIG_PERF_EVENTS";
+            return Finding::missing(SUBJECT, "the kernel has none", enable);
+        }
+        Err(unread) => return Finding::unknown(SUBJECT, unread),
     };
+    let has_counters = sources.iter().any(|name| name == "cpu" || name.starts_with("cpu_"));
     let level = level.parse::<i32>().unwrap_or(4);
     if !has_counters {
         let enable =

@@ -83,7 +83,8 @@ pub fn probe<G: Ground>(
     Ok(profile)
 }
 
-fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
+/// What a profile says of the machine it is of.
+pub fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
     ProfiledMachine {
         name: ground.name().into(),
         is_modelled: ground.is_modelled(),

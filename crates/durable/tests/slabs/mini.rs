@@ -243,7 +243,7 @@ impl Mini {
 
     /// Every slot accounted for once readers have left; nobody may write meanwhile.
     pub fn census(&self) -> Census {
-        for _ in 0..10_000 {
+        for _ in 0..100_000 {
             crossbeam_epoch::pin().flush();
             if self.slabs.waiting_slots() == 0 {
                 break;

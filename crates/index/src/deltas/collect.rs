@@ -60,10 +60,12 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             if matches!(grown, Ok(true)) {
                 continue;
             }
-            if !self.logs.all.iter().any(|log| log.collecting.is_locked()) {
+            let is_collected = self.logs.all.iter().any(|log| log.collecting.is_locked());
+            // Another thread was at it, and may be done by now.
+            if !is_collected && !segments.has_room() {
                 return grown.and(Err(full));
             }
-            // Another thread is at it.
+            // Or is at it still.
             keys.pause();
             self.table.memory.pause();
             backoff.snooze();

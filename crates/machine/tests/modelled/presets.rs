@@ -34,6 +34,13 @@ fn every_preset_makes_a_machine_of_all_its_threads() {
     }
 }
 
+/// The preset with another value where a field is given first.
+fn with(text: &str, field: &str, value: &str) -> String {
+    let is_it = |line: &&str| line.split(" = ").next() == Some(field);
+    let line = text.lines().find(is_it).expect("a field of every preset");
+    text.replacen(&format!("\n{line}\n"), &format!("\n{field} = {value}\n"), 1)
+}
+
 #[test]
 fn a_preset_is_refused_in_one_line() {
     let text = Preset::text("cxl").unwrap();
@@ -54,6 +61,28 @@ fn a_preset_is_refused_in_one_line() {
         let error = Preset::parse(&text).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");
     }
+    for (field, found) in [
+        ("read_ns", "-107.0"),
+        ("read_ns", "nan"),
+        ("stream_ns", "inf"),
+        ("read_gb_s", "nan"),
+        ("write_gb_s", "0.0"),
+        ("core_to_core_ns", "-1.0"),
+        ("latency_ns", "nan"),
+        ("bytes", "0"),
+        ("threads_per_core", "0"),
+        ("clock_mhz", "0"),
+        ("write_queue", "0"),
+        ("write_back_queue", "0"),
+    ] {
+        let error = Preset::parse(&with(text, field, found)).unwrap_err().to_string();
+        let found = found.trim_end_matches(".0").replace("nan", "NaN");
+        assert!(error.contains(&format!("{field} = {found}; it must be")), "{error}");
+    }
+    let (front, back) = text.rsplit_once("name = \"cxl\"").expect("its second node");
+    let twice = format!("{front}name = \"dram0\"{back}");
+    let error = Preset::parse(&twice).unwrap_err().to_string();
+    assert!(error.contains("name = dram0; it must be of this node alone"), "{error}");
     let error = Preset::named("optane").unwrap_err().to_string();
     assert!(error.contains("optane-004, enzian-fast"), "{error}");
     let machine = optane(1);

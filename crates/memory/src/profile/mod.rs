@@ -109,12 +109,20 @@ impl Profile {
         self.nodes.iter().find(|node| node.name == name)
     }
 
+    /// Whether runs on this machine can refine it.
+    ///
+    /// # Errors
+    /// [`ProfileError::OtherMachine`] if not.
+    pub fn must_be_of(&self, machine: &ProfiledMachine) -> Result<(), ProfileError> {
+        self.machine.must_be(machine)
+    }
+
     /// Takes the figures of another run in: those of the same setting become more certain, others are added.
     ///
     /// # Errors
     /// [`ProfileError::OtherMachine`]; then nothing was changed.
     pub fn refine(&mut self, run: Profile) -> Result<(), ProfileError> {
-        self.machine.must_be(&run.machine)?;
+        self.must_be_of(&run.machine)?;
         self.taken_at.extend(run.taken_at);
         for node in run.nodes {
             match self.nodes.iter_mut().find(|known| known.name == node.name) {

@@ -127,7 +127,8 @@ fn damage_in_a_large_value_is_passed_quickly() {
     let (_dir, map) = opened(&image, salvage).expect("salvage");
     let took = start.elapsed();
     assert_eq!(map.get(b"behind").expect("get"), Some(b"it".to_vec()));
-    assert!(took < Duration::from_secs(2), "3 MB of damage took {took:?}");
+    // A quarter of a second, or hours for whoever looks for an item at every byte.
+    assert!(took < Duration::from_secs(60), "3 MB of damage took {took:?}");
 }
 
 /// The cut names the logs that were open. One of them whose header reads as zero, a sector lost,
@@ -176,7 +177,7 @@ fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
     for _ in 0..150 {
         session.put(b"filler", &[3; 40_000], None).expect("put");
     }
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while map.stats().moved_bytes < 6_000 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }

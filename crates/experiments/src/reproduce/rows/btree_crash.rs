@@ -57,7 +57,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         (Some(first), _) => first.clone(),
         (None, false) => format!("Not noticed: {}.", missed.join(", ")),
         (None, true) => "Two crashes in a row, the second during or after recovery. The volatile trees keep \
-                         nothing; the log-structured one has crash tests of its own."
+                         nothing."
             .into(),
     };
     Ok(outcome)

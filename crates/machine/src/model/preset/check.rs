@@ -1,11 +1,16 @@
 //! What a preset must keep to beyond its types.
 
 use super::{Policy, Preset, PresetError};
+use std::collections::HashSet;
 
 /// Cores whose holdings the directory can note.
 const CORES_MAX: usize = 128;
 /// Line fill buffers and stores that a thread has room for.
 const BUFFERS_MAX: usize = 64;
+/// Logical threads of a core.
+const THREADS_MAX: usize = 8;
+/// A second: no latency of a memory, and no cycle, is longer.
+const NS_MAX: f64 = 1e9;
 
 pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
     let name = &preset.name;
@@ -24,6 +29,22 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
             "a power of two from 64 on",
         );
     }
+    if processor.threads_per_core == 0 || processor.threads_per_core > THREADS_MAX {
+        return refuse(
+            "processor.threads_per_core",
+            processor.threads_per_core.to_string(),
+            "1 to 8",
+        );
+    }
+    if processor.clock_mhz == 0 {
+        return refuse("processor.clock_mhz", "0".into(), "at least 1");
+    }
+    if processor.write_back_queue == 0 {
+        return refuse("processor.write_back_queue", "0".into(), "at least 1");
+    }
+    if !is_latency(processor.core_to_core_ns) {
+        return refuse("processor.core_to_core_ns", processor.core_to_core_ns.to_string(), LATENCY);
+    }
     for (field, found) in [
         ("processor.line_fill_buffers", processor.line_fill_buffers),
         ("processor.store_buffer", processor.store_buffer),
@@ -35,9 +56,37 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
     if processor.store_bytes == 0 || processor.store_bytes > processor.line_bytes {
         return refuse("processor.store_bytes", processor.store_bytes.to_string(), "1 to a line");
     }
-    if processor.sockets > 1 && preset.link.is_none() {
-        return refuse("link", "nothing".into(), "given where there are several sockets");
+    match &preset.link {
+        None if processor.sockets > 1 => {
+            return refuse("link", "nothing".into(), "given where there are several sockets");
+        }
+        Some(link) if !is_latency(link.latency_ns) => {
+            return refuse("link.latency_ns", link.latency_ns.to_string(), LATENCY);
+        }
+        Some(link) if !is_rate(link.gb_s) => {
+            return refuse("link.gb_s", link.gb_s.to_string(), RATE);
+        }
+        _ => {}
     }
+    caches(preset)?;
+    nodes(preset)
+}
+
+const LATENCY: &str = "0 to 1e9, in nanoseconds";
+const RATE: &str = "more than 0";
+
+fn is_latency(ns: f64) -> bool {
+    (0.0..=NS_MAX).contains(&ns)
+}
+
+fn is_rate(gb_s: f64) -> bool {
+    gb_s > 0.0 && gb_s.is_finite()
+}
+
+fn caches(preset: &Preset) -> Result<(), PresetError> {
+    let refuse = |field: &str, found: String, valid: &str| {
+        Err(PresetError(format!("{}: {field} = {found}; it must be {valid}", preset.name)))
+    };
     if !(2..=3).contains(&preset.cache.len()) {
         return refuse(
             "cache",
@@ -50,8 +99,12 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
         if cache.ways == 0 || cache.ways > 32 {
             return refuse(&format!("{field}.ways"), cache.ways.to_string(), "1 to 32");
         }
-        if !cache.bytes.is_multiple_of(processor.line_bytes * cache.ways as u64) {
+        let set = preset.processor.line_bytes * cache.ways as u64;
+        if cache.bytes == 0 || !cache.bytes.is_multiple_of(set) {
             return refuse(&format!("{field}.bytes"), cache.bytes.to_string(), "whole sets");
+        }
+        if !is_latency(cache.latency_ns) {
+            return refuse(&format!("{field}.latency_ns"), cache.latency_ns.to_string(), LATENCY);
         }
         let percents = [cache.random_percent, cache.random_percent_shared];
         let mixed = cache.replacement == Policy::Mixed;
@@ -63,10 +116,11 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
             );
         }
     }
-    nodes(preset)
+    Ok(())
 }
 
 fn nodes(preset: &Preset) -> Result<(), PresetError> {
+    let mut names = HashSet::new();
     for node in &preset.node {
         let refuse = |field: &str, found: String, valid: &str| {
             let (preset, node) = (&preset.name, &node.name);
@@ -84,9 +138,32 @@ fn nodes(preset: &Preset) -> Result<(), PresetError> {
                 "at least a line, of at least one channel",
             );
         }
-        let rates = [Some(node.read_gb_s), Some(node.write_gb_s), node.random_read_gb_s];
-        if rates.iter().chain([&node.random_write_gb_s]).flatten().any(|rate| *rate <= 0.0) {
-            return refuse("read_gb_s or write_gb_s", "0".into(), "more");
+        if !names.insert(&node.name) {
+            return refuse("name", node.name.clone(), "of this node alone");
+        }
+        for (field, rate) in [
+            ("read_gb_s", Some(node.read_gb_s)),
+            ("write_gb_s", Some(node.write_gb_s)),
+            ("random_read_gb_s", node.random_read_gb_s),
+            ("random_write_gb_s", node.random_write_gb_s),
+        ] {
+            if let Some(rate) = rate.filter(|rate| !is_rate(*rate)) {
+                return refuse(field, rate.to_string(), RATE);
+            }
+        }
+        for (field, ns) in [
+            ("read_ns", node.read_ns),
+            ("random_read_ns", node.random_read_ns),
+            ("write_back_ns", node.write_back_ns),
+            ("stream_ns", node.stream_ns),
+            ("directory_ns", node.directory_ns),
+        ] {
+            if !is_latency(ns) {
+                return refuse(field, ns.to_string(), LATENCY);
+            }
+        }
+        if node.write_queue == 0 {
+            return refuse("write_queue", "0".into(), "at least 1");
         }
         let Some(media) = &node.media else {
             continue;
