@@ -5,6 +5,7 @@ mod common;
 use common::{Reply, TestServer, options, request};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace::{Database, Durability, MapOptions};
 use terrace_server::{Server, ServerOptions};
@@ -25,7 +26,7 @@ fn every_acknowledged_write_is_there_afterwards() {
     let server = Arc::new(Server::start(Arc::clone(&database_here), options()).unwrap());
     let address = server.addresses().tcp[0];
     // Writers that go on until the server ends; each reports how many of its writes it heard of.
-    let have_begun = Arc::new(std::sync::Barrier::new(9));
+    let have_begun = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
             let mut client = common::Client::connect(address);
@@ -34,7 +35,7 @@ fn every_acknowledged_write_is_there_afterwards() {
                 let mut acknowledged = 0;
                 loop {
                     if acknowledged == 20 {
-                        have_begun.wait();
+                        have_begun.fetch_add(1, Ordering::Relaxed);
                     }
                     let batch: Vec<u8> = (0..20)
                         .flat_map(|i| {
@@ -56,7 +57,7 @@ fn every_acknowledged_write_is_there_afterwards() {
             })
         })
         .collect();
-    have_begun.wait();
+    common::eventually("all have begun", || have_begun.load(Ordering::Relaxed) == 8);
     std::thread::sleep(Duration::from_millis(200));
     server.shutdown();
     server.wait().unwrap();

@@ -148,13 +148,13 @@ fn waiting_ends_with_an_element_with_room_or_with_the_time() {
 fn threads_share_syncs_and_each_element_goes_to_one() {
     let dir = tempfile::tempdir().expect("directory");
     let queue = open(dir.path(), &options(Durability::Sync));
-    let count = AtomicU64::new(0);
+    let (count, end) = (AtomicU64::new(0), Instant::now() + Duration::from_secs(60));
     let taken = std::thread::scope(|scope| {
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let mut mine = Vec::new();
-                    while count.load(SeqCst) < 300 {
+                    while count.load(SeqCst) < 300 && Instant::now() < end {
                         let popped = queue.pop_wait(Some(Duration::from_millis(20))).expect("pop");
                         count.fetch_add(popped.iter().count() as u64, SeqCst);
                         mine.extend(popped);

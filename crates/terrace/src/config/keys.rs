@@ -353,7 +353,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "persist",
         default: "as above",
-        help: "values, index or auto",
+        help: "values, index, full or auto",
         set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
     },
     Key {

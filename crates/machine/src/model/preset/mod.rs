@@ -1,7 +1,8 @@
 //! Presets: a machine's published figures, one documented file each.
 //!
-//! A preset has what data sheets and papers say of a machine and nothing that was fitted to an
-//! experiment; each figure stands in its file beside its source. What the figures leave
+//! A preset has what data sheets and papers say of a machine; each figure stands in its file beside its
+//! source. Where nobody has published one it is marked ASSUMED, and two, the random share of
+//! replacement, are CALIBRATED to one published curve and to nothing else. What the figures leave
 //! open follows from the model, and [`calibrate`](super::calibrate) prints how far that is from
 //! what was measured on the real machine.
 
