@@ -1,11 +1,14 @@
 //! `terrace probe`: what every memory costs, as a table, a profile and a page.
 
+mod eight;
+
 use crate::output::{self, Failure, Outcome, print, print_json};
 use clap::Args;
-use serde_json::json;
+use eight::EightTests;
 use std::path::{Path, PathBuf};
+use terrace::Config;
+use terrace::memory::tier::{self, SystemPaths};
 use terrace::memory::{Profile, Topology};
-use terrace_advise::idiosyncrasies::{self as tests, Findings, Settings, Sweep, Thresholds};
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::ground::{Ground, Here};
 use terrace_advise::probe::{self, Part, Plan};
@@ -16,13 +19,20 @@ pub struct Arguments {
     /// Fewer settings: within a minute on a small machine
     #[arg(long)]
     quick: bool,
-    /// Measure this node alone, as `terrace topology` names it; may be given again
+    /// Measure this node or tier alone, as `terrace topology` names it; may be given again
     #[arg(long = "node", value_name = "NODE")]
     nodes: Vec<String>,
-    /// Measure this part alone: latency, bandwidth, loaded, stores, dirty-cache, copies or pages; may be
-    /// given again
+    /// Measure this part alone: latency, bandwidth, loaded, stores, dirty-cache, files, copies, remote or
+    /// pages; may be given again
     #[arg(long = "part", value_name = "PART")]
     parts: Vec<Part>,
+    /// Measure this tier as well, if it is files: name=pm,kind=dax,path=/mnt/pm (kinds dax, tmpfs and file);
+    /// mounts with direct access are found. May be given again
+    #[arg(long = "tier", value_name = "KEY=VALUE,...", conflicts_with = "model")]
+    tiers: Vec<String>,
+    /// Measure the tiers of this terrace.toml as well
+    #[arg(long, value_name = "FILE", conflicts_with = "model")]
+    config: Option<PathBuf>,
     /// The most threads to measure with; all processors where absent
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -30,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PRESET")]
     model: Option<String>,
     /// Hold one memory to the eight tests of PMIdioBench instead: effects, causes and what follows
-    #[arg(long, conflicts_with_all = ["parts", "threads", "out", "html"])]
+    #[arg(long, conflicts_with_all = ["parts", "threads"])]
     idiosyncrasies: bool,
     /// The memory to compare it with, DRAM; the machine's first such where absent
     #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
@@ -52,12 +62,13 @@ pub struct Arguments {
 /// Measures, prints and writes.
 pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
-    if arguments.idiosyncrasies {
-        return match &arguments.model {
-            Some(name) => idiosyncrasies(&preset(name)?, arguments),
-            None => idiosyncrasies(&here()?, arguments),
-        };
+    match &arguments.model {
+        Some(name) => on(&preset(name)?, arguments),
+        None => on(&here(arguments)?, arguments),
     }
+}
+
+fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
     // What cannot be written, or refined, is found before minutes are spent.
     for path in [&arguments.out, &arguments.html].into_iter().flatten() {
         Results::check_writable(path).map_err(Failure::new)?;
@@ -66,16 +77,26 @@ pub fn main(arguments: &Arguments) -> Outcome {
         Some(path) if path.exists() => Some(Profile::read(path).map_err(Failure::new)?),
         _ => None,
     };
+    if let Some(known) = &known {
+        known.must_be_of(&probe::machine_of(ground)).map_err(Failure::new)?;
+    }
+    if arguments.idiosyncrasies {
+        let eight = EightTests::of(ground, arguments)?;
+        keep(eight.profile(ground), known, arguments)?;
+        return eight.print(arguments.json);
+    }
     let plan = Plan {
         only: arguments.nodes.clone(),
         parts: if arguments.parts.is_empty() { Part::ALL.into() } else { arguments.parts.clone() },
         threads: arguments.threads,
         is_quick: arguments.quick,
     };
-    let run = match &arguments.model {
-        Some(name) => measure(&preset(name)?, &plan, known.as_ref())?,
-        None => measure(&here()?, &plan, known.as_ref())?,
-    };
+    let profile = keep(measure(ground, &plan)?, known, arguments)?;
+    if arguments.json { print_json(&profile) } else { print(probe::table(&profile).trim_end()) }
+}
+
+/// Takes a run into what is known, and writes what is to be written.
+fn keep(run: Profile, known: Option<Profile>, arguments: &Arguments) -> Result<Profile, Failure> {
     let profile = match known {
         Some(mut known) => {
             known.refine(run).map_err(Failure::new)?;
@@ -92,12 +113,29 @@ pub fn main(arguments: &Arguments) -> Outcome {
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         eprintln!("wrote {}", path.display());
     }
-    if arguments.json { print_json(&profile) } else { print(probe::table(&profile).trim_end()) }
+    Ok(profile)
 }
 
-fn here() -> Result<Here, Failure> {
+/// This machine with the tiers that were asked for, and the mounts with direct access that it has.
+fn here(arguments: &Arguments) -> Result<Here, Failure> {
     let topology = Topology::read().map_err(Failure::new)?;
-    Here::new(topology).map_err(Failure::new)
+    let mut config = match &arguments.config {
+        Some(path) => Config::load(path)?,
+        None => Config::default(),
+    };
+    for text in &arguments.tiers {
+        config.set_tier(text).map_err(|error| Failure::Usage(format!("--tier: {error}")))?;
+    }
+    let mut tiers = tier::resolve_all(&config.tiers, &topology, &SystemPaths)
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let (found, unusable) = tier::found_tiers(&topology, &SystemPaths);
+    unusable.iter().for_each(|why| eprintln!("not measured: {why}"));
+    for tier in found {
+        if !tiers.iter().any(|known| known.name == tier.name || known.path == tier.path) {
+            tiers.push(tier);
+        }
+    }
+    Ok(Here::new(topology).map_err(Failure::new)?.with_tiers(&tiers))
 }
 
 fn preset(name: &str) -> Result<Preset, Failure> {
@@ -110,15 +148,8 @@ fn preset(name: &str) -> Result<Preset, Failure> {
     Preset::named(name).map_err(|error| usage(&error))
 }
 
-/// A run by the plan, which can refine the profile that is known.
-fn measure<G: Ground>(
-    ground: &G,
-    plan: &Plan,
-    known: Option<&Profile>,
-) -> Result<Profile, Failure> {
-    known
-        .map_or(Ok(()), |known| known.must_be_of(&probe::machine_of(ground)))
-        .map_err(Failure::new)?;
+/// A run by the plan.
+fn measure<G: Ground>(ground: &G, plan: &Plan) -> Result<Profile, Failure> {
     let bar = output::steps("probe");
     let tell = |done: usize, of: usize, what: &str| {
         bar.set_length(of as u64);
@@ -128,57 +159,4 @@ fn measure<G: Ground>(
     let found = probe::probe(ground, plan, &tell);
     bar.finish_and_clear();
     found.map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// The eight tests of one memory, beside DRAM's.
-fn idiosyncrasies<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
-    let nodes = ground.nodes();
-    let known = |node: &String| match nodes.contains(node) {
-        true => Ok(()),
-        false => {
-            Err(Failure::Usage(format!("no node `{node}`; this machine has: {}", nodes.join(", "))))
-        }
-    };
-    let Some(any) = nodes.first() else {
-        let reason = "the kernel tells of no node with memory (/sys/devices/system/node)";
-        return Err(Failure::new(reason));
-    };
-    let first =
-        |wanted: &dyn Fn(&&String) -> bool| nodes.iter().find(wanted).unwrap_or(any).clone();
-    if arguments.nodes.len() > 1 {
-        let one = "--node: the eight tests are of one memory; give it once";
-        return Err(Failure::Usage(one.into()));
-    }
-    let subject = arguments.nodes.first().cloned();
-    let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
-    let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));
-    [Some(&subject), Some(&dram), arguments.remote.as_ref()]
-        .into_iter()
-        .flatten()
-        .try_for_each(known)?;
-    let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
-    let sweep = Sweep::new(ground, settings);
-    let spinner = output::spinner("probe");
-    let tell = |what: &str| spinner.set_message(what.to_string());
-    let measure = |node: &str, remote: Option<&str>| {
-        Findings::measure(&sweep, node, remote, &tell)
-            .map_err(|error| Failure::new(format!("{node}: {error}")))
-    };
-    // A preset's nodes are named by kind and socket; what the kernel's numbers mean is not known.
-    let twin = |node: &str| {
-        let kind = |node: &str| node.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
-        let is_twin = |other: &&String| other.as_str() != node && kind(other) == kind(node);
-        nodes.iter().find(is_twin).filter(|_| ground.is_modelled()).map(String::as_str)
-    };
-    let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
-    let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
-    spinner.finish_and_clear();
-    let (causes, advice) =
-        (tests::classify(&found, &beside, Thresholds::default()), tests::recommend(&found));
-    if arguments.json {
-        return print_json(&json!({
-            "findings": found, "dram": beside, "causes": causes, "recommendations": advice
-        }));
-    }
-    print(tests::table(&found, &causes, &advice).trim_end())
 }

@@ -6,6 +6,7 @@ pub mod chase;
 pub mod copy;
 pub mod counted;
 pub mod crash;
+pub mod files;
 pub mod ground;
 pub mod kernels;
 pub mod lines;

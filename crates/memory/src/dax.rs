@@ -8,11 +8,12 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use serde::Serialize;
 
@@ -215,6 +216,39 @@ fn try_direct_write(folder: &Path) -> io::Result<()> {
     static BLOCK: Block = Block([0; 4096]);
     let file = scratch_file(folder, OFlags::DIRECT)?;
     file.write_all_at(&BLOCK.0, 0)
+}
+
+/// A file of `bytes` in `folder` that has no name, so that nothing stays behind whatever happens; all of its
+/// blocks are there, so that a mapping of it does not meet a full device.
+///
+/// # Errors
+/// The kernel's: the folder cannot be written, or has not so much room.
+pub fn whole_scratch_file(folder: &Path, bytes: u64) -> io::Result<File> {
+    let file = scratch_file(folder, OFlags::empty())?;
+    match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+        // File systems that cannot set blocks aside have them once they are written.
+        Err(rustix::io::Errno::OPNOTSUPP) => write_zeros(&file, bytes)?,
+        set_aside => set_aside?,
+    }
+    Ok(file)
+}
+
+/// The same file opened again past the page cache, where its file system can.
+///
+/// # Errors
+/// The kernel's; `EINVAL` of file systems without such access.
+pub fn past_the_cache(file: &File) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+}
+
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    const PIECE: [u8; 1 << 16] = [0; 1 << 16];
+    (0..bytes).step_by(PIECE.len()).try_for_each(|at| {
+        let left = (bytes - at).min(PIECE.len() as u64) as usize;
+        file.write_all_at(&PIECE[..left], at)
+    })
 }
 
 /// A file in `folder` that has no name, so that nothing stays behind whatever happens.

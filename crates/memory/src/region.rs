@@ -206,6 +206,14 @@ impl Region {
         crate::binding::placement(self.base.as_ptr(), bytes.min(self.bytes) as usize)
     }
 
+    /// Bytes of it that are in huge pages; `None` where the system does not tell
+    /// (`/proc/self/smaps`).
+    pub fn huge_bytes(&self) -> Option<u64> {
+        let start = self.base.as_ptr() as u64;
+        let smaps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        Some(huge_bytes_of(&smaps, start..start + self.bytes))
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.bytes
@@ -234,6 +242,24 @@ impl Region {
     }
 }
 
+/// Bytes in huge pages of the mappings that begin in `range`, of the text of `/proc/self/smaps`: each mapping is
+/// a line `FROM-TO ...` in hexadecimal, followed by lines `Name: KIB kB`.
+fn huge_bytes_of(smaps: &str, range: std::ops::Range<u64>) -> u64 {
+    let mut is_in_range = false;
+    let mut kib = 0;
+    for line in smaps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if let Some((from, _)) = first.split_once('-') {
+            is_in_range = u64::from_str_radix(from, 16).is_ok_and(|from| range.contains(&from));
+        } else if is_in_range
+            && matches!(first, "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:")
+        {
+            kib += line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+        }
+    }
+    kib << 10
+}
+
 fn map(file: &File, bytes: u64, flags: MapFlags) -> io::Result<NonNull<u8>> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping chosen by the kernel overlaps nothing.
@@ -250,5 +276,23 @@ impl Drop for Region {
         let unmapped =
             unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes as usize) };
         debug_assert!(unmapped.is_ok(), "a mapping that was made can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_are_counted_for_the_mappings_of_a_region_alone() {
+        let smaps = "1000-3000 rw-p 00000000 00:00 0\nRss: 8 kB\nAnonHugePages:    2048 kB\n\
+                     3000-4000 rw-s 00000000 00:00 0 /mnt/a-file\nFilePmdMapped:  4096 kB\n\
+                     5000-6000 ---p 00000000 00:00 0\nAnonHugePages:  8192 kB\n";
+        assert_eq!(huge_bytes_of(smaps, 0x1000..0x4000), 6 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x5000..0x6000), 8 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x4000..0x5000), 0);
+        let region = Region::reserve(4 << 20, Backing::HugePages).expect("addresses");
+        region.populate(0, 4 << 20).expect("memory");
+        assert!(region.huge_bytes().is_none_or(|bytes| bytes <= region.len()));
     }
 }

@@ -142,12 +142,9 @@ mod tests {
         let [mean_ns, p50_ns, p99_ns] = [latency_ns; 3].map(estimate);
         let load = Quantiles { mean_ns, p50_ns, p99_ns };
         let profile = NodeProfile {
-            name: "pmem0".into(),
             latency: Measured::Points(vec![Latency { bytes: 1 << 30, load }]),
             bandwidth: Measured::Points(points),
-            loaded: Measured::not_asked_for(),
-            stores: Measured::not_asked_for(),
-            dirty_cache: Measured::not_asked_for(),
+            ..NodeProfile::new("pmem0")
         };
         MemoryCosts::of(&profile).expect("bandwidth was measured")
     }

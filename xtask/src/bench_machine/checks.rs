@@ -204,7 +204,7 @@ fn counted(answers: &str, wanted: &str) -> u64 {
 }
 
 /// `terrace probe` of two nodes without processors: a latency of each beyond the caches, and the memory it came
-/// from was on the node.
+/// from was on the node; and of files on the mount with direct access, by the domain that the firmware tells.
 pub fn probed(boot: &Boot) -> Verdict {
     const NODES: [u32; 2] = [2, 3];
     let profile = json(boot, "probe")?;
@@ -215,17 +215,22 @@ pub fn probed(boot: &Boot) -> Verdict {
         let place = place.ok_or(format!("{pages} pages of the probe are on node {number}"))?;
         most[place] = most[place].max(pages * 4096);
     }
-    for (number, most) in NODES.iter().zip(most) {
-        let name = format!("node{number}");
+    let beyond = |name: &str| {
         let node = list(&profile, "nodes")?.iter().find(|node| node["name"] == *name);
-        let sets = list(node.ok_or(format!("nothing of {name}"))?, "latency")?;
-        let far = sets.iter().filter(|set| set["bytes"].as_u64() > Some(cache));
+        let node = node.ok_or(format!("nothing of {name}"))?;
+        let far = list(node, "latency")?.iter().filter(|set| set["bytes"].as_u64() > Some(cache));
         let measured = far.filter(|set| set["load"]["mean_ns"][0].as_f64() > Some(0.0)).count();
-        if measured == 0 || most <= cache {
-            return Err(format!("{name}: {measured} latencies beyond {cache} B, {most} B on it"));
-        }
+        holds(measured > 0, name, format!("{name}: no latency beyond {cache} B"))?;
+        Ok::<_, String>(node["medium"].to_string())
+    };
+    for (number, most) in NODES.iter().zip(most) {
+        beyond(&format!("node{number}"))?;
+        holds(most > cache, "on it", format!("{most} B of the probe on node {number}"))?;
     }
-    Ok(format!("latencies beyond {} MiB of caches on nodes 2 and 3", cache >> 20))
+    let medium = beyond("dax0")?;
+    holds(medium.contains("ADR: ext4") && medium.contains("MAP_SYNC"), "ADR", medium)?;
+    let mib = cache >> 20;
+    Ok(format!("latencies beyond {mib} MiB of caches on nodes 2 and 3, and on files with MAP_SYNC"))
 }
 
 /// Nodes and pages of a line of `numa_maps`.

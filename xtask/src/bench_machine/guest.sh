@@ -111,10 +111,10 @@ nodes() {
     section pages-of-the-probe cat /tmp/pages
 }
 
-# What the instrument finds of nodes without processors, and where the kernel saw its memory meanwhile.
+# What the instrument finds of nodes without processors, and of files that are mapped directly, and where the kernel saw its memory meanwhile.
 # A process that ends while it is looked at has no memory to be told of: nothing is said of that here.
 probe() {
-    terrace probe --quick --part latency --node node2 --node node3 --json 2>/tmp/said-probe &
+    terrace probe --quick --part latency --node node2 --node node3 --node dax0 --json 2>/tmp/said-probe &
     while kill -0 $!; do
         grep 'bind:' "/proc/$!/numa_maps"
         sleep 0.1

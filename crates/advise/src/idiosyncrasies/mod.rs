@@ -41,6 +41,7 @@ pub use sweep::{Grid, Settings, Sweep};
 use serde::{Deserialize, Serialize};
 use std::io;
 use terrace_machine::ground::Ground;
+use terrace_memory::profile::{Effect, Estimate, Measured};
 
 /// What was measured, or why it could not be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -146,4 +147,17 @@ impl Findings {
             dirty_cache,
         })
     }
+}
+
+/// The tests of a memory as a profile keeps them: the factor of each and what it is due to.
+pub fn effects(found: &Findings, causes: &[Cause]) -> Measured<Effect> {
+    let effect = |test: &str, factor: f64, because: Vec<String>| {
+        Some(Effect { test: test.into(), factor: Estimate::of(factor)?, because })
+    };
+    let of_cause = |cause: &Cause| {
+        let because = cause.components.iter().map(ToString::to_string).collect();
+        effect(cause.test, *cause.effect.measured()?, because)
+    };
+    let dirty = effect("I8", found.dirty_cache.effect(), Vec::new());
+    Measured::Points(causes.iter().filter_map(of_cause).chain(dirty).collect())
 }

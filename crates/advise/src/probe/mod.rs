@@ -17,14 +17,14 @@ pub use report::html;
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_machine::ground::Ground;
-use terrace_memory::profile::{Measured, NodeProfile, Profile, ProfiledMachine};
+use terrace_memory::profile::{NodeProfile, Profile, ProfiledMachine};
 
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
     /// No memory of that name.
-    #[error("no node `{node}`; this machine has: {known}")]
+    #[error("no node or tier `{node}`; this machine has: {known}")]
     NoSuchNode {
         /// The name.
         node: String,
@@ -70,17 +70,23 @@ pub fn probe<G: Ground>(
     let steps = nodes.len() * plan.parts.len();
     let mut done = 0;
     for node in &nodes {
-        let mut found = not_asked_for(node);
+        let mut found = NodeProfile::new(node);
         for part in &plan.parts {
             tell(done, steps, &format!("{node}: {part}"));
             parts::measure(ground, plan, node, *part, &mut found, &mut profile);
             done += 1;
         }
+        // What was measured in is known now.
+        found.medium = ground.medium(node);
         profile.nodes.push(found);
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    profile.taken_at.push(now);
+    profile.taken_at.push(now());
     Ok(profile)
+}
+
+/// The time that a run is marked with: seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// What a profile says of the machine it is of.
@@ -91,17 +97,6 @@ pub fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
         threads: ground.most_threads(),
         cache_bytes: ground.cache_bytes(),
         nodes: ground.nodes(),
-    }
-}
-
-fn not_asked_for(node: &str) -> NodeProfile {
-    NodeProfile {
-        name: node.into(),
-        latency: Measured::not_asked_for(),
-        bandwidth: Measured::not_asked_for(),
-        loaded: Measured::not_asked_for(),
-        stores: Measured::not_asked_for(),
-        dirty_cache: Measured::not_asked_for(),
     }
 }
 

@@ -5,18 +5,21 @@ use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
 use terrace_machine::chase::{Chase, Times};
 use terrace_machine::copy::{self, Engine};
-use terrace_machine::ground::{Bench, Ground};
+use terrace_machine::files::{self, FileSetting};
+use terrace_machine::ground::{At, Bench, Ground};
 use terrace_machine::load::{Load, Op};
 use terrace_machine::loaded::Loaded;
 use terrace_machine::stores::Stores;
 use terrace_memory::Domain;
 use terrace_memory::profile::{
-    Bandwidth, Copy, DirtyCache, Estimate, Flavour, Latency, Loaded as LoadedPoint, Measured,
-    NodeProfile, Pages, Profile, Quantiles, StoreCost,
+    Bandwidth, Copy, DirtyCache, Estimate, FileCost, FileOp, Flavour, Latency,
+    Loaded as LoadedPoint, Measured, NodeProfile, Pages, Profile, Quantiles, Remote, StoreCost,
 };
 
 /// How much larger than the largest cache the largest working set is.
 const CACHES: u64 = 4;
+/// Bytes of a file that is measured: more than devices keep in memory of their own for reading.
+const FILE: u64 = 256 << 20;
 /// The least of the largest working set, bytes.
 const OUTGROWN_MIN: u64 = 64 << 20;
 
@@ -29,15 +32,24 @@ pub(super) fn measure<G: Ground>(
     found: &mut NodeProfile,
     profile: &mut Profile,
 ) {
+    let is_tier = ground.tiers().iter().any(|tier| tier == node);
     match part {
         Part::Latency => found.latency = measured(latency(ground, plan, node)),
         Part::Bandwidth => found.bandwidth = measured(bandwidth(ground, plan, node)),
         Part::Loaded => found.loaded = loaded(ground, plan, node),
         Part::Stores => found.stores = measured(stores(ground, plan, node)),
         Part::DirtyCache => found.dirty_cache = measured(dirty_cache(ground, node)),
-        Part::Copies => profile.copies.refine(measured(copies(ground, plan, node))),
-        // All nodes have pages of the same kinds: those of the first are measured.
-        Part::Pages if profile.nodes.is_empty() => profile.pages = measured(pages(ground, node)),
+        Part::Files if is_tier => {
+            found.files = measured(files(ground, plan, node));
+        }
+        // Memory that is no tier of files: nothing to ask.
+        Part::Files => {}
+        Part::Copies => profile.copies.refine(copies(ground, plan, node)),
+        Part::Remote => profile.remote.refine(remote(ground, plan, node)),
+        // All nodes have pages of the same kinds: those of the first are measured. Tiers of files have the page cache's.
+        Part::Pages if profile.pages == Measured::not_asked_for() && !is_tier => {
+            profile.pages = measured(pages(ground, node));
+        }
         Part::Pages => {}
     }
 }
@@ -62,11 +74,16 @@ fn quantiles(times: Times) -> io::Result<Quantiles> {
     })
 }
 
+/// A working set that no cache has a quarter of.
+fn outgrown<G: Ground>(ground: &G) -> u64 {
+    (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN).next_power_of_two()
+}
+
 /// Working sets from 16 KiB on, each four times the one before (twice, if not quick), up to one that no
 /// cache has a quarter of.
 fn latency<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Latency>> {
     let bench = ground.bench(1)?;
-    let most = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN).next_power_of_two();
+    let most = outgrown(ground);
     let memory = bench.memory(node, most, Domain::None)?;
     let factor = if plan.is_quick { 4 } else { 2 };
     let smaller = std::iter::successors(Some(most), |bytes| Some(bytes / factor));
@@ -169,22 +186,95 @@ fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>>
     }])
 }
 
-/// From this node to each.
-fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> io::Result<Vec<Copy>> {
+/// Those that could be measured; without any, why the first could not.
+fn those_measured<P>(found: impl Iterator<Item = io::Result<P>>) -> Measured<P> {
+    let mut points = Vec::new();
+    let mut refused = None;
+    for point in found {
+        match point {
+            Ok(point) => points.push(point),
+            Err(error) => refused = refused.or(Some(error.to_string())),
+        }
+    }
+    match refused {
+        Some(why) if points.is_empty() => Measured::not(why),
+        _ => Measured::Points(points),
+    }
+}
+
+/// From this memory to each.
+fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> Measured<Copy> {
     let threads = plan.threads.unwrap_or(ground.most_threads());
     let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
+    let engines = [(Engine::Store, "store"), (Engine::Stream, "stream")];
+    let all = [ground.nodes(), ground.tiers()].concat();
+    let pairs = all.iter().flat_map(|to| engines.map(|engine| (to, engine)));
+    those_measured(pairs.map(|(to, (engine, name))| {
+        let copy = copy::Copy { from, to, engine, bytes, threads, times: 1 };
+        Ok(Copy {
+            engine: name.into(),
+            from: from.into(),
+            to: to.clone(),
+            piece_bytes: bytes / threads as u64,
+            threads,
+            gb_s: estimate(copy.run(ground)?)?,
+        })
+    }))
+}
+
+/// The processors of each node on this memory.
+fn remote<G: Ground>(ground: &G, plan: &Plan, to: &str) -> Measured<Remote> {
+    let homes = ground.homes();
+    those_measured(homes.iter().map(|home| {
+        let at = At::new(ground, home)?;
+        let threads = plan.threads.unwrap_or(usize::MAX).min(at.most_threads());
+        let bandwidth = |op| {
+            let load = Load { node: to, op, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
+            estimate(load.run(&at)?.gb_s())
+        };
+        let bench = at.bench(1)?;
+        let bytes = outgrown(ground);
+        let memory = bench.memory(to, bytes, Domain::None)?;
+        let load_ns = Chase::lay(&bench, &memory, bytes).follow(plan.samples()).p50_ns;
+        Ok(Remote {
+            from: home.clone(),
+            to: to.into(),
+            threads,
+            load_ns: estimate(load_ns)?,
+            read_gb_s: bandwidth(Op::Read)?,
+            stream_gb_s: bandwidth(Op::Stream)?,
+        })
+    }))
+}
+
+/// By one thread and by the most.
+fn files<G: Ground>(ground: &G, plan: &Plan, tier: &str) -> io::Result<Vec<FileCost>> {
+    let file = ground.file(tier, FILE)?;
+    let most = plan.threads.unwrap_or(ground.most_threads());
+    let mut counts = vec![1, most];
+    counts.dedup();
     let mut points = Vec::new();
-    for to in ground.nodes() {
-        for (engine, name) in [(Engine::Store, "store"), (Engine::Stream, "stream")] {
-            let copy = copy::Copy { from, to: &to, engine, bytes, threads, times: 1 };
-            points.push(Copy {
-                engine: name.into(),
-                from: from.into(),
-                to: to.clone(),
-                piece_bytes: bytes / threads as u64,
-                threads,
-                gb_s: estimate(copy.run(ground)?)?,
-            });
+    for (op, known) in
+        [(FileOp::Read, files::FileOp::Read), (FileOp::WriteSync, files::FileOp::WriteSync)]
+    {
+        for threads in counts.iter().copied() {
+            for piece_bytes in plan.file_pieces().iter().copied() {
+                let run = file.run(FileSetting {
+                    op: known,
+                    piece_bytes,
+                    threads,
+                    time: plan.file_time(),
+                })?;
+                let (gb_s, piece) = (estimate(run.gb_s)?, quantiles(run.times)?);
+                points.push(FileCost {
+                    op,
+                    is_direct: run.is_direct,
+                    piece_bytes,
+                    threads,
+                    gb_s,
+                    piece,
+                });
+            }
         }
     }
     Ok(points)

@@ -3,6 +3,7 @@
 use super::ProbeError;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 use terrace_machine::ground::Ground;
 
 /// A part of a probe.
@@ -18,21 +19,27 @@ pub enum Part {
     Stores,
     /// Misses into a dirty cache.
     DirtyCache,
-    /// Copies from and to every node.
+    /// Pieces of files, of tiers that are files.
+    Files,
+    /// Copies from and to every memory.
     Copies,
+    /// Every node's processors on every memory.
+    Remote,
     /// Page faults and huge pages.
     Pages,
 }
 
 impl Part {
     /// All of them, in the order they are measured in.
-    pub const ALL: [Part; 7] = [
+    pub const ALL: [Part; 9] = [
         Part::Latency,
         Part::Bandwidth,
         Part::Loaded,
         Part::Stores,
         Part::DirtyCache,
+        Part::Files,
         Part::Copies,
+        Part::Remote,
         Part::Pages,
     ];
 
@@ -43,7 +50,9 @@ impl Part {
             Part::Loaded => "loaded",
             Part::Stores => "stores",
             Part::DirtyCache => "dirty-cache",
+            Part::Files => "files",
             Part::Copies => "copies",
+            Part::Remote => "remote",
             Part::Pages => "pages",
         }
     }
@@ -69,7 +78,7 @@ impl FromStr for Part {
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Nodes by name; all where empty.
+    /// Nodes and tiers by name; all where empty.
     pub only: Vec<String>,
     /// Parts, in this order.
     pub parts: Vec<Part>,
@@ -80,9 +89,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The nodes it is of.
+    /// The nodes and tiers it is of.
     pub(super) fn nodes<G: Ground>(&self, ground: &G) -> Result<Vec<String>, ProbeError> {
-        let known = ground.nodes();
+        let known = [ground.nodes(), ground.tiers()].concat();
         if self.only.is_empty() {
             return Ok(known);
         }
@@ -109,6 +118,20 @@ impl Plan {
     /// Bytes of pieces.
     pub(super) fn pieces(&self) -> &'static [u64] {
         if self.is_quick { &[64, 256, 4096] } else { &[64, 128, 256, 512, 1024, 4096, 65536] }
+    }
+
+    /// Bytes of pieces of files.
+    pub(super) fn file_pieces(&self) -> &'static [u64] {
+        if self.is_quick {
+            &[4096, 1 << 20]
+        } else {
+            &[4096, 16 << 10, 64 << 10, 256 << 10, 1 << 20]
+        }
+    }
+
+    /// How long a setting of files is measured.
+    pub(super) fn file_time(&self) -> Duration {
+        Duration::from_millis(if self.is_quick { 200 } else { 1000 })
     }
 
     /// Of 100 pieces moved, those written.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use terrace_memory::ByteSize;
 use terrace_memory::profile::{
-    Estimate, Flavour, Measured, NOT_ASKED_FOR, NodeProfile, Profile, Quantiles,
+    Estimate, FileOp, Flavour, Measured, NOT_ASKED_FOR, NodeProfile, Profile, Quantiles,
 };
 
 /// The profile as tables.
@@ -21,6 +21,17 @@ pub fn table(profile: &Profile) -> String {
         },
     );
     profile.nodes.iter().for_each(|node| of_node(&mut text, node, machine.cache_bytes));
+    section(&mut text, "processors on memories", &profile.remote, |text, remote| {
+        let _ = writeln!(
+            text,
+            "  {:<20} load {:>7} ns   by {} threads: read {:>7} GB/s, stream {:>7} GB/s",
+            format!("{} on {}", remote.from, remote.to),
+            shown(&remote.load_ns),
+            remote.threads,
+            shown(&remote.read_gb_s),
+            shown(&remote.stream_gb_s)
+        );
+    });
     section(&mut text, "pages", &profile.pages, |text, page| {
         let _ = writeln!(
             text,
@@ -44,7 +55,15 @@ pub fn table(profile: &Profile) -> String {
 }
 
 fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
-    let _ = writeln!(text, "\n{}", node.name);
+    let _ = writeln!(text, "\n{}: {}", node.name, node.medium);
+    if let Some((bytes, threads)) = node.granularity_bytes() {
+        let bytes = ByteSize(bytes);
+        let _ = writeln!(
+            text,
+            "  {threads} threads stream random pieces of {bytes} as fast as a row of them: the medium's unit, if so \
+             many saturate it"
+        );
+    }
     section(text, "a dependent load, ns            p50       p99", &node.latency, |text, point| {
         let whose = if point.bytes < 2 * cache_bytes { "within caches" } else { "" };
         let size = ByteSize(point.bytes).to_string();
@@ -79,6 +98,29 @@ fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
             shown(&point.dirty_ns),
             shown(&point.clean_ns)
         );
+    });
+    section(
+        text,
+        "pieces of files      threads     GB/s   ns p50       p99",
+        &node.files,
+        |text, point| {
+            let piece = ByteSize(point.piece_bytes).to_string();
+            let how = match (point.op, point.is_direct) {
+                (FileOp::Read, true) => "read",
+                (FileOp::Read, false) => "cached read",
+                (FileOp::WriteSync, _) => "write, sync",
+            };
+            let (gb_s, threads) = (shown(&point.gb_s), point.threads);
+            let _ = writeln!(
+                text,
+                "  {how:<11} {piece:>8} {threads:>5} {gb_s:>8} {}",
+                of_load(&point.piece)
+            );
+        },
+    );
+    section(text, "the eight tests", &node.effects, |text, effect| {
+        let because = effect.because.join(", ");
+        let _ = writeln!(text, "  {:<4} {:>8}   {because}", effect.test, shown(&effect.factor));
     });
 }
 

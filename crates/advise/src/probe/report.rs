@@ -5,7 +5,7 @@ use crate::page::{self, Figure, Form, escaped};
 use std::cmp::Reverse;
 use std::fmt::Write;
 use terrace_memory::ByteSize;
-use terrace_memory::profile::{Bandwidth, Flavour, Loaded, NodeProfile, Profile};
+use terrace_memory::profile::{Bandwidth, FileCost, FileOp, Flavour, Loaded, NodeProfile, Profile};
 
 /// The page. It needs nothing beside it.
 pub fn html(profile: &Profile) -> String {
@@ -17,19 +17,21 @@ pub fn html(profile: &Profile) -> String {
     }
     for node in &profile.nodes {
         let _ = writeln!(page, "<section id=\"{0}\"><h2>{0}</h2>", escaped(&node.name));
+        let _ = writeln!(page, "<p>{}</p>", escaped(&node.medium));
         figures(node).iter().for_each(|figure| page::draw(&mut page, figure));
         page.push_str("</section>\n");
     }
+    let between = [copies(profile), remote(profile), pages(profile)];
+    between.iter().flatten().for_each(|figure| page::draw(&mut page, figure));
     let _ = writeln!(page, "<h2>All figures</h2>\n<pre>{}</pre>", escaped(&table(profile)));
     page.push_str(page::END);
     page
 }
 
 fn figures(node: &NodeProfile) -> Vec<Figure> {
-    [latency(node), bandwidth(node), by_threads(node), loaded(node), stores(node)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let memory = [latency(node), bandwidth(node), by_threads(node), loaded(node), stores(node)];
+    let others = [dirty_cache(node), files(node), effects(node)];
+    memory.into_iter().chain(others).flatten().collect()
 }
 
 fn latency(node: &NodeProfile) -> Option<Figure> {
@@ -136,4 +138,87 @@ fn stores(node: &NodeProfile) -> Option<Figure> {
 /// Bytes in few letters: a place on an axis is narrow.
 fn short(bytes: u64) -> String {
     ByteSize(bytes).to_string().replace(" B", "").replace(" ", "").replace("iB", "")
+}
+
+fn dirty_cache(node: &NodeProfile) -> Option<Figure> {
+    let points = node.dirty_cache.points();
+    let title = "A load that misses, by what the caches hold (test I8)";
+    let figure = Figure::new(title, "bytes made dirty", "ns", Form::Bars)
+        .over(points.iter().map(|point| short(point.dirty_bytes)))
+        .with("clean lines", points.iter().map(|point| point.clean_ns.median()))
+        .with("dirty lines", points.iter().map(|point| point.dirty_ns.median()));
+    (!points.is_empty()).then_some(figure)
+}
+
+/// By one thread: what a reader or a writer waits for.
+fn files(node: &NodeProfile) -> Option<Figure> {
+    let mut points: Vec<&FileCost> =
+        node.files.points().iter().filter(|point| point.threads == 1).collect();
+    points.sort_by_key(|point| point.piece_bytes);
+    let mut pieces: Vec<u64> = points.iter().map(|point| point.piece_bytes).collect();
+    pieces.dedup();
+    let title = "A piece of a file at a random place, one thread";
+    let mut figure = Figure::new(title, "bytes of a piece", "us", Form::LogLines)
+        .over(pieces.iter().map(|bytes| short(*bytes)));
+    for (op, words) in [(FileOp::Read, "read"), (FileOp::WriteSync, "written and synced")] {
+        let at = |bytes: &u64| {
+            let found = points.iter().find(|p| (p.op, p.piece_bytes) == (op, *bytes));
+            found.map_or(0.0, |point| point.piece.p50_ns.median() / 1000.0)
+        };
+        figure = figure.with(words, pieces.iter().map(at));
+    }
+    (!points.is_empty()).then_some(figure)
+}
+
+fn effects(node: &NodeProfile) -> Option<Figure> {
+    let points = node.effects.points();
+    let title = "The eight tests of PMIdioBench: the factor each looks for, 1 is none";
+    let figure = Figure::new(title, "test", "factor", Form::LogLines)
+        .over(points.iter().map(|point| &point.test))
+        .with("this memory", points.iter().map(|point| point.factor.median()));
+    (!points.is_empty()).then_some(figure)
+}
+
+/// From where to where, with the most threads.
+fn copies(profile: &Profile) -> Option<Figure> {
+    let points = profile.copies.points();
+    let most = points.iter().map(|point| point.threads).max()?;
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for point in points.iter().filter(|point| point.threads == most) {
+        let pair = (point.from.as_str(), point.to.as_str());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    let title = format!("Copies between memories, {most} threads");
+    let mut figure = Figure::new(&title, "from and to", "GB/s", Form::Bars)
+        .over(pairs.iter().map(|(from, to)| format!("{from} to {to}")));
+    for (engine, words) in [("store", "through the caches"), ("stream", "past them")] {
+        let of = |(from, to): &(&str, &str)| {
+            let setting = (engine, *from, *to, most);
+            let mut of = points.iter();
+            let found = of.find(|p| (&*p.engine, &*p.from, &*p.to, p.threads) == setting);
+            found.map_or(0.0, |point| point.gb_s.median())
+        };
+        figure = figure.with(words, pairs.iter().map(of));
+    }
+    Some(figure)
+}
+
+fn remote(profile: &Profile) -> Option<Figure> {
+    let points = profile.remote.points();
+    let title = "A dependent load by the node of its processor and the memory";
+    let figure = Figure::new(title, "processor on memory", "ns", Form::Bars)
+        .over(points.iter().map(|point| format!("{} on {}", point.from, point.to)))
+        .with("a load", points.iter().map(|point| point.load_ns.median()));
+    (!points.is_empty()).then_some(figure)
+}
+
+fn pages(profile: &Profile) -> Option<Figure> {
+    let points = profile.pages.points();
+    let figure = Figure::new("Pages", "bytes of a page", "ns", Form::LogLines)
+        .over(points.iter().map(|point| short(point.page_bytes)))
+        .with("first touch", points.iter().map(|point| point.fault_ns.median()))
+        .with("a random load", points.iter().map(|point| point.random_load_ns.median()));
+    (!points.is_empty()).then_some(figure)
 }

@@ -2,7 +2,10 @@
 
 use super::*;
 use terrace_machine::Preset;
-use terrace_memory::profile::{Estimate, Flavour, Loaded, Quantiles};
+use terrace_machine::ground::Here;
+use terrace_memory::profile::{Estimate, FileOp, Flavour, Loaded, Measured, Quantiles};
+use terrace_memory::tier::SystemPaths;
+use terrace_memory::{ByteSize, Domain, TierKind, TierSpec, Topology};
 
 /// A server with persistent memory, with caches that are soon outgrown.
 fn server() -> Preset {
@@ -122,4 +125,84 @@ fn the_page_is_whole_and_shows_every_figure() {
     }
     assert!(page.ends_with("</html>\n") && !page.contains("http"));
     assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn the_unit_of_the_medium_shows() {
+    let of = |node: &str| {
+        // Fewer wait for their fences more than for the medium.
+        let only = vec![node.into()];
+        let plan = Plan { only, threads: Some(16), ..plan(&[Part::Bandwidth]) };
+        let profile = probe(&server(), &plan, &|_, _, _| {}).unwrap();
+        assert!(table(&profile).contains("as fast as a row of them"));
+        profile.nodes[0].granularity_bytes()
+    };
+    assert_eq!(of("pmem0"), Some((256, 16)), "lines of the modules (paper 001, I3)");
+    assert_eq!(of("dram0"), Some((64, 16)));
+    assert_eq!(probed(&[Part::Stores]).nodes[0].granularity_bytes(), None);
+}
+
+#[test]
+fn processors_of_every_node_meet_every_memory() {
+    let profile = probed(&[Part::Remote]);
+    let [near, far] = profile.remote.points() else { panic!("two sockets on one memory") };
+    assert_eq!((&*near.from, &*far.from, &*near.to), ("socket0", "socket1", "pmem0"));
+    assert!(far.load_ns.median() > 1.1 * near.load_ns.median(), "{near:?} {far:?}");
+    assert!(far.read_gb_s.median() < near.read_gb_s.median(), "{near:?} {far:?}");
+    assert!(html(&profile).contains("socket1 on pmem0"));
+}
+
+/// This machine with a tier of files in the folder of temporary ones.
+fn with_tier(change: impl Fn(&mut TierSpec)) -> Here {
+    let topology = Topology::read().unwrap();
+    let mut spec = TierSpec::new("files", TierKind::File);
+    spec.path = Some(std::env::temp_dir());
+    change(&mut spec);
+    let tier = spec.resolve(&topology, &SystemPaths).unwrap();
+    Here::new(topology).unwrap().with_tiers(&[tier])
+}
+
+fn of_tier(ground: &Here, parts: &[Part]) -> NodeProfile {
+    let plan =
+        Plan { only: vec!["files".into()], parts: parts.into(), threads: Some(1), is_quick: true };
+    probe(ground, &plan, &|_, _, _| {}).unwrap().nodes.remove(0)
+}
+
+#[test]
+fn a_tier_of_files_is_measured_as_the_store_uses_it() {
+    // Files on a disk: through the kernel. Loads and stores would be those of the page cache.
+    let disk = of_tier(&with_tier(|_| ()), &[Part::Latency, Part::Files]);
+    let Measured::Not { not_measured } = &disk.latency else { panic!("a page cache was measured") };
+    assert!(not_measured.contains("page cache, which is DRAM"), "{not_measured}");
+    let ops: Vec<_> =
+        disk.files.points().iter().map(|point| (point.op, point.piece_bytes)).collect();
+    let pieces = |op| [(op, 4096), (op, 1 << 20)];
+    assert_eq!(ops, [pieces(FileOp::Read), pieces(FileOp::WriteSync)].concat());
+    // A stand-in for persistent memory: mapped.
+    let stand_in = with_tier(|spec| (spec.domain, spec.declared) = (Some(Domain::Adr), true));
+    let mapped = of_tier(&stand_in, &[Part::Latency]);
+    let beyond = mapped.idle_latency().unwrap();
+    assert!(beyond.bytes >= 2 * stand_in.cache_bytes() && beyond.load.p50_ns.median() > 0.0);
+    assert!(mapped.medium.starts_with("ADR by declaration, a stand-in"), "{}", mapped.medium);
+    // One that is too small for its figures to be of memory.
+    let small = with_tier(|spec| {
+        (spec.domain, spec.declared) = (Some(Domain::Adr), true);
+        spec.bytes = Some(ByteSize(1 << 20));
+    });
+    let Measured::Not { not_measured } = of_tier(&small, &[Part::Latency]).latency else {
+        panic!("a cache was measured")
+    };
+    assert!(not_measured.starts_with("tier files is of 1 MiB, and "), "{not_measured}");
+}
+
+#[test]
+fn tiers_come_and_go_in_one_profile() {
+    let plain = Here::new(Topology::read().unwrap()).unwrap();
+    let mut profile = Profile::new(machine_of(&plain));
+    let with = with_tier(|_| ());
+    assert_eq!(machine_of(&with), machine_of(&plain), "the machine is the same");
+    let mut run = Profile::new(machine_of(&with));
+    run.nodes.push(of_tier(&with, &[Part::Files]));
+    profile.refine(run).unwrap();
+    assert!(profile.node("files").is_some_and(|node| !node.files.points().is_empty()));
 }

@@ -1,6 +1,8 @@
-//! This machine as a ground: pinned threads, memory bound to the kernel's nodes, the real clock.
+//! This machine as a ground: pinned threads, memory bound to the kernel's nodes or in files, the real clock.
 
+use super::files::Files;
 use super::{Bench, Effort, Ground};
+use crate::files::WrittenFile;
 use crate::model::NodeCounts;
 use crate::pages::{self, PageCost};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -9,7 +11,8 @@ use std::io;
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use terrace_memory::{
-    Backing, ByteSize, Divide, Domain, Memory, Native, Region, Topology, instructions,
+    Backing, ByteSize, Divide, Domain, Memory, Native, Region, Tier, Topology, instructions,
+    topology::NumaNode,
 };
 
 /// How long a thread measures one figure.
@@ -21,11 +24,13 @@ pub struct Here {
     topology: Topology,
     /// Processors that this process may use, those of the first node that has any before the others.
     cpus: Vec<usize>,
-    /// Memory of each node that was measured, kept for the next measurement: filling it takes longer.
+    /// Tiers that are files.
+    files: Vec<Files>,
+    /// Memory of each node and tier that was measured, kept for the next measurement: filling it takes longer.
     regions: Regions,
 }
 
-type Regions = Arc<Mutex<BTreeMap<u32, Vec<Region>>>>;
+type Regions = Arc<Mutex<BTreeMap<String, Vec<Region>>>>;
 
 impl Here {
     /// This machine, as the system tells it.
@@ -40,7 +45,15 @@ impl Here {
             cpus = (0..CpuSet::MAX_CPU).collect();
         }
         cpus.retain(|cpu| *cpu < CpuSet::MAX_CPU && allowed.is_set(*cpu));
-        Ok(Here { topology, cpus, regions: Regions::default() })
+        Ok(Here { topology, cpus, files: Vec::new(), regions: Regions::default() })
+    }
+
+    /// The same with the tiers that are files, as memories by their names; a tier of memory is measured as
+    /// the node it is of.
+    #[must_use]
+    pub fn with_tiers(mut self, tiers: &[Tier]) -> Here {
+        self.files.extend(tiers.iter().filter_map(Files::of));
+        self
     }
 
     /// Puts a region on a node.
@@ -51,6 +64,23 @@ impl Here {
             region.bind(number).map_err(io::Error::other)?;
         }
         Ok(())
+    }
+
+    /// Processors of a node that this process may use.
+    fn cpus_of(&self, node: &NumaNode) -> Vec<usize> {
+        let cpus = node.cpus.iter().map(|cpu| *cpu as usize);
+        cpus.filter(|cpu| self.cpus.contains(cpu)).collect()
+    }
+
+    fn bench_of(&self, cpus: Vec<usize>) -> HereBench {
+        HereBench {
+            cpus,
+            only_node: (self.topology.nodes.len() == 1).then(|| self.topology.nodes[0].node),
+            nodes: self.nodes(),
+            files: self.files.clone(),
+            regions: Arc::clone(&self.regions),
+            start: Instant::now(),
+        }
     }
 
     /// Its topology.
@@ -72,6 +102,31 @@ impl Ground for Here {
 
     fn nodes(&self) -> Vec<String> {
         let nodes = self.topology.nodes.iter().filter(|node| node.has_memory());
+        nodes.map(|node| format!("node{}", node.node)).collect()
+    }
+
+    fn medium(&self, node: &str) -> String {
+        if let Some(files) = self.files.iter().find(|files| files.name == node) {
+            return files.words.clone();
+        }
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let measured = regions.get(node).map_or(&[][..], Vec::as_slice);
+        let bytes: u64 = measured.iter().map(Region::len).sum();
+        let huge: Option<u64> = measured.iter().map(Region::huge_bytes).sum();
+        match huge {
+            Some(huge) if bytes > 0 => {
+                format!("memory, {} % of what was measured in huge pages", huge * 100 / bytes)
+            }
+            _ => "memory".to_string(),
+        }
+    }
+
+    fn tiers(&self) -> Vec<String> {
+        self.files.iter().map(|files| files.name.clone()).collect()
+    }
+
+    fn homes(&self) -> Vec<String> {
+        let nodes = self.topology.nodes.iter().filter(|node| !self.cpus_of(node).is_empty());
         nodes.map(|node| format!("node{}", node.node)).collect()
     }
 
@@ -97,13 +152,25 @@ impl Ground for Here {
             let what = format!("{threads} threads; this process may use {most} processors");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        Ok(HereBench {
-            cpus: self.cpus[..threads].to_vec(),
-            only_node: (self.topology.nodes.len() == 1).then(|| self.topology.nodes[0].node),
-            nodes: self.nodes(),
-            regions: Arc::clone(&self.regions),
-            start: Instant::now(),
-        })
+        Ok(self.bench_of(self.cpus[..threads].to_vec()))
+    }
+
+    fn bench_at(&self, home: &str, most: usize) -> io::Result<HereBench> {
+        let number = number_of(&self.homes(), home)?;
+        let node = self.topology.nodes.iter().find(|node| node.node == number);
+        let mut cpus = node.map(|node| self.cpus_of(node)).unwrap_or_default();
+        cpus.truncate(most);
+        Ok(self.bench_of(cpus))
+    }
+
+    fn file(&self, tier: &str, bytes: u64) -> io::Result<WrittenFile> {
+        let files = self
+            .files
+            .iter()
+            .find(|files| files.name == tier)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "memory, not files"))?;
+        let bytes = bytes.min(files.bytes.unwrap_or(u64::MAX));
+        WrittenFile::new(files.file(bytes)?, bytes)
     }
 }
 
@@ -114,6 +181,7 @@ pub struct HereBench {
     /// The node that all memory is on, where there is one alone: nothing need be bound.
     only_node: Option<u32>,
     nodes: Vec<String>,
+    files: Vec<Files>,
     regions: Regions,
     start: Instant,
 }
@@ -126,14 +194,13 @@ impl Bench for HereBench {
     }
 
     fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Native> {
-        let number = number_of(&self.nodes, node)?;
         let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_node = regions.entry(number).or_default();
+        let of_node = regions.entry(node.to_string()).or_default();
         let fits = |region: &Region| region.len() >= bytes && region.domain() == domain;
         let place = match of_node.iter().position(fits) {
             Some(place) => place,
             None => {
-                of_node.push(self.region(number, bytes)?.declared(domain));
+                of_node.push(self.region(node, bytes, domain)?);
                 of_node.len() - 1
             }
         };
@@ -213,7 +280,13 @@ fn available_of(meminfo: &str) -> Option<u64> {
 }
 
 impl HereBench {
-    fn region(&self, node: u32, bytes: u64) -> io::Result<Region> {
+    fn region(&self, name: &str, bytes: u64, domain: Domain) -> io::Result<Region> {
+        if let Some(files) = self.files.iter().find(|files| files.name == name) {
+            return files.region(bytes, domain);
+        }
+        let names = self.nodes.iter().chain(self.files.iter().map(|files| &files.name));
+        let names: Vec<String> = names.cloned().collect();
+        let node = number_of(&names, name)?;
         // A kernel that finds no page of a node for memory that is bound to it ends the process.
         if let Some(available) = available_bytes(node)
             && bytes > available / 16 * 15
@@ -228,7 +301,7 @@ impl HereBench {
             region.bind(node).map_err(io::Error::other)?;
         }
         region.populate(0, bytes)?;
-        Ok(region)
+        Ok(region.declared(domain))
     }
 }
 

@@ -1,15 +1,19 @@
 //! Where an instrument is held: this machine in real time, or a modelled one in virtual time.
 //!
 //! A measurement is written once, against a [`Bench`]: some threads, memories on named nodes, a clock.
-//! [`Here`] is this machine, its nodes those of the kernel (`node0`, ...); a
+//! [`Here`] is this machine, its nodes those of the kernel (`node0`, ...) and tiers that are files; a
 //! [`Preset`](crate::Preset) is a modelled one, its nodes those of its file (`dram0`, `pmem0`, ...).
 //! So what a paper measured on a machine that is elsewhere is measured here by the very same code.
 
+mod at;
+mod files;
 mod here;
 mod modelled;
 
+pub use at::At;
 pub use here::{Here, HereBench};
 
+use crate::files::WrittenFile;
 use crate::model::NodeCounts;
 use crate::pages::PageCost;
 use std::io;
@@ -26,6 +30,14 @@ pub trait Ground {
     fn is_modelled(&self) -> bool;
     /// The names of its memories, of the measuring threads' own socket first.
     fn nodes(&self) -> Vec<String>;
+    /// What a memory is, in words: what it is made of, what it keeps, in which pages it was measured so far.
+    fn medium(&self, node: &str) -> String;
+    /// The names of tiers that are files: memories as well, but not the machine's own.
+    fn tiers(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The names of nodes that have processors.
+    fn homes(&self) -> Vec<String>;
     /// The most threads that run at once.
     fn most_threads(&self) -> usize;
     /// The largest cache that serves a thread, bytes; data must be larger to measure memory.
@@ -42,6 +54,16 @@ pub trait Ground {
     /// # Errors
     /// The machine has not so many threads.
     fn bench(&self, threads: usize) -> io::Result<Self::Bench>;
+    /// At most `most` threads on processors of one node.
+    ///
+    /// # Errors
+    /// There is no such node, or it has no processors that may be used.
+    fn bench_at(&self, home: &str, most: usize) -> io::Result<Self::Bench>;
+    /// A file of about so many bytes in a tier that is files.
+    ///
+    /// # Errors
+    /// It is not such a tier, or the system refuses the file.
+    fn file(&self, tier: &str, bytes: u64) -> io::Result<WrittenFile>;
 }
 
 /// How much a measurement does before it ends: whatever comes first.

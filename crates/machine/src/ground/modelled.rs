@@ -1,6 +1,7 @@
 //! A modelled machine as a ground: every bench is a fresh one, so no measurement sees another's caches.
 
 use super::{Bench, Effort, Ground};
+use crate::files::WrittenFile;
 use crate::model::{Machine, Modelled, NodeCounts, Preset};
 use crate::pages::PageCost;
 use std::io;
@@ -27,6 +28,14 @@ impl Ground for Preset {
         nodes.into_iter().map(|node| node.name.clone()).collect()
     }
 
+    fn medium(&self, node: &str) -> String {
+        format!("{node} of the preset {}", self.name)
+    }
+
+    fn homes(&self) -> Vec<String> {
+        (0..self.processor.sockets).map(|socket| format!("socket{socket}")).collect()
+    }
+
     fn most_threads(&self) -> usize {
         self.processor.cores_per_socket * self.processor.threads_per_core
     }
@@ -49,10 +58,28 @@ impl Ground for Preset {
             let what = format!("{}: {threads} threads; a socket has 1 to {most}", self.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let cores: Vec<usize> =
-            (0..threads).map(|thread| thread % self.processor.cores_per_socket).collect();
-        Ok(Machine::pinned(self, &cores, SEED))
+        Ok(pinned(self, 0, threads))
     }
+
+    fn bench_at(&self, home: &str, most: usize) -> io::Result<Machine> {
+        let homes = self.homes();
+        let socket = homes.iter().position(|known| known == home).ok_or_else(|| {
+            let what = format!("no socket {home}; there are: {}", homes.join(", "));
+            io::Error::new(io::ErrorKind::NotFound, what)
+        })?;
+        Ok(pinned(self, socket, most.min(self.most_threads())))
+    }
+
+    fn file(&self, _tier: &str, _bytes: u64) -> io::Result<WrittenFile> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "modelled machines have no files"))
+    }
+}
+
+/// Threads on the cores of a socket, one after the other, then the second of each.
+fn pinned(preset: &Preset, socket: usize, threads: usize) -> Machine {
+    let cores = preset.processor.cores_per_socket;
+    let cores: Vec<usize> = (0..threads).map(|thread| socket * cores + thread % cores).collect();
+    Machine::pinned(preset, &cores, SEED)
 }
 
 impl Bench for Machine {

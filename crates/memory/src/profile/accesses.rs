@@ -116,12 +116,9 @@ mod tests {
             p99_ns: estimate(300.0),
         };
         NodeProfile {
-            name: "pmem0".into(),
             latency: Measured::Points(vec![Latency { bytes: 1 << 30, load }]),
             bandwidth: Measured::Points(points.iter().map(of).collect()),
-            loaded: Measured::not_asked_for(),
-            stores: Measured::not_asked_for(),
-            dirty_cache: Measured::not_asked_for(),
+            ..NodeProfile::new("pmem0")
         }
     }
 

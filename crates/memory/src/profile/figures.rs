@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The reason that stands where a run did not ask.
 pub const NOT_ASKED_FOR: &str = "not asked for";
 
-/// Figures, or why there are none.
+/// Figures, or why there are none. A field that a file does not have was not asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Measured<P> {
@@ -18,6 +18,12 @@ pub enum Measured<P> {
         /// Why.
         not_measured: String,
     },
+}
+
+impl<P> Default for Measured<P> {
+    fn default() -> Self {
+        Measured::not_asked_for()
+    }
 }
 
 impl<P> Measured<P> {
@@ -159,6 +165,64 @@ pub struct DirtyCache {
     pub dirty_ns: Estimate,
 }
 
+/// Pieces of a file, through the kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileCost {
+    /// What is done to a piece.
+    pub op: FileOp,
+    /// Whether reads went past the page cache; where the file system cannot, they are of memory.
+    pub is_direct: bool,
+    /// Bytes of a piece, at a random place.
+    pub piece_bytes: u64,
+    /// Threads, each over its own part of one file.
+    pub threads: usize,
+    /// 10^9 bytes a second, all threads together.
+    pub gb_s: Estimate,
+    /// Of a piece.
+    pub piece: Quantiles,
+}
+
+/// What is done to a piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileOp {
+    /// Read.
+    Read,
+    /// Written, and made durable (`fdatasync`).
+    WriteSync,
+}
+
+/// Processors of one node on the memory of another, or on their own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Remote {
+    /// The node of the processors.
+    pub from: String,
+    /// The memory.
+    pub to: String,
+    /// The most threads that moved bytes.
+    pub threads: usize,
+    /// A dependent load beyond the caches, nanoseconds.
+    pub load_ns: Estimate,
+    /// Read in order, 10^9 bytes a second.
+    pub read_gb_s: Estimate,
+    /// Streamed and fenced in order, 10^9 bytes a second.
+    pub stream_gb_s: Estimate,
+}
+
+/// What one of the tests I1 to I8 of paper 001 found of a memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Effect {
+    /// `I1` to `I8`.
+    pub test: String,
+    /// The factor that the test looks for; 1 is no effect.
+    pub factor: Estimate,
+    /// What the memory's components had to do with it, as its causes were found in the last run.
+    pub because: Vec<String>,
+}
+
 /// What a page costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -189,6 +253,17 @@ pub struct Copy {
     pub gb_s: Estimate,
 }
 
+impl Point for Effect {
+    fn is_of_setting(&self, other: &Self) -> bool {
+        self.test == other.test
+    }
+
+    fn refine(&mut self, later: Self) {
+        self.factor.refine(later.factor);
+        self.because = later.because;
+    }
+}
+
 impl Quantiles {
     fn refine(&mut self, later: Quantiles) {
         self.mean_ns.refine(later.mean_ns);
@@ -216,6 +291,8 @@ points! {
     Loaded: writes_percent pause_ns threads => gb_s load;
     StoreCost: flavour piece_bytes => piece;
     DirtyCache: dirty_bytes => clean_ns dirty_ns;
+    FileCost: op is_direct piece_bytes threads => gb_s piece;
+    Remote: from to threads => load_ns read_gb_s stream_gb_s;
     Pages: page_bytes => fault_ns random_load_ns;
     Copy: engine from to piece_bytes threads => gb_s;
 }

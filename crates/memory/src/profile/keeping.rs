@@ -83,12 +83,8 @@ mod tests {
             Bandwidth { flavour, is_random, piece_bytes, threads, gb_s }
         };
         NodeProfile {
-            name: "pmem0".into(),
-            latency: Measured::not_asked_for(),
             bandwidth: Measured::Points(points.iter().map(of).collect()),
-            loaded: Measured::not_asked_for(),
-            stores: Measured::not_asked_for(),
-            dirty_cache: Measured::not_asked_for(),
+            ..NodeProfile::new("pmem0")
         }
     }
 

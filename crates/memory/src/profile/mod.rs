@@ -22,8 +22,8 @@ pub use costs::MemoryCosts;
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
 pub use figures::{
-    Bandwidth, Copy, DirtyCache, Flavour, Latency, Loaded, Measured, NOT_ASKED_FOR, Pages,
-    Quantiles, StoreCost,
+    Bandwidth, Copy, DirtyCache, Effect, FileCost, FileOp, Flavour, Latency, Loaded, Measured,
+    NOT_ASKED_FOR, Pages, Quantiles, Remote, StoreCost,
 };
 pub use keeping::Keeping;
 
@@ -53,6 +53,9 @@ pub struct Profile {
     pub pages: Measured<Pages>,
     /// Moving bytes between memories.
     pub copies: Measured<Copy>,
+    /// Every node's processors on every memory.
+    #[serde(default)]
+    pub remote: Measured<Remote>,
 }
 
 /// The machine that a profile is of. Two profiles are of one machine if all of this is equal.
@@ -67,7 +70,7 @@ pub struct ProfiledMachine {
     pub threads: usize,
     /// The largest cache, bytes.
     pub cache_bytes: u64,
-    /// The names of its memories.
+    /// The names of its own memories; tiers of files may come and go.
     pub nodes: Vec<String>,
 }
 
@@ -77,6 +80,9 @@ pub struct ProfiledMachine {
 pub struct NodeProfile {
     /// Its name.
     pub name: String,
+    /// What it is, in words: what it is made of, what it keeps, in which pages it was measured.
+    #[serde(default)]
+    pub medium: String,
     /// Dependent loads by the bytes they are spread over. Those over fewer than twice the largest
     /// cache are of the caches.
     pub latency: Measured<Latency>,
@@ -88,6 +94,12 @@ pub struct NodeProfile {
     pub stores: Measured<StoreCost>,
     /// What a cache full of written lines costs a reader.
     pub dirty_cache: Measured<DirtyCache>,
+    /// Pieces of a file through the kernel, of tiers that are files.
+    #[serde(default)]
+    pub files: Measured<FileCost>,
+    /// The eight tests of paper 001, where they were asked for.
+    #[serde(default)]
+    pub effects: Measured<Effect>,
 }
 
 impl Profile {
@@ -101,6 +113,7 @@ impl Profile {
             nodes: Vec::new(),
             pages: Measured::not_asked_for(),
             copies: Measured::not_asked_for(),
+            remote: Measured::not_asked_for(),
         }
     }
 
@@ -132,6 +145,7 @@ impl Profile {
         }
         self.pages.refine(run.pages);
         self.copies.refine(run.copies);
+        self.remote.refine(run.remote);
         Ok(())
     }
 }
@@ -155,12 +169,55 @@ impl ProfiledMachine {
 }
 
 impl NodeProfile {
+    /// A memory of which nothing is known yet.
+    pub fn new(name: impl Into<String>) -> NodeProfile {
+        NodeProfile {
+            name: name.into(),
+            medium: String::new(),
+            latency: Measured::not_asked_for(),
+            bandwidth: Measured::not_asked_for(),
+            loaded: Measured::not_asked_for(),
+            stores: Measured::not_asked_for(),
+            dirty_cache: Measured::not_asked_for(),
+            files: Measured::not_asked_for(),
+            effects: Measured::not_asked_for(),
+        }
+    }
+
     fn refine(&mut self, run: NodeProfile) {
         self.latency.refine(run.latency);
         self.bandwidth.refine(run.bandwidth);
         self.loaded.refine(run.loaded);
         self.stores.refine(run.stores);
         self.dirty_cache.refine(run.dirty_cache);
+        self.files.refine(run.files);
+        self.effects.refine(run.effects);
+        if !run.medium.is_empty() {
+            self.medium = run.medium;
+        }
+    }
+
+    /// The unit that the medium is written in, as far as it shows (test I3 of paper 001): the smallest piece that is
+    /// streamed to random places about as fast as in order, and by how many threads, the most that were measured.
+    /// Smaller ones are gathered by a device only where they are neighbours; threads too few to saturate the medium
+    /// wait for their fences instead, and see a smaller unit. `None` where that was not measured, or no piece is
+    /// large enough.
+    pub fn granularity_bytes(&self) -> Option<(u64, usize)> {
+        /// Of the bandwidth in order; what is short of it is more than the scatter of two measurements.
+        const ABOUT: f64 = 0.8;
+        let streamed = || self.bandwidth.points().iter().filter(|p| p.flavour == Flavour::Stream);
+        let threads = streamed().map(|point| point.threads).max()?;
+        let of = |is_random: bool, bytes: u64| {
+            let setting = (is_random, bytes, threads);
+            let mut of = streamed();
+            of.find(|p| (p.is_random, p.piece_bytes, p.threads) == setting).map(|p| p.gb_s.median())
+        };
+        let mut pieces: Vec<u64> = streamed().map(|point| point.piece_bytes).collect();
+        pieces.sort_unstable();
+        let is_enough = |bytes: &u64| {
+            of(true, *bytes).zip(of(false, *bytes)).is_some_and(|(any, row)| any >= ABOUT * row)
+        };
+        pieces.into_iter().find(is_enough).map(|bytes| (bytes, threads))
     }
 
     /// The latency of the memory itself: over the most bytes that were measured. `None` if nothing was.

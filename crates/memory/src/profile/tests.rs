@@ -22,12 +22,9 @@ fn profile(threads: usize, bytes: u64, ns: f64) -> Profile {
     let mut profile = Profile::new(machine);
     profile.taken_at.push(1);
     profile.nodes.push(NodeProfile {
-        name: "node0".into(),
         latency: Measured::Points(vec![Latency { bytes, load: quantiles(ns) }]),
-        bandwidth: Measured::not("not asked for"),
         loaded: Measured::not("one processor"),
-        stores: Measured::not("not asked for"),
-        dirty_cache: Measured::not("not asked for"),
+        ..NodeProfile::new("node0")
     });
     profile
 }

@@ -328,8 +328,6 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
         Bandwidth, Estimate, Flavour, Measured, NodeProfile, ProfiledMachine,
     };
     let node = |name: &str, gb_s: &[(Flavour, f64)]| NodeProfile {
-        name: name.into(),
-        latency: Measured::not_asked_for(),
         bandwidth: Measured::Points(
             gb_s.iter()
                 .map(|(flavour, gb_s)| Bandwidth {
@@ -341,9 +339,7 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
                 })
                 .collect(),
         ),
-        loaded: Measured::not_asked_for(),
-        stores: Measured::not_asked_for(),
-        dirty_cache: Measured::not_asked_for(),
+        ..NodeProfile::new(name)
     };
     let folder = tempfile::tempdir().expect("directory");
     let path = folder.path().join("profile.json");

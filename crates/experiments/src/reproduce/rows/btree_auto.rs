@@ -126,12 +126,9 @@ pub(super) fn measured(threads: usize) -> io::Result<Accesses> {
         p99_ns: estimate(times.p99_ns)?,
     };
     let profile = NodeProfile {
-        name: PMEM.into(),
         latency: Measured::Points(vec![Latency { bytes: CHASED, load }]),
         bandwidth: Measured::Points(points),
-        loaded: Measured::not_asked_for(),
-        stores: Measured::not_asked_for(),
-        dirty_cache: Measured::not_asked_for(),
+        ..NodeProfile::new(PMEM)
     };
     Accesses::of(&profile).ok_or_else(|| io::Error::other("a figure is missing"))
 }

@@ -1,0 +1,105 @@
+//! `terrace probe --idiosyncrasies`: one memory held to the eight tests of PMIdioBench, beside DRAM.
+
+use super::Arguments;
+use crate::output::{self, Failure, Outcome, print, print_json};
+use serde_json::json;
+use terrace::memory::Profile;
+use terrace::memory::profile::NodeProfile;
+use terrace_advise::idiosyncrasies::{
+    self as tests, Advice, Cause, Findings, Settings, Sweep, Thresholds,
+};
+use terrace_advise::machine::ground::Ground;
+use terrace_advise::probe;
+
+/// What they found, why, and what follows.
+pub struct EightTests {
+    found: Findings,
+    dram: Findings,
+    causes: Vec<Cause>,
+    advice: Vec<Advice>,
+}
+
+impl EightTests {
+    /// Measures the memory that was named, or else the first that is not DRAM.
+    pub fn of<G: Ground>(ground: &G, arguments: &Arguments) -> Result<EightTests, Failure> {
+        let memories = [ground.nodes(), ground.tiers()].concat();
+        let [subject, dram] = subjects(ground, &memories, arguments)?;
+        let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
+        let sweep = Sweep::new(ground, settings);
+        let spinner = output::spinner("probe");
+        let tell = |what: &str| spinner.set_message(what.to_string());
+        let measure = |node: &str, remote: Option<&str>| {
+            Findings::measure(&sweep, node, remote, &tell)
+                .map_err(|error| Failure::new(format!("{node}: {error}")))
+        };
+        // A preset's nodes are named by kind and socket; what the kernel's numbers mean is not known.
+        let twin = |node: &str| {
+            let kind = |node: &str| node.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
+            let is_twin = |other: &&String| other.as_str() != node && kind(other) == kind(node);
+            memories.iter().find(is_twin).filter(|_| ground.is_modelled()).map(String::as_str)
+        };
+        let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
+        let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
+        spinner.finish_and_clear();
+        let causes = tests::classify(&found, &beside, Thresholds::default());
+        let advice = tests::recommend(&found);
+        Ok(EightTests { found, dram: beside, causes, advice })
+    }
+
+    /// As a run of a profile, of the two memories.
+    pub fn profile<G: Ground>(&self, ground: &G) -> Profile {
+        let mut profile = Profile::new(probe::machine_of(ground));
+        profile.taken_at.push(probe::now());
+        let mut of = NodeProfile::new(&self.found.node);
+        of.medium = ground.medium(&self.found.node);
+        of.effects = tests::effects(&self.found, &self.causes);
+        profile.nodes.push(of);
+        profile
+    }
+
+    /// The tests, or all that was measured as JSON.
+    pub fn print(&self, is_json: bool) -> Outcome {
+        if is_json {
+            return print_json(&json!({
+                "findings": self.found, "dram": self.dram,
+                "causes": self.causes, "recommendations": self.advice
+            }));
+        }
+        print(tests::table(&self.found, &self.causes, &self.advice).trim_end())
+    }
+}
+
+/// The memory to test, and the DRAM beside it.
+fn subjects<G: Ground>(
+    ground: &G,
+    memories: &[String],
+    arguments: &Arguments,
+) -> Result<[String; 2], Failure> {
+    let known = |node: &String| match memories.contains(node) {
+        true => Ok(()),
+        false => {
+            let valid = memories.join(", ");
+            Err(Failure::Usage(format!("no node or tier `{node}`; this machine has: {valid}")))
+        }
+    };
+    let Some(any) = memories.first() else {
+        let reason = "the kernel tells of no node with memory (/sys/devices/system/node)";
+        return Err(Failure::new(reason));
+    };
+    if arguments.nodes.len() > 1 {
+        let one = "--node: the eight tests are of one memory; give it once";
+        return Err(Failure::Usage(one.into()));
+    }
+    let first =
+        |wanted: &dyn Fn(&&String) -> bool| memories.iter().find(wanted).unwrap_or(any).clone();
+    // A tier that was named is what its user asks about.
+    let tier = ground.tiers().first().cloned();
+    let subject = arguments.nodes.first().cloned().or(tier);
+    let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
+    let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));
+    [Some(&subject), Some(&dram), arguments.remote.as_ref()]
+        .into_iter()
+        .flatten()
+        .try_for_each(known)?;
+    Ok([subject, dram])
+}
