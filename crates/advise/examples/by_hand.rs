@@ -6,6 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 use terrace_machine::chase::Chase;
+use terrace_machine::copy::{Copy, Engine};
 use terrace_machine::ground::{Bench, Ground, Here};
 use terrace_machine::load::{Load, Op};
 use terrace_memory::{Backing, Domain, Region, Topology};
@@ -27,25 +28,32 @@ fn main() {
     region.populate(0, bytes).expect("memory");
     let own = region.bytes_mut(0, bytes).expect("the region has it");
     for threads in [1, here.most_threads()] {
-        let load = Load {
-            node: &node,
-            op: Op::Read,
-            random: false,
-            bytes: 65536,
-            threads,
-            overhead_ns: 0.0,
+        let load = |op| {
+            let (node, bytes) = (node.as_str(), 65536);
+            let load = Load { node, op, random: false, bytes, threads, overhead_ns: 0.0 };
+            load.run(&here).expect("memory to go over").gb_s()
         };
-        let probe = || load.run(&here).expect("memory to read").gb_s();
-        compare(&format!("read, {threads} threads, GB/s"), probe, || sum(own, threads));
+        let of = |what: &str| format!("{what}, {threads} threads, GB/s");
+        compare(&of("read"), || load(Op::Read), || sum(own, threads));
+        compare(&of("store"), || load(Op::Store), || fill(own, threads));
+        let copied = |engine| {
+            let (from, to) = (node.as_str(), node.as_str());
+            let copy = Copy { from, to, engine, bytes: bytes / 2, threads, times: 2 };
+            copy.run(&here).expect("memory to copy")
+        };
+        compare(&of("copy"), || copied(Engine::Store), || copy(own, threads));
     }
 
-    let lines = own.as_chunks_mut().0;
-    lay_cycle(lines);
     let bench = here.bench(1).expect("a processor");
-    let memory = bench.memory(&node, bytes, Domain::None).expect("memory to chase through");
-    let mut chase = Chase::lay(&bench, &memory, bytes);
-    let mut at = 0;
-    compare("a dependent load, ns", || chase.follow(20_000).mean_ns, || follow(lines, &mut at));
+    for bytes in [256 << 10, here.cache_bytes().next_power_of_two() / 4, bytes] {
+        let (lines, _) = own[..bytes as usize].as_chunks_mut();
+        lay_cycle(lines);
+        let memory = bench.memory(&node, bytes, Domain::None).expect("memory to chase through");
+        let mut chase = Chase::lay(&bench, &memory, bytes);
+        let mut at = 0;
+        let what = format!("a load over {} KiB, ns", bytes >> 10);
+        compare(&what, || chase.follow(20_000).mean_ns, || follow(lines, &mut at));
+    }
 }
 
 fn compare(what: &str, mut probe: impl FnMut() -> f64, mut hand: impl FnMut() -> f64) {
@@ -76,6 +84,36 @@ fn sum(bytes: &[u8], threads: usize) -> f64 {
         }
     });
     bytes.len() as f64 / start.elapsed().as_nanos() as f64
+}
+
+/// STREAM's filling: each thread its share.
+fn fill(bytes: &mut [u8], threads: usize) -> f64 {
+    let start = Instant::now();
+    let share = bytes.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        for share in bytes.chunks_mut(share) {
+            scope.spawn(|| {
+                let lines = share.as_chunks_mut::<64>().0;
+                lines.iter_mut().for_each(|line| *line = black_box([1; 64]));
+            });
+        }
+    });
+    bytes.len() as f64 / start.elapsed().as_nanos() as f64
+}
+
+/// STREAM's copy by the C library, twice: each thread its share of one half to the other.
+fn copy(bytes: &mut [u8], threads: usize) -> f64 {
+    let (from, to) = bytes.split_at_mut(bytes.len() / 2);
+    let start = Instant::now();
+    let share = from.len().div_ceil(threads);
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            for (from, to) in from.chunks(share).zip(to.chunks_mut(share)) {
+                scope.spawn(|| to.copy_from_slice(from));
+            }
+        });
+    }
+    2.0 * from.len() as f64 / start.elapsed().as_nanos() as f64
 }
 
 /// One cycle through all lines, shuffled (Sattolo).

@@ -62,6 +62,8 @@ pub(crate) struct Recent(Box<[AtomicU64]>);
 
 /// Under eADR nothing rests on a write-back: it is a pre-store.
 static ITEM: Site = Site::new("item of a log or slab, before it is published");
+/// Values that are written past the caches.
+static SKIPPED: Site = Site::new("value of a log or slab, past the caches");
 
 /// A writer's policy.
 #[derive(Debug, Default)]
@@ -112,10 +114,14 @@ impl Flusher {
             at += part.len() as u64;
         }
         let end = at + value.len() as u64;
-        let skips = self.flush == Flush::Skip && value.len() >= SKIPPED_BYTES;
-        // SAFETY: by contract.
-        unsafe { if skips { memory.stream(at, value) } else { memory.write(at, value) } };
-        let plain = if skips { at } else { end };
+        let may_skip = self.flush == Flush::Skip && value.len() >= SKIPPED_BYTES;
+        // SAFETY: by contract. Where pre-stores are switched off it is written as all else, and persisted so.
+        let skipped = may_skip && unsafe { SKIPPED.write_in(memory, at, value) };
+        if !may_skip {
+            // SAFETY: by contract.
+            unsafe { memory.write(at, value) };
+        }
+        let plain = if skipped { at } else { end };
         // SAFETY: by contract. What was streamed, a fence makes durable.
         unsafe { self.persist(memory, location, plain - location) };
         end
@@ -188,6 +194,7 @@ impl Flusher {
 mod tests {
     use super::*;
     use terrace_machine::{Crashable, Explorer, Noted};
+    use terrace_memory::prestore;
 
     const ITEM_AT: u64 = 64;
     const HEAD: [u8; 24] = [1; 24];
@@ -234,6 +241,12 @@ mod tests {
             published(flush, Domain::Eadr, write).sampled(2_000, 1).assert_sound();
         }
         published(Flush::Keep, Domain::Eadr, write).sampled(2_000, 1).assert_sound();
+        // Switched off, pre-stores take nothing with them: a value is written and persisted like all else.
+        prestore::set_enabled(false);
+        for domain in [Domain::Adr, Domain::Eadr] {
+            published(Flush::Skip, domain, write).sampled(2_000, 1).assert_sound();
+        }
+        prestore::set_enabled(true);
         // The alarm: streamed, and published before a fence.
         published(Flush::Skip, Domain::Adr, stream_and_go_on).sampled(2_000, 1).expect_failure();
     }

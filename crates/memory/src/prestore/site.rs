@@ -150,6 +150,25 @@ impl Site {
         }
     }
 
+    /// Writes `source` to `at` of a memory, past the caches where pre-stores are wanted and plainly where they are
+    /// not; says which it was. What went past is durable after a fence, as by [`Memory::stream`].
+    ///
+    /// # Safety
+    /// As for every method of [`Memory`].
+    #[inline]
+    pub unsafe fn write_in<M: Memory>(&'static self, memory: &M, at: u64, source: &[u8]) -> bool {
+        let is_past = is_wanted(source.len());
+        if is_past {
+            self.count(at, source.len());
+            // SAFETY: the caller's promise is passed on.
+            unsafe { memory.stream(at, source) };
+        } else {
+            // SAFETY: as above.
+            unsafe { memory.write(at, source) };
+        }
+        is_past
+    }
+
     /// As [`copy`](super::copy).
     ///
     /// # Panics
