@@ -104,7 +104,13 @@ pub fn device_memory(boot: &Boot) -> Verdict {
 
 /// `terrace doctor` says the same in its words.
 pub fn doctor(boot: &Boot) -> Verdict {
-    let wanted = ["/pm (region", "): ADR: ", " is memory of node 3", "node 1 (", "no processors"];
+    let wanted = [
+        "/pm (region",
+        "): ADR: ",
+        " is memory of node 3",
+        "by the firmware: wider than DRAM, like HBM), node 2 (",
+        "by the firmware: farther than DRAM, like a CXL expander",
+    ];
     says(boot.output("doctor-table")?, &wanted)?;
     Ok("/pm, the device and the nodes".into())
 }

@@ -135,7 +135,8 @@ fn nodes(place: &Place<'_>) -> Finding {
             None => String::new(),
         };
         let kind = if node.is_cpu_less() { ", no processors" } else { "" };
-        format!("node {} ({}{kind}{cost})", node.node, size(node.total_bytes))
+        let like = likeness(node, nodes).unwrap_or_default();
+        format!("node {} ({}{kind}{cost}{like})", node.node, size(node.total_bytes))
     };
     let all: Vec<String> = nodes.iter().filter(|node| node.has_memory()).map(told).collect();
     if all.len() < 2 {
@@ -149,6 +150,29 @@ fn nodes(place: &Place<'_>) -> Finding {
         return Finding::limited(SUBJECT, what, "terrace probe --out profile.json measures them");
     }
     Finding::found(SUBJECT, all.join(", "))
+}
+
+/// What a node without processors is like beside the nearest that has some, by the firmware's costs: the kernel does
+/// not tell what memory is made of. `None` where the firmware tells too little.
+fn likeness(node: &NumaNode, nodes: &[NumaNode]) -> Option<&'static str> {
+    /// HBM is several times as wide as the DRAM beside it, and hardly slower to answer; CXL expanders answer in
+    /// twice to three times the time. Half of the way.
+    const WIDER: f64 = 1.5;
+    const FARTHER: f64 = 1.5;
+    let costs = |node: &NumaNode| {
+        let access = node.processor_access()?;
+        Some((access.read_latency_ns? as f64, access.read_bandwidth_mbps? as f64))
+    };
+    if !node.is_cpu_less() {
+        return None;
+    }
+    let (latency_ns, mbps) = costs(node)?;
+    let with_processors = nodes.iter().filter(|node| !node.is_cpu_less()).filter_map(costs);
+    let (near_ns, near_mbps) = with_processors.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    if latency_ns >= FARTHER * near_ns {
+        return Some(": farther than DRAM, like a CXL expander or persistent memory");
+    }
+    (mbps >= WIDER * near_mbps).then_some(": wider than DRAM, like HBM")
 }
 
 /// Whether the kernel moves pages between tiers, and could.

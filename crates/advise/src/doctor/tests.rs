@@ -115,3 +115,26 @@ fn settings_that_hinder_are_told_with_the_setting() {
         assert!(finding.enable.as_deref().unwrap().contains(setting), "{finding}");
     }
 }
+
+#[test]
+fn a_node_without_processors_is_told_by_what_the_firmware_says_it_costs() {
+    let node = |number: u32, cpus, ns, mbps| {
+        let folder = format!("sys/devices/system/node/node{number}");
+        let costs = format!("{folder}/access0/initiators");
+        [
+            (format!("{folder}/cpulist"), cpus),
+            (format!("{folder}/meminfo"), "Node 0 MemTotal: 1048576 kB"),
+            (format!("{costs}/read_latency"), ns),
+            (format!("{costs}/read_bandwidth"), mbps),
+        ]
+    };
+    let told = |ns, mbps| {
+        let files = [node(0, "0-3", "100", "100000"), node(1, "", ns, mbps)].concat();
+        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        about(&examined(&files), "memory nodes").what
+    };
+    assert!(told("120", "400000").contains("like HBM"), "{}", told("120", "400000"));
+    assert!(told("250", "30000").contains("like a CXL expander"));
+    // As near and as wide as DRAM: nothing is made of it.
+    assert!(!told("110", "110000").contains("like"));
+}
