@@ -41,7 +41,7 @@ fn main() {
             let copy = Copy { from, to, engine, bytes: bytes / 2, threads, times: 2 };
             copy.run(&here).expect("memory to copy")
         };
-        compare(&of("copy"), || copied(Engine::Store), || copy(own, threads));
+        compare(&of("copy"), || copied(Engine::Library), || copy(own, threads));
     }
 
     let bench = here.bench(1).expect("a processor");

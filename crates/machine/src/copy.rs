@@ -8,10 +8,41 @@ use terrace_memory::{Divide, Domain, Memory};
 /// How bytes are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// Stored, as by the C library: through the caches.
+    /// As the C library does: how is its choice, by the size of a piece.
+    Library,
+    /// Stored, a page after the other: through the caches.
     Store,
     /// Streamed: past the caches.
     Stream,
+    /// By the processor's own instruction for it (`rep movsb`).
+    String,
+}
+
+/// What is stored in one step where the caches must not be passed: no library streams so little.
+const PAGE: u64 = 4096;
+
+impl Engine {
+    /// Copies all of `source` to `target`, and fences.
+    ///
+    /// # Safety
+    /// As for every method of [`Memory`]; the two are of one length and do not overlap.
+    unsafe fn copy<B: Bench>(self, bench: &B, source: &B::Memory, target: &B::Memory) {
+        // SAFETY: by contract.
+        unsafe {
+            let bytes = source.bytes(0, source.len());
+            match self {
+                Engine::Library => target.write(0, bytes),
+                Engine::Stream => target.stream(0, bytes),
+                Engine::Store => {
+                    for (number, page) in bytes.chunks(PAGE as usize).enumerate() {
+                        target.write(number as u64 * PAGE, page);
+                    }
+                }
+                Engine::String => bench.copy_string(source, target),
+            }
+        }
+        target.fence();
+    }
 }
 
 /// Copies of a piece of memory.
@@ -42,6 +73,10 @@ impl Copy<'_> {
     /// If there is nothing to copy.
     pub fn run<G: Ground>(self, ground: &G) -> io::Result<f64> {
         assert!(self.bytes > 0 && self.times > 0, "something is copied");
+        if self.engine == Engine::String && ground.is_modelled() {
+            let what = "modelled processors have no instruction that copies";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
         let bench = ground.bench(self.threads)?;
         let share = (self.bytes / self.threads as u64).next_multiple_of(64).max(64);
         let all_shares = share * self.threads as u64;
@@ -60,17 +95,10 @@ impl Copy<'_> {
             let mut steps: Vec<_> = shares
                 .iter()
                 .map(|(source, target)| {
-                    let mut left = times;
+                    let (bench, mut left) = (&bench, times);
                     move || {
                         // SAFETY: two parts that do not overlap, this thread's alone.
-                        unsafe {
-                            let bytes = source.bytes(0, share);
-                            match self.engine {
-                                Engine::Store => target.write(0, bytes),
-                                Engine::Stream => target.stream(0, bytes),
-                            }
-                        }
-                        target.fence();
+                        unsafe { self.engine.copy(bench, source, target) };
                         left -= 1;
                         left > 0
                     }
@@ -82,5 +110,33 @@ impl Copy<'_> {
         let time = all(self.times);
         let copied = share * self.threads as u64 * u64::from(self.times);
         Ok(copied as f64 / 1e9 / time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::Here;
+    use crate::random::Rng;
+    use terrace_memory::Topology;
+
+    #[test]
+    fn every_engine_copies_all_there_is() {
+        let here = Here::new(Topology::read().expect("a topology")).expect("processors");
+        let bench = here.bench(1).expect("a processor");
+        let node = here.nodes().remove(0);
+        let bytes = 3 * PAGE + 64;
+        let both = bench.memory(&node, 2 * bytes, Domain::None).expect("memory");
+        let (source, target) = (both.part(0, bytes), both.part(bytes, bytes));
+        let mut random = Rng::new(7);
+        for engine in [Engine::Library, Engine::Store, Engine::Stream, Engine::String] {
+            // SAFETY: two parts that do not overlap; nobody else has them.
+            let is_whole = unsafe {
+                (0..bytes / 8).for_each(|word| source.store(word * 8, random.bits()));
+                engine.copy(&bench, &source, &target);
+                source.bytes(0, bytes) == target.bytes(0, bytes)
+            };
+            assert!(is_whole, "{engine:?}");
+        }
     }
 }

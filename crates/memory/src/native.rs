@@ -43,6 +43,17 @@ impl Native {
         // atomically or while owned.
         unsafe { &*self.at(at, 8).cast() }
     }
+
+    /// Writes `source` to `at` by [`instructions::copy_string`].
+    ///
+    /// # Safety
+    /// As for [`Memory::write`].
+    #[inline]
+    pub unsafe fn copy_string(&self, at: u64, source: &[u8]) {
+        let target = self.at(at, source.len() as u64);
+        // SAFETY: in bounds and owned by contract.
+        unsafe { instructions::copy_string(target, source.as_ptr(), source.len()) };
+    }
 }
 
 impl Divide for Native {

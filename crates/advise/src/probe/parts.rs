@@ -46,7 +46,7 @@ pub(super) fn measure<G: Ground>(
         Part::Files => {}
         Part::Copies => profile.copies.refine(copies(ground, plan, node)),
         Part::Remote => profile.remote.refine(remote(ground, plan, node)),
-        // All nodes have pages of the same kinds: those of the first are measured. Tiers of files have the page cache's.
+        // All nodes have pages of the same kinds: those of the first are measured, and no tier of files has them.
         Part::Pages if profile.pages == Measured::not_asked_for() && !is_tier => {
             profile.pages = measured(pages(ground, node));
         }
@@ -206,9 +206,13 @@ fn those_measured<P>(found: impl Iterator<Item = io::Result<P>>) -> Measured<P> 
 fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> Measured<Copy> {
     let threads = plan.threads.unwrap_or(ground.most_threads());
     let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
-    let engines = [(Engine::Store, "store"), (Engine::Stream, "stream")];
+    let mut engines = vec![(Engine::Store, "store"), (Engine::Stream, "stream")];
+    if !ground.is_modelled() {
+        // What the C library chooses, and the processor's own instruction, are one with the first on a model.
+        engines.extend([(Engine::Library, "library"), (Engine::String, "string")]);
+    }
     let all = [ground.nodes(), ground.tiers()].concat();
-    let pairs = all.iter().flat_map(|to| engines.map(|engine| (to, engine)));
+    let pairs = all.iter().flat_map(|to| engines.iter().map(move |engine| (to, *engine)));
     those_measured(pairs.map(|(to, (engine, name))| {
         let copy = copy::Copy { from, to, engine, bytes, threads, times: 1 };
         Ok(Copy {

@@ -193,7 +193,14 @@ fn copies(profile: &Profile) -> Option<Figure> {
     let title = format!("Copies between memories, {most} threads");
     let mut figure = Figure::new(&title, "from and to", "GB/s", Form::Bars)
         .over(pairs.iter().map(|(from, to)| format!("{from} to {to}")));
-    for (engine, words) in [("store", "through the caches"), ("stream", "past them")] {
+    let engines = [
+        ("store", "through the caches"),
+        ("stream", "past them"),
+        ("library", "the C library"),
+        ("string", "rep movsb"),
+    ];
+    let measured = |engine: &str| points.iter().any(|point| point.engine == engine);
+    for (engine, words) in engines.into_iter().filter(|(engine, _)| measured(engine)) {
         let of = |(from, to): &(&str, &str)| {
             let setting = (engine, *from, *to, most);
             let mut of = points.iter();

@@ -234,6 +234,11 @@ impl Bench for HereBench {
         instructions::evict(unsafe { memory.bytes(0, memory.len()) });
     }
 
+    unsafe fn copy_string(&self, source: &Native, target: &Native) {
+        // SAFETY: by contract; the length is that of both.
+        unsafe { target.copy_string(0, source.bytes(0, source.len())) };
+    }
+
     fn now_ps(&self) -> u64 {
         self.start.elapsed().as_nanos() as u64 * 1000
     }

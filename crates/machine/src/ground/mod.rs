@@ -95,6 +95,14 @@ pub trait Bench: Sync {
     fn run<S: FnMut() -> bool + Send>(&self, steps: &mut [S]) -> Duration;
     /// Takes every line of a memory out of all caches, written back where it was dirty.
     fn forget(&self, memory: &Self::Memory);
+    /// Copies all of `source` to `target` by the processor's own instruction for it.
+    ///
+    /// # Safety
+    /// As for every method of [`Memory`]; the two are of one length and do not overlap.
+    ///
+    /// # Panics
+    /// If the processors are modelled: those have no such instruction.
+    unsafe fn copy_string(&self, source: &Self::Memory, target: &Self::Memory);
     /// The clock of the thread that asks, ps since some moment.
     fn now_ps(&self) -> u64;
     /// Charges the running thread with work that is no access, where time is virtual.

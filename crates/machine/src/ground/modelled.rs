@@ -102,6 +102,10 @@ impl Bench for Machine {
         self.clear_caches();
     }
 
+    unsafe fn copy_string(&self, _source: &Modelled, _target: &Modelled) {
+        unreachable!("modelled processors have no instruction that copies")
+    }
+
     fn now_ps(&self) -> u64 {
         Machine::now_ps(self)
     }

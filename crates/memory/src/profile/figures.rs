@@ -239,7 +239,8 @@ pub struct Pages {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Copy {
-    /// What moves them: `store` (through the caches) or `stream` (past them).
+    /// What moves them: `store` (through the caches), `stream` (past them), `library` (as the C library chooses) or
+    /// `string` (the processor's `rep movsb`).
     pub engine: String,
     /// The memory they are in.
     pub from: String,

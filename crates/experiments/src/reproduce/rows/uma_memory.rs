@@ -67,7 +67,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 fn copy(here: &Here, node: &str, threads: usize) -> io::Result<f64> {
-    let (from, to, engine) = (node, node, Engine::Store);
+    let (from, to, engine) = (node, node, Engine::Library);
     Copy { from, to, engine, bytes: COPY_BYTES, threads, times: 1 }.run(here)
 }
 
