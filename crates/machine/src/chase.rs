@@ -6,41 +6,13 @@
 //! have to be outgrown.
 
 use crate::ground::Bench;
+use crate::timed::{Timed, Times};
 use terrace_memory::Memory;
 
 /// Bytes from one link of the cycle to where the next may be.
 const LINE: u64 = 64;
-/// Loads that make one sample: the clock costs as much as a load does.
-const LOADS: u64 = 32;
-
-/// How long something took, each time: nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Times {
-    /// The mean of all.
-    pub mean_ns: f64,
-    /// Half of the samples took longer.
-    pub p50_ns: f64,
-    /// One in a hundred took longer.
-    pub p99_ns: f64,
-}
-
-impl Times {
-    /// Of samples in picoseconds, each of `parts` things.
-    pub(crate) fn of(mut samples_ps: Vec<u64>, parts: u64) -> Times {
-        samples_ps.sort_unstable();
-        let at = |share: f64| {
-            let place = (samples_ps.len() as f64 * share) as usize;
-            samples_ps.get(place.min(samples_ps.len().saturating_sub(1))).copied().unwrap_or(0)
-        };
-        let each = |ps: f64| ps / 1000.0 / parts as f64;
-        let sum: u64 = samples_ps.iter().sum();
-        Times {
-            mean_ns: each(sum as f64 / samples_ps.len().max(1) as f64),
-            p50_ns: each(at(0.50) as f64),
-            p99_ns: each(at(0.99) as f64),
-        }
-    }
-}
+/// Loads that are timed together: the clock costs as much as a load does.
+pub(crate) const LOADS: u64 = 32;
 
 /// A cycle through the lines of a memory.
 #[derive(Debug)]
@@ -77,39 +49,23 @@ impl<'a, B: Bench> Chase<'a, B> {
         self.lines * LINE
     }
 
-    /// Follows the cycle for `samples` of 32 loads each, after an eighth as many that are not timed.
-    /// Percentiles are of samples.
+    /// Follows the cycle for `samples` of 32 loads together and of one alone.
     pub fn follow(&mut self, samples: u64) -> Times {
-        let mut taken = Vec::with_capacity(samples as usize);
-        let (bench, mut warm) = (self.bench, samples / 8);
-        let mut step = || {
-            let time = self.sample();
-            if warm > 0 {
-                warm -= 1;
-            } else {
-                taken.push(time);
-            }
-            (taken.len() as u64) < samples
-        };
+        let bench = self.bench;
+        let mut timed = Timed::new(bench, LOADS, samples);
+        let mut step = || self.sample(&mut timed);
         bench.run(std::slice::from_mut(&mut step));
-        Times::of(taken, LOADS)
+        timed.times()
     }
 
-    /// The time of the next loads, ps.
-    pub(crate) fn sample(&mut self) -> u64 {
-        let start = self.bench.now_ps();
-        for _ in 0..LOADS {
-            // SAFETY: the cycle's lines are in the memory, and each contains the number of another.
-            self.line = unsafe { self.memory.load(self.line * LINE) };
-        }
-        let time = self.bench.now_ps() - start;
-        std::hint::black_box(self.line);
-        time
-    }
-
-    /// Samples, as times of a load.
-    pub(crate) fn times(samples_ps: Vec<u64>) -> Times {
-        Times::of(samples_ps, LOADS)
+    /// Takes a sample of the next loads; says whether more are wanted.
+    pub(crate) fn sample(&mut self, timed: &mut Timed) -> bool {
+        let (memory, mut line) = (self.memory, self.line);
+        // SAFETY: the cycle's lines are in the memory, and each contains the number of another.
+        let wanted =
+            timed.sample(self.bench, |zero| line = unsafe { memory.load((line + zero) * LINE) });
+        self.line = std::hint::black_box(line);
+        wanted
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files as a medium: pieces at random places, read past the page cache, or written and made durable.
 
-use crate::chase::Times;
 use crate::random::Rng;
+use crate::timed::Times;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -104,7 +104,7 @@ impl WrittenFile {
         let samples: Vec<u64> = ran.into_iter().flat_map(|(samples, _)| samples).collect();
         let moved = samples.len() as u64 * piece_bytes;
         let gb_s = moved as f64 / 1e9 / longest.as_secs_f64();
-        Ok(FileRun { is_direct: direct.is_some(), gb_s, times: Times::of(samples, 1) })
+        Ok(FileRun { is_direct: direct.is_some(), gb_s, times: Times::of(samples) })
     }
 }
 

@@ -19,6 +19,7 @@ mod random;
 mod recorded;
 pub mod rewrite;
 pub mod stores;
+pub mod timed;
 mod without;
 
 pub use counted::{Counted, Counts};

@@ -1,9 +1,10 @@
 //! Latency under load: one thread follows a chain of loads while the others move bytes, at a mixture
 //! of reads and writes and with a pause that sets how many.
 
-use crate::chase::{Chase, Times};
+use crate::chase::{Chase, LOADS};
 use crate::ground::{Bench, Ground};
 use crate::load::{File, Load, Op};
+use crate::timed::{Timed, Times};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terrace_memory::{Divide, Domain};
@@ -26,7 +27,7 @@ pub struct Loaded<'a> {
     pub pause_ns: f64,
     /// Threads that move bytes.
     pub threads: usize,
-    /// Samples of 32 loads.
+    /// Samples of 32 loads together and of one alone.
     pub samples: u64,
 }
 
@@ -67,19 +68,12 @@ impl Loaded<'_> {
                 Mover { read: of(Op::Read), write: of(Op::StreamOn), pieces: 0 }
             })
             .collect();
-        let mut samples = Vec::with_capacity(self.samples as usize);
-        let mut warm = self.samples / 8;
+        let mut timed = Timed::new(&bench, LOADS, self.samples);
         let over = AtomicBool::new(false);
         let mut steps: Vec<Box<dyn FnMut() -> bool + Send + '_>> = Vec::new();
-        let (chase, samples_taken) = (&mut chase, &mut samples);
+        let (chase, taken) = (&mut chase, &mut timed);
         steps.push(Box::new(|| {
-            let sample = chase.sample();
-            if warm > 0 {
-                warm -= 1;
-            } else {
-                samples_taken.push(sample);
-            }
-            let goes_on = (samples_taken.len() as u64) < self.samples;
+            let goes_on = chase.sample(taken);
             over.store(!goes_on, Relaxed);
             goes_on
         }));
@@ -97,7 +91,7 @@ impl Loaded<'_> {
         drop(steps);
         let pieces: u64 = others.iter().map(|mover| mover.pieces).sum();
         let gb_s = (pieces * PIECE) as f64 / 1e9 / time.as_secs_f64();
-        Ok(Point { gb_s, times: Chase::<G::Bench>::times(samples) })
+        Ok(Point { gb_s, times: timed.times() })
     }
 }
 

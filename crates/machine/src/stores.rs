@@ -1,12 +1,12 @@
 //! What it takes to write a piece, by how it is written.
 
-use crate::chase::Times;
 use crate::ground::{Bench, Ground};
 use crate::load::{File, Load, Op};
+use crate::timed::{Timed, Times};
 use std::io;
 use terrace_memory::Domain;
 
-/// Pieces that make one sample: the clock costs as much as a store does.
+/// Pieces that are timed together: the clock costs as much as a store does.
 const PIECES: u64 = 16;
 /// How much larger than the largest cache the memory is.
 const CACHES: u64 = 4;
@@ -20,12 +20,12 @@ pub struct Stores<'a> {
     pub op: Op,
     /// Bytes of a piece.
     pub bytes: u64,
-    /// Samples of 16 pieces.
+    /// Samples of 16 pieces together and of one alone.
     pub samples: u64,
 }
 
 impl Stores<'_> {
-    /// Measures it; times are of a piece, percentiles of samples.
+    /// Measures it; times are of a piece.
     ///
     /// # Errors
     /// There is no such node, or it has not enough memory.
@@ -36,18 +36,9 @@ impl Stores<'_> {
         let Stores { node, op, bytes, samples } = self;
         let load = Load { node, op, random: true, bytes, threads: 1, overhead_ns: 0.0 };
         let mut file = File::new(load, &bench, &memory, 0, file);
-        let (mut taken, mut warm) = (Vec::with_capacity(samples as usize), samples / 8);
-        let mut step = || {
-            let start = bench.now_ps();
-            (0..PIECES).for_each(|_| while !file.step() {});
-            if warm > 0 {
-                warm -= 1;
-            } else {
-                taken.push(bench.now_ps() - start);
-            }
-            (taken.len() as u64) < samples
-        };
+        let mut timed = Timed::new(&bench, PIECES, samples);
+        let mut step = || timed.sample(&bench, |_| while !file.step() {});
         bench.run(std::slice::from_mut(&mut step));
-        Ok(Times::of(taken, PIECES))
+        Ok(timed.times())
     }
 }

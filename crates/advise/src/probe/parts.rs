@@ -3,13 +3,14 @@
 use super::plan::{Part, Plan};
 use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
-use terrace_machine::chase::{Chase, Times};
+use terrace_machine::chase::Chase;
 use terrace_machine::copy::{self, Engine};
 use terrace_machine::files::{self, FileSetting};
 use terrace_machine::ground::{At, Bench, Ground};
 use terrace_machine::load::{Load, Op};
 use terrace_machine::loaded::Loaded;
 use terrace_machine::stores::Stores;
+use terrace_machine::timed::Times;
 use terrace_memory::Domain;
 use terrace_memory::profile::{
     Bandwidth, Copy, DirtyCache, Estimate, FileCost, FileOp, Flavour, Latency,

@@ -105,7 +105,8 @@ pub struct Quantiles {
 pub struct Latency {
     /// Bytes that the loads were spread over.
     pub bytes: u64,
-    /// Of a load; percentiles are of the mean of 32.
+    /// Of a load; percentiles are of single loads where one takes twice as long as a look at the clock or longer, else
+    /// of means of 32.
     pub load: Quantiles,
 }
 
@@ -137,7 +138,8 @@ pub struct Loaded {
     pub threads: usize,
     /// What they moved, 10^9 bytes a second.
     pub gb_s: Estimate,
-    /// Of a load; percentiles are of the mean of 32.
+    /// Of a load; percentiles are of single loads where one takes twice as long as a look at the clock or longer, else
+    /// of means of 32.
     pub load: Quantiles,
 }
 
@@ -149,7 +151,8 @@ pub struct StoreCost {
     pub flavour: Flavour,
     /// Bytes of a piece.
     pub piece_bytes: u64,
-    /// Of a piece; percentiles are of the mean of 16.
+    /// Of a piece; percentiles are of single pieces where one takes twice as long as a look at the clock or longer,
+    /// else of means of 16.
     pub piece: Quantiles,
 }
 

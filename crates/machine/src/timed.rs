@@ -1,0 +1,153 @@
+//! Short things timed: many together for a mean to which the clock adds next to nothing, and one at a time for
+//! percentiles, as far as one takes longer than the clock.
+
+use crate::ground::Bench;
+use std::hint::black_box;
+
+/// How long something took, each time: nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// The mean of all.
+    pub mean_ns: f64,
+    /// Half took longer.
+    pub p50_ns: f64,
+    /// One in a hundred took longer.
+    pub p99_ns: f64,
+}
+
+impl Times {
+    /// Of single times, ps.
+    pub(crate) fn of(singles_ps: Vec<u64>) -> Times {
+        let sum: u64 = singles_ps.iter().sum();
+        let mean_ns = sum as f64 / 1000.0 / singles_ps.len().max(1) as f64;
+        let [p50_ns, p99_ns] = percentiles_ns(singles_ps, 1.0);
+        Times { mean_ns, p50_ns, p99_ns }
+    }
+}
+
+/// The middle one, and the one that one in a hundred is above, each a time of so many things.
+fn percentiles_ns(mut times_ps: Vec<u64>, things: f64) -> [f64; 2] {
+    times_ps.sort_unstable();
+    let last = times_ps.len().saturating_sub(1);
+    [0.50, 0.99].map(|share| {
+        let place = (times_ps.len() as f64 * share) as usize;
+        times_ps.get(place.min(last)).map_or(0.0, |ps| *ps as f64 / 1000.0 / things)
+    })
+}
+
+/// A thing is timed alone if it takes so many times as long as a look at the clock: what a look takes is known to a
+/// part of itself.
+const CLOCKS: f64 = 2.0;
+/// Looks at the clock that tell what one takes.
+const LOOKS: usize = 65;
+
+/// One thing, timed again and again.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    /// Things that are timed together.
+    things: u64,
+    samples: usize,
+    warm: u64,
+    clock_ps: u64,
+    together_ps: Vec<u64>,
+    alone_ps: Vec<u64>,
+}
+
+impl Timed {
+    /// `samples` of `things` together and of one alone, after an eighth as many that do not count.
+    pub fn new<B: Bench>(bench: &B, things: u64, samples: u64) -> Timed {
+        let look = |_| {
+            let start = bench.now_ps();
+            bench.now_ps() - start
+        };
+        let mut looks: Vec<u64> = (0..LOOKS).map(look).collect();
+        looks.sort_unstable();
+        Timed {
+            things,
+            samples: samples as usize,
+            warm: samples / 8,
+            clock_ps: looks[LOOKS / 2],
+            together_ps: Vec::with_capacity(samples as usize),
+            alone_ps: Vec::with_capacity(samples as usize),
+        }
+    }
+
+    /// Takes a sample; `thing` is done once for each call, and what it is given is 0: a load whose address it is
+    /// part of cannot begin before the clock was read. Says whether more are wanted.
+    pub fn sample<B: Bench>(&mut self, bench: &B, mut thing: impl FnMut(u64)) -> bool {
+        let start = bench.now_ps();
+        (0..self.things).for_each(|_| thing(0));
+        let together = bench.now_ps() - start;
+        let start = bench.now_ps();
+        thing(black_box(start) >> 63);
+        let alone = bench.now_ps() - start;
+        if self.warm > 0 {
+            self.warm -= 1;
+        } else {
+            self.together_ps.push(together);
+            self.alone_ps.push(alone.saturating_sub(self.clock_ps));
+        }
+        self.together_ps.len() < self.samples
+    }
+
+    /// Of all samples. Percentiles are of single things, less what the clock takes, where a thing takes longer than
+    /// that; else of the means of those timed together.
+    pub fn times(self) -> Times {
+        let things = self.things as f64;
+        let sum: u64 = self.together_ps.iter().sum();
+        let mean_ns = sum as f64 / 1000.0 / things / self.together_ps.len().max(1) as f64;
+        let is_alone = mean_ns * 1000.0 > CLOCKS * self.clock_ps as f64;
+        let [p50_ns, p99_ns] = match is_alone {
+            true => percentiles_ns(self.alone_ps, 1.0),
+            false => percentiles_ns(self.together_ps, things),
+        };
+        Times { mean_ns, p50_ns, p99_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ground::{Ground, Here};
+    use crate::model::Preset;
+    use terrace_memory::Topology;
+
+    /// One thing in 40 takes 50 times as long: means of 32 hide how long, single times do not.
+    fn tail<G: Ground>(ground: &G, quick_ns: f64) -> Times {
+        let bench = ground.bench(1).expect("a thread");
+        let mut timed = Timed::new(&bench, 32, 2000);
+        let mut done = 0;
+        let mut step = || {
+            timed.sample(&bench, |_| {
+                done += 1;
+                let slow = if done % 40 == 0 { 50.0 } else { 1.0 };
+                bench.wait_ns(quick_ns * slow);
+            })
+        };
+        bench.run(std::slice::from_mut(&mut step));
+        timed.times()
+    }
+
+    #[test]
+    fn a_tail_of_single_things_is_seen() {
+        let preset = Preset::named("optane-001").expect("a preset");
+        let found = tail(&preset, 100.0);
+        assert_eq!((found.p50_ns, found.p99_ns), (100.0, 5000.0), "{found:?}");
+        let here = Here::new(Topology::read().expect("a topology")).expect("processors");
+        let found = tail(&here, 400.0);
+        assert!((300.0..2000.0).contains(&found.p50_ns), "{found:?}");
+        assert!(found.p99_ns > 15_000.0, "{found:?}");
+    }
+
+    #[test]
+    fn what_is_shorter_than_the_clock_is_timed_together() {
+        let of = |together_ps, alone_ps, clock_ps| {
+            let (things, samples, warm) = (10, 2, 0);
+            Timed { things, samples, warm, clock_ps, together_ps, alone_ps }.times()
+        };
+        let short = of(vec![20_000, 40_000], vec![0, 9000], 25_000);
+        assert_eq!((short.mean_ns, short.p50_ns, short.p99_ns), (3.0, 4.0, 4.0));
+        let long = of(vec![2_000_000, 4_000_000], vec![100_000, 900_000], 25_000);
+        assert_eq!((long.mean_ns, long.p50_ns, long.p99_ns), (300.0, 900.0, 900.0));
+    }
+}
