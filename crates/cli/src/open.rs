@@ -95,7 +95,7 @@ fn row_of_queue(name: &str, queue: &Queue) -> serde_json::Value {
     json!({
         "name": name, "elements": found.elements, "first": found.tail, "behind_last": found.head,
         "void": found.void, "torn": found.torn, "bounded": found.bound.is_some(),
-        "slots": stats.slots, "slot_bytes": stats.slot_bytes,
+        "slots": stats.slots, "slot_bytes": stats.slot_bytes, "form": stats.form.name(),
     })
 }
 
@@ -103,8 +103,8 @@ fn told_of_queue(name: &str, queue: &Queue) -> String {
     let (found, stats) = (queue.recovery(), queue.stats());
     let counted = if found.bound.is_some() { "up to a cut" } else { "whatever was whole" };
     format!(
-        "queue {name}: {} elements, {counted}; {} of {} slots in use, {} void, {} torn",
-        found.elements, stats.used_slots, stats.slots, found.void, found.torn
+        "queue {name}: {} elements, {counted}; {} of {} slots in use, {} void, {} torn; {}",
+        found.elements, stats.used_slots, stats.slots, found.void, found.torn, stats.form
     )
 }
 

@@ -102,6 +102,7 @@ impl LedgerReport {
 #[derive(Serialize)]
 struct QueueReport {
     name: String,
+    form: &'static str,
     elements: u64,
     used_slots: u64,
     slots: u64,
@@ -115,6 +116,7 @@ impl QueueReport {
         let stats = queue.stats();
         QueueReport {
             name,
+            form: stats.form.name(),
             elements: stats.elements,
             used_slots: stats.used_slots,
             slots: stats.slots,
@@ -261,11 +263,12 @@ fn tier_table(tiers: &[TierUse]) -> String {
 }
 
 fn queue_table(queues: &[QueueReport]) -> String {
-    let head = ["queue", "elements", "used", "capacity", "slot"];
+    let head = ["queue", "form", "elements", "used", "capacity", "slot"];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(queues.iter().map(|q| {
         vec![
             q.name.clone(),
+            q.form.to_string(),
             q.elements.to_string(),
             format_size(q.used_slots * q.slot_bytes),
             format_size(q.slots * q.slot_bytes),

@@ -100,11 +100,17 @@ impl Cycle {
     }
 }
 
-fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(), String> {
+/// Kills servers that were started with the first arguments, and starts them again with the second.
+fn kill_loop(
+    dir: &Path,
+    [before, after]: [&[&str]; 2],
+    cycles: u64,
+    seed: u64,
+) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let (mut pushed, mut popped, mut left, mut in_flight) = (0, 0, 0, 0);
     for cycle in 0..cycles {
-        let served = Served::start(dir, arguments);
+        let served = Served::start(dir, before);
         let first = cycle * 1_000_000;
         let alive = Duration::from_micros(20_000 + rng.below(150_000));
         let mut came = Cycle::default();
@@ -132,7 +138,7 @@ fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(
                 came.popped.extend(consumer.join().expect("a consumer"));
             }
         });
-        let served = Served::start(dir, arguments);
+        let served = Served::start(dir, after);
         came.left = drain(&served);
         let lost = came.judge().map_err(|what| format!("cycle {cycle}, seed {seed}: {what}"))?;
         pushed += came.pushed.len();
@@ -153,7 +159,7 @@ fn kill_loop(dir: &Path, arguments: &[&str], cycles: u64, seed: u64) -> Result<(
 #[test]
 fn acknowledged_elements_survive_kill_9_under_sync() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    kill_loop(dir.path(), &["--durability", "sync"], cycles(), seed(1)).expect("sound");
+    kill_loop(dir.path(), [&["--durability", "sync"]; 2], cycles(), seed(1)).expect("sound");
 }
 
 #[test]
@@ -165,13 +171,38 @@ fn acknowledged_elements_survive_kill_9_on_a_declared_medium() {
     }
     let dir = tempfile::tempdir_in(shm).expect("temporary directory");
     let small = ["--domain", "adr", "--queue", "jobs.capacity=256 KiB"];
-    kill_loop(dir.path(), &small, cycles(), seed(2)).expect("sound");
+    kill_loop(dir.path(), [&small; 2], cycles(), seed(2)).expect("sound");
+}
+
+/// The same where every push and pop is a transaction, and where the form changes from start to start.
+#[test]
+fn acknowledged_elements_survive_kill_9_in_the_form_tx() {
+    let shm = Path::new("/dev/shm");
+    if !shm.is_dir() {
+        eprintln!("left out: no tmpfs at /dev/shm");
+        return;
+    }
+    let dir = tempfile::tempdir_in(shm).expect("temporary directory");
+    let of = |form| ["--domain", "adr", "--queue", "jobs.capacity=256 KiB", "--queue", form];
+    let (tx, tx_free) = (of("jobs.form=tx"), of("jobs.form=tx-free"));
+    kill_loop(dir.path(), [&tx, &tx], cycles(), seed(4)).expect("sound");
+    kill_loop(dir.path(), [&tx, &tx_free], cycles() / 2, seed(5)).expect("sound");
+    kill_loop(dir.path(), [&tx_free, &tx], cycles() / 2, seed(6)).expect("sound");
+}
+
+/// A canary of another kind: what is volatile is lost, however durable the rest is.
+#[test]
+fn the_judge_notices_what_a_volatile_queue_loses() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let volatile = ["--durability", "sync", "--queue", "jobs.form=volatile"];
+    let found = kill_loop(dir.path(), [&volatile, &volatile], 10, 7).expect_err("losses");
+    assert!(found.contains("lost"), "{found}");
 }
 
 /// A canary: without durability elements are lost or come twice, and a judge that does not see it sees nothing.
 #[test]
 fn the_judge_notices_what_is_lost_without_durability() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let found = kill_loop(dir.path(), &["--durability", "none"], 10, 3).expect_err("losses");
+    let found = kill_loop(dir.path(), [&["--durability", "none"]; 2], 10, 3).expect_err("losses");
     assert!(found.contains("lost") || found.contains("twice"), "{found}");
 }

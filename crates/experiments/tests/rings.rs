@@ -9,9 +9,22 @@ use terrace_workload::linearizability::durable::{
     History, Moment, Queue, QueueCall, Verdict, check,
 };
 
+const QUEUES_IN_MEMORY: [&str; 3] = ["queue-tx", "queue-tx-free", "queue-forms"];
+
 #[test]
 fn rings_recover_from_every_state_drawn() {
     for name in ["ring-tx", "ring-tx-free"] {
+        for domain in [Domain::Adr, Domain::Eadr] {
+            let settings = Settings { states: 8_000, seed: 3, domain };
+            let report = named(name).expect("a test").run(&settings).assert_sound();
+            println!("{name}, {domain}: {report}");
+        }
+    }
+}
+
+#[test]
+fn queues_in_memory_recover_from_every_state_drawn() {
+    for name in QUEUES_IN_MEMORY {
         for domain in [Domain::Adr, Domain::Eadr] {
             let settings = Settings { states: 8_000, seed: 3, domain };
             let report = named(name).expect("a test").run(&settings).assert_sound();
@@ -33,7 +46,8 @@ fn queues_on_a_disk_recover_from_every_state_drawn() {
 
 #[test]
 fn every_step_left_out_is_noticed() {
-    for name in ["ring-tx", "ring-tx-free", "queue-disk", "queue-cuts", "queue-switches"] {
+    let others = ["ring-tx", "ring-tx-free", "queue-disk", "queue-cuts", "queue-switches"];
+    for name in others.into_iter().chain(QUEUES_IN_MEMORY) {
         let controls = named(name).expect("a test").controls(40_000, 1, &mut |control| {
             println!(
                 "{}: {} ({} states) {}",

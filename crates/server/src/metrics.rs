@@ -10,6 +10,7 @@ use std::fmt::{Display, Write as _};
 use std::sync::atomic::Ordering::Relaxed;
 use terrace::ledger::LedgerStats;
 use terrace::memory::prestore;
+use terrace::queue::Form;
 use terrace::{MapStats, QueueStats, TierUse};
 
 /// The page as it grows.
@@ -250,6 +251,8 @@ fn queue_metrics(shared: &Shared, page: &mut Page) {
     each("terrace_queue_elements", "Elements of a queue.", |stats| stats.elements);
     each("terrace_queue_used_slots", "Slots in use.", |stats| stats.used_slots);
     each("terrace_queue_slots", "Slots there are.", |stats| stats.slots);
+    let help = "Whether nothing of it survives the server: its form is volatile.";
+    each("terrace_queue_volatile", help, |stats| u64::from(stats.form == Form::Volatile));
 }
 
 fn ledger_metrics(shared: &Shared, page: &mut Page) {

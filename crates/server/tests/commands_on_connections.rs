@@ -216,7 +216,8 @@ fn info_has_its_sections() {
     assert_eq!(info(&mut client, "keyspace_misses"), "1");
     assert_eq!(info(&mut client, "connected_clients"), "1");
     assert!(info(&mut client, "db0_memory").starts_with("tier=memory,keys=1,"));
-    assert!(info(&mut client, "queue_jobs").starts_with("elements=1,"));
+    let jobs = info(&mut client, "queue_jobs");
+    assert!(jobs.starts_with("elements=1,") && jobs.ends_with(",form=tx-free"), "{jobs}");
     assert!(
         info(&mut client, "ledger_bank").starts_with("profile=smallcoin,accounts=1,entries=1,")
     );

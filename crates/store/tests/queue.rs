@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
+use terrace_store::queue::Form;
 use terrace_store::{Domain, Durability, Error, Popped, Queue, QueueOptions};
 
 const EVERY: [Durability; 3] =
@@ -459,4 +460,137 @@ fn durability_may_be_switched_under_load() {
     assert_eq!(all.len() as u64, PRODUCERS * EACH);
     drop(queue);
     assert!(open(dir.path(), &small).is_empty());
+}
+
+/// Elements that a queue has, and how its opening ends.
+fn left_in(dir: &Path, options: &QueueOptions, numbers: std::ops::Range<u64>, orderly: bool) {
+    let queue = open(dir, options);
+    assert!(queue.is_empty(), "{}", queue.len());
+    (numbers.start..numbers.end + 2).for_each(|n| queue.push(&element(n)).expect("push"));
+    // Wrapped around or not, some slots are used again.
+    for number in numbers.start..numbers.start + 2 {
+        assert_eq!(queue.pop().expect("pop"), Some(element(number)));
+    }
+    if orderly { queue.close().expect("close") } else { queue.abandon() }
+}
+
+fn popped_from(queue: &Queue) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| queue.pop().expect("pop")).collect()
+}
+
+/// The form is no part of the file: whoever opens it in another one finds what was acknowledged, after an orderly
+/// end and after a kill, or is told why not.
+#[test]
+fn each_form_takes_up_what_another_left_or_refuses_it() {
+    for (domain, durable) in
+        [(Domain::Adr, [Form::Tx, Form::TxFree].as_slice()), (Domain::PageCache, &[Form::TxFree])]
+    {
+        let pairs = durable.iter().flat_map(|form| Form::ALL.map(|next| (*form, next)));
+        for (number, (form, next)) in pairs.enumerate() {
+            if next == Form::Tx && !durable.contains(&next) {
+                continue;
+            }
+            for orderly in [true, false] {
+                let dir = tempfile::tempdir().expect("directory");
+                let first = QueueOptions { form, domain, ..options(Durability::Sync) };
+                let second = QueueOptions { form: next, ..first.clone() };
+                let numbers = 0..5 + number as u64;
+                left_in(dir.path(), &first, numbers.clone(), orderly);
+                if next == Form::Volatile {
+                    let file = std::fs::read(dir.path().join("ring")).expect("the file");
+                    let refused =
+                        Queue::open(dir.path(), &second, &budget()).expect_err("elements");
+                    let refused = refused.to_string();
+                    assert!(
+                        refused.contains("form: ") && refused.contains("drain it"),
+                        "{refused}"
+                    );
+                    assert!(refused.contains(&format!("{} elements", numbers.end)), "{refused}");
+                    assert!(std::fs::read(dir.path().join("ring")).expect("the file") == file);
+                    // As it was for the form that it had.
+                    assert_eq!(popped_from(&open(dir.path(), &first)).len() as u64, numbers.end);
+                    assert!(open(dir.path(), &second).is_empty());
+                    continue;
+                }
+                let queue = open(dir.path(), &second);
+                let wanted: Vec<_> = (2..numbers.end + 2).map(element).collect();
+                assert_eq!(queue.stats().form, next);
+                assert_eq!(popped_from(&queue), wanted, "{domain}: {form} then {next}");
+                // And back, with what the second has pushed since.
+                drop(queue);
+                left_in(dir.path(), &second, 100..103, orderly);
+                assert_eq!(
+                    popped_from(&open(dir.path(), &first)).len(),
+                    3,
+                    "{form}, {next}, {form}"
+                );
+            }
+        }
+    }
+}
+
+/// Nothing of it is written, so nothing of it comes back, whatever the durability; and the next form begins empty.
+#[test]
+fn a_volatile_queue_keeps_nothing_and_writes_nothing() {
+    for domain in [Domain::PageCache, Domain::Adr] {
+        for durability in EVERY {
+            let dir = tempfile::tempdir().expect("directory");
+            let volatile = QueueOptions { form: Form::Volatile, domain, ..options(durability) };
+            drop(open(dir.path(), &volatile));
+            let path = dir.path().join("ring");
+            let shape = std::fs::read(&path).expect("the file");
+            for next in [Form::Volatile, Form::TxFree] {
+                let queue = open(dir.path(), &volatile);
+                let mut model = VecDeque::new();
+                for number in 0..600 {
+                    match queue.push(&element(number)) {
+                        Ok(()) => model.push_back(element(number)),
+                        Err(Error::QueueFull { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                    if number % 3 > 0 {
+                        assert_eq!(queue.pop().expect("pop"), model.pop_front());
+                    }
+                }
+                assert!(!model.is_empty() && queue.len() == model.len() as u64);
+                queue.set_note(2).and_then(|()| queue.sync()).expect("nothing to do");
+                queue.set_durability(Durability::Sync).expect("nothing to do");
+                queue.push(b"last").expect("push");
+                assert_eq!(queue.note(), 2);
+                assert_eq!((queue.stats().written, queue.stats().form), ((0, 0), Form::Volatile));
+                queue.close().expect("close");
+                drop(queue);
+                assert!(
+                    std::fs::read(&path).expect("the file") == shape,
+                    "{domain} {durability:?}"
+                );
+                let queue = open(dir.path(), &QueueOptions { form: next, ..volatile.clone() });
+                assert_eq!((queue.pop().expect("pop"), queue.note()), (None, 0));
+            }
+            // The file is as good as any.
+            std::fs::write(&path, &shape).expect("as it was");
+            let kept = QueueOptions { form: Form::TxFree, ..volatile.clone() };
+            left_in(dir.path(), &kept, 0..4, true);
+            assert_eq!(open(dir.path(), &kept).len(), 4);
+        }
+    }
+}
+
+#[test]
+fn transactions_are_refused_where_the_order_of_stores_means_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let within = dir.path().join("jobs");
+    let tx = QueueOptions { form: Form::Tx, ..options(Durability::Sync) };
+    let refused = Queue::open(&within, &tx, &budget()).expect_err("a disk").to_string();
+    assert!(refused.starts_with("form: `tx` is for byte-addressable memory"), "{refused}");
+    assert!(refused.contains("tx-free and volatile") && !refused.contains('\n'), "{refused}");
+    assert!(!within.exists(), "nothing was made");
+    for domain in [Domain::Adr, Domain::Eadr] {
+        let tx = QueueOptions { domain, ..tx.clone() };
+        left_in(&within, &tx, 0..3, true);
+        // Read apart from its memory a queue has no form to refuse.
+        let salvage = QueueOptions { salvage: true, domain: Domain::PageCache, ..tx.clone() };
+        assert_eq!(open(&within, &salvage).len(), 3);
+        assert_eq!(popped_from(&open(&within, &tx)).len(), 3);
+    }
 }

@@ -17,6 +17,7 @@ mod left_out;
 mod lists;
 mod maps;
 mod queues;
+mod queues_in_memory;
 mod rewrites;
 mod rings;
 mod rings_published;
@@ -360,6 +361,12 @@ pub const ALL: &[CrashTest] = tests! {
         queues::cuts, queues::controls;
     "queue-switches", "a queue there that goes over to the other durability and back",
         queues::switches, queues::controls;
+    "queue-tx", "a queue in persistent memory, each push and pop a transaction: two producers, two consumers",
+        |s| queues_in_memory::explorer("queue-tx", s), queues_in_memory::controls;
+    "queue-tx-free", "the same by the order of its stores",
+        |s| queues_in_memory::explorer("queue-tx-free", s), queues_in_memory::controls;
+    "queue-forms", "the same, opened in one form and in the other in turn",
+        |s| queues_in_memory::explorer("queue-forms", s), queues_in_memory::controls;
     "ledger-memory", "a ledger's journal in persistent memory: accounts opened, blocks, states written anew",
         ledgers::memory, ledgers::controls;
     "ledger-disk", "the same mirrored to a disk whose sectors persist in any order until a sync",

@@ -21,14 +21,14 @@ type Shared = Arc<Mutex<Option<Arc<Crashed>>>>;
 const SLOTS: u64 = 6;
 const SLOT_BYTES: u64 = 128;
 /// Bytes of the elements of a producer: one, two and one slots.
-const LENGTHS: [usize; 3] = [40, 180, 100];
+pub(super) const LENGTHS: [usize; 3] = [40, 180, 100];
 const PRODUCERS: usize = 2;
 /// Elements that each of two consumers takes.
 const TAKEN: usize = 2;
 /// Who looks at what recovery left.
 const READER: usize = 9;
 /// Numbers from here on are pushed by recoveries.
-const OF_RECOVERY: u64 = 1000;
+pub(super) const OF_RECOVERY: u64 = 1000;
 /// Steps for the order of a dozen operations.
 const BUDGET: u64 = 2_000_000;
 
@@ -65,13 +65,13 @@ impl Plan {
 }
 
 /// An element that is the same as others but for its number, so that mixtures of two may pass for one.
-fn element(number: u64, bytes: usize) -> Vec<u8> {
+pub(super) fn element(number: u64, bytes: usize) -> Vec<u8> {
     let mut element = vec![7; bytes];
     element[..8].copy_from_slice(&number.to_le_bytes());
     element
 }
 
-fn number(element: &[u8]) -> Result<u64, String> {
+pub(super) fn number(element: &[u8]) -> Result<u64, String> {
     let known = element.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let whole = known
         .filter(|number| LENGTHS.iter().any(|bytes| *element == self::element(*number, *bytes)));
@@ -116,9 +116,8 @@ pub(super) fn judge(notes: &[Noted<Note>], left: &[u64]) -> Result<(), String> {
 }
 
 /// What is left, but for what recoveries pushed: that is behind all else.
-fn left(ring: &Crashed) -> Result<Vec<u64>, String> {
-    let all = std::iter::from_fn(|| ring.try_pop()).map(|bytes| number(&bytes));
-    let all = all.collect::<Result<Vec<u64>, String>>()?;
+pub(super) fn left(popped: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u64>, String> {
+    let all = popped.map(|bytes| number(&bytes)).collect::<Result<Vec<u64>, String>>()?;
     let own = all.iter().position(|number| *number >= OF_RECOVERY).unwrap_or(all.len());
     match all[own..].iter().all(|number| *number >= OF_RECOVERY) {
         true => Ok(all[..own].to_vec()),
@@ -126,14 +125,28 @@ fn left(ring: &Crashed) -> Result<Vec<u64>, String> {
     }
 }
 
-/// Opens the ring, says durably how many elements it found the first time, and pushes one if there is room.
-fn recover(plan: Plan, memory: &Crashable) {
-    let (ring, elements) = plan.open(memory).expect("a crash is no damage");
-    let (.., said) = places(memory);
+/// What recoveries found, who say it durably in a line of their own, is what is left.
+pub(super) fn check_said(said: u64, left: &[u64]) -> Result<(), String> {
+    match said.checked_sub(1) {
+        Some(found) if found != left.len() as u64 => {
+            Err(format!("a recovery found {found} elements, the next one {left:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says durably how many elements were found, the first time.
+pub(super) fn say(memory: &Crashable, said: u64, elements: u64) {
     if memory.load(said) == 0 {
         memory.store(said, elements + 1);
         memory.persist(said, 8);
     }
+}
+
+/// Opens the ring, says durably how many elements it found the first time, and pushes one if there is room.
+fn recover(plan: Plan, memory: &Crashable) {
+    let (ring, elements) = plan.open(memory).expect("a crash is no damage");
+    say(memory, places(memory).2, elements);
     // Without room there is nothing to push; holes take room too.
     let _full = ring.try_push(&element(OF_RECOVERY + memory.crashes() as u64, LENGTHS[2]));
 }
@@ -151,14 +164,10 @@ fn explorer(plan: Plan) -> Explorer<Note> {
         })
         .recover(move |memory| recover(plan, memory))
         .check(move |memory, notes: &[Noted<Note>]| {
-            let left = left(&plan.open(memory)?.0)?;
-            let (.., said) = places(memory);
-            match memory.load(said).checked_sub(1) {
-                Some(found) if found != left.len() as u64 => {
-                    Err(format!("a recovery found {found} elements, the next one {left:?}"))
-                }
-                _ => judge(notes, &left),
-            }
+            let ring = plan.open(memory)?.0;
+            let left = left(std::iter::from_fn(|| ring.try_pop()))?;
+            check_said(memory.load(places(memory).2), &left)?;
+            judge(notes, &left)
         })
         .crashes(2);
     let handed = |shared: &Shared| {

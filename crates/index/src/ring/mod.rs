@@ -24,6 +24,8 @@
 //! Under eADR nothing is written back but, if so wished ([`RingOptions::write_back`]), the slots, for the
 //! sake of the medium; fences stay. In a memory that is not byte-addressable, such as the image of a disk, the
 //! ring makes nothing durable by itself: its owner writes slots and tail out and then calls [`Ring::settled`].
+//! The order of stores means nothing to such a medium, so transactions are refused there: their slots have no
+//! checksum, and their logs would reach it in pieces.
 //!
 //! # What is durable when
 //! * A push is durable when it returns, and before anyone can pop what it pushed. What makes it so is the
@@ -53,6 +55,7 @@
 //! Besides payload a push writes 16 bytes for each slot and a pop 8: 1.006 times the payload of 4 KiB elements.
 
 mod error;
+mod form;
 mod lanes;
 mod pop;
 mod push;
@@ -66,6 +69,7 @@ mod step;
 mod tests;
 
 pub use error::{OpenError, PushError};
+pub use form::Form;
 pub use pop::{Most, Popped, TooLarge};
 pub use recover::Recovery;
 pub use salvage::Damage;
@@ -74,22 +78,12 @@ pub use step::{Step, Steps};
 use slot::{HEADER_BYTES, MOST_PARTS};
 use terrace_memory::{Memory, Native};
 
-/// How a ring is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Not at all.
-    Volatile,
-    /// By the order of its stores: the sequence word of a slot comes last.
-    TxFree,
-    /// By a transaction with an undo log around every push and pop: the paper's form for ADR, kept to compare
-    /// with.
-    Tx,
-}
-
 /// How a ring is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// How it is made durable; may change from opening to opening.
+    /// How it is made durable. It is not kept with the ring and may change from opening to opening: each form takes
+    /// up what another left, transactions under way among it. What a volatile ring holds is in its memory and
+    /// no further.
     pub form: Form,
     /// Slots, 2 to 2^40.
     pub slots: u64,
@@ -191,6 +185,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         steps: Steps,
     ) -> Result<Ring<M, T>, OpenError> {
         options.check()?;
+        Ring::<M, T>::check_form(&memory, options.form)?;
         let ring = Ring { memory, turns, options, steps };
         ring.check_room()?;
         // SAFETY: inside the memory (checked), and nobody else has it.
@@ -213,6 +208,19 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
         ring.take_turns(0, 0);
         Ok(ring)
+    }
+
+    /// Transactions order stores, and that means something to byte-addressable memory alone.
+    fn check_form(memory: &M, form: Form) -> Result<(), OpenError> {
+        let domain = memory.domain();
+        if form != Form::Tx || domain.is_byte_addressable() {
+            return Ok(());
+        }
+        let why = format!(
+            "tx orders stores to byte-addressable memory (adr, eadr), and this is {domain}; tx-free and volatile are \
+             for any"
+        );
+        Err(OpenError::BadOption { field: "form", why })
     }
 
     fn check_room(&self) -> Result<(), OpenError> {

@@ -72,7 +72,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// Opens a ring and recovers it. Reads every slot's header, and of those in use the bytes.
     ///
     /// # Errors
-    /// [`OpenError::NoRing`], [`OpenError::TooSmall`], and [`OpenError::Damaged`] for what no crash explains.
+    /// [`OpenError::NoRing`], [`OpenError::TooSmall`], [`OpenError::Damaged`] for what no crash explains, and
+    /// [`OpenError::BadOption`] for a form that the memory cannot have.
     pub fn open(
         memory: M,
         turns: T,
@@ -109,6 +110,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         steps: Steps,
     ) -> Result<Ring<M, T>, OpenError> {
         let options = RingOptions { form, write_back, ..read_options(&memory)? };
+        Ring::<M, T>::check_form(&memory, form)?;
         let ring = Ring { memory, turns, options, steps };
         ring.check_room()?;
         Ok(ring)

@@ -75,10 +75,10 @@ impl Content {
         u64::from(self.follow) << 16 | u64::from(self.bytes)
     }
 
-    /// The checksum that it should have.
+    /// The checksum that it should have; never 0, which says that none is needed.
     #[inline(always)]
     pub fn check_of(self, sequence: u64, part: &[u8]) -> u32 {
         let head = Crc::new(0).update(&sequence.to_le_bytes());
-        head.update(&self.lengths().to_le_bytes()).update(part).finish()
+        head.update(&self.lengths().to_le_bytes()).update(part).finish().max(1)
     }
 }

@@ -323,8 +323,8 @@ fn queues(shared: &Shared, lines: &mut Lines) {
         lines.add(
             &format!("queue_{name}"),
             format_args!(
-                "elements={},used_slots={},slots={},slot_bytes={}",
-                stats.elements, stats.used_slots, stats.slots, stats.slot_bytes,
+                "elements={},used_slots={},slots={},slot_bytes={},form={}",
+                stats.elements, stats.used_slots, stats.slots, stats.slot_bytes, stats.form,
             ),
         );
     }

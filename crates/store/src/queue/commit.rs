@@ -13,8 +13,11 @@
 //! * A slot is filled again only when a tail behind it is durable, so the file never has something else in
 //!   the place of an element that would come back.
 //! * Slots that are popped already are not written: the tail passes them by the same sync.
+//!
+//! On byte-addressable media there is nothing to do: pushes and pops are durable when they return. Of a volatile queue
+//! there is nothing to do either, anywhere: nothing of it is ever written, not even its end.
 
-use super::{Inner, Queue, QueueTicket};
+use super::{Form, Inner, Queue, QueueTicket};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use parking_lot::{Condvar, Mutex};
@@ -24,14 +27,14 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_index::Ring;
-use terrace_memory::Native;
+use terrace_memory::{Memory, Native};
 
 /// How often a queue without a promise takes a cut all the same.
 const UNPROMISED_CUT: Duration = Duration::from_secs(5);
 /// How often the keeper looks at the clock and the durability.
 const TICK: Duration = Duration::from_millis(10);
 
-impl Queue {
+impl<M: Memory + Clone> Queue<M> {
     /// Returns when what the ticket is of is as durable as the queue promises. Callers share syncs.
     ///
     /// # Errors
@@ -39,7 +42,7 @@ impl Queue {
     /// not survive, and the queue takes no more.
     pub fn commit(&self, ticket: QueueTicket) -> Result<()> {
         let inner = &*self.inner;
-        if inner.is_durable_at_once() || *inner.durability.lock() != Durability::Sync {
+        if inner.never_writes_out() || *inner.durability.lock() != Durability::Sync {
             return Ok(());
         }
         while !inner.has_committed(ticket) {
@@ -96,7 +99,7 @@ impl Queue {
         inner.stop_on_error(inner.switch(durability, cuts))
     }
 
-    /// Keeps a word with the queue, durably on return.
+    /// Keeps a word with the queue, durably on return; with a volatile one as long as that.
     ///
     /// # Errors
     /// As [`Queue::commit`].
@@ -104,7 +107,10 @@ impl Queue {
         let _flushing = self.inner.flushing.lock();
         self.check_writable()?;
         self.inner.ring.set_note(note);
-        let head = Ring::<Native>::HEAD_BYTES;
+        if self.inner.form == Form::Volatile {
+            return Ok(());
+        }
+        let head = Ring::<M, M>::HEAD_BYTES;
         self.inner.stop_on_error(self.inner.medium.write_out(0, head, true))
     }
 
@@ -120,10 +126,11 @@ impl Queue {
     }
 }
 
-impl Inner {
-    /// Whether there is nothing that a commit would have to do: on a byte-addressable medium, and of a salvage.
-    fn is_durable_at_once(&self) -> bool {
-        self.medium.is_byte_addressable() || self.salvaged.is_some()
+impl<M: Memory + Clone> Inner<M> {
+    /// Whether nothing is ever written out: what is durable is so at once, on a byte-addressable medium, or
+    /// nothing is, of a volatile queue and of a salvage.
+    fn never_writes_out(&self) -> bool {
+        self.medium.is_byte_addressable() || self.form == Form::Volatile || self.salvaged.is_some()
     }
 
     /// Whether pops have freed slots that only a commit gives back.
@@ -144,7 +151,7 @@ impl Inner {
     }
 
     fn flush(&self) -> Result<()> {
-        if self.medium.is_byte_addressable() {
+        if self.never_writes_out() {
             return self.check_writable();
         }
         let flushing = self.flushing.lock();
@@ -177,7 +184,7 @@ impl Inner {
             self.medium.sync()?;
         }
         self.ring.cut(tail, is_bounded.then_some(head));
-        self.medium.write_out(0, Ring::<Native>::HEAD_BYTES, false)?;
+        self.medium.write_out(0, Ring::<M, M>::HEAD_BYTES, false)?;
         self.medium.sync()?;
         self.ring.settled(tail);
         self.committed.store(head, Ordering::Release);
@@ -187,7 +194,7 @@ impl Inner {
     /// Goes over to another durability, with a cut under the one in force. Nobody pushes or pops, and under
     /// the lock of those who flush.
     fn switch(&self, durability: Durability, cuts: bool) -> terrace_durable::Result<()> {
-        if self.medium.is_byte_addressable() {
+        if self.never_writes_out() {
             *self.durability.lock() = durability;
             return Ok(());
         }
@@ -201,7 +208,7 @@ impl Inner {
         let is_bounded = durability != Durability::Sync;
         let (tail, head) = (self.ring.settled_through(), self.committed.load(Ordering::Relaxed));
         self.ring.cut(tail, is_bounded.then_some(head));
-        self.medium.write_out(0, Ring::<Native>::HEAD_BYTES, true)
+        self.medium.write_out(0, Ring::<M, M>::HEAD_BYTES, true)
     }
 
     /// The end: everything is durable and marked as whole, and nothing more is taken.
@@ -216,7 +223,7 @@ impl Inner {
         }
         self.ring_all();
         let _flushing = self.flushing.lock();
-        if self.medium.is_byte_addressable() {
+        if self.never_writes_out() {
             self.ring.close();
             return Ok(());
         }
@@ -254,7 +261,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(inner: &Arc<Inner>) -> std::io::Result<Keeper> {
+    pub fn start(inner: &Arc<Inner<Native>>) -> std::io::Result<Keeper> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (queue, told) = (Arc::downgrade(inner), Arc::clone(&stop));
         let body = move || keep(&queue, &told);
@@ -269,7 +276,7 @@ impl Keeper {
     }
 }
 
-fn keep(queue: &Weak<Inner>, told: &(Mutex<bool>, Condvar)) {
+fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
     let mut last = Instant::now();
     loop {
         let mut stopped = told.0.lock();

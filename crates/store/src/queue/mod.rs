@@ -13,6 +13,20 @@
 //! What was popped before it was ever written out is never written: a queue whose consumers keep up costs a
 //! disk its tail.
 //!
+//! # Forms
+//! A queue is opened in one of the ring's three forms ([`QueueOptions::form`]), whatever it was in before:
+//!
+//! | form | where | what survives |
+//! |---|---|---|
+//! | `tx-free` | anywhere | what the table above says |
+//! | `tx` | byte-addressable media; refused on a disk | the same, with three fences where `tx-free` has one |
+//! | `volatile` | anywhere | nothing, whatever the durability: the file is read once, and never written |
+//!
+//! `tx` and `tx-free` take each other's elements up. A volatile queue begins empty at each opening, so one whose file
+//! has elements is not opened as volatile: what was promised to survive is not given out by a queue that could not
+//! keep it popped. The file of a volatile queue holds its shape alone, and is as durable as before when another form
+//! opens it.
+//!
 //! # Order and delivery
 //! First in, first out. An element leaves the queue with the pop that returns it: if whoever popped it dies
 //! before it has done its work, the queue does not have it any more.
@@ -32,14 +46,20 @@ use std::sync::{Arc, OnceLock};
 use terrace_durable::Medium;
 use terrace_index::Ring;
 use terrace_index::ring::PushError;
-use terrace_memory::{Budget, Domain, Region};
+use terrace_memory::{Budget, Domain, Memory, Native, Region};
 use wait::Bell;
 
-pub use terrace_index::ring::{Damage as QueueDamage, Most, Popped, Recovery as QueueRecovery};
+#[doc(hidden)]
+pub use terrace_index::ring::Steps;
+pub use terrace_index::ring::{
+    Damage as QueueDamage, Form, Most, Popped, Recovery as QueueRecovery,
+};
 
 /// How a queue is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueOptions {
+    /// How its ring is made durable; may change from opening to opening. A salvage has none.
+    pub form: Form,
     /// When a push or pop survives a crash, where single lines cannot be made durable.
     pub durability: Durability,
     /// Bytes of all slots: what the file takes on disk, and the queue in memory. None: as it was made; for a
@@ -70,6 +90,7 @@ pub const DEFAULT_LARGEST_BYTES: u64 = 1 << 20;
 impl Default for QueueOptions {
     fn default() -> QueueOptions {
         QueueOptions {
+            form: Form::TxFree,
             durability: Durability::Interval(std::time::Duration::from_secs(1)),
             capacity_bytes: None,
             slot_bytes: None,
@@ -101,6 +122,8 @@ impl QueueTicket {
 /// How full a queue is, and what it has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStats {
+    /// How it is made durable; nothing of a volatile one survives the process.
+    pub form: Form,
     /// Elements in it.
     pub elements: u64,
     /// Slots in use, those of pops that are not durable yet among them.
@@ -119,16 +142,16 @@ pub struct QueueStats {
 /// Each of the queue's own operations has committed when it returns. [`Queue::enqueue`] and
 /// [`Queue::dequeue`] leave the moment to the caller, who tells nobody before [`Queue::commit`].
 #[derive(Clone)]
-pub struct Queue {
-    inner: Arc<Inner>,
+pub struct Queue<M: Memory + Clone = Native> {
+    inner: Arc<Inner<M>>,
     /// The last handle's drop ends the queue, on the thread that drops it.
-    _ends: Arc<Ends>,
+    _ends: Arc<Ends<M>>,
 }
 
 /// Ends the queue when no handle is left.
-struct Ends(Arc<Inner>);
+struct Ends<M: Memory + Clone>(Arc<Inner<M>>);
 
-impl Drop for Ends {
+impl<M: Memory + Clone> Drop for Ends<M> {
     fn drop(&mut self) {
         if let Some(keeper) = self.0.keeper.lock().take() {
             keeper.stop();
@@ -138,19 +161,20 @@ impl Drop for Ends {
     }
 }
 
-impl std::fmt::Debug for Queue {
+impl<M: Memory + Clone> std::fmt::Debug for Queue<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("path", &self.inner.medium.path()).finish_non_exhaustive()
     }
 }
 
-struct Inner {
+struct Inner<M: Memory + Clone> {
     // Dropped in this order: the thread first, the lock on the directory last.
     keeper: Mutex<Option<Keeper>>,
-    ring: Ring<terrace_memory::Native>,
-    /// The memory of the ring's turns.
-    _turns: Region,
-    medium: Medium,
+    ring: Ring<M, M>,
+    form: Form,
+    /// The memory of the ring's turns, if it is the queue's.
+    _turns: Option<Region>,
+    medium: Medium<M>,
     /// Read by who pushes or pops, written when nobody may any more: nothing is taken behind the end.
     working: RwLock<()>,
     /// Held by who ends the queue.
@@ -180,8 +204,8 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be, or that
-    /// differ from those it was made with; [`Error::OutOfMemory`]; [`Error::Medium`] naming file and offset
-    /// of damage.
+    /// differ from those it was made with, and for a form that cannot take up what is there;
+    /// [`Error::OutOfMemory`]; [`Error::Medium`] naming file and offset of damage.
     pub fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
         open::open(dir, options, budget)
     }
@@ -194,6 +218,23 @@ impl Queue {
     pub fn on(medium: Medium, options: &QueueOptions) -> Result<Queue> {
         let budget = Arc::new(Budget::new(u64::MAX));
         open::on(medium, options, &budget, None)
+    }
+}
+
+impl<M: Memory + Clone> Queue<M> {
+    /// Opens the queue in byte-addressable memories that somebody else has, the ring's and its turns', or makes it
+    /// there: for trying it on memories that crash. `steps` leaves ordering points of the ring out.
+    ///
+    /// # Errors
+    /// As [`Queue::open`]; there is no salvage.
+    #[doc(hidden)]
+    pub fn over(
+        (memory, turns): (M, M),
+        is_new: bool,
+        options: &QueueOptions,
+        steps: Steps,
+    ) -> Result<Queue<M>> {
+        open::over(Medium::over(memory, is_new, 0), turns, options, steps)
     }
 
     /// Lets go of the queue as a process that is killed does: nothing more is written. For trying the queue on
@@ -347,7 +388,7 @@ impl Queue {
     }
 
     /// Whether both are handles on one queue.
-    pub fn is_same(&self, other: &Queue) -> bool {
+    pub fn is_same(&self, other: &Queue<M>) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
@@ -365,6 +406,7 @@ impl Queue {
     pub fn stats(&self) -> QueueStats {
         let ring = &self.inner.ring;
         QueueStats {
+            form: self.inner.form,
             elements: self.len(),
             used_slots: ring.used_slots(),
             slots: ring.options().slots,
@@ -398,7 +440,7 @@ impl Queue {
     }
 }
 
-impl Drop for Inner {
+impl<M: Memory + Clone> Drop for Inner<M> {
     fn drop(&mut self) {
         self.budget.give(self.budget_bytes);
     }

@@ -3,8 +3,8 @@
 use super::commit::Keeper;
 use super::wait::Bell;
 use super::{
-    DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Inner, Queue,
-    QueueDamage, QueueOptions,
+    DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Form, Inner, Queue,
+    QueueDamage, QueueOptions, QueueRecovery, Steps,
 };
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::ring::OpenError;
-use terrace_index::{Form, Ring, RingOptions};
-use terrace_memory::{Backing, Budget, Domain, Native, Region};
+use terrace_index::{Ring, RingOptions};
+use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 
 pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
     let path = dir.join("ring");
@@ -24,22 +24,27 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
         let source = std::io::ErrorKind::NotFound.into();
         return Err(Error::Io { path, doing: "open with salvage", source });
     }
+    if !options.salvage {
+        // Before anything is made.
+        check_form(options.form, options.domain)?;
+    }
     let lock = DirectoryLock::take(dir)?;
     let there = match std::fs::metadata(&path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(source) => return Err(Error::Io { path, doing: "asking for its size", source }),
     };
+    // A salvage reads the file into memory of its own, wherever it lies, and so does a volatile queue.
+    let is_apart = options.salvage || options.form == Form::Volatile;
     let spec = MediumSpec {
         path,
-        // A salvage reads the file into memory of its own, wherever it lies.
-        domain: if options.salvage { Domain::PageCache } else { options.domain },
-        dax: options.dax && !options.salvage,
+        domain: if is_apart { Domain::PageCache } else { options.domain },
+        dax: options.dax && !is_apart,
         capacity_bytes: there.max(wanted(options)?.bytes()).next_multiple_of(2 << 20),
         is_copy: options.salvage,
     };
     let queue = on(Medium::open(&spec)?, options, budget, Some(lock))?;
-    if !queue.inner.medium.is_byte_addressable() && !options.salvage {
+    if !queue.inner.medium.is_byte_addressable() && !is_apart {
         let refused = |source| {
             let path = queue.inner.medium.path().to_path_buf();
             Error::Io { path, doing: "start a thread for", source }
@@ -56,6 +61,11 @@ pub(super) fn on(
     lock: Option<DirectoryLock>,
 ) -> Result<Queue> {
     let wanted = wanted(options)?;
+    if !options.salvage {
+        let disk = Domain::PageCache;
+        let domain = if medium.is_byte_addressable() { medium.memory().domain() } else { disk };
+        check_form(options.form, domain)?;
+    }
     let bytes = if medium.is_new() { wanted.bytes() } else { medium.file_bytes()? };
     let budget_bytes = bytes + wanted.turn_bytes();
     if budget.take(budget_bytes).is_err() {
@@ -66,6 +76,33 @@ pub(super) fn on(
         true => salvage(&mut medium).map(|(opened, damage)| (opened, Some(damage))),
     };
     let ((ring, turns, recovery), salvaged) = opened.inspect_err(|_| budget.give(budget_bytes))?;
+    let budget = (Arc::clone(budget), budget_bytes);
+    Ok(handle(medium, (ring, Some(turns), recovery), salvaged, options, budget, lock))
+}
+
+/// The queue in memories that were given: nothing is there but what they hold.
+pub(super) fn over<M: Memory + Clone>(
+    medium: Medium<M>,
+    turns: M,
+    options: &QueueOptions,
+    steps: Steps,
+) -> Result<Queue<M>> {
+    let wanted = wanted(options)?;
+    check_form(options.form, medium.memory().domain())?;
+    let made = if medium.is_new() { wanted } else { as_made(&medium, options)? };
+    let (ring, recovery) = ring_in(&medium, turns, options, made, steps)?;
+    let budget = (Arc::new(Budget::new(u64::MAX)), 0);
+    Ok(handle(medium, (ring, None, recovery), None, options, budget, None))
+}
+
+fn handle<M: Memory + Clone>(
+    medium: Medium<M>,
+    (ring, _turns, recovery): Opened<M>,
+    salvaged: Option<Vec<QueueDamage>>,
+    options: &QueueOptions,
+    (budget, budget_bytes): (Arc<Budget>, u64),
+    _lock: Option<DirectoryLock>,
+) -> Queue<M> {
     let stopped = OnceLock::new();
     if salvaged.is_some() {
         let _first = stopped.set("opened with salvage: nothing can be pushed".into());
@@ -77,7 +114,8 @@ pub(super) fn on(
         // More than fits is what nobody asked for.
         largest_bytes: options.largest_bytes.min(ring.options().longest_element()),
         ring,
-        _turns: turns,
+        form: options.form,
+        _turns,
         medium,
         working: RwLock::new(()),
         ending: Mutex::new(()),
@@ -88,68 +126,116 @@ pub(super) fn on(
         stopped,
         recovery,
         salvaged,
-        budget: Arc::clone(budget),
+        budget,
         budget_bytes,
-        _lock: lock,
+        _lock,
     };
     let inner = Arc::new(inner);
-    Ok(Queue { _ends: Arc::new(Ends(Arc::clone(&inner))), inner })
+    Queue { _ends: Arc::new(Ends(Arc::clone(&inner))), inner }
 }
 
-type Opened = (Ring<Native>, Region, super::QueueRecovery);
+/// A ring, the memory of its turns if it is the queue's, and what opening it found.
+type Opened<M = Native> = (Ring<M, M>, Option<Region>, QueueRecovery);
+
+/// The same in a file.
+type Recovered = (Ring<Native>, Region, QueueRecovery);
 
 fn make_or_recover(
     medium: &mut Medium,
     options: &QueueOptions,
     wanted: RingOptions,
-) -> Result<Opened> {
+) -> Result<Recovered> {
     let is_new = medium.is_new();
     match is_new {
         true => medium.grow(0, wanted.bytes())?,
         false => medium.read_all()?,
     }
-    let native = *medium.memory();
-    let damaged = |error: OpenError| named(medium, &error);
-    let made = match is_new {
-        true => wanted,
-        false => Ring::<Native>::shape(&native).map_err(damaged)?,
-    };
-    if !is_new {
-        check_length(medium, made.bytes())?;
-        check_as_made(medium, options, &made)?;
-    }
-    if options.largest_bytes > made.longest_element()
-        && options.largest_bytes != DEFAULT_LARGEST_BYTES
-    {
-        let why = format!(
-            "{} bytes do not fit: of {} slots of {} bytes an element takes at most {} bytes; make it \
-             smaller, or the slots larger",
-            options.largest_bytes,
-            made.slots,
-            made.slot_bytes,
-            made.longest_element()
-        );
-        return Err(Error::Option { field: "largest", why });
-    }
+    let made = if is_new { wanted } else { as_made(medium, options)? };
+    check_largest(options, &made)?;
     let turns = reserve(medium, made.turn_bytes())?;
-    let head = Ring::<Native>::HEAD_BYTES;
-    if is_new {
-        let ring = Ring::create(native, turns.native(), made).map_err(damaged)?;
-        medium.write_out(0, head, true)?;
-        // Only now does the file get its name: a file of that name always has a whole head.
-        medium.publish()?;
-        return Ok((ring, turns, super::QueueRecovery::default()));
-    }
-    let (ring, recovery) =
-        Ring::open(native, turns.native(), Form::TxFree, true).map_err(damaged)?;
-    if !medium.is_byte_addressable() {
+    let (ring, recovery) = ring_in(medium, turns.native(), options, made, Steps::ALL)?;
+    let is_written_out = !medium.is_byte_addressable() && options.form != Form::Volatile;
+    if !is_new && is_written_out {
         settle(medium, &ring, &recovery, options.durability)?;
     }
     Ok((ring, turns, recovery))
 }
 
+/// How the ring that is there was made, if that is what was asked for.
+fn as_made<M: Memory + Clone>(medium: &Medium<M>, options: &QueueOptions) -> Result<RingOptions> {
+    let found = Ring::<M>::shape(medium.memory()).map_err(|error| named(medium, &error))?;
+    let made = RingOptions { form: options.form, ..found };
+    check_length(medium, made.bytes())?;
+    check_as_made(medium, options, &made)?;
+    Ok(made)
+}
+
+/// Makes the ring, or takes up the one that is there, in whatever form it was left.
+///
+/// # Durability
+/// A new one is durable, and named, on return; a crash before leaves none. Of one that is there, recovery makes
+/// durable what it declares void. In the volatile form the medium is a copy, and stays one: what is done to it
+/// reaches no file.
+fn ring_in<M: Memory + Clone>(
+    medium: &Medium<M>,
+    turns: M,
+    options: &QueueOptions,
+    made: RingOptions,
+    steps: Steps,
+) -> Result<(Ring<M, M>, QueueRecovery)> {
+    let damaged = |error: OpenError| named(medium, &error);
+    let memory = medium.memory().clone();
+    if medium.is_new() {
+        let ring = Ring::create(memory, turns, made).map_err(damaged)?;
+        medium.write_out(0, Ring::<M, M>::HEAD_BYTES, true)?;
+        // Only now does the file get its name: a file of that name always has a whole head.
+        medium.publish()?;
+        return Ok((ring, QueueRecovery::default()));
+    }
+    let (ring, recovery) =
+        Ring::open_with(memory, turns, options.form, true, steps).map_err(damaged)?;
+    if options.form == Form::Volatile && recovery.elements > 0 {
+        let file = medium.path().display();
+        let why = format!(
+            "{file} holds {} elements, and a volatile queue keeps none: drain it as tx-free or tx first, or remove \
+             its directory",
+            recovery.elements
+        );
+        return Err(Error::Option { field: "form", why });
+    }
+    Ok((ring, recovery))
+}
+
+/// Transactions order stores: on a disk they promise what nobody keeps.
+fn check_form(form: Form, domain: Domain) -> Result<()> {
+    if form != Form::Tx || domain.is_byte_addressable() {
+        return Ok(());
+    }
+    let why = format!(
+        "`tx` is for byte-addressable memory (adr, eadr), and this is {domain}; tx-free and volatile are for any"
+    );
+    Err(Error::Option { field: "form", why })
+}
+
+fn check_largest(options: &QueueOptions, made: &RingOptions) -> Result<()> {
+    if options.largest_bytes <= made.longest_element()
+        || options.largest_bytes == DEFAULT_LARGEST_BYTES
+    {
+        return Ok(());
+    }
+    let why = format!(
+        "{} bytes do not fit: of {} slots of {} bytes an element takes at most {} bytes; make it smaller, or the \
+         slots larger",
+        options.largest_bytes,
+        made.slots,
+        made.slot_bytes,
+        made.longest_element()
+    );
+    Err(Error::Option { field: "largest", why })
+}
+
 /// What is intact of the queue in a medium that is never written out.
-fn salvage(medium: &mut Medium) -> Result<(Opened, Vec<QueueDamage>)> {
+fn salvage(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
     medium.read_all()?;
     let native = *medium.memory();
     let damaged = |error: OpenError| named(medium, &error);
@@ -204,10 +290,10 @@ fn wanted(options: &QueueOptions) -> Result<RingOptions> {
         let why = format!("{capacity} bytes are not from 2 to 2^40 slots of {slot_bytes} bytes");
         return refused("capacity", why);
     }
-    Ok(RingOptions { form: Form::TxFree, slots, slot_bytes, write_back: true })
+    Ok(RingOptions { form: options.form, slots, slot_bytes, write_back: true })
 }
 
-fn check_length(medium: &Medium, needed: u64) -> Result<()> {
+fn check_length<M: Memory>(medium: &Medium<M>, needed: u64) -> Result<()> {
     let offset = medium.file_bytes()?;
     if offset >= needed {
         return Ok(());
@@ -218,7 +304,11 @@ fn check_length(medium: &Medium, needed: u64) -> Result<()> {
 }
 
 /// What was asked for must be what the file was made with: a ring does not grow.
-fn check_as_made(medium: &Medium, options: &QueueOptions, made: &RingOptions) -> Result<()> {
+fn check_as_made<M: Memory>(
+    medium: &Medium<M>,
+    options: &QueueOptions,
+    made: &RingOptions,
+) -> Result<()> {
     let file = medium.path().display();
     let refused = |field, was: u64, asked: u64| {
         let why = format!(
@@ -239,7 +329,7 @@ fn check_as_made(medium: &Medium, options: &QueueOptions, made: &RingOptions) ->
 }
 
 /// A ring's error, with the file and the way out.
-fn named(medium: &Medium, error: &OpenError) -> Error {
+fn named<M: Memory>(medium: &Medium<M>, error: &OpenError) -> Error {
     let (offset, what) = match error {
         OpenError::Damaged { at, what } => (*at, what.clone()),
         OpenError::BadOption { field, why } => {

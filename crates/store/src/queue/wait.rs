@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
+use terrace_memory::Memory;
 
 /// What waiters listen to. Ringing it costs a fence and a load while nobody listens.
 #[derive(Debug, Default)]
@@ -66,7 +67,7 @@ impl Bell {
     }
 }
 
-impl Queue {
+impl<M: Memory + Clone> Queue<M> {
     /// Pops an element, waiting for one at most so long; for ever without a limit. None: the time is over.
     ///
     /// # Errors

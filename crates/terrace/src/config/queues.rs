@@ -4,10 +4,13 @@ use super::keys::{self, Key, interval_ms};
 use super::values::choice;
 use super::{Config, ConfigError, DurabilityMode, parts};
 use terrace_store::QueueOptions;
+use terrace_store::queue::Form;
 
 /// A queue's settings; what is not set is as it was made, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueConfig {
+    /// How its ring is made durable.
+    pub form: Option<Form>,
     /// When a push or pop survives a crash.
     pub durability: Option<DurabilityMode>,
     /// Time between cuts under [`DurabilityMode::Interval`].
@@ -22,6 +25,12 @@ pub struct QueueConfig {
 
 /// The keys of a section `[queues.NAME]`.
 pub const QUEUE_KEYS: &[Key<QueueConfig>] = &[
+    Key {
+        name: "form",
+        default: "tx-free",
+        help: "tx (adr and eadr alone), tx-free, or volatile, which keeps nothing through a restart",
+        set: |q, v| v.parse().map(|form| q.form = Some(form)),
+    },
     Key {
         name: "durability",
         default: "as for maps",
@@ -80,6 +89,7 @@ impl Config {
         let mode = own.durability.or(own.interval_ms.map(|_| DurabilityMode::Interval));
         let interval_ms = own.interval_ms.or(self.map.interval_ms);
         QueueOptions {
+            form: own.form.unwrap_or(base.form),
             durability: mode.map_or(base.durability, |mode| mode.lasting(interval_ms)),
             capacity_bytes: own.capacity_bytes.or(base.capacity_bytes),
             slot_bytes: own.slot_bytes.or(base.slot_bytes),

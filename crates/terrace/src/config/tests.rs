@@ -1,5 +1,7 @@
 use super::*;
 use terrace_memory::Topology;
+use terrace_store::QueueOptions;
+use terrace_store::queue::Form;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("terrace.toml")).map_err(|e| e.to_string())
@@ -65,8 +67,12 @@ fn bad_settings_are_named_with_file_line_and_what_would_be_right() {
         ),
         (
             "[queues.jobs]\nsize = \"1 MiB\"\n",
-            "terrace.toml:2: unknown key `queues.jobs.size`; known keys: durability, interval_ms, capacity, slot, \
-             largest",
+            "terrace.toml:2: unknown key `queues.jobs.size`; known keys: form, durability, interval_ms, capacity, \
+             slot, largest",
+        ),
+        (
+            "[queues.jobs]\nform = \"tx_free\"\n",
+            "terrace.toml:2: `queues.jobs.form`: `tx_free` is none of tx, tx-free, volatile",
         ),
         (
             "[queues.jobs]\nslot = 100\n",
@@ -381,4 +387,16 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
     assert!(alone.to_string().contains("`profile_node` needs `profile`"), "{alone}");
     let none = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
     assert!(none.flush_rule().contains("assumed"), "{}", none.flush_rule());
+}
+
+#[test]
+fn a_queue_opens_in_the_form_that_its_section_names() {
+    let text = "[queues.jobs]\nform = \"tx\"\n[queues.news]\nform = \"volatile\"\n[queues.mail]\n";
+    let mut config = parse(text).expect("a configuration");
+    config.set_queue("mail.form=volatile").expect("set");
+    let form = |config: &Config, name| config.queue_options_of(name, QueueOptions::default()).form;
+    assert_eq!(form(&config, "jobs"), Form::Tx);
+    assert_eq!(form(&config, "news"), Form::Volatile);
+    assert_eq!(form(&config, "mail"), Form::Volatile);
+    assert_eq!(form(&config, "others"), Form::TxFree);
 }
