@@ -1,6 +1,7 @@
 //! Loading many entries at once.
 
 use super::Deltas;
+use super::inner::spread;
 use super::record::{Header, Kind, Record};
 use super::step::Step;
 use super::table::Leaf;
@@ -66,7 +67,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             return Ok(());
         }
         self.inner.forget();
-        self.inner.build(leaves.into_iter())
+        self.inner.build(&leaves, 1, &spread)
     }
 
     /// A leaf more, which nothing leads to yet.

@@ -50,6 +50,7 @@ mod table;
 mod write;
 
 pub use crate::keys::{Change, Direction};
+pub use inner::Pass;
 pub use recover::Replay;
 pub use segments::{FoundLogs, found_logs};
 pub use step::{Step, Steps};

@@ -1,6 +1,6 @@
 //! Recovery: logs are replayed in parallel, then the inner nodes are built (004 section 5.4.3).
 //!
-//! Three passes, each by any number of threads, with nothing between them but that one has ended:
+//! Passes, each by any number of threads, with nothing between them but that one has ended:
 //!
 //! 1. [`Replay::log`], for each log, from its first segment to the first record that is not whole. A part of
 //!    a leaf whose log this is goes into the mapping table, which no other thread does for that leaf; a right
@@ -8,13 +8,15 @@
 //! 2. [`Replay::attach`], for each log: the halves put aside, of each leaf one at most.
 //! 3. [`Replay::order`], for each share of the leaves: those with entries, by the least head of their chains.
 //!
-//! [`Replay::finish`] builds the inner nodes over all leaves. Nothing is written but where an era has ended,
-//! so a crash of a recovery changes nothing.
+//! [`Replay::finish`] builds the inner nodes over all leaves, in further passes: what stands before each leaf, and then
+//! level by level the nodes over runs of them. Nothing is written but where an era has ended, so a crash of a recovery
+//! changes nothing.
 //!
 //! What stands between two leaves is taken from their entries, and need not be what stood there before. All
 //! heads of a chain, those of dead entries too, lie between those of its neighbours' chains; only where both
 //! have the same head are entries and keys looked at.
 
+use super::inner::{Pass, spread};
 use super::logs::Logs;
 use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
 use super::segments::{Head, Segments, Shape};
@@ -26,6 +28,7 @@ use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use terrace_memory::{Budget, Memory};
@@ -70,6 +73,12 @@ fn entangled(left: u32, right: u32) -> io::Error {
 /// A leaf by the least and the greatest head of its chain.
 type Ordered = (u128, u128, u32);
 
+/// A leaf and what stands before it; nothing before the first.
+type Separated = (Option<Separator>, u32);
+
+/// Fewer leaves than this are not worth a thread.
+const LEAST_LEAVES: usize = 4096;
+
 /// A recovery under way.
 pub struct Replay<P: Memory, D: Memory = P> {
     deltas: Deltas<P, D>,
@@ -105,7 +114,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             (0..replay.logs()).try_for_each(|log| replay.log(log))?;
             (0..replay.logs()).try_for_each(|log| replay.attach(log))?;
             replay.order(0, 1)?;
-            return replay.finish(keys);
+            return replay.finish(keys, 1, &spread);
         }
         let barrier = Barrier::new(threads);
         let [to_replay, to_attach, to_order] = [0, 0, 0].map(AtomicU32::new);
@@ -134,7 +143,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             work();
         });
         failed.into_inner().map_or(Ok(()), Err)?;
-        replay.finish(keys)
+        replay.finish(keys, threads, &spread)
     }
 }
 
@@ -402,11 +411,16 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         }
     }
 
-    /// Builds the inner nodes, and hands the index over.
+    /// Builds the inner nodes, in passes of at most `threads` parts each, and hands the index over.
     ///
     /// # Errors
-    /// Those of the grounds.
-    pub fn finish(self, keys: &impl Keys) -> io::Result<Deltas<P, D>> {
+    /// As [`Deltas::recover`].
+    pub fn finish<K: Keys + Sync>(
+        self,
+        keys: &K,
+        threads: usize,
+        pass: Pass<'_>,
+    ) -> io::Result<Deltas<P, D>> {
         let Replay { deltas, logs, leaves, entries, ordered } = self;
         for (log, replayed) in logs.into_iter().enumerate() {
             let Replayed { segments, tail, bytes, .. } = replayed.into_inner();
@@ -426,12 +440,12 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             deltas.inner.begin(super::first_leaf(&deltas.table, keys)?);
             return Ok(deltas);
         }
-        let leaves = deltas.separated(&ordered, keys)?;
+        let leaves = deltas.separated(&ordered, keys, threads, pass)?;
         if !keys.could_tell() {
             let what = "an entry of the delta logs names nothing that has a key";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        deltas.inner.build(leaves.into_iter())?;
+        deltas.inner.build(&leaves, threads, pass)?;
         Ok(deltas)
     }
 }
@@ -442,19 +456,55 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if a leaf has keys between those of another: of a split that is lost the right
     /// half may be there all the same.
-    fn separated(
+    fn separated<K: Keys + Sync>(
         &self,
         ordered: &[Ordered],
-        keys: &impl Keys,
-    ) -> io::Result<Vec<(Option<Separator>, u32)>> {
+        keys: &K,
+        threads: usize,
+        pass: Pass<'_>,
+    ) -> io::Result<Vec<Separated>> {
+        let shares = threads.min(ordered.len() / LEAST_LEAVES).max(1);
+        let follows = |place: usize| ordered[place - 1].1 >= ordered[place].0;
+        // Leaves that may have entries of one head between them are of one share.
+        let from = |share: usize| {
+            let even = ordered.len() * share / shares;
+            (even..ordered.len()).find(|place| *place == 0 || !follows(*place))
+        };
+        let end = |share: usize| from(share).unwrap_or(ordered.len());
+        let found: Vec<_> = (0..shares).map(|_| Mutex::new(Ok(Vec::new()))).collect();
+        let work = |share: u32| {
+            let share = share as usize;
+            let places = end(share)..end(share + 1);
+            *found[share].lock() = self.separated_share(ordered, places, keys);
+        };
+        match shares {
+            1 => work(0),
+            shares => pass(shares as u32, &work),
+        }
+        let mut leaves = Vec::with_capacity(ordered.len());
+        for share in found {
+            leaves.append(&mut share.into_inner()?);
+        }
+        Ok(leaves)
+    }
+
+    /// The same of a share of them, which begins and ends between heads.
+    fn separated_share<K: Keys>(
+        &self,
+        ordered: &[Ordered],
+        places: Range<usize>,
+        keys: &K,
+    ) -> io::Result<Vec<Separated>> {
+        let to_next = places.start..ordered.len().min(places.end + 1);
         if let Some([(.., left), (.., right)]) =
-            ordered.array_windows().find(|[before, after]| before.1 > after.0)
+            ordered[to_next].array_windows().find(|[before, after]| before.1 > after.0)
         {
             return Err(entangled(*left, *right));
         }
-        let mut leaves = Vec::with_capacity(ordered.len());
-        for run in ordered.chunk_by(|before, after| before.1 >= after.0) {
-            let separator = (!leaves.is_empty()).then_some(Separator { head: run[0].0, tie: None });
+        let mut leaves = Vec::with_capacity(places.len());
+        for run in ordered[places.clone()].chunk_by(|before, after| before.1 >= after.0) {
+            let is_first = places.start == 0 && leaves.is_empty();
+            let separator = (!is_first).then_some(Separator { head: run[0].0, tie: None });
             match run {
                 [(_, _, leaf)] => leaves.push((separator, *leaf)),
                 run => leaves.extend(self.separated_by_keys(separator, run, keys)?),
@@ -469,7 +519,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         first: Option<Separator>,
         run: &[Ordered],
         keys: &impl Keys,
-    ) -> io::Result<Vec<(Option<Separator>, u32)>> {
+    ) -> io::Result<Vec<Separated>> {
         let ends = |leaf: u32| -> [Entry; 2] {
             let latch: Latch<'_, D> = self.table.latch(leaf, keys);
             let entries = self.entries(&latch, keys);

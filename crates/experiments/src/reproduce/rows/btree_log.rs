@@ -147,9 +147,8 @@ fn judge(entries: u64, found: &Found) -> Outcome {
     outcome.note = format!(
         "{}. Threads are 48 on the 28 cores of a socket, and 4 more collect. Garbage is scaled with the \
          entries: what the paper's 1000 and 100 MB are to a log's share of 160 million. Amplification is {} with \
-         {LOGS:?} logs; recovery takes {} ms by {REPLAYERS:?} threads, the building of the inner nodes by one \
-         among it. FAST/FAIR has all of its nodes in persistent memory; media bytes by bytes written: {:.2}, and \
-         {:.2} of btree-LS.",
+         {LOGS:?} logs; recovery takes {} ms by {REPLAYERS:?} threads, which build the inner nodes too. \
+         FAST/FAIR has all of its nodes in persistent memory; media bytes by bytes written: {:.2}, and {:.2} of btree-LS.",
         label(),
         joined(found.by_logs.iter().map(amplification).collect()),
         joined(found.recovery.iter().map(|seconds| 1e3 * seconds).collect()),

@@ -15,6 +15,9 @@
 mod image;
 mod whole;
 
+pub use whole::Pass;
+pub(super) use whole::spread;
+
 use super::table::Latch as LeafLatch;
 use crate::keys::{Keys, Probe, Separator, Side};
 use crate::{Commit, Ground};

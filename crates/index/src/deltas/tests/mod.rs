@@ -242,6 +242,67 @@ fn many_keys_are_found_after_recovery_by_any_number_of_threads() {
     }
 }
 
+/// Leaves enough for several threads in every pass.
+#[test]
+fn many_leaves_are_put_in_order_and_built_over_by_any_number_of_threads() {
+    let memory = region(256 << 20);
+    let options = Options { logs: 3, node_bytes: 256, ..Options::default() };
+    let index = create(&memory, &options, &Sixteen);
+    let count: u64 = 150_000;
+    let entry = |n: u64| Entry { head: u128::from(n) << 40, value: [n + 1, n] };
+    index.bulk_load((0..count).map(entry), &Sixteen).expect("in order");
+    for n in (0..count).step_by(7) {
+        assert_eq!(remove(&index, &sixteen(n), &Sixteen), Some([n + 1, n]));
+    }
+    let stats = index.stats();
+    drop(index);
+    let alone = walked_whole(&recover(&memory, &options, 1, &Sixteen), Direction::Up, 1000);
+    assert_eq!(alone.len() as u64, stats.entries);
+    for threads in [2, 3, 8] {
+        let index = recover(&memory, &options, threads, &Sixteen);
+        assert!(walked_whole(&index, Direction::Up, 1000) == alone, "{threads} threads");
+        for n in (0..count).step_by(113) {
+            let wanted = (n % 7 != 0).then_some([n + 1, n]);
+            assert_eq!(index.get(&sixteen(n), &Sixteen), wanted, "{threads} threads");
+        }
+        // What is built can be changed, at its seams too.
+        for n in (0..count).step_by(7) {
+            assert_eq!(put(&index, &sixteen(n), [n + 1, n], &Sixteen), None);
+        }
+        assert_eq!(index.len(), count);
+        for n in (0..count).step_by(7) {
+            remove(&index, &sixteen(n), &Sixteen);
+        }
+    }
+}
+
+/// Keys tie over hundreds of leaves, so that shares would begin within a run of them.
+#[test]
+fn leaves_whose_keys_tie_are_put_in_order_by_any_number_of_threads() {
+    let memory = region(256 << 20);
+    let options = Options { logs: 3, node_bytes: 256, ..Options::default() };
+    let keys = Named::default();
+    let index = create(&memory, &options, &keys);
+    let key = |n: u64| [[0; 8], (n / 3000).to_be_bytes(), n.to_be_bytes()].concat();
+    let count: u64 = 60_000;
+    let entries = (0..count).map(|n| {
+        keys.add(n + 1, &key(n));
+        Entry { head: keys.head(&key(n)), value: [n + 1, 0] }
+    });
+    index.bulk_load(entries, &keys).expect("in order");
+    drop(index);
+    for threads in [1, 2, 3, 8] {
+        let index = recover(&memory, &options, threads, &keys);
+        let of = |entry: Entry| keys.of(entry.value[0]);
+        let walked = walked(&index, Bound::Unbounded, Direction::Up, 1000, &keys, of);
+        let numbers = walked.iter().map(|entry| entry.value[0] - 1);
+        assert!(numbers.eq(0..count), "{threads} threads");
+        for n in (0..count).step_by(101) {
+            assert_eq!(index.get(&key(n), &keys), Some([n + 1, 0]), "{threads} threads");
+        }
+    }
+}
+
 /// What a step loses is noticed at that step.
 #[test]
 fn every_key_is_there_after_every_operation() {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Grounds, Options, Replay};
+use terrace_index::deltas::{Change, Deltas, Grounds, Options, Pass, Replay};
 use terrace_index::keys::Sixteen;
 use terrace_index::tree::{Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
@@ -248,7 +248,12 @@ impl ModelledIndex {
         pass(threads as u32, &|share| replay.order(share, threads as u32).expect("no damage"));
         machine.barrier();
         machine.enter(0);
-        let index = replay.finish(&Sixteen).map_err(failed())?;
+        let build: Pass<'_> = &|count, does| {
+            pass(count, &|share| does(share));
+            machine.barrier();
+            machine.enter(0);
+        };
+        let index = replay.finish(&Sixteen, threads, build).map_err(failed())?;
         assert_eq!(index.len(), self.index.len(), "all is recovered");
         Ok(machine.elapsed() - start)
     }
