@@ -12,6 +12,7 @@ mod ledger;
 mod open;
 mod output;
 mod place;
+mod preset;
 mod probe;
 mod reproduce;
 mod resp;
@@ -93,6 +94,9 @@ enum Command {
                       terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
+    /// Print the machines that can be modelled, this one's profile among them, and the models' errors
+    #[command(after_help = preset::examples())]
+    Preset(preset::Arguments),
     /// Say which structure belongs on which memory
     #[command(after_help = place::examples())]
     Place(place::Arguments),
@@ -132,6 +136,7 @@ fn main() -> ExitCode {
         Command::Topology(a) => topology::main(&a),
         Command::Doctor(a) => doctor::main(&a),
         Command::Probe(a) => probe::main(&a),
+        Command::Preset(a) => preset::main(&a),
         Command::Place(a) => place::main(&a),
         Command::CrashTest(a) => crash_test::main(&a),
         Command::Reproduce(c) => reproduce::main(c),

@@ -3,9 +3,10 @@
 mod eight;
 
 use crate::output::{self, Failure, Outcome, print, print_json};
+use crate::preset::Model;
 use clap::Args;
 use eight::EightTests;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use terrace::Config;
 use terrace::memory::tier::{self, SystemPaths};
 use terrace::memory::{Profile, Topology};
@@ -36,7 +37,7 @@ pub struct Arguments {
     /// The most threads to measure with; all processors where absent
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Measure a modelled machine instead of this one: a preset's name, or its file
+    /// Measure a modelled machine instead of this one: a preset's name, its file, or a machine's profile
     #[arg(long, value_name = "PRESET")]
     model: Option<String>,
     /// Hold one memory to the eight tests of PMIdioBench instead: effects, causes and what follows
@@ -139,13 +140,9 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
 }
 
 fn preset(name: &str) -> Result<Preset, Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::Usage(error.to_string());
-    if name.contains(['/', '.']) || Path::new(name).is_file() {
-        let text =
-            std::fs::read_to_string(name).map_err(|error| usage(&format!("{name}: {error}")))?;
-        return Preset::parse(&text).map_err(|error| usage(&format!("{name}: {error}")));
-    }
-    Preset::named(name).map_err(|error| usage(&error))
+    let model = Model::read(name)?;
+    model.warn()?;
+    Ok(model.preset)
 }
 
 /// A run by the plan.

@@ -12,7 +12,7 @@ use super::{Served, room};
 /// Rows open at a time: 16 banks in each of two ranks, the common DDR4 and DDR5 module.
 const ROWS: usize = 32;
 /// Bytes of a row.
-const ROW_BYTES: u64 = 8192;
+pub(in crate::model) const ROW_BYTES: u64 = 8192;
 
 #[derive(Clone, Debug)]
 pub(super) struct Dram {

@@ -17,6 +17,7 @@ use super::counters::NodeCounts;
 use super::preset::{Ablation, NodeSpec};
 use super::time::{Ps, from_ns, of_bytes};
 use dram::Dram;
+pub(super) use dram::ROW_BYTES;
 use media::Media;
 use notes::Notes;
 

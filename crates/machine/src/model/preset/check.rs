@@ -4,11 +4,11 @@ use super::{Policy, Preset, PresetError};
 use std::collections::HashSet;
 
 /// Cores whose holdings the directory can note.
-const CORES_MAX: usize = 128;
+pub(super) const CORES_MAX: usize = 128;
 /// Line fill buffers and stores that a thread has room for.
 const BUFFERS_MAX: usize = 64;
 /// Logical threads of a core.
-const THREADS_MAX: usize = 8;
+pub(super) const THREADS_MAX: usize = 8;
 /// A second: no latency of a memory, and no cycle, is longer.
 const NS_MAX: f64 = 1e9;
 

@@ -8,8 +8,10 @@
 
 mod check;
 mod host;
+mod profiled;
 
 pub use host::Measured;
+pub use profiled::Profiled;
 use serde::Deserialize;
 use std::fmt;
 

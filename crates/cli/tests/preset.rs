@@ -1,0 +1,60 @@
+//! `terrace preset` as a process: names, files, and what is no machine.
+
+use std::process::Command;
+
+fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
+    let output = output.expect("the binary starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn presets_are_listed_printed_and_held_against_what_was_published() {
+    let (code, listed, _) = run(&["preset"]);
+    assert!(code == 0 && listed.contains("optane-004"), "{listed}");
+    let (_, text, _) = run(&["preset", "cxl"]);
+    assert!(text.contains("[[node]]"), "{text}");
+    // As a file it is the same machine, of which the file alone does not say what was published.
+    let dir = tempfile::tempdir().expect("directory");
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, format!("{text}\n# changed\n")).expect("written");
+    let path = path.to_str().expect("text");
+    assert_eq!(run(&["preset", path]).0, 0);
+    let (code, _, error) = run(&["preset", path, "--calibrate"]);
+    assert!(code == 2 && error.contains("--profile FILE"), "{error}");
+    let (code, found, _) = run(&["preset", "cxl", "--calibrate", "--json"]);
+    assert!(code == 0 && found.contains("\"verdict\": \"given\""), "{found}");
+}
+
+#[test]
+fn what_is_no_machine_is_refused_with_what_would_be() {
+    let dir = tempfile::tempdir().expect("directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_str().expect("text").to_string()
+    };
+    let machine = |is_modelled: bool| {
+        format!(
+            r#"{{"format":"terrace-profile","version":1,"machine":{{"name":"m","is_modelled":{is_modelled},"threads":2,
+            "cache_bytes":1048576,"nodes":["node0"]}},"taken_at":[],"nodes":[],"pages":[],"copies":[]}}"#
+        )
+    };
+    let (modelled, bare) = (file("a.json", &machine(true)), file("b.json", &machine(false)));
+    let half = file("c.json", "{\"format\":\"terrace-profile\"}");
+    for (model, words) in [
+        ("optane", "there are optane-000"),
+        (&modelled, "machine.is_modelled: true"),
+        (&bare, "nodes: no memory was measured"),
+        (&half, "missing field `version`"),
+        ("no/such.json", "no/such.json: No such file"),
+    ] {
+        for command in [&["preset", model][..], &["probe", "--model", model]] {
+            let (code, _, error) = run(command);
+            let first =
+                error.lines().find(|line| line.starts_with("terrace: ")).unwrap_or_default();
+            assert!(code == 2 && first.contains(words), "{command:?}: {error}");
+        }
+    }
+}
