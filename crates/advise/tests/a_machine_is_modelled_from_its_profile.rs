@@ -133,3 +133,16 @@ fn a_memory_that_the_system_refused_is_left_out_in_words() {
     let line = "# Left out: pmem0: pmem0 has 1 MiB free, and 64 MiB are needed.";
     assert!(made.text.contains(line), "{}", made.text);
 }
+
+#[test]
+fn a_tier_of_files_is_a_memory_where_loads_reach_it() {
+    let mut profile = profile();
+    profile.machine.nodes = vec!["dram0".into()];
+    let mut disk = profile.nodes[1].clone();
+    disk.name = "disk".into();
+    disk.latency = Measured::not("page cache");
+    profile.nodes.push(disk);
+    let made = Preset::of_profile(&profile).expect("all was measured");
+    let names: Vec<&str> = made.preset.node.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["dram0", "pmem0"]);
+}

@@ -4,7 +4,9 @@
 use crate::output::Failure;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
-use terrace::config::{Config, ConfigError, KEYS, MAP_KEYS};
+use terrace::config::{
+    Config, ConfigError, KEYS, Key, LEDGER_KEYS, MAP_KEYS, QUEUE_KEYS, TIER_KEYS, WORDS_KEYS,
+};
 use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
 use terrace::{Database, Map, MapOptions, Queue, Words};
@@ -46,28 +48,32 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
             .help_heading(heading);
         command.arg(arg)
     });
-    let many = |name: &'static str, form: &'static str, help: &'static str| {
+    let many = |name: &'static str, form: &'static str, help: &str, keys: String| {
         let arg = Arg::new(name).long(name).value_name(form).action(ArgAction::Append);
-        arg.help(help).help_heading(heading)
+        arg.help(help.to_string()).long_help(format!("{help}{keys}")).help_heading(heading)
     };
+    let one = "NAME.KEY=VALUE";
+    let queue = "a key of one queue's section [queues.NAME]; repeatable";
+    let ledger = "a key of one ledger's section [ledgers.NAME]; repeatable";
+    let words = "a key of one table of words' section [words.NAME]; repeatable";
+    let tier = "a memory declared like a section [[tier]]; repeatable";
+    // Every key of a map is a flag of its own, for all of them.
+    let map = "a key of one map's section [maps.NAME]; repeatable";
     command
-        .arg(many("map", "NAME.KEY=VALUE", "a key of one map's section [maps.NAME]; repeatable"))
-        .arg(many(
-            "queue",
-            "NAME.KEY=VALUE",
-            "a key of one queue's section [queues.NAME]; repeatable",
-        ))
-        .arg(many(
-            "ledger",
-            "NAME.KEY=VALUE",
-            "a key of one ledger's section [ledgers.NAME]; repeatable",
-        ))
-        .arg(many(
-            "words",
-            "NAME.KEY=VALUE",
-            "a key of one table of words' section [words.NAME]; repeatable",
-        ))
-        .arg(many("tier", "KEY=VALUE,...", "a memory declared like a section [[tier]]; repeatable"))
+        .arg(many("map", one, map, String::new()))
+        .arg(many("queue", one, queue, listed(QUEUE_KEYS)))
+        .arg(many("ledger", one, ledger, listed(LEDGER_KEYS)))
+        .arg(many("words", one, words, listed(WORDS_KEYS)))
+        .arg(many("tier", "KEY=VALUE,...", tier, listed(TIER_KEYS)))
+}
+
+/// Keys of a section, a line each, as a long help ends with.
+fn listed<T>(keys: &[Key<T>]) -> String {
+    let line = |key: &Key<T>| {
+        let default = if key.default.is_empty() { "none" } else { key.default };
+        format!("\n  {}: {} [default: {default}]", key.name, key.help)
+    };
+    format!(". Keys:{}", keys.iter().map(line).collect::<String>())
 }
 
 fn collect(matches: &ArgMatches, keep: impl Fn(&str) -> bool) -> Flags {

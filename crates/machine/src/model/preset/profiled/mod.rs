@@ -133,7 +133,10 @@ type Memories<'a> = (Vec<&'a NodeProfile>, Vec<(String, String)>);
 
 fn memories_of(profile: &Profile) -> Result<Memories<'_>, PresetError> {
     let (mut known, mut left_out) = (Vec::new(), Vec::new());
-    for name in &profile.machine.nodes {
+    // Tiers that are files are memories where loads reach them.
+    let tiers = profile.nodes.iter().filter(|node| !node.latency.points().is_empty());
+    let tiers = tiers.map(|node| &node.name).filter(|tier| !profile.machine.nodes.contains(tier));
+    for name in profile.machine.nodes.iter().chain(tiers) {
         let Some(node) = profile.node(name) else {
             left_out.push((name.clone(), NOT_ASKED_FOR.into()));
             continue;
