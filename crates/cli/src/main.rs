@@ -90,6 +90,7 @@ enum Command {
     #[command(after_help = "Examples:\n  \
                       terrace probe --quick\n  \
                       terrace probe --out profile.json --html profile.html\n  \
+                      terrace probe --tier name=pm,kind=dax,path=/mnt/pm --node pm\n  \
                       terrace probe --model optane-001 --node pmem0 --part stores\n  \
                       terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
                       Run again with the same --out it refines the profile.")]

@@ -17,7 +17,7 @@ use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Fewer settings: within a minute on a small machine
+    /// Fewer settings, within a minute: what there is no time for is said
     #[arg(long)]
     quick: bool,
     /// Measure this node or tier alone, as `terrace topology` names it; may be given again

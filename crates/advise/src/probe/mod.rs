@@ -14,7 +14,6 @@ pub use plan::{Part, Plan};
 pub use print::table;
 pub use report::html;
 
-use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_machine::ground::Ground;
 use terrace_memory::profile::{NodeProfile, Profile, ProfiledMachine};
@@ -39,14 +38,6 @@ pub enum ProbeError {
         /// How many can be used.
         most: usize,
     },
-    /// The system refused something that every part needs.
-    #[error("{node}: {source}")]
-    Refused {
-        /// The memory.
-        node: String,
-        /// What it said.
-        source: io::Error,
-    },
 }
 
 /// Measures a machine by a plan; `tell` hears of each part before it begins, with how many there are.
@@ -69,17 +60,20 @@ pub fn probe<G: Ground>(
     let mut profile = Profile::new(machine_of(ground));
     let steps = nodes.len() * plan.parts.len();
     let mut done = 0;
-    for node in &nodes {
-        let mut found = NodeProfile::new(node);
-        for part in &plan.parts {
-            tell(done, steps, &format!("{node}: {part}"));
-            parts::measure(ground, plan, node, *part, &mut found, &mut profile);
+    let until = parts::Deadline::of(ground, plan);
+    let mut found: Vec<NodeProfile> = nodes.iter().map(NodeProfile::new).collect();
+    // Part by part: a run that ends early has the first ones of every memory.
+    for part in &plan.parts {
+        for node in &mut found {
+            let name = node.name.clone();
+            tell(done, steps, &format!("{name}: {part}"));
+            parts::measure((ground, plan, &until), &name, *part, node, &mut profile);
             done += 1;
         }
-        // What was measured in is known now.
-        found.medium = ground.medium(node);
-        profile.nodes.push(found);
     }
+    // What was measured in is known now.
+    found.iter_mut().for_each(|node| node.medium = ground.medium(&node.name));
+    profile.nodes = found;
     profile.taken_at.push(now());
     Ok(profile)
 }

@@ -3,6 +3,7 @@
 use super::plan::{Part, Plan};
 use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
+use std::time::{Duration, Instant};
 use terrace_machine::chase::Chase;
 use terrace_machine::copy::{self, Engine};
 use terrace_machine::files::{self, FileSetting};
@@ -21,13 +22,34 @@ use terrace_memory::profile::{
 const CACHES: u64 = 4;
 /// Bytes of a file that is measured: more than devices keep in memory of their own for reading.
 const FILE: u64 = 256 << 20;
+/// A quick run begins nothing after so long: what it is at may take some seconds more.
+const QUICK: Duration = Duration::from_secs(45);
 /// The least of the largest working set, bytes.
 const OUTGROWN_MIN: u64 = 64 << 20;
 
+/// When a quick run ends what it has not begun.
+pub(super) struct Deadline(pub(super) Option<Instant>);
+
+const NO_TIME: &str = "--quick had no time left; --part and --node choose, or without --quick";
+
+impl Deadline {
+    pub(super) fn of<G: Ground>(ground: &G, plan: &Plan) -> Deadline {
+        // Virtual time is never short.
+        Deadline((plan.is_quick && !ground.is_modelled()).then(|| Instant::now() + QUICK))
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+
+    fn unless_over<P>(&self, measure: impl FnOnce() -> Measured<P>) -> Measured<P> {
+        if self.is_over() { Measured::not(NO_TIME) } else { measure() }
+    }
+}
+
 /// Measures a part of a node into its profile. A refusal becomes the part's content.
 pub(super) fn measure<G: Ground>(
-    ground: &G,
-    plan: &Plan,
+    (ground, plan, until): (&G, &Plan, &Deadline),
     node: &str,
     part: Part,
     found: &mut NodeProfile,
@@ -35,21 +57,33 @@ pub(super) fn measure<G: Ground>(
 ) {
     let is_tier = ground.tiers().iter().any(|tier| tier == node);
     match part {
-        Part::Latency => found.latency = measured(latency(ground, plan, node)),
-        Part::Bandwidth => found.bandwidth = measured(bandwidth(ground, plan, node)),
-        Part::Loaded => found.loaded = loaded(ground, plan, node),
-        Part::Stores => found.stores = measured(stores(ground, plan, node)),
-        Part::DirtyCache => found.dirty_cache = measured(dirty_cache(ground, node)),
+        Part::Latency => {
+            found.latency = until.unless_over(|| measured(latency(ground, plan, node)));
+        }
+        Part::Bandwidth => {
+            found.bandwidth = until.unless_over(|| measured(bandwidth(ground, plan, node)));
+        }
+        Part::Loaded => found.loaded = until.unless_over(|| loaded(ground, plan, node)),
+        Part::Stores => found.stores = until.unless_over(|| measured(stores(ground, plan, node))),
+        Part::DirtyCache => {
+            found.dirty_cache = until.unless_over(|| measured(dirty_cache(ground, node)));
+        }
         Part::Files if is_tier => {
-            found.files = measured(files(ground, plan, node));
+            found.files = until.unless_over(|| measured(files(ground, plan, node)));
         }
         // Memory that is no tier of files: nothing to ask.
         Part::Files => {}
-        Part::Copies => profile.copies.refine(copies(ground, plan, node)),
-        Part::Remote => profile.remote.refine(remote(ground, plan, node)),
+        Part::Copies => {
+            let found = until.unless_over(|| copies(ground, plan, until, node));
+            profile.copies.refine(found);
+        }
+        Part::Remote => {
+            let found = until.unless_over(|| remote(ground, plan, until, node));
+            profile.remote.refine(found);
+        }
         // All nodes have pages of the same kinds: those of the first are measured, and no tier of files has them.
         Part::Pages if profile.pages == Measured::not_asked_for() && !is_tier => {
-            profile.pages = measured(pages(ground, node));
+            profile.pages = until.unless_over(|| measured(pages(ground, node)));
         }
         Part::Pages => {}
     }
@@ -187,14 +221,17 @@ fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>>
     }])
 }
 
-/// Those that could be measured; without any, why the first could not.
-fn those_measured<P>(found: impl Iterator<Item = io::Result<P>>) -> Measured<P> {
+/// Those that could be measured in time; without any, why the first could not.
+fn those_measured<P>(until: &Deadline, found: impl Iterator<Item = io::Result<P>>) -> Measured<P> {
     let mut points = Vec::new();
     let mut refused = None;
     for point in found {
         match point {
             Ok(point) => points.push(point),
             Err(error) => refused = refused.or(Some(error.to_string())),
+        }
+        if until.is_over() {
+            break;
         }
     }
     match refused {
@@ -204,7 +241,7 @@ fn those_measured<P>(found: impl Iterator<Item = io::Result<P>>) -> Measured<P> 
 }
 
 /// From this memory to each.
-fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> Measured<Copy> {
+fn copies<G: Ground>(ground: &G, plan: &Plan, until: &Deadline, from: &str) -> Measured<Copy> {
     let threads = plan.threads.unwrap_or(ground.most_threads());
     let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
     let mut engines = vec![(Engine::Store, "store"), (Engine::Stream, "stream")];
@@ -214,42 +251,49 @@ fn copies<G: Ground>(ground: &G, plan: &Plan, from: &str) -> Measured<Copy> {
     }
     let all = [ground.nodes(), ground.tiers()].concat();
     let pairs = all.iter().flat_map(|to| engines.iter().map(move |engine| (to, *engine)));
-    those_measured(pairs.map(|(to, (engine, name))| {
-        let copy = copy::Copy { from, to, engine, bytes, threads, times: 1 };
-        Ok(Copy {
-            engine: name.into(),
-            from: from.into(),
-            to: to.clone(),
-            piece_bytes: bytes / threads as u64,
-            threads,
-            gb_s: estimate(copy.run(ground)?)?,
-        })
-    }))
+    those_measured(
+        until,
+        pairs.map(|(to, (engine, name))| {
+            let copy = copy::Copy { from, to, engine, bytes, threads, times: 1 };
+            Ok(Copy {
+                engine: name.into(),
+                from: from.into(),
+                to: to.clone(),
+                piece_bytes: bytes / threads as u64,
+                threads,
+                gb_s: estimate(copy.run(ground)?)?,
+            })
+        }),
+    )
 }
 
 /// The processors of each node on this memory.
-fn remote<G: Ground>(ground: &G, plan: &Plan, to: &str) -> Measured<Remote> {
+fn remote<G: Ground>(ground: &G, plan: &Plan, until: &Deadline, to: &str) -> Measured<Remote> {
     let homes = ground.homes();
-    those_measured(homes.iter().map(|home| {
-        let at = At::new(ground, home)?;
-        let threads = plan.threads.unwrap_or(usize::MAX).min(at.most_threads());
-        let bandwidth = |op| {
-            let load = Load { node: to, op, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
-            estimate(load.run(&at)?.gb_s())
-        };
-        let bench = at.bench(1)?;
-        let bytes = outgrown(ground);
-        let memory = bench.memory(to, bytes, Domain::None)?;
-        let load_ns = Chase::lay(&bench, &memory, bytes).follow(plan.samples()).p50_ns;
-        Ok(Remote {
-            from: home.clone(),
-            to: to.into(),
-            threads,
-            load_ns: estimate(load_ns)?,
-            read_gb_s: bandwidth(Op::Read)?,
-            stream_gb_s: bandwidth(Op::Stream)?,
-        })
-    }))
+    those_measured(
+        until,
+        homes.iter().map(|home| {
+            let at = At::new(ground, home)?;
+            let threads = plan.threads.unwrap_or(usize::MAX).min(at.most_threads());
+            let bandwidth = |op| {
+                let load =
+                    Load { node: to, op, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
+                estimate(load.run(&at)?.gb_s())
+            };
+            let bench = at.bench(1)?;
+            let bytes = outgrown(ground);
+            let memory = bench.memory(to, bytes, Domain::None)?;
+            let load_ns = Chase::lay(&bench, &memory, bytes).follow(plan.samples()).p50_ns;
+            Ok(Remote {
+                from: home.clone(),
+                to: to.into(),
+                threads,
+                load_ns: estimate(load_ns)?,
+                read_gb_s: bandwidth(Op::Read)?,
+                stream_gb_s: bandwidth(Op::Stream)?,
+            })
+        }),
+    )
 }
 
 /// By one thread and by the most.

@@ -206,3 +206,20 @@ fn tiers_come_and_go_in_one_profile() {
     profile.refine(run).unwrap();
     assert!(profile.node("files").is_some_and(|node| !node.files.points().is_empty()));
 }
+
+#[test]
+fn a_quick_run_begins_nothing_when_its_time_is_over_and_says_so() {
+    let (ground, plan) = (server(), plan(&Part::ALL));
+    assert!(parts::Deadline::of(&ground, &plan).0.is_none(), "virtual time is never short");
+    let here = Here::new(Topology::read().unwrap()).unwrap();
+    assert!(parts::Deadline::of(&here, &plan).0.is_some());
+    let over = parts::Deadline(Some(std::time::Instant::now()));
+    let mut profile = Profile::new(machine_of(&ground));
+    let mut node = NodeProfile::new("pmem0");
+    for part in Part::ALL {
+        parts::measure((&ground, &plan, &over), "pmem0", part, &mut node, &mut profile);
+    }
+    profile.nodes.push(node);
+    // All but files, which a memory has none of.
+    assert_eq!(table(&profile).matches("--quick had no time left").count(), Part::ALL.len() - 1);
+}
