@@ -52,6 +52,24 @@ pub(super) struct Load {
     pub slots: u64,
 }
 
+/// Producers of the paper, and as many consumers (001 2.6).
+pub(super) const PRODUCERS: usize = 14;
+/// What is beside them, 2 to 48 threads: the paper has none of it.
+pub(super) const SWEEP: [usize; 5] = [1, 4, 8, PRODUCERS, 24];
+
+impl Load {
+    /// An eighth of it in all, by so many producers.
+    pub fn eighth_by(self, producers: usize) -> Load {
+        let each = (self.each * self.producers as u64 / 8 / producers as u64).max(8);
+        Load { producers, each, ..self }
+    }
+}
+
+/// Threads of the sweep.
+pub(super) fn swept_threads() -> [usize; 5] {
+    SWEEP.map(|producers| 2 * producers)
+}
+
 /// Latencies of one kind of operation, ns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Latencies(Vec<f64>);

@@ -14,34 +14,49 @@ use terrace_memory::{Backing, Budget, Domain, Native, Region};
 pub(super) const ROW: Row = Row {
     id: "btree-selective",
     source: "004 figure 5.6",
-    runs_on: "model (optane-004); recovery native (stand-in)",
+    runs_on: "model (optane-004), 1-48 threads; recovery native (stand-in)",
     must_show: "inner nodes in DRAM: reads about 1.5x, inserts up to 1.4x; recovery time in line with size",
     run,
 };
 
-const THREADS: usize = 8;
+/// The paper's figure has no threads in what is told of it; its server ran up to 48. Checks are at the second.
+const THREADS: [usize; 5] = [1, 8, 16, 32, 48];
+const CHECKED: usize = 1;
 /// The paper's 10 s for 100 million entries.
 const PAPER_NS: f64 = 100.0;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let (entries, operations) = run.size((4_000_000, 400_000), (200_000, 20_000));
-    let each = operations / THREADS as u64;
     let mut times = Vec::new();
     for inner in [PMEM, DRAM] {
         (run.tell)(&format!("inner nodes on {inner}"));
-        let measured = || -> io::Result<[f64; 2]> {
+        let measured = || -> io::Result<Vec<[f64; 2]>> {
             let options = TreeOptions::of(tree::Form::FastFair, 512);
-            let mut tree = OnModel::new(&options, [PMEM, inner], entries, THREADS)?;
-            Ok([tree.gets(THREADS, each, 1)?.ns(), tree.inserts(THREADS, each)?.ns()])
+            let mut tree = OnModel::new(&options, [PMEM, inner], entries, THREADS[4])?;
+            let mut by = |threads: usize| -> io::Result<[f64; 2]> {
+                let each = operations / threads as u64;
+                Ok([tree.gets(threads, each, 1)?.ns(), tree.inserts(threads, each)?.ns()])
+            };
+            THREADS.into_iter().map(&mut by).collect()
         };
         times.push(measured().map_err(Error::system("run a tree on the model"))?);
     }
-    let gain = |what: usize| times[0][what] / times[1][what];
+    let gains = |what: usize| -> Vec<f64> {
+        let ns = times[0].iter().zip(&times[1]);
+        ns.map(|(pmem, dram)| pmem[what] / dram[what]).collect()
+    };
+    let [reads, inserts] = [gains(0), gains(1)];
     let mut outcome = Outcome::default();
     outcome.checks.extend([
-        Check::within("reads: inner nodes in DRAM, of all in persistent memory", "1.5", gain(0), 1.2, 1.9),
-        Check::within("inserts: the same", "up to 1.4", gain(1), 1.05, 1.6),
+        Check::within("reads: inner nodes in DRAM, of all in persistent memory", "1.5", reads[CHECKED], 1.2, 1.9),
+        Check::within("inserts: the same", "up to 1.4", inserts[CHECKED], 1.05, 1.6),
     ]);
+    outcome.figures.push(
+        Figure::new("Inner nodes in DRAM, of all nodes in persistent memory", "threads", "times as fast", Form::Lines)
+            .over(THREADS)
+            .with("reads", reads)
+            .with("inserts", inserts),
+    );
     let sizes = run.size(vec![10_000, 100_000, 1_000_000, 10_000_000], vec![10_000, 100_000, 1_000_000]);
     let mut recovery = Vec::new();
     for entries in &sizes {
@@ -56,7 +71,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
             .with("FAST/FAIR, inner nodes in DRAM", recovery),
     );
     outcome.size("entries, modelled", entries);
-    outcome.size("threads, modelled", THREADS);
+    outcome.size("threads, modelled", format!("{THREADS:?}, checks with {}", THREADS[CHECKED]));
     outcome.note = "Recovery runs on DRAM declared persistent memory: it looks at every leaf, mends it, and \
                     builds the nodes above. Times are processor time."
         .into();

@@ -18,8 +18,11 @@ pub(super) const ROW: Row = Row {
     run,
 };
 
-/// Threads of the paper: the cores of a socket.
+/// Threads of the paper: the cores of a socket (001 2.0: Xeon 8280L).
 const THREADS: usize = 28;
+/// What is beside it, at one range and share of updates: the paper has none of it.
+const SWEEP: [usize; 7] = [1, 2, 4, 8, 14, THREADS, 48];
+const SWEPT: (u64, u64) = (1024, 20);
 const RANGES: [u64; 3] = [256, 1024, 4096];
 const UPDATES: [u64; 7] = [0, 5, 10, 20, 30, 40, 50];
 const DOMAINS: [Domain; 2] = [Domain::Adr, Domain::Eadr];
@@ -31,46 +34,60 @@ const NATIVE_TIMES: usize = 5;
 
 /// Million operations a second, by domain, range, share of updates and list.
 type Found = BTreeMap<(usize, u64, u64, List), f64>;
+/// The same with [`SWEPT`], by domain, threads and list.
+type Swept = BTreeMap<(usize, usize, List), f64>;
 const ADR: usize = 0;
 const EADR: usize = 1;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let (preset, _) = optane(1)?;
-    let mut modelled = Found::new();
+    let (mut modelled, mut swept) = (Found::new(), Swept::new());
     for domain in [ADR, EADR] {
         for range in RANGES {
             (run.tell)(&format!("model, {}, range {range}", DOMAINS[domain]));
-            modelled.extend(on_model(run, &preset, domain, range)?);
+            let settings: Vec<(u64, List)> =
+                lists(domain).flat_map(|list| UPDATES.map(|updates| (updates, list))).collect();
+            let loads = settings.iter().map(|(u, list)| load(run, domain, *list, (range, *u), THREADS));
+            let rates = on_model(&preset, &loads.collect::<Vec<_>>())?;
+            let found = settings.iter().zip(rates);
+            modelled.extend(found.map(|((u, list), rate)| ((domain, range, *u, *list), rate)));
         }
+        (run.tell)(&format!("model, {}, 1 to 48 threads", DOMAINS[domain]));
+        let settings: Vec<(usize, List)> =
+            lists(domain).flat_map(|list| SWEEP.map(|threads| (threads, list))).collect();
+        let loads = settings.iter().map(|(threads, list)| load(run, domain, *list, SWEPT, *threads));
+        let rates = on_model(&preset, &loads.collect::<Vec<_>>())?;
+        let found = settings.iter().zip(rates);
+        swept.extend(found.map(|((threads, list), rate)| ((domain, *threads, *list), rate)));
     }
     (run.tell)("this machine");
-    Ok(judge(&modelled, &on_this_machine(run)?))
+    let mut outcome = judge(&modelled, &on_this_machine(run)?);
+    judge_by_threads(&swept, &mut outcome);
+    Ok(outcome)
 }
 
-/// Every list and share of updates, two at a time: a model runs on one processor.
-fn on_model(run: &Run<'_>, preset: &Preset, domain: usize, range: u64) -> Result<Found> {
-    let lists = List::ALL.into_iter().filter(|list| list.exists_in(DOMAINS[domain]));
-    let settings: Vec<(u64, List)> =
-        lists.flat_map(|list| UPDATES.map(|updates| (updates, list))).collect();
+fn lists(domain: usize) -> impl Iterator<Item = List> {
+    List::ALL.into_iter().filter(move |list| list.exists_in(DOMAINS[domain]))
+}
+
+fn load(run: &Run<'_>, domain: usize, list: List, (range, updates): (u64, u64), threads: usize) -> Load {
     // A quarter of the range is walked by an operation.
     let operations = (run.size(10, 1) * WALKED / (range / 4)).max(16);
+    Load { list, domain: DOMAINS[domain], range, updates, threads, operations: [operations / 4 + 2, operations] }
+}
+
+/// Million operations a second of each load, two at a time: a model runs on one processor.
+fn on_model(preset: &Preset, loads: &[Load]) -> Result<Vec<f64>> {
     let next = AtomicUsize::new(0);
-    let measure = || -> Result<Found> {
-        let mut found = Found::new();
-        while let Some((updates, list)) = settings.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let load = Load {
-                list: *list,
-                domain: DOMAINS[domain],
-                range,
-                updates: *updates,
-                threads: THREADS,
-                operations: [operations / 4 + 2, operations],
-            };
+    let measure = || -> Result<Vec<(usize, f64)>> {
+        let mut found = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(load) = loads.get(number) else { return Ok(found) };
             let nodes = Nodes { kept: PMEM, links: DRAM };
             let quietly = |machine: &Machine, f: &mut dyn FnMut()| machine.free_of_charge(f);
-            found.insert((domain, range, *updates, *list), load.run(preset, nodes, quietly)?);
+            found.push((number, load.run(preset, nodes, quietly)?));
         }
-        Ok(found)
     };
     let (one, other) = std::thread::scope(|scope| {
         let one = scope.spawn(measure);
@@ -78,7 +95,8 @@ fn on_model(run: &Run<'_>, preset: &Preset, domain: usize, range: u64) -> Result
     });
     let mut found = one?;
     found.extend(other?);
-    Ok(found)
+    found.sort_by_key(|(number, _)| *number);
+    Ok(found.into_iter().map(|(_, rate)| rate).collect())
 }
 
 /// ns of a thread for an operation here, range 1024, under ADR: by share of updates and list.
@@ -170,7 +188,7 @@ fn judge(found: &Found, native: &BTreeMap<(u64, List), f64>) -> Outcome {
     let what = "ns a lookup of TLog over one of SOFT, range 1024, this machine";
     let lookups = ns(0, List::TLog) / ns(0, List::Soft);
     outcome.checks.push(Check::at_most(what, "0.60", lookups, 1.1));
-    outcome.size("threads of the model", THREADS);
+    outcome.size("threads of the model", format!("{THREADS}, as the paper; and {SWEEP:?}"));
     outcome.size("threads here", "1 or 2");
     outcome.note = note(found, native);
     figures(found, &mut outcome);
@@ -218,12 +236,35 @@ fn figures(found: &Found, outcome: &mut Outcome) {
         for range in RANGES {
             let title = format!("Million operations a second, {}, range {range}", short(domain));
             let figure = Figure::new(&title, "updates, %", "million a second", Form::Lines);
-            let lists = List::ALL.into_iter().filter(|list| list.exists_in(DOMAINS[domain]));
-            outcome.figures.push(lists.fold(figure.over(UPDATES), |figure, list| {
+            outcome.figures.push(lists(domain).fold(figure.over(UPDATES), |figure, list| {
                 let values = UPDATES.map(|updates| found.get(&(domain, range, updates, list)).copied());
                 figure.with(list.name(), values.into_iter().flatten())
             }));
         }
+    }
+}
+
+/// Lists share no line that all threads write: each gains by every core of the socket, and half of them is the least.
+fn judge_by_threads(swept: &Swept, outcome: &mut Outcome) {
+    let (range, updates) = SWEPT;
+    let at = |domain, threads, list| swept.get(&(domain, threads, list)).copied().unwrap_or(f64::NAN);
+    let [alone, all] = [SWEEP[0], SWEEP[SWEEP.len() - 1]];
+    let gain = |domain| lists(domain).map(move |list| at(domain, all, list) / at(domain, alone, list));
+    let least = gain(ADR).chain(gain(EADR)).fold(f64::INFINITY, f64::min);
+    let what = format!(
+        "{all} threads over {alone}, range {range}, {updates} % updates, the list that gains least, model"
+    );
+    outcome.checks.push(Check::at_least(what, "none told", least, THREADS as f64 / 2.0));
+    for domain in [ADR, EADR] {
+        let title = format!(
+            "Million operations a second by threads, {}, range {range}, {updates} % updates",
+            short(domain)
+        );
+        let figure = Figure::new(&title, "threads", "million a second", Form::Lines).over(SWEEP);
+        outcome.figures.push(lists(domain).fold(figure, |figure, list| {
+            let values = SWEEP.map(|threads| swept.get(&(domain, threads, list)).copied());
+            figure.with(list.name(), values.into_iter().flatten())
+        }));
     }
 }
 
@@ -248,5 +289,24 @@ mod tests {
         };
         assert_eq!(judged(6.0), [true; 3]);
         assert_eq!(judged(4.0), [false; 3]);
+    }
+
+    #[test]
+    fn a_list_that_does_not_gain_by_threads_is_a_miss() {
+        let judged = |gain: f64| {
+            let mut swept = Swept::new();
+            for (domain, list) in [ADR, EADR].into_iter().flat_map(|d| lists(d).map(move |l| (d, l))) {
+                for threads in SWEEP {
+                    let gain = if list == List::Soft { gain } else { 1.0 };
+                    swept.insert((domain, threads, list), threads as f64 * gain.powf(threads as f64 / 48.0));
+                }
+            }
+            let mut outcome = Outcome::default();
+            judge_by_threads(&swept, &mut outcome);
+            assert_eq!(outcome.figures.len(), 2);
+            outcome.checks[0].pass
+        };
+        assert!(judged(1.0));
+        assert!(!judged(0.2));
     }
 }

@@ -5,7 +5,9 @@
 
 use super::{Check, Figure, Form as Shape, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::optane;
-use crate::reproduce::rings::{Kind, Latencies, Load, Ran, play};
+use crate::reproduce::rings::{
+    Kind, Latencies, Load, PRODUCERS, Ran, SWEEP, play, swept_threads,
+};
 use terrace_index::Form;
 use terrace_memory::Domain;
 
@@ -28,26 +30,40 @@ const SLOTS: u64 = 32_768;
 struct Found {
     with: Ran,
     without: Ran,
+    /// Of push and pop together, mean, without over with, by threads.
+    swept: Vec<f64>,
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let divisor = run.size(1, 32);
     let (preset, _) = optane(divisor)?;
-    let load = Load { producers: 14, each: run.size(16_384, 220), slots: SLOTS / divisor };
+    let load = Load { producers: PRODUCERS, each: run.size(16_384, 220), slots: SLOTS / divisor };
     let mut found = Vec::new();
     for (name, form, _) in FORMS {
-        let played = |write_back| {
-            (run.tell)(&format!("{name}, {}", if write_back { "written back" } else { "left" }));
+        let played = |write_back, load: Load| {
+            let how = if write_back { "written back" } else { "left" };
+            (run.tell)(&format!("{name}, {how}, {} threads", 2 * load.producers));
             let kind = Kind { write_back, ..Kind::new(name, form, Domain::Eadr) };
             play(&preset, kind, load)
         };
-        found.push(Found { with: played(true)?, without: played(false)? });
+        let mut swept = Vec::new();
+        for producers in SWEEP {
+            let load = load.eighth_by(producers);
+            swept.push(both(&played(false, load)?) / both(&played(true, load)?));
+        }
+        found.push(Found { with: played(true, load)?, without: played(false, load)?, swept });
     }
     let mut outcome = judge(&found);
     outcome
         .size("load", format!("14 + 14 threads, {} slots, {} pushes each", load.slots, load.each));
+    outcome.size("sweep", format!("{:?} threads, an eighth of it in all", swept_threads()));
     outcome.size("caches", format!("those of optane-001, divided by {divisor}"));
     Ok(outcome)
+}
+
+/// Mean of a push and a pop, ns.
+fn both(ran: &Ran) -> f64 {
+    ran.pushes.mean() + ran.pops.mean()
 }
 
 /// Without over with: mean, p99, p99.9.
@@ -65,13 +81,12 @@ fn judge(found: &[Found]) -> Outcome {
     let mut listed = Vec::new();
     for (found, (name, _, paper)) in found.iter().zip(FORMS) {
         let (push, pop) = (ratios(found, |ran| &ran.pushes), ratios(found, |ran| &ran.pops));
-        let both = (found.without.pushes.mean() + found.without.pops.mean())
-            / (found.with.pushes.mean() + found.with.pops.mean());
+        let mean = both(&found.without) / both(&found.with);
         outcome.checks.extend([
             Check::at_least(
                 format!("{name}: push and pop without write-back over with, mean"),
                 "above 1",
-                both,
+                mean,
                 1.0,
             ),
             Check::at_least(format!("{name}: push, p99"), &paper[0][1].to_string(), push[1], 1.0),
@@ -98,6 +113,11 @@ fn judge(found: &[Found]) -> Outcome {
             .with("pop", pop),
         );
     }
+    let title = "Latency without write-back over with, push and pop, by threads";
+    let figure = Figure::new(title, "threads", "ratio", Shape::Lines).over(swept_threads());
+    outcome.figures.push(found.iter().zip(FORMS).fold(figure, |figure, (found, (name, ..))| {
+        figure.with(name, found.swept.iter().copied())
+    }));
     outcome.note =
         format!("Mean/p99/p99.9 without write-backs over with them: {}.", listed.join("; "));
     if outcome.checks.iter().any(|check| !check.pass) {

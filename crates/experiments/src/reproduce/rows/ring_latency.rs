@@ -1,16 +1,18 @@
 //! `ring-latency`: what a push and a pop of 4 KiB take in each form of the ring (paper 001, figure 16).
 //!
-//! On the modelled server by 14 producers and 14 consumers, as in the paper; and on a stand-in here by one thread,
-//! push and pop in turn. What is written is counted exactly, on a memory that counts.
+//! On the modelled server by 14 producers and 14 consumers, as in the paper, and by 2 to 48 threads; and on a
+//! stand-in here by one thread, push and pop in turn. What is written is counted exactly, on a memory that counts.
 
 use super::{Check, Figure, Form as Shape, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::grounds::optane;
 use crate::reproduce::measure::{Samples, ns_per_operation};
-use crate::reproduce::rings::{Kind, Load, PAYLOAD_BYTES, Ran, play};
+use crate::reproduce::rings::{
+    Kind, Load, PAYLOAD_BYTES, PRODUCERS, Ran, SWEEP, play, swept_threads,
+};
 use terrace_index::ring::Popped;
 use terrace_index::{Form, Ring};
-use terrace_machine::Counted;
+use terrace_machine::{Counted, Preset};
 use terrace_memory::{Backing, Domain, Memory, Region};
 
 pub(super) const ROW: Row = Row {
@@ -42,26 +44,42 @@ type Mean = (&'static str, fn(&Found) -> f64);
 struct Found {
     ran: Ran,
     native_ns: f64,
+    /// Of push and of pop, by threads.
+    swept_ns: [Vec<f64>; 2],
 }
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let divisor = run.size(1, 32);
     let (preset, _) = optane(divisor)?;
-    let load = Load { producers: 14, each: run.size(EACH / 64, 150), slots: SLOTS / divisor };
+    let load = Load { producers: PRODUCERS, each: run.size(EACH / 64, 150), slots: SLOTS / divisor };
     let mut found = Vec::new();
     for (kind, _) in KINDS {
         (run.tell)(&format!("model, {}", kind.name));
         let ran = play(&preset, kind, load)?;
+        (run.tell)(&format!("model, {}, 2 to 48 threads", kind.name));
+        let swept_ns = swept(&preset, kind, load)?;
         (run.tell)(&format!("this machine, {}", kind.name));
-        found.push(Found { ran, native_ns: native(kind)? });
+        found.push(Found { ran, native_ns: native(kind)?, swept_ns });
     }
     let written = counted_bytes()?;
     let mut outcome = judge(&found, written);
     outcome
         .size("model", format!("14 + 14 threads, {} slots, {} pushes each", load.slots, load.each));
+    outcome.size("model, sweep", format!("{:?} threads, an eighth of it in all", swept_threads()));
     outcome.size("caches", format!("those of optane-001, divided by {divisor}"));
     outcome.size("native", format!("{HERE} pushes and pops in turn, {REPEATED} times"));
     Ok(outcome)
+}
+
+/// Mean latencies of push and of pop by each number of threads, ns.
+fn swept(preset: &Preset, kind: Kind, load: Load) -> Result<[Vec<f64>; 2]> {
+    let mut means = [Vec::new(), Vec::new()];
+    for producers in SWEEP {
+        let ran = play(preset, kind, load.eighth_by(producers))?;
+        means[0].push(ran.pushes.mean());
+        means[1].push(ran.pops.mean());
+    }
+    Ok(means)
 }
 
 fn region(bytes: u64, domain: Domain) -> Result<Region> {
@@ -136,6 +154,7 @@ fn judge(found: &[Found], written: f64) -> Outcome {
         1.004,
         1.008,
     ));
+    outcome.checks.push(by_threads(found));
     for (title, of) in [
         (
             "Push of 4 KiB on the model",
@@ -154,8 +173,26 @@ fn judge(found: &[Found], written: f64) -> Outcome {
                 .with("p99.9", us(999)),
         );
     }
+    for (what, title) in ["Push of 4 KiB by threads, model", "Pop of 4 KiB by threads, model"].iter().enumerate() {
+        let figure = Figure::new(title, "threads", "us, mean", Shape::Lines).over(swept_threads());
+        outcome.figures.push(found.iter().zip(KINDS).fold(figure, |figure, (found, (kind, _))| {
+            figure.with(kind.name, found.swept_ns[what].iter().map(|ns| ns / 1e3))
+        }));
+    }
     outcome.note = note(found, outcome.checks.iter().all(|check| check.pass));
     outcome
+}
+
+/// The paper's recommendation 2: eight threads bring its persistent memory to the most that it writes.
+fn by_threads(found: &[Found]) -> Check {
+    let pushes = &found[2].swept_ns[0];
+    let rate = |number: usize| SWEEP[number] as f64 / pushes[number];
+    let [few, many] = [2, SWEEP.len() - 1];
+    let what = format!(
+        "payload pushed a second, model: {} of {} producers over {}",
+        KINDS[2].0.name, SWEEP[many], SWEEP[few]
+    );
+    Check::at_most(what, "at most 1 (8 writers reach the most)", rate(many) / rate(few), 1.3)
 }
 
 fn note(found: &[Found], as_published: bool) -> String {
