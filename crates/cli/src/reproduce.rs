@@ -4,8 +4,12 @@ use crate::crash_test::quietly;
 use crate::output::{self, Failure, Outcome, print, print_json, table};
 use clap::{Args, Subcommand};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use terrace_experiments::reproduce::{self, ALL, Check, Record, Results, Row, Run, Verdict};
+use std::sync::Arc;
+use terrace_experiments::reproduce::{
+    self, ALL, Calibrated, Check, Record, Results, Row, Run, Verdict,
+};
 
 /// Where the repository keeps the records, from its root.
 const RECORDS: &str = "docs/results/reproduction.json";
@@ -49,6 +53,10 @@ pub struct RunArguments {
     /// The paper's sizes instead of small ones: minutes instead of seconds
     #[arg(long)]
     full: bool,
+    /// Leave out the models' calibration, which runs and is printed before the first row on each of them; the
+    /// record is without it then
+    #[arg(long)]
+    no_calibration: bool,
     /// Keep the records in this file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -141,9 +149,18 @@ fn run(arguments: &RunArguments) -> Outcome {
         Results::check_writable(path).map_err(advice)?;
     }
     let mut results = read(kept.as_ref())?;
-    let mut done = Vec::new();
+    let (mut done, mut models, mut shown) = (Vec::new(), Vec::new(), BTreeSet::new());
     for row in rows {
-        let record = run_row(row, arguments.full)?;
+        let calibrations = if arguments.no_calibration { Vec::new() } else { calibrate(row)? };
+        for found in &calibrations {
+            if shown.insert(found.preset.clone()) {
+                if !arguments.json {
+                    print(found)?;
+                }
+                models.push(Calibrated::clone(found));
+            }
+        }
+        let record = run_row(row, arguments.full, &calibrations)?;
         if !arguments.json {
             print(show(&record))?;
         }
@@ -154,7 +171,7 @@ fn run(arguments: &RunArguments) -> Outcome {
         done.push(record.experiment);
     }
     if arguments.json {
-        return print_json(&json!({ "experiments": done }));
+        return print_json(&json!({ "experiments": done, "calibrations": models }));
     }
     let of = |verdict| done.iter().filter(|experiment| experiment.verdict == verdict).count();
     let [pass, miss, skipped] = [Verdict::Pass, Verdict::Miss, Verdict::Skipped].map(of);
@@ -162,9 +179,18 @@ fn run(arguments: &RunArguments) -> Outcome {
     kept.map_or(Ok(()), |path| print(format!("recorded in {}", path.display())))
 }
 
-fn run_row(row: &Row, full: bool) -> Result<Record, Failure> {
+/// The calibration of the models that a row rests on.
+fn calibrate(row: &Row) -> Result<Vec<Arc<Calibrated>>, Failure> {
     let spinner = output::spinner(row.id);
-    let record = row.run(&Run { full, tell: &|step| spinner.set_message(step.to_string()) });
+    let found = row.calibrate(&|step| spinner.set_message(step.to_string()));
+    spinner.finish_and_clear();
+    found.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
+}
+
+fn run_row(row: &Row, full: bool, calibrations: &[Arc<Calibrated>]) -> Result<Record, Failure> {
+    let spinner = output::spinner(row.id);
+    let record =
+        row.run(&Run { full, calibrations, tell: &|step| spinner.set_message(step.to_string()) });
     spinner.finish_and_clear();
     record.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
 }

@@ -15,6 +15,7 @@
 //! Time is the processor time of the thread (or process) measured, unless a row says otherwise: on a
 //! machine shared with others a wall clock measures them too.
 
+mod calibrated;
 mod error;
 mod grounds;
 mod ledgers;
@@ -29,6 +30,7 @@ mod rings;
 mod rows;
 mod stand_in;
 
+pub use calibrated::{Calibrated, CalibrationCheck};
 pub use error::{Error, Result};
 pub use record::{Check, Experiment, Record, Verdict};
 pub use report::{html, markdown};
@@ -36,6 +38,7 @@ pub use results::Results;
 pub use rows::ALL;
 pub use terrace_advise::page::{Figure, Form, Series};
 
+use std::sync::Arc;
 use std::time::Instant;
 use terrace_advise::page as figure;
 use terrace_workload::system::Machine;
@@ -47,7 +50,7 @@ pub struct Row {
     pub id: &'static str,
     /// Where its claim stands: paper, section, figure or table.
     pub source: &'static str,
-    /// What it runs on here, and what is to follow.
+    /// What it runs on here, modelled machines by their presets' names, and what is to follow.
     pub runs_on: &'static str,
     /// What must show, in one line.
     pub must_show: &'static str,
@@ -59,6 +62,8 @@ pub struct Row {
 pub struct Run<'a> {
     /// At the paper's sizes; otherwise so small that it ends within a minute.
     pub full: bool,
+    /// Calibrations of the models it rests on, which go into its record: see [`Row::calibrate`].
+    pub calibrations: &'a [Arc<Calibrated>],
     /// Hears what is being done.
     pub tell: &'a dyn Fn(&str),
 }
@@ -100,6 +105,7 @@ impl Row {
     pub fn run(&self, run: &Run<'_>) -> Result<Record> {
         let start = Instant::now();
         let Outcome { checks, note, sizes, figures } = (self.run)(run)?;
+        let calibrations = run.calibrations.iter().map(|found| Calibrated::clone(found)).collect();
         let experiment = Experiment {
             id: self.id.into(),
             runs_on: self.runs_on.into(),
@@ -108,7 +114,14 @@ impl Row {
             checks,
             note,
         };
-        Ok(Record { experiment, full: run.full, machine: Machine::here(), sizes, figures })
+        Ok(Record {
+            experiment,
+            full: run.full,
+            machine: Machine::here(),
+            sizes,
+            figures,
+            calibrations,
+        })
     }
 }
 
@@ -135,7 +148,10 @@ mod tests {
         }
         let verdict = |run: fn(&Run<'_>) -> Result<Outcome>| {
             let row = Row { run, ..ALL[0] };
-            row.run(&Run { full: false, tell: &|_| {} }).expect("a record").experiment.verdict
+            row.run(&Run { full: false, calibrations: &[], tell: &|_| {} })
+                .expect("a record")
+                .experiment
+                .verdict
         };
         assert_eq!(verdict(|_| found(7.0)), Verdict::Miss);
         assert_eq!(verdict(|_| found(5.0)), Verdict::Pass);

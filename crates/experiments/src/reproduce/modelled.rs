@@ -9,7 +9,8 @@
 //! On the model no instruction takes time but what it is told of. Each write is charged [`WRITE_NS`] and
 //! each read [`READ_NS`] beside its accesses, the same for all designs: the processor time of a put of 64
 //! bytes and of a get in a map in logs of 200 keys, without write-backs, on a Xeon of 2.1 GHz. (A put in
-//! slabs took 220 ns there, for its lists of free slots and the epochs they wait for.)
+//! slabs took 220 ns there, for its lists of free slots and the epochs they wait for.) They are figures of the
+//! engine's code and not of the machine, so no preset has them, and one pair serves every row and every design.
 
 use super::error::{Error, Result};
 use crate::structures::Random;

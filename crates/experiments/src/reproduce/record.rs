@@ -4,6 +4,7 @@
 //! and the bounds beside it. [`Experiment::is_consistent`] asks the same of a record read back, so that
 //! an edited figure is noticed.
 
+use super::Calibrated;
 use super::figure::Figure;
 use serde::{Deserialize, Serialize};
 use terrace_memory::profile::four_digits;
@@ -136,6 +137,10 @@ pub struct Record {
     pub sizes: Vec<(String, String)>,
     /// What was measured, drawn in the report.
     pub figures: Vec<Figure>,
+    /// How far the models it rests on are from their machines; none in a record without models, or from before
+    /// this was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calibrations: Vec<Calibrated>,
 }
 
 #[cfg(test)]

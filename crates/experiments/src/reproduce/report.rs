@@ -58,6 +58,9 @@ fn circumstances(record: &Record) -> String {
     for (name, value) in &record.sizes {
         let _ = write!(text, "; {name} {value}");
     }
+    for calibration in &record.calibrations {
+        let _ = write!(text, "; model {}", calibration.summary);
+    }
     text
 }
 
@@ -156,6 +159,7 @@ fn section(page: &mut String, row: &Row, record: &Record) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Calibrated;
     use super::super::record::Experiment;
     use super::*;
     use terrace_advise::page::{Figure, Form};
@@ -183,6 +187,12 @@ mod tests {
             machine: Machine { processor: "A processor".into(), ..Machine::here() },
             sizes: vec![("keys".into(), "1000".into())],
             figures: vec![figure],
+            calibrations: vec![Calibrated {
+                preset: "cxl".into(),
+                summary: "cxl: 1 of 1 agree".into(),
+                seconds: 0.1,
+                checks: Vec::new(),
+            }],
         };
         Results { experiments: vec![record] }
     }
@@ -195,7 +205,7 @@ mod tests {
             "| other | 1 | 3 | 0.5 to 2 | **miss** |",
             "Why it <missed>.",
             "A processor",
-            "small sizes; keys 1000",
+            "small sizes; keys 1000; model cxl: 1 of 1 agree",
             "0 pass, 1 miss, 0 skipped",
         ] {
             assert!(text.contains(words), "{words}: {text}");

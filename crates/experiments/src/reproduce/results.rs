@@ -108,7 +108,14 @@ mod tests {
             note: String::new(),
         };
         let sizes = vec![("keys".into(), "10".into())];
-        Record { experiment, full: false, machine: Machine::here(), sizes, figures: Vec::new() }
+        Record {
+            experiment,
+            full: false,
+            machine: Machine::here(),
+            sizes,
+            figures: Vec::new(),
+            calibrations: Vec::new(),
+        }
     }
 
     #[test]

@@ -20,23 +20,20 @@ pub struct Generator {
     pub item_ns: f64,
 }
 
-/// MiB/s of p-stores of one thread, in pieces of 64 and of 4096 bytes, and of reads of sixteen, in pieces
-/// of 64: sequential, in DRAM (paper 001, 4.4 and 4.7).
-const WRITE_MIB_S: [f64; 2] = [314.0, 3418.0];
-const READ_MIB_S: f64 = 5092.0;
+/// Pieces of the figures that a preset has.
 const PIECES: [u64; 2] = [64, 4096];
-/// Loading an item of 64 bytes that a cache holds, eight threads (paper 001, figure 3a, DRAM).
-const ITEM_NS: f64 = 106.0;
 /// Of the region that figure 3a was measured over, by the shared cache (digest of the artifact).
 const REGION_OF_CACHE: u64 = 2;
 
 impl Generator {
-    /// Of paper 001, on a preset of its machine: fio, and the program of I1. Taken from four of its
-    /// figures, all of DRAM, and the same everywhere else.
+    /// Of paper 001, on a preset of its machine: fio, and the program of I1. Taken from the four figures of the
+    /// preset's `[generator]`, all of DRAM, and the same everywhere else.
     ///
     /// # Errors
-    /// The preset has no `dram0`, or not sixteen threads.
+    /// The preset has no `[generator]`, no `dram0`, or not sixteen threads.
     pub fn of_paper_001(preset: &Preset) -> io::Result<Generator> {
+        let none = || io::Error::other(format!("{}: it has no [generator]", preset.name));
+        let known = preset.generator.as_ref().ok_or_else(none)?;
         let beyond = |op, bytes: u64, threads: usize, published_mib_s: f64| -> io::Result<f64> {
             let load = Load { node: "dram0", op, random: false, bytes, threads, overhead_ns: 0.0 };
             let all_bytes = (bytes * threads as u64) as f64;
@@ -44,17 +41,17 @@ impl Generator {
             let published_ns = all_bytes / (published_mib_s * 1.048_576e-3);
             Ok((published_ns - own_ns).max(0.0))
         };
-        let write_ns = beyond(Op::StoreFlush, PIECES[0], 1, WRITE_MIB_S[0])?;
-        let large_ns = beyond(Op::StoreFlush, PIECES[1], 1, WRITE_MIB_S[1])?;
+        let write_ns = beyond(Op::StoreFlush, PIECES[0], 1, known.write_64_mib_s)?;
+        let large_ns = beyond(Op::StoreFlush, PIECES[1], 1, known.write_4096_mib_s)?;
         let bench = preset.bench(8)?;
         let lines = Lines::new(&bench, "dram0", preset.cache_bytes() / REGION_OF_CACHE, 64)?;
         lines.pass(Pass::Load, 0..lines.items(), 0.0);
         let found_ns = lines.pass(Pass::Load, 0..lines.items(), 0.0);
         Ok(Generator {
-            read_ns: beyond(Op::Read, PIECES[0], 16, READ_MIB_S)?,
+            read_ns: beyond(Op::Read, PIECES[0], 16, known.read_64_mib_s)?,
             write_ns,
             write_byte_ns: (large_ns - write_ns).max(0.0) / (PIECES[1] - PIECES[0]) as f64,
-            item_ns: (ITEM_NS - found_ns).max(0.0),
+            item_ns: (known.item_ns - found_ns).max(0.0),
         })
     }
 

@@ -69,7 +69,21 @@ pub(super) fn check(preset: &Preset) -> Result<(), PresetError> {
         _ => {}
     }
     caches(preset)?;
-    nodes(preset)
+    nodes(preset)?;
+    let Some(generator) = &preset.generator else { return Ok(()) };
+    for (field, found) in [
+        ("generator.write_64_mib_s", generator.write_64_mib_s),
+        ("generator.write_4096_mib_s", generator.write_4096_mib_s),
+        ("generator.read_64_mib_s", generator.read_64_mib_s),
+    ] {
+        if !is_rate(found) {
+            return refuse(field, found.to_string(), RATE);
+        }
+    }
+    if !is_latency(generator.item_ns) {
+        return refuse("generator.item_ns", generator.item_ns.to_string(), LATENCY);
+    }
+    Ok(())
 }
 
 const LATENCY: &str = "0 to 1e9, in nanoseconds";

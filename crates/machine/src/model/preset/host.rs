@@ -181,6 +181,7 @@ impl Preset {
             cache: vec![level(0, 8), level(1, 16), level(2, 16)],
             node: vec![dram(measured)],
             link: None,
+            generator: None,
             without: super::Ablation::default(),
         }
     }

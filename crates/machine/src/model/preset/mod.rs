@@ -2,7 +2,8 @@
 //!
 //! A preset has what data sheets and papers say of a machine; each figure stands in its file beside its
 //! source. Where nobody has published one it is marked ASSUMED, and two, the random share of
-//! replacement, are CALIBRATED to one published curve and to nothing else. What the figures leave
+//! replacement, are CALIBRATED to one published curve and to nothing else. A paper's load generator is
+//! taken from four of its figures of DRAM, which stand in `[generator]`. What the figures leave
 //! open follows from the model, and [`calibrate`](super::calibrate) prints how far that is from
 //! what was measured on the real machine.
 
@@ -45,6 +46,8 @@ pub struct Preset {
     pub node: Vec<NodeSpec>,
     /// What joins the sockets; none where there is one socket.
     pub link: Option<LinkSpec>,
+    /// What the paper's load generator reached on this machine's DRAM; none where no figure contains its work.
+    pub generator: Option<GeneratorSpec>,
     /// Parts left out, to see what they do. Not of the file.
     #[serde(skip)]
     pub without: Ablation,
@@ -202,6 +205,21 @@ pub struct MediaSpec {
     /// Consecutive lines of the medium that must have been read for the next to be fetched ahead; 0
     /// is never.
     pub prefetch_after: u32,
+}
+
+/// Figures of a load generator on DRAM, sequential, from which its own work for a piece is found: instructions cost
+/// nothing in the model (see [`Generator`](super::calibrate::Generator)).
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorSpec {
+    /// P-stores of one thread, pieces of 64 bytes, 2^20 bytes a second.
+    pub write_64_mib_s: f64,
+    /// The same, pieces of 4096 bytes.
+    pub write_4096_mib_s: f64,
+    /// Reads of sixteen threads, pieces of 64 bytes.
+    pub read_64_mib_s: f64,
+    /// Loading an item of 64 bytes that a cache holds, eight threads.
+    pub item_ns: f64,
 }
 
 /// Links between any two sockets.
