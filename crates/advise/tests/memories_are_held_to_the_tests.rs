@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use terrace_advise::idiosyncrasies::{
-    CachedLatency, DirtyCache, Losses, Reading, Rewritten, Settings, SmallWrites, Sweep,
+    CachedLatency, DirtyCache, Findings, Losses, Reading, Rewritten, Settings, SmallWrites, Sweep,
+    Thresholds, classify, effects,
 };
 use terrace_machine::Preset;
 use terrace_machine::model::Ablation;
@@ -54,4 +55,23 @@ fn loads_get_quicker_by_what_caches_hold_and_p_stores_do_not() {
     assert!(found.effect() > 10.0, "{}", found.effect());
     let dirty = DirtyCache::measure(&Sweep::new(&preset, few()), "pmem0").unwrap();
     assert!(dirty.effect() >= 1.0, "{dirty:?}");
+}
+
+#[test]
+fn a_profile_keeps_the_factor_of_each_test_and_its_causes() {
+    let preset = optane();
+    let sweep = Sweep::new(&preset, few());
+    let of = |node, remote| Findings::measure(&sweep, node, Some(remote), &|_| ()).unwrap();
+    let (found, dram) = (of("pmem0", "pmem1"), of("dram0", "dram1"));
+    let causes = classify(&found, &dram, Thresholds::default());
+    let effects = effects(&found, &causes);
+    let named = |test: &str| {
+        let mut of = effects.points().iter();
+        of.find(|effect| effect.test == test).unwrap_or_else(|| panic!("no {test}: {effects:?}"))
+    };
+    let names: Vec<&str> = effects.points().iter().map(|effect| effect.test.as_str()).collect();
+    assert!(names.starts_with(&["I1", "I2", "I3"]) && names.ends_with(&["I8"]), "{names:?}");
+    assert_eq!(named("I7").because, ["the memory's buffer"], "{effects:?}");
+    let factor = found.cached_latency.effect();
+    assert!((named("I1").factor.median() / factor - 1.0).abs() < 0.001, "{factor} and {effects:?}");
 }

@@ -1,13 +1,8 @@
 //! `terrace preset` as a process: names, files, and what is no machine.
 
-use std::process::Command;
+mod common;
 
-fn run(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
-    let output = output.expect("the binary starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
-}
+use common::run;
 
 #[test]
 fn presets_are_listed_printed_and_held_against_what_was_published() {

@@ -6,6 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Runs the binary to its end: its code, what it printed and what it said.
+pub fn run(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
+    let output = output.expect("the binary starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+}
+
 /// `terrace serve DIR --port 0 ...`; killed when dropped.
 pub struct Served {
     child: Child,
