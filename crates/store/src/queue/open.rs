@@ -26,7 +26,7 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
     }
     if !options.salvage {
         // Before anything is made.
-        check_form(options.form, options.domain)?;
+        check_form(options.form, options.domain, &path)?;
     }
     let lock = DirectoryLock::take(dir)?;
     let there = match std::fs::metadata(&path) {
@@ -64,7 +64,7 @@ pub(super) fn on(
     if !options.salvage {
         let disk = Domain::PageCache;
         let domain = if medium.is_byte_addressable() { medium.memory().domain() } else { disk };
-        check_form(options.form, domain)?;
+        check_form(options.form, domain, medium.path())?;
     }
     let bytes = if medium.is_new() { wanted.bytes() } else { medium.file_bytes()? };
     let budget_bytes = bytes + wanted.turn_bytes();
@@ -88,7 +88,11 @@ pub(super) fn over<M: Memory + Clone>(
     steps: Steps,
 ) -> Result<Queue<M>> {
     let wanted = wanted(options)?;
-    check_form(options.form, medium.memory().domain())?;
+    if options.form == Form::Volatile {
+        let why = "a volatile queue has memory of its own, and none that is to survive".into();
+        return Err(Error::Option { field: "form", why });
+    }
+    check_form(options.form, medium.memory().domain(), medium.path())?;
     let made = if medium.is_new() { wanted } else { as_made(&medium, options)? };
     let (ring, recovery) = ring_in(&medium, turns, options, made, steps)?;
     let budget = (Arc::new(Budget::new(u64::MAX)), 0);
@@ -207,12 +211,14 @@ fn ring_in<M: Memory + Clone>(
 }
 
 /// Transactions order stores: on a disk they promise what nobody keeps.
-fn check_form(form: Form, domain: Domain) -> Result<()> {
+fn check_form(form: Form, domain: Domain, file: &Path) -> Result<()> {
     if form != Form::Tx || domain.is_byte_addressable() {
         return Ok(());
     }
     let why = format!(
-        "`tx` is for byte-addressable memory (adr, eadr), and this is {domain}; tx-free and volatile are for any"
+        "`tx` is for byte-addressable memory (adr, eadr), and the domain of {} is {domain}; tx-free and volatile \
+         are for any",
+        file.display()
     );
     Err(Error::Option { field: "form", why })
 }
