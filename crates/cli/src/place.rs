@@ -146,6 +146,8 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
             name,
             keys: stats.keys,
             index_bytes: stats.index_bytes,
+            index_nodes: stats.index_nodes,
+            index_node_bytes: stats.index_node_bytes,
             live_bytes: stats.live_bytes,
             reads_per_s: 0.0,
             written_bytes_per_s: 0.0,
@@ -163,19 +165,15 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
         tiers,
         measured: Some("bytes and keys, by the maps' own counters".into()),
         assumed: Some(format!(
-            "the given rates, divided among maps by their keys; {}",
-            maps::ASSUMED
+            "the given rates, divided among maps by their keys; {}; {}",
+            maps::ASSUMED,
+            maps::NOT_PLACED
         )),
     })
 }
 
-/// A server's counters at one moment.
-#[derive(Default)]
-struct Counted {
-    hits: f64,
-    /// By database: what INFO says of it.
-    databases: BTreeMap<String, BTreeMap<String, u64>>,
-}
+/// A server's counters at one moment: by database, what INFO says of it.
+type Counted = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// What a server tells of itself in some seconds: sizes, bytes written, reads.
 fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
@@ -185,55 +183,49 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
     std::thread::sleep(Duration::from_secs(arguments.seconds));
     let after = counted(&mut connection).map_err(failed)?;
     let seconds = arguments.seconds as f64;
-    let reads = (after.hits - before.hits).max(0.0) / seconds;
     let of = |name: &str, field: &str, at: &Counted| {
-        at.databases.get(name).and_then(|fields| fields.get(field)).copied().unwrap_or(0)
+        at.get(name).and_then(|fields| fields.get(field)).copied().unwrap_or(0)
     };
-    let keys: u64 = after.databases.keys().map(|name| of(name, "keys", &after)).sum();
-    let used = after.databases.keys().map(|name| {
+    let used = after.keys().map(|name| {
         let now = |field| of(name, field, &after);
-        let before = of(name, "item_bytes_written", &before);
-        let written = now("item_bytes_written").saturating_sub(before);
+        let since = |field| now(field).saturating_sub(of(name, field, &before)) as f64;
         MapUse {
             name: name.clone(),
             keys: now("keys"),
             index_bytes: now("index_bytes"),
+            index_nodes: now("index_nodes"),
+            index_node_bytes: now("index_node_bytes"),
             live_bytes: now("live_bytes"),
-            reads_per_s: reads * now("keys") as f64 / keys.max(1) as f64,
-            written_bytes_per_s: written as f64 / seconds,
+            reads_per_s: since("item_reads") / seconds,
+            written_bytes_per_s: since("item_bytes_written") / seconds,
         }
     });
     Ok(Maps {
         used: used.collect(),
         tiers: Vec::new(),
         measured: Some(format!(
-            "bytes, keys, bytes of items written and values found, by the server's counters in {seconds} s"
+            "bytes, keys, bytes of items written and values found, by each database's counters in {seconds} s"
         )),
         assumed: Some(format!(
-            "reads are divided among databases by their keys; what collection moves is no write; {}",
-            maps::ASSUMED
+            "what collection moves is no write; {}; {}",
+            maps::ASSUMED,
+            maps::NOT_PLACED
         )),
     })
 }
 
 fn counted(connection: &mut Connection) -> io::Result<Counted> {
     let mut counted = Counted::default();
-    for section in ["stats", "tiers"] {
-        let Reply::Bulk(Some(text)) = connection.call(&[b"INFO", section.as_bytes()])? else {
-            return Err(io::Error::other("no reply to INFO; is it a Terrace server?"));
-        };
-        for line in String::from_utf8_lossy(&text).lines() {
-            let Some((name, value)) = line.split_once(':') else { continue };
-            if name == "keyspace_hits" {
-                counted.hits = value.parse().unwrap_or(0.0);
-            }
-            // `db0_memory:tier=dram,keys=7,...` and `db0_values:...`.
-            if let Some((database, _)) = name.split_once('_').filter(|(db, _)| db.starts_with("db"))
-            {
-                let fields = value.split(',').filter_map(|field| field.split_once('='));
-                let numbers = fields.filter_map(|(name, n)| Some((name.into(), n.parse().ok()?)));
-                counted.databases.entry(database.into()).or_default().extend(numbers);
-            }
+    let Reply::Bulk(Some(text)) = connection.call(&[b"INFO", b"tiers"])? else {
+        return Err(io::Error::other("no reply to INFO; is it a Terrace server?"));
+    };
+    for line in String::from_utf8_lossy(&text).lines() {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        // `db0_memory:tier=dram,keys=7,...` and `db0_values:...`.
+        if let Some((database, _)) = name.split_once('_').filter(|(db, _)| db.starts_with("db")) {
+            let fields = value.split(',').filter_map(|field| field.split_once('='));
+            let numbers = fields.filter_map(|(name, n)| Some((name.into(), n.parse().ok()?)));
+            counted.entry(database.into()).or_default().extend(numbers);
         }
     }
     Ok(counted)

@@ -106,6 +106,63 @@ fn maps_at_rest_are_placed_and_their_settings_are_ready() {
     assert_eq!(run(&["get", data, "users", "3"]).1.trim_end(), value);
 }
 
+/// Two databases of the same size, one read a hundred times as often. Reads were once divided by keys, which made the
+/// two the same.
+#[test]
+fn the_database_that_is_read_more_is_placed_nearer() {
+    let dir = tempfile::tempdir().expect("directory");
+    let served = Served::start(&dir.path().join("data"), &[]);
+    let mut connections = [0, 1].map(|_| served.connect());
+    for (database, connection) in connections.iter_mut().enumerate() {
+        let _: () = redis::cmd("SELECT").arg(database).query(connection).expect("selected");
+        for key in 0..100 {
+            let _: () = connection.set(key, vec![7u8; 10_000]).expect("set");
+        }
+    }
+    let server = format!("127.0.0.1:{}", served.port);
+    let asked = |nodes: &str, often: usize, connections: &mut [redis::Connection; 2]| {
+        let path = file(dir.path(), nodes);
+        std::thread::scope(|scope| {
+            let path = path.to_str().expect("text");
+            let question = ["place", path, "--server", &server, "--seconds", "2", "--json"];
+            let asked = scope.spawn(move || run(&question));
+            while !asked.is_finished() {
+                for read in 0..=100 {
+                    let of = if read == 100 { 1 - often } else { often };
+                    let _: Vec<u8> = connections[of].get(read % 100).expect("get");
+                }
+            }
+            let (code, text, error) = asked.join().expect("no panic");
+            assert_eq!(code, 0, "{error}");
+            json(&text)
+        })
+    };
+    for often in [0, 1] {
+        let found = asked(&NODES.replace("900 KiB", "900 MiB"), often, &mut connections);
+        let rate = |of: usize| found["maps"][of]["reads_per_s"].as_f64().expect("a number");
+        let times = rate(often) / rate(1 - often).max(0.1);
+        assert!((50.0..=200.0).contains(&times), "{times}: {found}");
+        // Room near for one of the two.
+        let bytes = |field: &str| found["maps"][often][field].as_u64().expect("bytes");
+        let room = bytes("live_bytes") * 3 / 2 + 2 * bytes("index_bytes");
+        let nodes = NODES.replace("\"900 KiB\"", &room.to_string());
+        let found = asked(&nodes, often, &mut connections);
+        let place = |of: usize| {
+            let name = format!("db{of}: values");
+            let placed = found["placed"].as_array().expect("structures").iter();
+            let mut of = placed.filter(|placed| placed["structure"] == name.as_str());
+            of.next().expect("it is placed")["node"].clone()
+        };
+        assert_eq!((place(often), place(1 - often)), ("near".into(), "far".into()), "{found}");
+        let assumed = found["assumed"].as_str().expect("text");
+        assert!(
+            assumed.contains("queues, tables of words and ledgers are not placed"),
+            "{assumed}"
+        );
+    }
+    served.kill();
+}
+
 #[test]
 fn a_servers_databases_are_placed_by_what_it_counts() {
     // A byte-addressable medium is written to by stores, which are no writes of a file.

@@ -210,6 +210,7 @@ static MAP_METRICS: &[MapMetric] = &[
     ("terrace_live_bytes", "gauge", "Bytes of items that are current.", Of::Files, |stats| stats.live_bytes),
     ("terrace_dead_bytes", "gauge", "Bytes of outdated items, to be collected.", Of::Files, |stats| stats.dead_bytes),
     ("terrace_item_written_bytes_total", "counter", "Bytes of the items that commands wrote.", Of::Memory, |stats| stats.item_bytes_written),
+    ("terrace_item_reads_total", "counter", "Values that commands found.", Of::Memory, |stats| stats.item_reads),
     ("terrace_disk_bytes", "gauge", "Bytes of the files.", Of::Files, |stats| stats.disk_bytes),
     ("terrace_written_bytes_total", "counter", "Bytes written to the medium.", Of::Files, |stats| stats.bytes_written),
     ("terrace_moved_bytes_total", "counter", "Bytes that collections moved.", Of::Files, |stats| stats.moved_bytes),

@@ -114,13 +114,15 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub counters: Counters,
 }
 
-/// What a writer counts of its own writes.
+/// What a writer counts of its own writes, and its sessions' reads.
 #[derive(Default)]
 pub(crate) struct Written {
     /// Live keys, as changes.
     pub keys: AtomicI64,
     /// Bytes of items, where they were written anew and where they were overwritten.
     pub item_bytes: AtomicU64,
+    /// Values that the sessions of this writer found, a few dozen at a time.
+    pub reads: AtomicU64,
 }
 
 impl Written {

@@ -72,6 +72,15 @@ impl<I: Memory> Index<I> {
         }
     }
 
+    /// Nodes that a lookup reads one after the other where the index lies, and bytes of each.
+    pub fn looked_at(&self) -> [u64; 2] {
+        match self {
+            // But for chains, which are rare: a bucket is a line.
+            Index::Hash(_) => [1, 64],
+            Index::Ordered(tree) => tree.looked_at(),
+        }
+    }
+
     /// The location of `key`. Lock-free.
     #[inline(always)]
     pub fn get(&self, hash: u64, key: &[u8], items: &(impl Items + Keys)) -> Option<u64> {

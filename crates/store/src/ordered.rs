@@ -79,6 +79,17 @@ impl<I: Memory> fmt::Display for Ordered<I> {
 }
 
 impl<I: Memory> Ordered<I> {
+    /// See [`Index::looked_at`](crate::index::Index::looked_at).
+    pub fn looked_at(&self) -> [u64; 2] {
+        match self {
+            Ordered::Tree(tree) => match tree.form() {
+                (form, bytes) if form.is_kept() => [1, bytes],
+                (_, bytes) => [1 + tree.stats().height, bytes],
+            },
+            Ordered::Logs(InLogs { deltas, .. }) => [1, deltas.node_bytes()],
+        }
+    }
+
     #[inline(always)]
     pub fn get(&self, key: &[u8], keys: &impl Keys) -> Option<[u64; 2]> {
         match self {

@@ -6,6 +6,7 @@ use crate::map::{Cursor, Map};
 use crate::options::Kind;
 use crate::range::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
 use terrace_durable::{Values, Writing};
@@ -21,7 +22,12 @@ pub struct Session<M: Memory = Native, I: Memory = Native> {
     seen: Vec<Ticket>,
     /// Inside `atomic`: room was taken for the whole batch.
     in_batch: bool,
+    /// Values found and not yet told to the map: a counter that others write too costs as much as a lookup.
+    found: u64,
 }
+
+/// Values found that a session keeps to itself at the most.
+const FOUND_MAX: u64 = 63;
 
 /// Notes that `ticket` must be committed.
 fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
@@ -34,7 +40,20 @@ fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
 impl<M: Memory, I: Memory> Session<M, I> {
     pub(crate) fn new(map: Map<M, I>) -> Session<M, I> {
         let writer = map.inner.some_writer();
-        Session { map, writer, seen: Vec::new(), in_batch: false }
+        Session { map, writer, seen: Vec::new(), in_batch: false, found: 0 }
+    }
+
+    #[inline(always)]
+    fn count_found(&mut self, found: u64) {
+        self.found += found;
+        if self.found > FOUND_MAX {
+            self.tell_found();
+        }
+    }
+
+    fn tell_found(&mut self) {
+        let found = std::mem::take(&mut self.found);
+        self.map.inner.engine.written[self.writer].reads.fetch_add(found, Ordering::Relaxed);
     }
 
     /// Runs `f` on the value of `key` where it lies.
@@ -46,6 +65,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if let Some(ticket) = ticket {
             saw(&mut self.seen, ticket);
         }
+        self.count_found(u64::from(result.is_some()));
         Ok(result)
     }
 
@@ -105,10 +125,16 @@ impl<M: Memory, I: Memory> Session<M, I> {
     pub fn multi_get(
         &mut self,
         keys: &[&[u8]],
-        each: impl FnMut(usize, Option<Value<'_>>),
+        mut each: impl FnMut(usize, Option<Value<'_>>),
     ) -> Result<()> {
         let Session { map, seen, .. } = self;
+        let mut found = 0;
+        let each = |place, value: Option<Value<'_>>| {
+            found += u64::from(value.is_some());
+            each(place, value);
+        };
         map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
+        self.count_found(found);
         Ok(())
     }
 
@@ -156,10 +182,17 @@ impl<M: Memory, I: Memory> Session<M, I> {
         &mut self,
         range: Range<'_>,
         limit: usize,
-        each: impl FnMut(&[u8], Value<'_>),
+        mut each: impl FnMut(&[u8], Value<'_>),
     ) -> Result<Option<Vec<u8>>> {
         let Session { map, seen, .. } = self;
-        map.inner.engine.range(range, limit, each, |ticket| saw(seen, ticket))
+        let mut found = 0;
+        let each = |key: &[u8], value: Value<'_>| {
+            found += 1;
+            each(key, value);
+        };
+        let rest = map.inner.engine.range(range, limit, each, |ticket| saw(seen, ticket));
+        self.count_found(found);
+        rest
     }
 
     /// Visits keys; see [`Map::scan`].
@@ -216,6 +249,12 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// The map this session works on.
     pub fn map(&self) -> &Map<M, I> {
         &self.map
+    }
+}
+
+impl<M: Memory, I: Memory> Drop for Session<M, I> {
+    fn drop(&mut self) {
+        self.tell_found();
     }
 }
 

@@ -31,6 +31,9 @@ pub struct MapStats {
     /// Bytes of the items that operations wrote since the map was opened, deletions in logs among them,
     /// whether written anew or over an older version. What the collector moves is not in it.
     pub item_bytes_written: u64,
+    /// Values that sessions found since the map was opened, one by one, in batches and in ranges; up to 63 a
+    /// session behind. What a [`Map`] finds without a session is not in it.
+    pub item_reads: u64,
     /// Syncs since the map was opened.
     pub syncs: u64,
     /// Logs collected since the map was opened.
@@ -49,6 +52,11 @@ pub struct MapStats {
     pub domain: String,
     /// The tier that the index lies in, if that is not the values'.
     pub index_tier: Option<String>,
+    /// Nodes that a lookup reads where the index lies, one after the other: one of a hash index; of a tree its
+    /// levels, or the leaf alone where inner nodes are in DRAM.
+    pub index_nodes: u64,
+    /// Bytes of each.
+    pub index_node_bytes: u64,
     /// What finds keys: "hash", or a tree, the bytes of its nodes and where they lie.
     pub index: String,
 }
@@ -82,6 +90,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
     let values = &engine.values;
     let (live_bytes, dead_bytes, disk_bytes) = sizes(values);
     let (bytes_written, syncs) = values.medium().traffic();
+    let [index_nodes, index_node_bytes] = engine.index.looked_at();
     let written = engine.written.iter();
     MapStats {
         keys: engine.len(),
@@ -93,6 +102,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         disk_bytes,
         bytes_written,
         item_bytes_written: written.map(|of| of.item_bytes.load(Ordering::Relaxed)).sum(),
+        item_reads: engine.written.iter().map(|of| of.reads.load(Ordering::Relaxed)).sum(),
         syncs,
         collections: engine.counters.collected.load(Ordering::Relaxed),
         moved_bytes: engine.counters.moved_bytes.load(Ordering::Relaxed),
@@ -102,6 +112,8 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
         domain: engine.options.domain.to_string(),
         index_tier: engine.options.index_tier.as_ref().map(|tier| tier.name.clone()),
+        index_nodes,
+        index_node_bytes,
         index: engine.index.to_string(),
     }
 }

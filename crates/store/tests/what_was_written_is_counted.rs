@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use terrace_durable::item::NewItem;
-use terrace_store::{Domain, Durability, Map, MapOptions, ValueDesign};
+use terrace_store::{Domain, Durability, Kind, Map, MapOptions, Range, ValueDesign};
 
 const VALUE: [u8; 300] = [7; 300];
 
@@ -47,6 +47,60 @@ fn every_write_counts_and_reads_do_not() {
         let deleted = map.stats().item_bytes_written - expected;
         assert!(deleted < bytes_of(b"key", &VALUE, 1), "{name}: a tombstone or nothing: {deleted}");
     }
+}
+
+#[test]
+fn what_sessions_find_is_counted_once_and_nothing_else() {
+    for (name, options) in every_design() {
+        let dir = directory();
+        let map = Map::open(dir.path(), options).expect("open");
+        map.put(b"key", &VALUE).expect("put");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut session = map.session();
+                    for _ in 0..1000 {
+                        assert!(session.get(b"key", |_| ()).expect("get").is_some());
+                        assert!(session.get(b"none", |_| ()).expect("get").is_none());
+                    }
+                    let keys: [&[u8]; 3] = [b"key", b"none", b"key"];
+                    session.multi_get(&keys, |_, _| ()).expect("get");
+                });
+            }
+        });
+        assert_eq!(
+            map.stats().item_reads,
+            4 * 1002,
+            "{name}: all that was found, of ended sessions"
+        );
+        let mut session = map.session();
+        for _ in 0..100 {
+            assert!(session.get(b"key", |_| ()).expect("get").is_some());
+        }
+        let behind = 4 * 1002 + 100 - map.stats().item_reads;
+        assert!(behind < 64, "{name}: a session is {behind} behind");
+        let stats = map.stats();
+        assert_eq!((stats.index_nodes, stats.index_node_bytes), (1, 64), "{name}: a bucket");
+    }
+}
+
+#[test]
+fn a_tree_tells_how_many_nodes_a_lookup_reads() {
+    let dir = directory();
+    let options =
+        MapOptions { kind: Kind::Ordered, memory_budget_bytes: 256 << 20, ..MapOptions::default() };
+    let map = Map::open(dir.path(), options).expect("open");
+    assert_eq!(map.stats().index_nodes, 1, "its root");
+    for key in 0..20_000u32 {
+        map.put(&key.to_be_bytes(), b"x").expect("put");
+    }
+    let stats = map.stats();
+    assert!((3..=5).contains(&stats.index_nodes), "{stats:?}");
+    assert!(stats.index_node_bytes.is_power_of_two(), "{stats:?}");
+    let mut session = map.session();
+    session.range(Range::ALL, 200, |_, _| ()).expect("range");
+    drop(session);
+    assert_eq!(map.stats().item_reads, 200);
 }
 
 #[test]

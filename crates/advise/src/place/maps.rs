@@ -13,6 +13,10 @@ pub struct MapUse {
     pub keys: u64,
     /// What its index takes.
     pub index_bytes: u64,
+    /// Nodes of the index that a lookup reads, one after the other.
+    pub index_nodes: u64,
+    /// Bytes of each.
+    pub index_node_bytes: u64,
     /// What its values take, with their keys and heads.
     pub live_bytes: u64,
     /// Values read a second.
@@ -21,11 +25,13 @@ pub struct MapUse {
     pub written_bytes_per_s: f64,
 }
 
-/// An operation looks at one line of the index: a bucket. Assumed, and true but for long chains.
-const BUCKET_BYTES: u64 = 64;
+/// What is in a directory beside maps, and why it is not placed.
+pub const NOT_PLACED: &str = "queues, tables of words and ledgers are not placed: they count no accesses, and \
+                              lie where the directory does";
 /// What [`structures`] takes for granted.
-pub const ASSUMED: &str = "an operation takes one line of the index; values are read and written whole, \
-                           anywhere; both lie on the nearest node now";
+pub const ASSUMED: &str = "an operation reads the index's nodes whole, a hash index's bucket or a tree's from \
+                           the root down, and writes as much where it writes; values are read and written \
+                           whole, anywhere; both lie on the nearest node now";
 
 impl MapUse {
     /// Bytes of a value with its key and head: the mean.
@@ -57,22 +63,27 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
     if operations <= 0.0 || of.keys == 0 {
         return Vec::new();
     }
-    let structure = |name: String, bytes: u64, access_bytes: u64| {
-        let gb_s = |rate: f64| rate * access_bytes as f64 / 1e9;
+    let structure = |name: String, bytes: u64, accesses: u64, access_bytes: u64| {
+        let gb_s = |rate: f64| rate * (accesses * access_bytes) as f64 / 1e9;
         Structure {
             name,
             bytes: ByteSize(bytes.max(1)),
             ebr: gb_s(reads) / node.read_gb_s + gb_s(writes) / node.write_gb_s,
             ewr: None,
-            accesses_per_s: operations,
+            accesses_per_s: operations * accesses as f64,
             read_share: reads / operations,
             access_bytes,
             sequential: false,
         }
     };
     vec![
-        structure(index_of(&of.name), of.index_bytes, BUCKET_BYTES),
-        structure(values_of(&of.name), of.live_bytes, of.item_bytes()),
+        structure(
+            index_of(&of.name),
+            of.index_bytes,
+            of.index_nodes.max(1),
+            of.index_node_bytes.max(1),
+        ),
+        structure(values_of(&of.name), of.live_bytes, 1, of.item_bytes()),
     ]
 }
 
@@ -95,6 +106,8 @@ mod tests {
             name: "users".into(),
             keys: 1000,
             index_bytes: 20_000,
+            index_nodes: 1,
+            index_node_bytes: 64,
             live_bytes: 1_000_000,
             reads_per_s: 1e6,
             written_bytes_per_s: 1e9,
@@ -104,6 +117,11 @@ mod tests {
         // 1e6 reads and 1e6 writes of 1000 bytes: 1 of 10 GB/s and 1 of 5.
         assert!((values.ebr - 0.3).abs() < 1e-9, "{}", values.ebr);
         assert!((index.ebr - 0.064 * 0.3).abs() < 1e-9, "{}", index.ebr);
+        // A tree of three levels: three loads that wait for one another, of a node each.
+        let ordered = MapUse { index_nodes: 3, index_node_bytes: 512, ..used.clone() };
+        let tree = &structures(&ordered, &node)[0];
+        assert_eq!((tree.accesses_per_s, tree.access_bytes), (6e6, 512));
+        assert!((tree.ebr - 1.536 * 0.3).abs() < 1e-9, "{}", tree.ebr);
         let idle = MapUse { reads_per_s: 0.0, written_bytes_per_s: 0.0, ..used };
         assert_eq!(structures(&idle, &node), []);
     }

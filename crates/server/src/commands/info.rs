@@ -149,6 +149,7 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.disk_bytes += stats.disk_bytes;
         sum.bytes_written += stats.bytes_written;
         sum.item_bytes_written += stats.item_bytes_written;
+        sum.item_reads += stats.item_reads;
         sum.syncs += stats.syncs;
         sum.collections += stats.collections;
         sum.evicted += stats.evicted;
@@ -368,10 +369,11 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();
         lines.add(&format!("db{number}_memory"), format_args!(
-            "tier={},keys={},index={},index_tier={},index_bytes={},live_bytes={},item_bytes_written={},evicted={},expired={}",
+            "tier={},keys={},index={},index_tier={},index_bytes={},live_bytes={},item_bytes_written={},item_reads={},index_nodes={},index_node_bytes={},evicted={},expired={}",
             shared.maps.tier_of(number), stats.keys, stats.index, shared.maps.index_tier_of(number),
             stats.index_bytes, stats.live_bytes,
-            stats.item_bytes_written, stats.evicted, stats.expired,
+            stats.item_bytes_written, stats.item_reads, stats.index_nodes, stats.index_node_bytes,
+            stats.evicted, stats.expired,
         ));
         lines.add(&format!("db{number}_values"), format_args!(
             "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",
