@@ -1,9 +1,11 @@
 //! Compares what `terrace probe` measures with loops written by hand:
-//! `cargo run --release -p terrace-advise --example by_hand`. Both sides run in turn, medians of five.
+//! `cargo run --release -p terrace-advise --example by_hand`. Both sides run in turn, medians of nine.
 
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 use terrace_machine::chase::Chase;
 use terrace_machine::copy::{Copy, Engine};
@@ -14,7 +16,7 @@ use terrace_memory::{Backing, Domain, Region, Topology};
 /// A line of a chase by hand: the number of the next in its first word.
 type Line = [u8; 64];
 
-const REPEATS: usize = 5;
+const REPEATS: usize = 9;
 
 fn main() {
     let topology = Topology::read().expect("the system tells its topology");
@@ -73,32 +75,54 @@ fn compare(what: &str, mut probe: impl FnMut() -> f64, mut hand: impl FnMut() ->
     );
 }
 
-/// STREAM's reading: every word is added up, each thread its share.
-fn sum(bytes: &[u8], threads: usize) -> f64 {
-    let words = bytes.as_chunks::<8>().0;
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for share in words.chunks(words.len().div_ceil(threads)) {
-            let add = |sum: u64, word: &[u8; 8]| sum.wrapping_add(u64::from_ne_bytes(*word));
-            scope.spawn(move || black_box(share.iter().fold(0u64, add)));
+/// STREAM's reading: every word is added up, in as many sums as there are words in a piece, so that no addition waits
+/// for another.
+fn sum(bytes: &mut [u8], threads: usize) -> f64 {
+    in_shares(bytes, threads, |block| {
+        let mut sums = [0u64; 32];
+        for piece in block.as_chunks::<8>().0.as_chunks::<32>().0 {
+            for (sum, word) in sums.iter_mut().zip(piece) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
+            }
         }
-    });
-    bytes.len() as f64 / start.elapsed().as_nanos() as f64
+        black_box(sums);
+    })
 }
 
-/// STREAM's filling: each thread its share.
+/// STREAM's filling, in pieces that no library passes the caches with.
 fn fill(bytes: &mut [u8], threads: usize) -> f64 {
-    let start = Instant::now();
+    let value = black_box([1u8; 256]);
+    in_shares(bytes, threads, |block| {
+        block.as_chunks_mut::<256>().0.iter_mut().for_each(|piece| *piece = value);
+    })
+}
+
+/// Threads that each go over a share three times, block by block, until the first is done, as in the probe: no tail
+/// runs with fewer. Bytes by nanoseconds.
+fn in_shares(bytes: &mut [u8], threads: usize, work: impl Fn(&mut [u8]) + Sync) -> f64 {
+    const BLOCK: usize = 1 << 20;
     let share = bytes.len().div_ceil(threads);
-    std::thread::scope(|scope| {
-        for share in bytes.chunks_mut(share) {
-            scope.spawn(|| {
-                let lines = share.as_chunks_mut::<64>().0;
-                lines.iter_mut().for_each(|line| *line = black_box([1; 64]));
-            });
+    let (begin, over) = (Barrier::new(threads), AtomicBool::new(false));
+    let rate_of = |share: &mut [u8]| {
+        begin.wait();
+        let (start, mut done) = (Instant::now(), 0);
+        for _ in 0..3 {
+            for block in share.chunks_mut(BLOCK) {
+                if over.load(Relaxed) {
+                    break;
+                }
+                work(block);
+                done += block.len();
+            }
         }
-    });
-    bytes.len() as f64 / start.elapsed().as_nanos() as f64
+        over.store(true, Relaxed);
+        done as f64 / start.elapsed().as_nanos() as f64
+    };
+    std::thread::scope(|scope| {
+        let start = |share| scope.spawn(|| rate_of(share));
+        let threads: Vec<_> = bytes.chunks_mut(share).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it has no cause to end")).sum()
+    })
 }
 
 /// STREAM's copy by the C library, twice: each thread its share of one half to the other.

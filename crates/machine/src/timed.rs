@@ -84,14 +84,14 @@ impl Timed {
         if self.warm > 0 {
             self.warm -= 1;
         } else {
-            self.together_ps.push(together);
+            self.together_ps.push(together.saturating_sub(self.clock_ps));
             self.alone_ps.push(alone.saturating_sub(self.clock_ps));
         }
         self.together_ps.len() < self.samples
     }
 
-    /// Of all samples. Percentiles are of single things, less what the clock takes, where a thing takes longer than
-    /// that; else of the means of those timed together.
+    /// Of all samples, less what the clock takes. Percentiles are of single things where one takes longer than the
+    /// clock; else of the means of those timed together.
     pub fn times(self) -> Times {
         let things = self.things as f64;
         let sum: u64 = self.together_ps.iter().sum();
