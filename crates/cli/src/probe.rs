@@ -129,6 +129,12 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
     }
     let mut tiers = tier::resolve_all(&config.tiers, &topology, &SystemPaths)
         .map_err(|error| Failure::Usage(error.to_string()))?;
+    let given = &tiers[tiers.len() - arguments.tiers.len()..];
+    if let Some(tier) = given.iter().find(|tier| tier.path.is_none()) {
+        let nodes =
+            "memory is measured as the nodes it is of: --node, by the names of `terrace topology`";
+        return Err(Failure::Usage(format!("--tier: {} is not files; {nodes}", tier.name)));
+    }
     let (found, unusable) = tier::found_tiers(&topology, &SystemPaths);
     unusable.iter().for_each(|why| eprintln!("not measured: {why}"));
     for tier in found {
@@ -136,7 +142,13 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
             tiers.push(tier);
         }
     }
-    Ok(Here::new(topology).map_err(Failure::new)?.with_tiers(&tiers))
+    let here = Here::new(topology).map_err(Failure::new)?.with_tiers(&tiers);
+    match here.tiers().iter().find(|tier| here.nodes().contains(tier)) {
+        None => Ok(here),
+        Some(tier) => {
+            Err(Failure::Usage(format!("tier {tier}: a node is called so; choose another name")))
+        }
+    }
 }
 
 fn preset(name: &str) -> Result<Preset, Failure> {

@@ -39,12 +39,15 @@ fn tiers_that_are_none_are_refused_with_what_would_be() {
     let path = dir.path().to_str().expect("text");
     let dax = format!("name=pm,kind=dax,path={path}");
     let file = format!("name=pm,kind=file,path={path}");
+    let node = format!("name=node0,kind=file,path={path}");
     for (arguments, words) in [
         (&["--tier", &dax, "--node", "pm"][..], "a mount with direct access"),
         (&["--tier", "name=pm,kind=dax"], "needs a `path`"),
         (&["--tier", "name=pm,kind=pmem,path=/"], "is not one of \"dram\", \"huge\""),
         (&["--tier", &file, "--node", "pmem"], "no node or tier `pmem`; this machine has: "),
         (&["--tier", &file, "--model", "cxl"], "cannot be used with"),
+        (&["--tier", "name=fast,kind=dram"], "fast is not files; memory is measured as the nodes"),
+        (&["--tier", &node, "--node", "node0"], "tier node0: a node is called so"),
         (&["--config", "/nowhere/terrace.toml"], "/nowhere/terrace.toml"),
     ] {
         let (code, printed, said) = run(&[&["probe"], arguments].concat());

@@ -52,7 +52,7 @@ impl<'a, B: Bench> Chase<'a, B> {
     /// Follows the cycle for `samples` of 32 loads together and of one alone.
     pub fn follow(&mut self, samples: u64) -> Times {
         let bench = self.bench;
-        let mut timed = Timed::new(bench, LOADS, samples);
+        let mut timed = Timed::new(bench, LOADS, samples, true);
         let mut step = || self.sample(&mut timed);
         bench.run(std::slice::from_mut(&mut step));
         timed.times()

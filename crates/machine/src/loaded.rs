@@ -68,7 +68,7 @@ impl Loaded<'_> {
                 Mover { read: of(Op::Read), write: of(Op::StreamOn), pieces: 0 }
             })
             .collect();
-        let mut timed = Timed::new(&bench, LOADS, self.samples);
+        let mut timed = Timed::new(&bench, LOADS, self.samples, true);
         let over = AtomicBool::new(false);
         let mut steps: Vec<Box<dyn FnMut() -> bool + Send + '_>> = Vec::new();
         let (chase, taken) = (&mut chase, &mut timed);

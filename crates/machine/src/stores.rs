@@ -36,7 +36,8 @@ impl Stores<'_> {
         let Stores { node, op, bytes, samples } = self;
         let load = Load { node, op, random: true, bytes, threads: 1, overhead_ns: 0.0 };
         let mut file = File::new(load, &bench, &memory, 0, file);
-        let mut timed = Timed::new(&bench, PIECES, samples);
+        let is_waited_for = matches!(op, Op::StoreFlush | Op::Stream);
+        let mut timed = Timed::new(&bench, PIECES, samples, is_waited_for);
         let mut step = || timed.sample(&bench, |_| while !file.step() {});
         bench.run(std::slice::from_mut(&mut step));
         Ok(timed.times())

@@ -46,6 +46,8 @@ const LOOKS: usize = 65;
 pub(crate) struct Timed {
     /// Things that are timed together.
     things: u64,
+    /// Whether a thing is over when its last instruction is: else one alone is told the others' waiting.
+    is_waited_for: bool,
     samples: usize,
     warm: u64,
     clock_ps: u64,
@@ -54,8 +56,9 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
-    /// `samples` of `things` together and of one alone, after an eighth as many that do not count.
-    pub fn new<B: Bench>(bench: &B, things: u64, samples: u64) -> Timed {
+    /// `samples` of `things` together and of one alone, after an eighth as many that do not count. A thing is waited
+    /// for if it is a load, or ends with a fence; a plain store is not.
+    pub fn new<B: Bench>(bench: &B, things: u64, samples: u64, is_waited_for: bool) -> Timed {
         let look = |_| {
             let start = bench.now_ps();
             bench.now_ps() - start
@@ -64,6 +67,7 @@ impl Timed {
         looks.sort_unstable();
         Timed {
             things,
+            is_waited_for,
             samples: samples as usize,
             warm: samples / 8,
             clock_ps: looks[LOOKS / 2],
@@ -91,12 +95,12 @@ impl Timed {
     }
 
     /// Of all samples, less what the clock takes. Percentiles are of single things where one takes longer than the
-    /// clock; else of the means of those timed together.
+    /// clock and is waited for; else of the means of those timed together.
     pub fn times(self) -> Times {
         let things = self.things as f64;
         let sum: u64 = self.together_ps.iter().sum();
         let mean_ns = sum as f64 / 1000.0 / things / self.together_ps.len().max(1) as f64;
-        let is_alone = mean_ns * 1000.0 > CLOCKS * self.clock_ps as f64;
+        let is_alone = self.is_waited_for && mean_ns * 1000.0 > CLOCKS * self.clock_ps as f64;
         let [p50_ns, p99_ns] = match is_alone {
             true => percentiles_ns(self.alone_ps, 1.0),
             false => percentiles_ns(self.together_ps, things),
@@ -115,7 +119,7 @@ mod tests {
     /// One thing in 40 takes 50 times as long: means of 32 hide how long, single times do not.
     fn tail<G: Ground>(ground: &G, quick_ns: f64) -> Times {
         let bench = ground.bench(1).expect("a thread");
-        let mut timed = Timed::new(&bench, 32, 2000);
+        let mut timed = Timed::new(&bench, 32, 2000, true);
         let mut done = 0;
         let mut step = || {
             timed.sample(&bench, |_| {
@@ -140,14 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_than_the_clock_is_timed_together() {
-        let of = |together_ps, alone_ps, clock_ps| {
+    fn what_is_shorter_than_the_clock_or_not_waited_for_is_timed_together() {
+        let of = |together_ps: &[u64], alone_ps: &[u64], clock_ps, is_waited_for| {
+            let (together_ps, alone_ps) = (together_ps.to_vec(), alone_ps.to_vec());
             let (things, samples, warm) = (10, 2, 0);
-            Timed { things, samples, warm, clock_ps, together_ps, alone_ps }.times()
+            Timed { things, is_waited_for, samples, warm, clock_ps, together_ps, alone_ps }.times()
         };
-        let short = of(vec![20_000, 40_000], vec![0, 9000], 25_000);
+        let short = of(&[20_000, 40_000], &[0, 9000], 25_000, true);
         assert_eq!((short.mean_ns, short.p50_ns, short.p99_ns), (3.0, 4.0, 4.0));
-        let long = of(vec![2_000_000, 4_000_000], vec![100_000, 900_000], 25_000);
+        let (together, alone) = ([2_000_000, 4_000_000], [100_000, 900_000]);
+        let long = of(&together, &alone, 25_000, true);
         assert_eq!((long.mean_ns, long.p50_ns, long.p99_ns), (300.0, 900.0, 900.0));
+        // Who stores alone behind others waits for theirs.
+        let plain = of(&together, &alone, 25_000, false);
+        assert_eq!((plain.mean_ns, plain.p50_ns, plain.p99_ns), (300.0, 400.0, 400.0));
     }
 }

@@ -151,8 +151,8 @@ pub struct StoreCost {
     pub flavour: Flavour,
     /// Bytes of a piece.
     pub piece_bytes: u64,
-    /// Of a piece; percentiles are of single pieces where one takes twice as long as a look at the clock or longer,
-    /// else of means of 16.
+    /// Of a piece; percentiles are of single pieces where one is waited for and takes twice as long as a look at the
+    /// clock or longer, else of means of 16.
     pub piece: Quantiles,
 }
 
