@@ -61,9 +61,10 @@ impl<'a, B: Bench> Chase<'a, B> {
     /// Takes a sample of the next loads; says whether more are wanted.
     pub(crate) fn sample(&mut self, timed: &mut Timed) -> bool {
         let (memory, mut line) = (self.memory, self.line);
-        // SAFETY: the cycle's lines are in the memory, and each contains the number of another.
-        let wanted =
-            timed.sample(self.bench, |zero| line = unsafe { memory.load((line + zero) * LINE) });
+        let wanted = timed.sample(self.bench, |zero| {
+            // SAFETY: the cycle's lines are in the memory, and each contains the number of another.
+            line = unsafe { memory.load((line + zero) * LINE) };
+        });
         self.line = std::hint::black_box(line);
         wanted
     }

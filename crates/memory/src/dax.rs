@@ -244,7 +244,7 @@ pub fn past_the_cache(file: &File) -> io::Result<File> {
 }
 
 fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
-    const PIECE: [u8; 1 << 16] = [0; 1 << 16];
+    static PIECE: [u8; 1 << 16] = [0; 1 << 16];
     (0..bytes).step_by(PIECE.len()).try_for_each(|at| {
         let left = (bytes - at).min(PIECE.len() as u64) as usize;
         file.write_all_at(&PIECE[..left], at)

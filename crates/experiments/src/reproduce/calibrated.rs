@@ -22,7 +22,8 @@ pub struct Calibrated {
     pub summary: String,
     /// How long the checks took, wall clock.
     pub seconds: f64,
-    /// The checks.
+    /// The checks; in a file of records they stand once for each preset.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<CalibrationCheck>,
 }
 

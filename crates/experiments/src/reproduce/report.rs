@@ -95,7 +95,36 @@ pub fn markdown(results: &Results) -> String {
         }
         let _ = write!(text, "\n{}\n\nRan on: {}.\n", experiment.note, circumstances(record));
     }
+    models(&mut text, results);
     text
+}
+
+/// Each model beside its machine: the error of every figure that was published.
+fn models(text: &mut String, results: &Results) {
+    if results.models.is_empty() {
+        return;
+    }
+    text.push_str(
+        "\n## Models\n\nWhat was published of the machines that are modelled, and what the models come to. \
+         A figure that a preset was given itself is no success.\n",
+    );
+    for model in &results.models {
+        let _ = write!(
+            text,
+            "\n### {}\n\n{}.\n\n| figure | published | modelled | error | verdict | source |\n|---|---|---|---|---|---|\n",
+            model.preset, model.summary
+        );
+        for check in &model.checks {
+            let [what, source] = [&check.what, &check.source].map(|cell| cell.replace('|', "\\|"));
+            let (published, modelled) = (check.published, check.modelled);
+            let error = format!("{:+.0} %", check.error * 100.0);
+            let verdict = &check.verdict;
+            let _ = writeln!(
+                text,
+                "| {what} | {published} | {modelled} | {error} | {verdict} | {source} |"
+            );
+        }
+    }
 }
 
 /// The report as one HTML page that needs nothing beside it.
@@ -159,7 +188,7 @@ fn section(page: &mut String, row: &Row, record: &Record) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Calibrated;
+    use super::super::calibrated::{Calibrated, CalibrationCheck};
     use super::super::record::Experiment;
     use super::*;
     use terrace_advise::page::{Figure, Form};
@@ -191,10 +220,19 @@ mod tests {
                 preset: "cxl".into(),
                 summary: "cxl: 1 of 1 agree".into(),
                 seconds: 0.1,
-                checks: Vec::new(),
+                checks: vec![CalibrationCheck {
+                    what: "a load, ns".into(),
+                    source: "somewhere".into(),
+                    published: 2.0,
+                    modelled: 2.1,
+                    error: 0.05,
+                    verdict: "agrees".into(),
+                }],
             }],
         };
-        Results { experiments: vec![record] }
+        let mut results = Results::default();
+        results.take(record);
+        results
     }
 
     #[test]
@@ -207,11 +245,12 @@ mod tests {
             "A processor",
             "small sizes; keys 1000; model cxl: 1 of 1 agree",
             "0 pass, 1 miss, 0 skipped",
+            "| a load, ns | 2 | 2.1 | +5 % | agrees | somewhere |",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
         assert!(ALL.iter().all(|row| text.contains(row.id)));
-        assert!(text.ends_with(".\n") && text.is_ascii());
+        assert!(text.ends_with(" |\n") && text.is_ascii());
     }
 
     #[test]

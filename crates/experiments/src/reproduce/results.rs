@@ -1,5 +1,6 @@
 //! The file of records: the last one of each row.
 
+use super::calibrated::Calibrated;
 use super::error::{Error, Result};
 use super::record::Record;
 use serde::{Deserialize, Serialize};
@@ -11,6 +12,9 @@ use std::{fs, io};
 pub struct Results {
     /// The records.
     pub experiments: Vec<Record>,
+    /// The calibrations that rows ran behind, the last of each preset, with their checks.
+    #[serde(default)]
+    pub models: Vec<Calibrated>,
 }
 
 impl Results {
@@ -41,8 +45,18 @@ impl Results {
         self.experiments.iter().find(|record| record.experiment.id == id)
     }
 
-    /// Takes a record in place of the last one of its row.
-    pub fn take(&mut self, record: Record) {
+    /// Takes a record in place of the last one of its row, and its calibrations' checks in place of the last of
+    /// their presets.
+    pub fn take(&mut self, mut record: Record) {
+        for of_row in &mut record.calibrations {
+            let full = of_row.clone();
+            of_row.checks.clear();
+            if !full.checks.is_empty() {
+                self.models.retain(|other| other.preset != full.preset);
+                self.models.push(full);
+            }
+        }
+        self.models.sort_by(|a, b| a.preset.cmp(&b.preset));
         self.experiments.retain(|other| other.experiment.id != record.experiment.id);
         self.experiments.push(record);
         self.experiments.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
@@ -93,6 +107,7 @@ fn beside(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::calibrated::CalibrationCheck;
     use super::super::record::{Check, Experiment, Verdict};
     use super::*;
     use terrace_workload::system::Machine;
@@ -135,6 +150,30 @@ mod tests {
         let verdict = |id| read.of(id).map(|record| record.experiment.verdict);
         assert_eq!([verdict("a"), verdict("b")], [Some(Verdict::Miss), Some(Verdict::Pass)]);
         assert_eq!(verdict("c"), None);
+    }
+
+    #[test]
+    fn checks_of_a_model_stand_once_whichever_rows_rest_on_it() {
+        let calibrated = |modelled| Calibrated {
+            preset: "cxl".into(),
+            summary: format!("cxl: {modelled}"),
+            seconds: 0.1,
+            checks: vec![CalibrationCheck {
+                what: "a load, ns".into(),
+                source: "somewhere".into(),
+                published: 2.0,
+                modelled,
+                error: modelled / 2.0 - 1.0,
+                verdict: "agrees".into(),
+            }],
+        };
+        let mut results = Results::default();
+        for (id, modelled) in [("a", 2.0), ("b", 2.1)] {
+            results.take(Record { calibrations: vec![calibrated(modelled)], ..record(id, 1.0) });
+        }
+        assert_eq!(results.models, [calibrated(2.1)]);
+        let of_row = &results.of("a").expect("taken").calibrations[0];
+        assert_eq!((of_row.summary.as_str(), of_row.checks.len()), ("cxl: 2", 0));
     }
 
     #[test]
