@@ -8,7 +8,7 @@ use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
 use terrace_durable::{Area, Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
 use terrace_index::{Ground, HashIndex};
-use terrace_memory::{Budget, Divide, Memory, Native};
+use terrace_memory::{Backing, Budget, Divide, Memory, Native};
 
 /// Parts of a memory begin at multiples of this.
 const PART_BYTES: u64 = 4096;
@@ -37,6 +37,8 @@ pub(crate) trait IndexPlace<I: Divide> {
     fn make(&self, tables: u32, seed: u64, mark: u64, pages: Pages) -> Result<IndexFile<I>>;
     /// What it is called in errors.
     fn path(&self) -> PathBuf;
+    /// Room in the same memory for inner nodes, which are built anew: nothing of before is there.
+    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>>;
 }
 
 /// In a file.
@@ -46,12 +48,19 @@ impl IndexInDirectory {
     /// Removes the file, if there is one: the values do not name it any more.
     pub fn remove(&self) -> Result<()> {
         let doing = "remove";
-        match std::fs::remove_file(&self.0.path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::Io { path: self.0.path.clone(), doing, source })
-            }
-            _ => Ok(()),
-        }
+        removed(&self.0.path).map_err(|source| Error::Io {
+            path: self.0.path.clone(),
+            doing,
+            source,
+        })
+    }
+}
+
+/// Removes a file, if there is one.
+fn removed(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -70,6 +79,19 @@ impl IndexPlace<Native> for IndexInDirectory {
 
     fn path(&self) -> PathBuf {
         self.0.path.clone()
+    }
+
+    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>> {
+        let path = self.0.path.with_file_name("index.inner");
+        // Of one that a process left behind between the next lines nothing is read.
+        removed(&path)?;
+        let spec = MediumSpec { path: path.clone(), capacity_bytes: bytes, ..self.0.clone() };
+        let medium = Medium::open(&spec).map_err(as_io)?;
+        // Nobody is to find it: it is gone with the process, however that ends.
+        removed(&path)?;
+        let memory = *medium.memory();
+        let commit = Box::new(move |at, bytes| medium.grow(at, bytes).map_err(as_io));
+        Ok(Ground { memory, commit, start: 0 })
     }
 }
 
@@ -93,21 +115,27 @@ impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
     fn path(&self) -> PathBuf {
         "(memory)".into()
     }
+
+    /// In this process: whatever its memory is, nothing of inner nodes is to be found again.
+    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>> {
+        Ground::reserve(bytes, Backing::HugePages, None)
+    }
+}
+
+/// What a medium says, as an error of memory that is made usable.
+fn as_io(error: Below) -> std::io::Error {
+    let kind = match error {
+        Below::DiskFull { .. } => ErrorKind::StorageFull,
+        _ => ErrorKind::Other,
+    };
+    std::io::Error::new(kind, error)
 }
 
 fn ground<I: Divide>(area: Area<I>) -> Ground<I> {
     Ground {
         memory: area.memory(),
         start: area.start(),
-        commit: Box::new(move |at, bytes| {
-            area.grow(at, bytes).map_err(|error| {
-                let kind = match error {
-                    Below::DiskFull { .. } => ErrorKind::StorageFull,
-                    _ => ErrorKind::Other,
-                };
-                std::io::Error::new(kind, error)
-            })
-        }),
+        commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(as_io)),
     }
 }
 

@@ -42,7 +42,9 @@ pub use error::{Error, Result};
 pub use form::TreeForm;
 pub use lock::DirectoryLock;
 pub use map::{Cursor, Map};
-pub use options::{Durability, IndexTier, Kind, MapOptions, Persist, ValueDesign, WhenFull};
+pub use options::{
+    Durability, IndexTier, InnerTier, Kind, MapOptions, Persist, ValueDesign, WhenFull,
+};
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};
 pub use range::Range;
 pub use recover::{Procedure, RecoveryReport};

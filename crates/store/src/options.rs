@@ -79,6 +79,17 @@ pub struct IndexTier {
     pub budget: Arc<Budget>,
 }
 
+/// Where the inner nodes of an index lie that is kept (paper 004, 5.4.1). They are built anew from the leaves, or logs,
+/// at each opening, wherever they lie: what recovery verifies is more than what they would save.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InnerTier {
+    /// In DRAM: selective persistence.
+    #[default]
+    Dram,
+    /// In the memory of the index, in a file beside it: the index takes no DRAM, and a lookup reads every level there.
+    Index,
+}
+
 /// How a map is opened.
 #[derive(Clone, Debug)]
 pub struct MapOptions {
@@ -99,6 +110,8 @@ pub struct MapOptions {
     /// Of an ordered map, bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a
     /// bitmap. None: 1024 in DRAM; where the index is kept as advised, 512 without `costs`.
     pub node_bytes: Option<u64>,
+    /// Of an ordered map whose index is kept, where inner nodes lie.
+    pub inner_tier: InnerTier,
     /// The tier that the index lies in, with a budget of its own; none: anywhere, on the budget of the values. Not
     /// of an index that is kept.
     pub index_tier: Option<IndexTier>,
@@ -137,6 +150,7 @@ impl Default for MapOptions {
             persist: Persist::Auto,
             tree: None,
             node_bytes: None,
+            inner_tier: InnerTier::Dram,
             index_tier: None,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,

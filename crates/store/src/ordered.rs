@@ -10,6 +10,7 @@
 //! there be as much as counts, and then collect a segment before the logs take more memory.
 
 use crate::form::TreeForm;
+use crate::options::InnerTier;
 use parking_lot::{RwLock, RwLockReadGuard};
 use std::fmt;
 use std::io;
@@ -19,21 +20,23 @@ use terrace_index::keys::{Change, Direction, Entry, Keys};
 use terrace_index::tree::{self, Tree};
 use terrace_memory::{Memory, Native};
 
-/// Where it is kept, its leaves, or logs, alone are; inner nodes, and the mapping table of logs, are in DRAM.
+/// Where it is kept, its leaves, or logs, alone are; inner nodes are built anew, in DRAM or where the leaves lie, and the
+/// mapping table of logs is in DRAM.
 pub(crate) enum Ordered<I: Memory> {
-    Tree(Tree<I, Native>),
+    Tree(Tree<I, Native>, InnerTier),
     Logs(InLogs<I>),
 }
 
 /// Delta chains in logs. Writers are held off while they are cleared, and whoever moves items by this.
 pub(crate) struct InLogs<I: Memory> {
     deltas: Deltas<I, Native>,
+    inner_tier: InnerTier,
     moving: RwLock<()>,
 }
 
 impl<I: Memory> InLogs<I> {
-    pub fn new(deltas: Deltas<I, Native>) -> InLogs<I> {
-        InLogs { deltas, moving: RwLock::new(()) }
+    pub fn new(deltas: Deltas<I, Native>, inner_tier: InnerTier) -> InLogs<I> {
+        InLogs { deltas, inner_tier, moving: RwLock::new(()) }
     }
 
     fn moves(&self) -> RwLockReadGuard<'_, ()> {
@@ -61,20 +64,29 @@ impl<I: Memory> Watch<'_, I> {
 impl<I: Memory> fmt::Display for Ordered<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ordered::Tree(tree) => match tree.form() {
+            Ordered::Tree(tree, inner_tier) => match tree.form() {
                 (form, bytes) if form.is_kept() => {
-                    write!(f, "{form}: leaves of {bytes} B kept and inner nodes in DRAM")
+                    let inner = inner_words(*inner_tier);
+                    write!(f, "{form}: leaves of {bytes} B kept and inner nodes {inner}")
                 }
                 (form, bytes) => write!(f, "{form}: nodes of {bytes} B in DRAM"),
             },
-            Ordered::Logs(InLogs { deltas, .. }) => {
+            Ordered::Logs(InLogs { deltas, inner_tier, .. }) => {
                 let (form, bytes, logs) = (TreeForm::Logs, deltas.node_bytes(), deltas.logs());
+                let inner = inner_words(*inner_tier);
                 write!(
                     f,
-                    "{form}: leaves of {bytes} B kept as deltas in {logs} logs and inner nodes in DRAM"
+                    "{form}: leaves of {bytes} B kept as deltas in {logs} logs and inner nodes {inner}"
                 )
             }
         }
+    }
+}
+
+fn inner_words(inner_tier: InnerTier) -> &'static str {
+    match inner_tier {
+        InnerTier::Dram => "in DRAM",
+        InnerTier::Index => "in the index's memory",
     }
 }
 
@@ -82,10 +94,11 @@ impl<I: Memory> Ordered<I> {
     /// See [`Index::looked_at`](crate::index::Index::looked_at).
     pub fn looked_at(&self) -> [u64; 2] {
         match self {
-            Ordered::Tree(tree) => match tree.form() {
-                (form, bytes) if form.is_kept() => [1, bytes],
-                (_, bytes) => [1 + tree.stats().height, bytes],
-            },
+            Ordered::Tree(tree, inner_tier) => {
+                let (form, bytes) = tree.form();
+                let leaf_alone = form.is_kept() && *inner_tier == InnerTier::Dram;
+                [if leaf_alone { 1 } else { 1 + tree.stats().height }, bytes]
+            }
             Ordered::Logs(InLogs { deltas, .. }) => [1, deltas.node_bytes()],
         }
     }
@@ -93,7 +106,7 @@ impl<I: Memory> Ordered<I> {
     #[inline(always)]
     pub fn get(&self, key: &[u8], keys: &impl Keys) -> Option<[u64; 2]> {
         match self {
-            Ordered::Tree(tree) => tree.get(key, keys),
+            Ordered::Tree(tree, _) => tree.get(key, keys),
             Ordered::Logs(logs) => logs.deltas.get(key, keys),
         }
     }
@@ -102,7 +115,7 @@ impl<I: Memory> Ordered<I> {
     #[inline(always)]
     pub fn multi_get(&self, wanted: &[&[u8]], keys: &impl Keys, values: &mut [Option<[u64; 2]>]) {
         match self {
-            Ordered::Tree(tree) => tree.multi_get(wanted, keys, values),
+            Ordered::Tree(tree, _) => tree.multi_get(wanted, keys, values),
             Ordered::Logs(logs) => logs.deltas.multi_get(wanted, keys, values),
         }
     }
@@ -110,7 +123,7 @@ impl<I: Memory> Ordered<I> {
     #[inline(always)]
     pub fn watch(&self, key: &[u8], keys: &impl Keys) -> Watch<'_, I> {
         match self {
-            Ordered::Tree(tree) => Watch::Leaf(tree.watch(key, keys)),
+            Ordered::Tree(tree, _) => Watch::Leaf(tree.watch(key, keys)),
             Ordered::Logs(logs) => Watch::Chain(logs.deltas.watch(key, keys)),
         }
     }
@@ -125,7 +138,7 @@ impl<I: Memory> Ordered<I> {
         then: impl FnOnce(T),
     ) -> io::Result<Option<[u64; 2]>> {
         match self {
-            Ordered::Tree(tree) => tree.update_then(key, keys, f, then),
+            Ordered::Tree(tree, _) => tree.update_then(key, keys, f, then),
             Ordered::Logs(logs) => logs.deltas.update_then(key, keys, f, then),
         }
     }
@@ -142,7 +155,7 @@ impl<I: Memory> Ordered<I> {
         f: impl FnOnce() -> Change,
     ) -> io::Result<bool> {
         match self {
-            Ordered::Tree(tree) => Ok(tree.update_at(key, value, keys, f)),
+            Ordered::Tree(tree, _) => Ok(tree.update_at(key, value, keys, f)),
             Ordered::Logs(logs) => {
                 let _not_cleared = logs.moves();
                 logs.deltas.update_at(key, value, keys, f)
@@ -157,7 +170,7 @@ impl<I: Memory> Ordered<I> {
         f: impl FnOnce([u64; 2]) -> R,
     ) -> Option<R> {
         match self {
-            Ordered::Tree(tree) => tree.look(key, keys, f),
+            Ordered::Tree(tree, _) => tree.look(key, keys, f),
             Ordered::Logs(logs) => logs.deltas.look(key, keys, f),
         }
     }
@@ -166,7 +179,7 @@ impl<I: Memory> Ordered<I> {
     #[inline(always)]
     pub fn holds(&self, key: &[u8], value: [u64; 2], keys: &impl Keys) -> bool {
         match self {
-            Ordered::Tree(tree) => tree.holds(key, value, keys),
+            Ordered::Tree(tree, _) => tree.holds(key, value, keys),
             Ordered::Logs(logs) => logs.deltas.holds(key, value, keys),
         }
     }
@@ -182,7 +195,7 @@ impl<I: Memory> Ordered<I> {
         visit: impl FnMut(&[Entry]),
     ) -> Option<Entry> {
         match self {
-            Ordered::Tree(tree) => tree.range(from, direction, count, keys, visit),
+            Ordered::Tree(tree, _) => tree.range(from, direction, count, keys, visit),
             Ordered::Logs(logs) => logs.deltas.range(from, direction, count, keys, visit),
         }
     }
@@ -190,7 +203,7 @@ impl<I: Memory> Ordered<I> {
     /// See [`Tree::some`].
     pub fn some(&self, random: u64, keys: &impl Keys) -> Option<Entry> {
         match self {
-            Ordered::Tree(tree) => tree.some(random, keys),
+            Ordered::Tree(tree, _) => tree.some(random, keys),
             Ordered::Logs(logs) => logs.deltas.some(random, keys),
         }
     }
@@ -198,7 +211,7 @@ impl<I: Memory> Ordered<I> {
     /// See [`Tree::walk`].
     pub fn walk(&self, keys: &impl Keys, visit: impl FnMut(&Entry, u64)) {
         match self {
-            Ordered::Tree(tree) => tree.walk(keys, visit),
+            Ordered::Tree(tree, _) => tree.walk(keys, visit),
             Ordered::Logs(logs) => logs.deltas.walk(keys, visit),
         }
     }
@@ -209,7 +222,7 @@ impl<I: Memory> Ordered<I> {
     /// Those of memory; nothing is removed then.
     pub fn clear(&self, keys: &impl Keys) -> io::Result<()> {
         match self {
-            Ordered::Tree(tree) => {
+            Ordered::Tree(tree, _) => {
                 tree.clear();
                 Ok(())
             }
@@ -226,7 +239,7 @@ impl<I: Memory> Ordered<I> {
     /// [`Deltas::tidy`].
     pub fn tidy(&self, keys: &impl Keys) -> io::Result<bool> {
         match self {
-            Ordered::Tree(_) => Ok(false),
+            Ordered::Tree(..) => Ok(false),
             Ordered::Logs(logs) => {
                 let _not_cleared = logs.moves();
                 logs.deltas.tidy(keys)
@@ -236,7 +249,7 @@ impl<I: Memory> Ordered<I> {
 
     pub fn len(&self) -> u64 {
         match self {
-            Ordered::Tree(tree) => tree.len(),
+            Ordered::Tree(tree, _) => tree.len(),
             Ordered::Logs(logs) => logs.deltas.len(),
         }
     }
@@ -244,7 +257,7 @@ impl<I: Memory> Ordered<I> {
     /// Bytes of memory it takes.
     pub fn bytes(&self) -> u64 {
         match self {
-            Ordered::Tree(tree) => tree.stats().bytes,
+            Ordered::Tree(tree, _) => tree.stats().bytes,
             Ordered::Logs(logs) => logs.deltas.bytes() + logs.deltas.stats().dram_bytes,
         }
     }
@@ -252,7 +265,7 @@ impl<I: Memory> Ordered<I> {
     /// Bytes of the ground where it is kept that are in use.
     pub fn kept_bytes(&self) -> u64 {
         match self {
-            Ordered::Tree(tree) => tree.leaf_bytes(),
+            Ordered::Tree(tree, _) => tree.leaf_bytes(),
             Ordered::Logs(logs) => logs.deltas.bytes(),
         }
     }

@@ -159,7 +159,7 @@ impl Opening<'_> {
             Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
         };
         let index = match self.is_ordered() {
-            true => self.tree_found(&values, &file, is_intact),
+            true => self.tree_found(&values, (&file, place), is_intact),
             false => HashIndex::take_up(grounds(&file), self.budget, is_intact).map(Index::Hash),
         };
         let index = match index {
@@ -198,7 +198,7 @@ impl Opening<'_> {
         unfit: Option<String>,
     ) -> Tried<M, I> {
         let index = match self.is_ordered() {
-            true => self.tree_found(&values, &file, |_| Ok(true)),
+            true => self.tree_found(&values, (&file, place), |_| Ok(true)),
             false => HashIndex::repair(grounds(&file), self.budget).map(Index::Hash),
         };
         let index = match index {
@@ -234,7 +234,7 @@ impl Opening<'_> {
         let mark = new_mark(&values);
         let file = place.make(tables, seed, mark, values.book_pages())?;
         let index = match self.is_ordered() {
-            true => self.tree_kept(&file),
+            true => self.tree_kept(&file, place),
             false => HashIndex::kept(grounds(&file), self.budget).map(Index::Hash),
         };
         let engine = self.engine(values, index.map_err(index_error(place))?, file.seed);

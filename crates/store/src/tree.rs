@@ -20,10 +20,10 @@ use crate::engine::Stored;
 use crate::error::{Error, Result};
 use crate::form::TreeForm;
 use crate::index::Index;
-use crate::kept::leaves;
+use crate::kept::{IndexPlace, leaves};
 use crate::located::{first_16, location, value};
 use crate::open::Opening;
-use crate::options::{Kind, MapOptions, Persist};
+use crate::options::{InnerTier, Kind, MapOptions, Persist};
 use crate::ordered::{InLogs, Ordered};
 use std::cmp::Ordering;
 use std::io::{self, ErrorKind};
@@ -56,7 +56,11 @@ pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
     let MapOptions { kind, persist, tree, node_bytes, .. } = options;
     if kind == Kind::Hash {
         return match (tree, node_bytes) {
-            (None, None) => Ok(options),
+            (None, None) if options.inner_tier == InnerTier::Dram => Ok(options),
+            (None, None) => refused(
+                "inner_tier",
+                "only kind = \"ordered\" has inner nodes; leave it out".into(),
+            ),
             (Some(form), _) => refused(
                 "index",
                 format!("\"{form}\" is a tree, for kind = \"ordered\"; leave it out, or \"auto\""),
@@ -87,9 +91,15 @@ pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
             return refused("index", why);
         }
         (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
+        (Persist::Auto, None) if options.inner_tier == InnerTier::Index => Persist::Index,
         (Persist::Auto, Some(_)) => Persist::Values,
         (persist, _) => persist,
     };
+    if options.inner_tier == InnerTier::Index && persist == Persist::Values {
+        let why = "inner nodes of an index that is not kept lie where it does, in DRAM or in index_tier; \"index\" is \
+                   for persist = \"index\"";
+        return refused("inner_tier", why.into());
+    }
     for is_kept in [false, true] {
         let possible = tree.is_none_or(|form| form.is_kept() == is_kept);
         if !possible {
@@ -198,26 +208,48 @@ impl Opening<'_> {
         };
         let options = leaf_options(form, node_bytes);
         let tree = Tree::on_node(&options, capacity, self.index_node(), self.index_budget())?;
-        Ok(Index::Ordered(Box::new(Ordered::Tree(tree))))
+        Ok(Index::Ordered(Box::new(Ordered::Tree(tree, InnerTier::Dram))))
     }
 
     /// An empty tree whose leaves, or logs, are kept in the file.
-    pub fn tree_kept<I: Divide>(&self, file: &IndexFile<I>) -> io::Result<Index<I>> {
+    pub fn tree_kept<I: Divide>(
+        &self,
+        file: &IndexFile<I>,
+        place: &impl IndexPlace<I>,
+    ) -> io::Result<Index<I>> {
         let kept = leaves(file);
+        let above = self.above(&kept, place)?;
         let (form, node_bytes) = chosen(&self.options, true);
         let ordered = match form {
             TreeForm::Leaves(form) => {
-                let inner = inner(&kept)?;
                 let options = leaf_options(form, node_bytes);
-                Ordered::Tree(Tree::over(&options, kept, inner, self.budget)?)
+                Ordered::Tree(Tree::over(&options, kept, above, self.budget)?, self.inner_tier())
             }
             TreeForm::Logs => {
                 let options = logs_options(self.logs(), node_bytes, kept.memory.len());
-                let logs = Deltas::create(grounds(kept)?, &options, &Sixteen, self.budget)?;
-                Ordered::Logs(InLogs::new(logs))
+                let grounds = grounds(kept, above)?;
+                let logs = Deltas::create(grounds, &options, &Sixteen, self.budget)?;
+                Ordered::Logs(InLogs::new(logs, self.inner_tier()))
             }
         };
         Ok(Index::Ordered(Box::new(ordered)))
+    }
+
+    fn inner_tier(&self) -> InnerTier {
+        self.options.inner_tier
+    }
+
+    /// Room for inner nodes above such leaves, or logs, where they are to lie.
+    fn above<I: Divide>(
+        &self,
+        kept: &Ground<I>,
+        place: &impl IndexPlace<I>,
+    ) -> io::Result<Ground<Native>> {
+        let bytes = inner_bytes(kept);
+        match self.inner_tier() {
+            InnerTier::Dram => Ground::reserve(bytes, Backing::HugePages, None),
+            InnerTier::Index => place.inner(bytes),
+        }
     }
 
     /// Logs of an index: about as many as threads write at once.
@@ -264,7 +296,7 @@ impl Opening<'_> {
     pub fn tree_found<M: Memory, I: Divide>(
         &self,
         values: &Stored<M>,
-        file: &IndexFile<I>,
+        (file, place): (&IndexFile<I>, &impl IndexPlace<I>),
         is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
     ) -> io::Result<Index<I>> {
         let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
@@ -282,35 +314,34 @@ impl Opening<'_> {
             damaged(format!("at offset {start}: the line before the leaves is no tree's"))
         })?;
         let claimed = Claimed::of(values);
+        let above = self.above(&kept, place)?;
+        let (threads, budget) = (self.threads, self.budget);
         let ordered = match form {
             TreeForm::Leaves(form) => {
-                let inner = inner(&kept)?;
                 let options = leaf_options(form, node_bytes);
-                let tree =
-                    Tree::recover(&options, kept, inner, &claimed, self.threads, self.budget)?;
-                Ordered::Tree(tree)
+                let tree = Tree::recover(&options, kept, above, &claimed, threads, budget)?;
+                Ordered::Tree(tree, self.inner_tier())
             }
             TreeForm::Logs => {
                 let options = logs_options(self.logs(), node_bytes, kept.memory.len());
-                let logs =
-                    Deltas::recover(grounds(kept)?, &options, self.threads, &claimed, self.budget)?;
-                Ordered::Logs(InLogs::new(logs))
+                let grounds = grounds(kept, above)?;
+                let logs = Deltas::recover(grounds, &options, threads, &claimed, budget)?;
+                Ordered::Logs(InLogs::new(logs, self.inner_tier()))
             }
         };
         Ok(Index::Ordered(Box::new(ordered)))
     }
 }
 
-/// Logs in the file, and room in DRAM for what leads to them.
-fn grounds<I: Memory>(logs: Ground<I>) -> io::Result<Grounds<I, Native>> {
-    let [table, inner] = [inner(&logs)?, inner(&logs)?];
+/// Logs in the file, inner nodes above them, and room in DRAM for the mapping table.
+fn grounds<I: Memory>(logs: Ground<I>, inner: Ground<Native>) -> io::Result<Grounds<I, Native>> {
+    let table = Ground::reserve(inner_bytes(&logs), Backing::HugePages, None)?;
     Ok(Grounds { logs, table, inner })
 }
 
-/// Room in DRAM for inner nodes above such leaves.
-fn inner<I: Memory>(leaves: &Ground<I>) -> io::Result<Ground<Native>> {
-    let bytes = leaves.memory.len().next_multiple_of(INNER_STEP);
-    Ground::reserve(bytes, Backing::HugePages, None)
+/// Address space for what leads to such leaves.
+fn inner_bytes<I: Memory>(leaves: &Ground<I>) -> u64 {
+    leaves.memory.len().next_multiple_of(INNER_STEP)
 }
 
 /// The keys of items that nobody has verified yet. What has no key has the empty one: every entry has one

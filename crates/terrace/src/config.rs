@@ -33,7 +33,7 @@ pub use words::{WORDS_KEYS, WordsConfig};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
 use terrace_store::{
-    Durability, Flush, Kind, MapOptions, Persist, TreeForm, ValueDesign, WhenFull,
+    Durability, Flush, InnerTier, Kind, MapOptions, Persist, TreeForm, ValueDesign, WhenFull,
 };
 
 /// The name of the configuration file inside a database directory.
@@ -85,6 +85,8 @@ pub struct MapConfig {
     pub tree: Option<Option<TreeForm>>,
     /// The same of the bytes of a leaf.
     pub node_bytes: Option<Option<u64>>,
+    /// Of an ordered map whose index is kept, where inner nodes lie.
+    pub inner_tier: Option<InnerTier>,
     /// When the lines of an item are written back.
     pub flush: Option<Flush>,
     /// Superseded slots that each writer may leave to be freed later.
@@ -173,6 +175,7 @@ impl Default for Config {
                 persist: Some(Persist::Auto),
                 tree: Some(None),
                 node_bytes: Some(None),
+                inner_tier: Some(InnerTier::Dram),
                 flush: Some(Flush::Auto),
                 deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
@@ -364,6 +367,7 @@ impl MapConfig {
             persist: self.persist.or(all.persist),
             tree: self.tree.or(all.tree.filter(|_| all_ordered)),
             node_bytes: self.node_bytes.or(all.node_bytes.filter(|_| all_ordered)),
+            inner_tier: self.inner_tier.or(all.inner_tier.filter(|_| all_ordered)),
             flush: self.flush.or(all.flush),
             deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
@@ -383,6 +387,10 @@ impl MapConfig {
             persist: self.persist.unwrap_or(base.persist),
             tree: self.tree.unwrap_or(base.tree.filter(|_| is_ordered)),
             node_bytes: self.node_bytes.unwrap_or(base.node_bytes.filter(|_| is_ordered)),
+            inner_tier: match is_ordered {
+                true => self.inner_tier.unwrap_or(base.inner_tier),
+                false => self.inner_tier.unwrap_or_default(),
+            },
             flush: self.flush.unwrap_or(base.flush),
             deferred_frees: self.deferred_frees.unwrap_or(base.deferred_frees),
             when_full: self.when_full.unwrap_or(base.when_full),

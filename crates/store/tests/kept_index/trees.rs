@@ -7,7 +7,9 @@ use super::{
 };
 use std::path::Path;
 use tempfile::TempDir;
-use terrace_store::{Error, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign};
+use terrace_store::{
+    Error, InnerTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign,
+};
 
 /// What an ordered map keeps, and its kind, may change from opening to opening.
 #[test]
@@ -108,7 +110,15 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
         |tree: Option<LeafForm>, persist| kept(Kind::Ordered, tree.map(TreeForm::Leaves), persist);
     let logs = |persist| kept(Kind::Ordered, Some(TreeForm::Logs), persist);
     let hash = |tree| kept(Kind::Hash, Some(tree), Persist::Index);
+    let inner = |options| MapOptions { inner_tier: InnerTier::Index, ..options };
     let cases = [
+        (inner(kept(Kind::Hash, None, Persist::Index)), "inner_tier", "kind = \"ordered\""),
+        (inner(ordered(None, Persist::Values)), "inner_tier", "persist = \"index\""),
+        (
+            inner(ordered(Some(LeafForm::Sorted), Persist::Auto)),
+            "inner_tier",
+            "persist = \"index\"",
+        ),
         (ordered(None, Persist::Full), "persist", "persist = \"index\""),
         (ordered(Some(LeafForm::Sorted), Persist::Index), "index", "fast-fair"),
         (ordered(Some(LeafForm::Sorted), Persist::Index), "index", "btree-ls"),
@@ -137,6 +147,35 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
             other => panic!("{expected}: {:?}", other.map(|_| "opened")),
         }
         assert!(!dir.path().join("values.log").exists());
+    }
+}
+
+#[test]
+fn inner_nodes_may_lie_where_the_index_does_and_are_made_anew_at_each_opening() {
+    let inner = |inner_tier, kept| MapOptions { inner_tier, ..options(kept) };
+    for kept in Kept::ways(Some(Kind::Ordered)) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(9));
+        drop(Map::open(dir.path(), inner(InnerTier::Index, kept)).expect("open"));
+        for tier in [InnerTier::Index, InnerTier::Index, InnerTier::Dram, InnerTier::Index] {
+            let map = reopened(dir.path(), inner(tier, kept), &model, Way::AsClosed);
+            work(&map, &mut model, &mut random, 6_000);
+            let stats = map.stats();
+            let words = if tier == InnerTier::Dram { "in DRAM" } else { "in the index's memory" };
+            assert!(stats.index.ends_with(words), "{}", stats.index);
+            let is_in_leaves = matches!(kept.tree, Some(TreeForm::Leaves(_)));
+            let reads_levels = tier == InnerTier::Index && is_in_leaves;
+            assert_eq!(stats.index_nodes > 1, reads_levels, "{stats:?}");
+            // Its file has no name: a kill leaves nothing of it, and nobody is to find it again.
+            let names = std::fs::read_dir(dir.path()).expect("a folder");
+            let names = names.map(|entry| entry.expect("a file").file_name());
+            assert!(names.into_iter().all(|name| name != "index.inner"));
+            let after = killed(dir.path());
+            for other in [InnerTier::Index, InnerTier::Dram] {
+                let copy = killed(after.path());
+                drop(reopened(copy.path(), inner(other, kept), &model, kept.found()));
+            }
+        }
     }
 }
 

@@ -200,9 +200,12 @@ pub const KEYS: &[Key<Config>] = &[
         "ordered maps: bytes of a leaf, 128 to 4096; auto: 1024 in DRAM; kept, by the profile, or 512",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "node_bytes", v).map_err(strip) }
     ),
-    key!("inner_tier", "dram", "ordered maps: where inner nodes lie: dram", |c, v| {
-        set(MAP_KEYS, "", &mut c.map, "inner_tier", v).map_err(strip)
-    }),
+    key!(
+        "inner_tier",
+        "dram",
+        "ordered maps whose index is kept: where inner nodes lie: dram or index",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "inner_tier", v).map_err(strip) }
+    ),
     key!(
         "flush",
         "auto",
@@ -371,8 +374,8 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "inner_tier",
         default: "as above",
-        help: "ordered maps: where inner nodes lie: dram, from which they are built anew at each opening",
-        set: |_, v| choice(v, values::INNER_TIER),
+        help: "ordered maps whose index is kept: where inner nodes lie, which each opening builds anew: dram, or index",
+        set: |m, v| choice(v, values::INNER_TIER).map(|tier| m.inner_tier = Some(tier)),
     },
     Key {
         name: "flush",

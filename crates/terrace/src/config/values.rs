@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Flush, Kind, LeafForm, Persist, TreeForm, ValueDesign, WhenFull};
+use terrace_store::{Flush, InnerTier, Kind, LeafForm, Persist, TreeForm, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -150,8 +150,9 @@ pub(super) const INDEX: &[(&str, Option<TreeForm>)] = &[
     ("btree-ls", Some(TreeForm::Logs)),
 ];
 
-/// Inner nodes that are kept are not there: what they save is the building, which takes less than the reading.
-pub(super) const INNER_TIER: &[(&str, ())] = &[("dram", ())];
+/// Inner nodes are built anew wherever they lie: what keeping them would save takes less than what is verified.
+pub(super) const INNER_TIER: &[(&str, InnerTier)] =
+    &[("dram", InnerTier::Dram), ("index", InnerTier::Index)];
 
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),
