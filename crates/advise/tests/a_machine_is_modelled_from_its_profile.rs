@@ -146,3 +146,16 @@ fn a_tier_of_files_is_a_memory_where_loads_reach_it() {
     let names: Vec<&str> = made.preset.node.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["dram0", "pmem0"]);
 }
+
+#[test]
+fn a_cache_is_not_taken_for_the_memory() {
+    let mut profile = profile();
+    let Measured::Points(points) = &mut profile.nodes[0].latency else { panic!("measured") };
+    let cache = profile.machine.cache_bytes;
+    points.retain(|point| point.bytes <= cache);
+    let refused = Preset::of_profile(&profile).expect_err("no figure of the memory").to_string();
+    assert!(
+        refused.contains("nodes.dram0.latency") && refused.contains("--part latency"),
+        "{refused}"
+    );
+}

@@ -17,7 +17,7 @@ use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Fewer settings, within a minute: what there is no time for is said
+    /// Fewer settings, about a minute: after 45 seconds no part is begun, and those that were not are named
     #[arg(long)]
     quick: bool,
     /// Measure this node or tier alone, as `terrace topology` names it; may be given again

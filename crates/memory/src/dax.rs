@@ -233,6 +233,15 @@ pub fn whole_scratch_file(folder: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
+/// Bytes that files in `folder` may still take of this process.
+///
+/// # Errors
+/// The kernel's.
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let status = rustix::fs::statvfs(folder)?;
+    Ok(status.f_bavail.saturating_mul(status.f_frsize))
+}
+
 /// The same file opened again past the page cache, where its file system can.
 ///
 /// # Errors

@@ -242,22 +242,23 @@ impl Region {
     }
 }
 
-/// Bytes in huge pages of the mappings that begin in `range`, of the text of `/proc/self/smaps`: each mapping is
-/// a line `FROM-TO ...` in hexadecimal, followed by lines `Name: KIB kB`.
+/// Bytes in huge pages of the mappings that share a part with `range`, at most as many as that part has, of the text
+/// of `/proc/self/smaps`: each mapping is a line `FROM-TO ...` in hexadecimal, followed by lines `Name: KIB kB`.
 fn huge_bytes_of(smaps: &str, range: std::ops::Range<u64>) -> u64 {
-    let mut is_in_range = false;
-    let mut kib = 0;
+    let (mut shared, mut huge) = (0, 0);
     for line in smaps.lines() {
         let first = line.split(' ').next().unwrap_or_default();
-        if let Some((from, _)) = first.split_once('-') {
-            is_in_range = u64::from_str_radix(from, 16).is_ok_and(|from| range.contains(&from));
-        } else if is_in_range
-            && matches!(first, "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:")
-        {
-            kib += line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        if let Some((from, to)) = first.split_once('-') {
+            let bounds = hex(from).zip(hex(to)).unwrap_or_default();
+            shared = bounds.1.min(range.end).saturating_sub(bounds.0.max(range.start));
+        } else if matches!(first, "AnonHugePages:" | "ShmemPmdMapped:" | "FilePmdMapped:") {
+            let kib: u64 =
+                line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0);
+            huge += (kib << 10).min(shared);
         }
     }
-    kib << 10
+    huge
 }
 
 fn map(file: &File, bytes: u64, flags: MapFlags) -> io::Result<NonNull<u8>> {
@@ -285,12 +286,13 @@ mod tests {
 
     #[test]
     fn huge_pages_are_counted_for_the_mappings_of_a_region_alone() {
-        let smaps = "1000-3000 rw-p 00000000 00:00 0\nRss: 8 kB\nAnonHugePages:    2048 kB\n\
-                     3000-4000 rw-s 00000000 00:00 0 /mnt/a-file\nFilePmdMapped:  4096 kB\n\
-                     5000-6000 ---p 00000000 00:00 0\nAnonHugePages:  8192 kB\n";
-        assert_eq!(huge_bytes_of(smaps, 0x1000..0x4000), 6 << 20);
-        assert_eq!(huge_bytes_of(smaps, 0x5000..0x6000), 8 << 20);
-        assert_eq!(huge_bytes_of(smaps, 0x4000..0x5000), 0);
+        let smaps = "10000000-10400000 rw-p 00000000 00:00 0\nRss: 8 kB\nAnonHugePages:    2048 kB\n\
+                     10400000-10800000 rw-s 00000000 00:00 0 /mnt/a-file\nFilePmdMapped:  4096 kB\n\
+                     20000000-20800000 ---p 00000000 00:00 0\nAnonHugePages:  8192 kB\n";
+        assert_eq!(huge_bytes_of(smaps, 0x1000_0000..0x1080_0000), 6 << 20);
+        // A part of a mapping that the kernel has joined with another.
+        assert_eq!(huge_bytes_of(smaps, 0x2040_0000..0x2060_0000), 2 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x3000_0000..0x3040_0000), 0);
         let region = Region::reserve(4 << 20, Backing::HugePages).expect("addresses");
         region.populate(0, 4 << 20).expect("memory");
         assert!(region.huge_bytes().is_none_or(|bytes| bytes <= region.len()));

@@ -20,8 +20,8 @@ use terrace_index::keys::{Change, Direction, Entry, Keys};
 use terrace_index::tree::{self, Tree};
 use terrace_memory::{Memory, Native};
 
-/// Where it is kept, its leaves, or logs, alone are; inner nodes are built anew, in DRAM or where the leaves lie, and the
-/// mapping table of logs is in DRAM.
+/// Where it is kept, its leaves, or logs, alone are; inner nodes are built anew, in DRAM or where the leaves lie,
+/// and the mapping table of logs is in DRAM.
 pub(crate) enum Ordered<I: Memory> {
     Tree(Tree<I, Native>, InnerTier),
     Logs(InLogs<I>),

@@ -221,7 +221,7 @@ fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Vec<DirtyCache>>
     }])
 }
 
-/// Those that could be measured in time; without any, why the first could not.
+/// Those that could be measured, and before the deadline; without any, why the first could not.
 fn those_measured<P>(until: &Deadline, found: impl Iterator<Item = io::Result<P>>) -> Measured<P> {
     let mut points = Vec::new();
     let mut refused = None;
@@ -307,7 +307,9 @@ fn files<G: Ground>(ground: &G, plan: &Plan, tier: &str) -> io::Result<Vec<FileC
         [(FileOp::Read, files::FileOp::Read), (FileOp::WriteSync, files::FileOp::WriteSync)]
     {
         for threads in counts.iter().copied() {
-            for piece_bytes in plan.file_pieces().iter().copied() {
+            // Each thread has its own part of the file.
+            let fits = |piece: &u64| threads as u64 * piece <= file.bytes();
+            for piece_bytes in plan.file_pieces().iter().copied().filter(fits) {
                 let run = file.run(FileSetting {
                     op: known,
                     piece_bytes,

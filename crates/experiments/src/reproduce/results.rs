@@ -60,6 +60,12 @@ impl Results {
         self.experiments.retain(|other| other.experiment.id != record.experiment.id);
         self.experiments.push(record);
         self.experiments.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
+        // A model that no record rests on any more is no evidence of any.
+        let rests = |record: &Record, preset: &str| {
+            record.calibrations.iter().any(|of_row| of_row.preset == preset)
+        };
+        let experiments = &self.experiments;
+        self.models.retain(|model| experiments.iter().any(|of| rests(of, &model.preset)));
     }
 
     /// Finds out whether [`Results::write`] could write to `path`, and leaves nothing behind.

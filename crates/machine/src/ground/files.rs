@@ -34,7 +34,8 @@ impl Files {
 
     /// A mapping of `bytes`, all of them there, declared to be of a domain: every flavour of store is measured,
     /// whichever of them the tier needs.
-    pub(super) fn region(&self, bytes: u64, domain: Domain) -> io::Result<Region> {
+    /// `held` bytes of the tier are other regions', which stay.
+    pub(super) fn region(&self, bytes: u64, held: u64, domain: Domain) -> io::Result<Region> {
         if self.access == Access::Block {
             let what = format!(
                 "{}: loads and stores reach the page cache, which is DRAM; the part `files` is of the medium",
@@ -42,25 +43,34 @@ impl Files {
             );
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        let file = self.file(bytes)?;
+        let file = self.file(bytes, held)?;
         let region = Region::map_file(&file, bytes, self.is_dax, domain)?;
         region.populate(0, bytes)?;
         Ok(region)
     }
 
-    /// A file of `bytes` without a name.
-    pub(super) fn file(&self, bytes: u64) -> io::Result<std::fs::File> {
-        if let Some(most) = self.bytes.filter(|most| *most < bytes) {
-            let (most, needed) = (ByteSize(most), ByteSize(bytes));
-            let what = format!(
-                "tier {} is of {most}, and {needed} are needed: more than the caches",
-                self.name
-            );
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
+    /// A file of `bytes` without a name, beside `held` bytes of others. A file system keeps half of what it has free:
+    /// it is others' too.
+    pub(super) fn file(&self, bytes: u64, held: u64) -> io::Result<std::fs::File> {
+        let full = |what: String| Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        let needed = ByteSize(bytes);
+        if let Some(most) = self.bytes.filter(|most| *most < bytes + held) {
+            let (name, most, held) = (&self.name, ByteSize(most), ByteSize(held));
+            return full(format!(
+                "tier {name} is of {most}, and {needed} are needed beside {held}"
+            ));
         }
-        dax::whole_scratch_file(&self.folder, bytes).map_err(|error| {
-            let why = format!("{} of {}: {error}", ByteSize(bytes), self.folder.display());
-            io::Error::new(error.kind(), why)
-        })
+        let folder = self.folder.display();
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{needed} of {folder}: {error}"))
+        };
+        let free = dax::free_bytes(&self.folder).map_err(named)?;
+        if bytes > free / 2 {
+            let free = ByteSize(free);
+            return full(format!(
+                "{folder} has {free} free, and {needed} are more than half of it"
+            ));
+        }
+        dax::whole_scratch_file(&self.folder, bytes).map_err(named)
     }
 }

@@ -170,7 +170,9 @@ impl Ground for Here {
             .find(|files| files.name == tier)
             .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "memory, not files"))?;
         let bytes = bytes.min(files.bytes.unwrap_or(u64::MAX));
-        WrittenFile::new(files.file(bytes)?, bytes)
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = regions.get(tier).map_or(0, |of| of.iter().map(Region::len).sum());
+        WrittenFile::new(files.file(bytes, held)?, bytes)
     }
 }
 
@@ -200,7 +202,8 @@ impl Bench for HereBench {
         let place = match of_node.iter().position(fits) {
             Some(place) => place,
             None => {
-                of_node.push(self.region(node, bytes, domain)?);
+                let held = of_node.iter().map(Region::len).sum();
+                of_node.push(self.region(node, bytes, held, domain)?);
                 of_node.len() - 1
             }
         };
@@ -285,9 +288,9 @@ fn available_of(meminfo: &str) -> Option<u64> {
 }
 
 impl HereBench {
-    fn region(&self, name: &str, bytes: u64, domain: Domain) -> io::Result<Region> {
+    fn region(&self, name: &str, bytes: u64, held: u64, domain: Domain) -> io::Result<Region> {
         if let Some(files) = self.files.iter().find(|files| files.name == name) {
-            return files.region(bytes, domain);
+            return files.region(bytes, held, domain);
         }
         let names = self.nodes.iter().chain(self.files.iter().map(|files| &files.name));
         let names: Vec<String> = names.cloned().collect();

@@ -29,7 +29,43 @@ impl Profile {
             let reason = format!("it is {}, known here is {VERSION}", profile.version);
             return Err(malformed("version".into(), reason));
         }
-        Ok(profile)
+        match profile.impossible() {
+            None => Ok(profile),
+            Some((field, reason)) => Err(malformed(field, reason)),
+        }
+    }
+
+    /// A setting that nothing could have been measured at: its field, and why.
+    fn impossible(&self) -> Option<(String, String)> {
+        let most = self.machine.threads;
+        let threads = |field: &str, found: usize| {
+            let why = format!("it is {found}, the machine has 1 to {most} threads");
+            (found == 0 || found > most).then(|| (format!("{field}.threads"), why))
+        };
+        let at_least = |field: String, found: u64, least: u64| {
+            (found < least).then(|| (field, format!("it is {found}, at least {least}")))
+        };
+        for (number, node) in self.nodes.iter().enumerate() {
+            let at = |part: &str, place: usize| format!("nodes[{number}].{part}[{place}]");
+            let latency = node.latency.points().iter().enumerate();
+            let mut found =
+                latency.map(|(n, p)| at_least(at("latency", n) + ".bytes", p.bytes, 128));
+            let bandwidth = node.bandwidth.points().iter().enumerate().map(|(n, p)| {
+                let field = at("bandwidth", n);
+                threads(&field, p.threads).or(at_least(field + ".piece_bytes", p.piece_bytes, 1))
+            });
+            let loaded = node.loaded.points().iter().enumerate();
+            let loaded = loaded.map(|(n, p)| threads(&at("loaded", n), p.threads));
+            let stores = node.stores.points().iter().enumerate();
+            let mut others = stores
+                .map(|(n, p)| at_least(at("stores", n) + ".piece_bytes", p.piece_bytes, 1))
+                .chain(bandwidth)
+                .chain(loaded);
+            if let Some(found) = found.find_map(|found| found).or_else(|| others.find_map(|f| f)) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// Writes the profile in place of whatever was there, whole or not at all.

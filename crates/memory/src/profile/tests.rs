@@ -110,6 +110,33 @@ fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
 }
 
 #[test]
+fn settings_at_which_nothing_can_be_measured_are_refused_by_their_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("profile.json");
+    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut json = serde_json::to_value(profile(2, 1 << 30, 100.0)).unwrap();
+        change(&mut json);
+        std::fs::write(&path, json.to_string()).unwrap();
+        Profile::read(&path).unwrap_err().to_string()
+    };
+    let short = refused(&|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());
+    assert!(
+        short.contains("nodes[0].latency[0].bytes") && short.contains("at least 128"),
+        "{short}"
+    );
+    let bandwidth = |threads: u64, bytes: u64| {
+        refused(&|json| {
+            json["nodes"][0]["bandwidth"] = serde_json::json!([{
+                "flavour": "read", "is_random": false, "piece_bytes": bytes, "threads": threads, "gb_s": [1.0]
+            }]);
+        })
+    };
+    assert!(bandwidth(3, 64).contains("nodes[0].bandwidth[0].threads"));
+    assert!(bandwidth(0, 64).contains("nodes[0].bandwidth[0].threads"));
+    assert!(bandwidth(1, 0).contains("nodes[0].bandwidth[0].piece_bytes"));
+}
+
+#[test]
 fn the_published_schema_is_that_of_the_format() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/profile.schema.json");
     let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";

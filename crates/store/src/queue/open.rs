@@ -65,6 +65,10 @@ pub(super) fn on(
         let disk = Domain::PageCache;
         let domain = if medium.is_byte_addressable() { medium.memory().domain() } else { disk };
         check_form(options.form, domain, medium.path())?;
+        if options.form == Form::Volatile && medium.is_byte_addressable() {
+            let why = "a volatile queue is in memory of its own, and this medium is what stays";
+            return Err(Error::Option { field: "form", why: why.into() });
+        }
     }
     let bytes = if medium.is_new() { wanted.bytes() } else { medium.file_bytes()? };
     let budget_bytes = bytes + wanted.turn_bytes();
@@ -270,6 +274,12 @@ fn settle(
     found: &super::QueueRecovery,
     durability: Durability,
 ) -> Result<()> {
+    if found.rolled_back > 0 {
+        // Slots of transactions that were taken back may be any: all are written out before the head, which has
+        // their logs, says that there was none.
+        let (head, all) = (Ring::<Native>::HEAD_BYTES, ring.options().bytes());
+        medium.write_out(head, all.saturating_sub(head), true)?;
+    }
     if found.void > 0 {
         for (at, bytes) in ring.ranges(found.tail, found.head) {
             if bytes > 0 {

@@ -88,7 +88,7 @@ impl Measure<'_> {
             checks.push(self.check(what, [point.load.p50_ns.median(), ns], true, reason));
         }
         if let Some(idle) = self.known.idle_latency() {
-            let ns = self.chase_ns(self.near, idle.bytes / self.divisor)?;
+            let ns = self.chase_ns(self.near, (idle.bytes / self.divisor).max(128))?;
             let what = format!("load over {} B, ns", idle.bytes);
             checks.push(self.check(what, [idle.load.p50_ns.median(), ns], true, reason));
         }

@@ -148,7 +148,19 @@ fn memories_of(profile: &Profile) -> Result<Memories<'_>, PresetError> {
         ];
         let missing = parts.into_iter().filter_map(|(part, why)| Some((part, why?)));
         match missing.max_by_key(|(_, why)| why != NOT_ASKED_FOR) {
-            None => known.push(node),
+            None => {
+                let most = node.idle_latency().map_or(0, |idle| idle.bytes);
+                if most <= profile.machine.cache_bytes {
+                    return refuse(
+                        format_args!("nodes.{name}.latency"),
+                        format_args!("{most} B at most, which the largest cache holds"),
+                        format_args!(
+                            "`terrace probe --node {name} --part latency --out FILE` measures the memory"
+                        ),
+                    );
+                }
+                known.push(node);
+            }
             Some((part, why)) if why == NOT_ASKED_FOR || why == EMPTY => {
                 return refuse(
                     format_args!("nodes.{name}.{part}"),
