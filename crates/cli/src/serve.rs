@@ -50,16 +50,6 @@ pub fn main(arguments: Arguments) -> Outcome {
     let server = Server::start(Arc::clone(&db), options(&config.server)).map_err(Failure::new)?;
     let server = Arc::new(server);
     let addresses = server.addresses().clone();
-    print(banner(&db, source.as_deref(), &config, &first, start))?;
-    drop(first);
-    for tier in tiers {
-        print(tier)?;
-    }
-    for line in listening(&addresses) {
-        print(line)?;
-    }
-    print(example(&addresses.tcp, &config.server))?;
-
     let stopper = Arc::clone(&server);
     let handle = signals.handle();
     let watcher = std::thread::spawn(move || {
@@ -79,6 +69,15 @@ pub fn main(arguments: Arguments) -> Outcome {
             stopper.shutdown();
         }
     });
+    let mut lines = vec![banner(&db, source.as_deref(), &config, &first, start)];
+    drop(first);
+    lines.extend(tiers);
+    lines.extend(listening(&addresses));
+    lines.push(example(&addresses.tcp, &config.server));
+    // Whoever read the first lines and closed the pipe has a server all the same, which a signal ends.
+    if lines.into_iter().try_for_each(print).is_err() {
+        eprintln!("standard output takes nothing more; serving all the same");
+    }
     let ended = server.wait();
     handle.close();
     let _ = watcher.join();

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Served, have};
+use std::io::BufRead;
 use std::process::Command;
 
 fn output(command: &mut Command) -> String {
@@ -131,4 +132,29 @@ fn settings_of_single_maps_and_of_the_server_take_effect() {
     redis::cmd("SELECT").arg(3).exec(&mut connection).expect("selected");
     redis::cmd("SET").arg("a").arg("b").exec(&mut connection).expect("set");
     served.terminate();
+}
+
+/// Its first lines were once printed before anybody waited for signals: a reader that had enough left a server that
+/// nothing but SIGKILL ended.
+#[test]
+fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
+    let dir = tempfile::tempdir().expect("directory");
+    let data = dir.path().join("data");
+    let mut server = terrace(&["serve"])
+        .arg(&data)
+        .args(["--port", "0", "--memory-budget", "64 MiB"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    // The reader goes before the first line.
+    drop(server.stdout.take());
+    let mut said = std::io::BufReader::new(server.stderr.take().expect("piped")).lines();
+    let waits =
+        said.by_ref().map_while(Result::ok).any(|line| line.contains("serving all the same"));
+    assert!(waits, "it serves");
+    let id = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM).expect("sent");
+    server.wait().expect("it ends");
+    assert!(said.map_while(Result::ok).any(|line| line.contains("SIGTERM: draining")));
 }

@@ -5,6 +5,7 @@ use super::question::{Node, Structure, valid};
 use serde::Deserialize;
 use std::path::PathBuf;
 use terrace_machine::Preset;
+use terrace_machine::model::preset::{Wrong, from_toml};
 use terrace_memory::profile::{Flavour, NodeProfile};
 use terrace_memory::{ByteSize, Profile};
 
@@ -55,15 +56,21 @@ struct NodeDraft {
 }
 
 pub(super) fn toml(text: &str) -> Result<File> {
-    toml::from_str(text).map_err(|e| {
-        let line = e.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        Error::Syntax { line, what: e.message().replace('\n', " ") }
-    })
+    from_toml(text).map_err(|Wrong { line, what }| Error::Syntax { line, what })
 }
 
 pub(super) fn json(text: &str) -> Result<File> {
-    serde_json::from_str(text)
-        .map_err(|e| Error::Syntax { line: e.line(), what: e.to_string().replace('\n', " ") })
+    let mut read = serde_json::Deserializer::from_str(text);
+    let file = serde_path_to_error::deserialize(&mut read).map_err(|error| {
+        let what = error.inner().to_string().replace('\n', " ");
+        let what = match error.path().to_string() {
+            field if field == "." => what,
+            field => format!("{what} (field `{field}`)"),
+        };
+        Error::Syntax { line: error.inner().line(), what }
+    })?;
+    read.end().map_err(|e| Error::Syntax { line: e.line(), what: e.to_string() })?;
+    Ok(file)
 }
 
 /// The value of a field that must be there.

@@ -148,6 +148,7 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
             "line 6: unknown field `ebbr`, expected one of `name`",
         ),
         (changed("\"1 GiB\"", "\"1 bit\""), "line 5: \"1 bit\" is not an amount of bytes"),
+        (changed("1e6", "\"many\""), "(field `structure[0].accesses_per_s`)"),
         (
             changed("\"1 GiB\"", "0"),
             "structure `index`: `bytes` is 0 B; it must be a size of at least",

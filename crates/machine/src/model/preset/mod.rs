@@ -10,11 +10,13 @@
 mod check;
 mod host;
 mod profiled;
+mod text;
 
 pub use host::Measured;
 pub use profiled::Profiled;
 use serde::Deserialize;
 use std::fmt;
+pub use text::{Wrong, from_toml};
 
 /// The presets that come with this crate, by name.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -276,10 +278,8 @@ impl Preset {
     /// # Errors
     /// One line: where, which field, and what it may be.
     pub fn parse(text: &str) -> Result<Preset, PresetError> {
-        let preset: Preset = toml::from_str(text).map_err(|e| {
-            let line = e.span().map_or(1, |span| text[..span.start].lines().count().max(1));
-            PresetError(format!("line {line}: {}", e.message().replace('\n', " ")))
-        })?;
+        let preset: Preset = from_toml(text)
+            .map_err(|Wrong { line, what }| PresetError(format!("line {line}: {what}")))?;
         check::check(&preset)?;
         Ok(preset)
     }
