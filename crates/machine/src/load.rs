@@ -8,6 +8,7 @@ use crate::random::Rng;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use terrace_memory::profile::Flavour;
 use terrace_memory::{Domain, Memory};
 
 /// What is done to each piece.
@@ -23,6 +24,17 @@ pub enum Op {
     StreamOn,
     /// It is stored: caches decide when it reaches the memory.
     Store,
+}
+
+impl From<Flavour> for Op {
+    fn from(flavour: Flavour) -> Op {
+        match flavour {
+            Flavour::Read => Op::Read,
+            Flavour::Store => Op::Store,
+            Flavour::StoreFlush => Op::StoreFlush,
+            Flavour::Stream => Op::Stream,
+        }
+    }
 }
 
 /// Threads that each go over a file of their own, as the papers' load generators do.

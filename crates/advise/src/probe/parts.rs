@@ -131,15 +131,6 @@ fn latency<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Lat
     sizes.into_iter().map(of_size).collect()
 }
 
-fn op_of(flavour: Flavour) -> Op {
-    match flavour {
-        Flavour::Read => Op::Read,
-        Flavour::Store => Op::Store,
-        Flavour::StoreFlush => Op::StoreFlush,
-        Flavour::Stream => Op::Stream,
-    }
-}
-
 fn bandwidth<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Bandwidth>> {
     let mut points = Vec::new();
     for threads in plan.threads_of(ground) {
@@ -148,7 +139,7 @@ fn bandwidth<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<B
                 for piece_bytes in plan.pieces().iter().copied() {
                     let load = Load {
                         node,
-                        op: op_of(flavour),
+                        op: flavour.into(),
                         random: is_random,
                         bytes: piece_bytes,
                         threads,
@@ -202,7 +193,7 @@ fn stores<G: Ground>(ground: &G, plan: &Plan, node: &str) -> io::Result<Vec<Stor
     for flavour in [Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
         for piece_bytes in plan.pieces().iter().copied().filter(|bytes| *bytes <= 4096) {
             let samples = plan.samples() / 2;
-            let setting = Stores { node, op: op_of(flavour), bytes: piece_bytes, samples };
+            let setting = Stores { node, op: flavour.into(), bytes: piece_bytes, samples };
             let piece = quantiles(setting.run(ground)?)?;
             points.push(StoreCost { flavour, piece_bytes, piece });
         }

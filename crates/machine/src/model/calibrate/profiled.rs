@@ -3,7 +3,7 @@
 use super::{Calibration, Check};
 use crate::chase::Chase;
 use crate::ground::{Bench, Ground};
-use crate::load::{Load, Op};
+use crate::load::Load;
 use crate::loaded::Loaded;
 use crate::model::Preset;
 use crate::stores::Stores;
@@ -140,7 +140,7 @@ impl Measure<'_> {
     fn bandwidth(&self, point: &Bandwidth, given: bool) -> io::Result<Check> {
         let load = Load {
             node: &self.known.name,
-            op: op_of(point.flavour),
+            op: point.flavour.into(),
             random: point.is_random,
             bytes: point.piece_bytes,
             threads: point.threads,
@@ -165,7 +165,7 @@ impl Measure<'_> {
             for point in ends.into_iter().flatten() {
                 let setting = Stores {
                     node: &self.known.name,
-                    op: op_of(flavour),
+                    op: flavour.into(),
                     bytes: point.piece_bytes,
                     samples: SAMPLES,
                 };
@@ -201,15 +201,6 @@ impl Measure<'_> {
             checks.push(self.check(what, [point.load.p50_ns.median(), ns], false, reason));
         }
         Ok(())
-    }
-}
-
-fn op_of(flavour: Flavour) -> Op {
-    match flavour {
-        Flavour::Read => Op::Read,
-        Flavour::Store => Op::Store,
-        Flavour::StoreFlush => Op::StoreFlush,
-        Flavour::Stream => Op::Stream,
     }
 }
 
