@@ -125,19 +125,27 @@ fn in_shares(bytes: &mut [u8], threads: usize, work: impl Fn(&mut [u8]) + Sync) 
     })
 }
 
-/// STREAM's copy by the C library, twice: each thread its share of one half to the other.
+/// STREAM's copy by the C library, twice: each thread its share of one half to the other, as a whole. From when all are
+/// there until the last is done.
 fn copy(bytes: &mut [u8], threads: usize) -> f64 {
     let (from, to) = bytes.split_at_mut(bytes.len() / 2);
-    let start = Instant::now();
     let share = from.len().div_ceil(threads);
-    for _ in 0..2 {
-        std::thread::scope(|scope| {
-            for (from, to) in from.chunks(share).zip(to.chunks_mut(share)) {
-                scope.spawn(|| to.copy_from_slice(from));
-            }
-        });
-    }
-    2.0 * from.len() as f64 / start.elapsed().as_nanos() as f64
+    let begin = Barrier::new(threads);
+    let copied = |from: &[u8], to: &mut [u8]| {
+        begin.wait();
+        let start = Instant::now();
+        for _ in 0..2 {
+            to.copy_from_slice(from);
+        }
+        start.elapsed()
+    };
+    let copied = &copied;
+    let longest = std::thread::scope(|scope| {
+        let shares = from.chunks(share).zip(to.chunks_mut(share));
+        let threads: Vec<_> = shares.map(|(from, to)| scope.spawn(|| copied(from, to))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it has no cause to end")).max()
+    });
+    2.0 * from.len() as f64 / longest.expect("a thread").as_nanos() as f64
 }
 
 /// One cycle through all lines, shuffled (Sattolo).

@@ -17,8 +17,8 @@ pub struct Arguments {
     /// List the tests
     #[arg(long, conflicts_with_all = ["names", "controls", "all", "replay"])]
     list: bool,
-    /// Crash states each test looks at, and each scenario of a control at most; tests of every state
-    /// look at all of theirs (below 5000: they draw, too)
+    /// Crash states each test looks at, and each of the 20 seeds of a control at most; tests of every
+    /// state look at all of theirs (below 5000: they draw, too)
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     states: u64,
     /// What the choices follow from

@@ -8,21 +8,21 @@
 //! # What a kept line costs, and when it pays
 //! The medium works in lines of its own, of 256 bytes. An item that is written back touches `m` of
 //! these, and costs their writes. One that is kept, and whose `l` lines of the processor leave alone,
-//! costs `l` writes; none if its place is written again before. With the part `p` of items whose
-//! place ends soon after it was written, keeping pays if `(1 - p) l < m`.
+//! costs `l` writes; none if its place is written again before. So what will soon be superseded is better
+//! kept, and all else is better written back, item by item.
 //!
-//! [`Flush::Auto`] measures `p` in slabs: the writers remember some of the places written last, and each
-//! counts how many of the items it ends are among them. In logs a place is written again only when its
-//! log was collected, whatever becomes of its item: there every line leaves, and `Auto` writes back at once.
+//! [`Flush::Auto`] foretells it in slabs: a map remembers the places written last, and an item that supersedes
+//! one of them will be superseded as soon. In logs a place is written again only when its log was collected,
+//! whatever becomes of its item: there every line leaves, and `Auto` writes back at once.
 //!
-//! That holds for a medium of such lines. Where the memory was measured ([`Keeping`]), `g` takes the place of
-//! `l / m`: how much faster items of that size reach it when they are written back at once.
+//! That holds for a medium of such lines. Where the memory was measured ([`Keeping`]), items of sizes that reach it no
+//! faster when they are written back at once are all kept.
 //!
 //! Or a value never enters the caches ([`Flush::Skip`]): what is neither read nor written again soon only
 //! displaces there what is (paper 000, B8), and its lines need not be fetched to be written.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use terrace_memory::prestore::{Op, Site};
 use terrace_memory::profile::Keeping;
 use terrace_memory::{Domain, Memory};
@@ -43,22 +43,45 @@ pub enum Flush {
     Skip,
 }
 
-/// A line of the medium: of Optane, and the smallest of CXL flash (paper 000, table 3.1).
-const MEDIUM_LINE_BYTES: u64 = 256;
-const LINE_BYTES: u64 = 64;
-/// One place in so many is looked at, always the same ones.
-const SAMPLED: u64 = 8;
-/// Places remembered: those of the last few thousand items, a megabyte if they are of 256 bytes.
-const PLACES: usize = 512;
-/// Items looked at, of those ended, between two judgements.
-const WINDOW: u64 = 128;
+/// Bytes of the items whose places are remembered, at the least, and twice as many at the most: less than a
+/// processor's caches hold.
+const REMEMBERED_BYTES: u64 = 4 << 20;
+/// Places remembered at most, of small items: a power of two.
+const MOST_PLACES: u64 = 1 << 15;
 
 /// Values of at least so many bytes are written past the caches.
 const SKIPPED_BYTES: usize = 256;
 
-/// The places that all writers wrote last, by their hash; 0: none.
+/// The places that all writers wrote last: part of the hash of each, at a number that another part says. 0: none.
 #[derive(Debug)]
-pub(crate) struct Recent(Box<[AtomicU64]>);
+pub(crate) struct Recent(Box<[AtomicU32]>);
+
+impl Recent {
+    fn new() -> Recent {
+        Recent((0..MOST_PLACES).map(|_| 0.into()).collect())
+    }
+
+    /// Items of one size have as many slots as there are of them in what is remembered.
+    fn slot(&self, at: u64, bytes: u64) -> (&AtomicU32, u32) {
+        // Twice: places are multiples of a slot's bytes, and one multiplication spreads them unevenly.
+        let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let places = (REMEMBERED_BYTES / bytes.max(1)).clamp(2, MOST_PLACES).next_power_of_two();
+        let slot = hash >> (64 - places.trailing_zeros());
+        (&self.0[slot as usize], (hash >> 8) as u32 | 1)
+    }
+
+    fn note(&self, at: u64, bytes: u64) {
+        let (slot, tag) = self.slot(at, bytes);
+        slot.store(tag, Ordering::Relaxed);
+    }
+
+    /// Whether an item of `bytes` at `at` was among them. A wrong answer costs time alone.
+    fn has(&self, at: u64, bytes: u64) -> bool {
+        let (slot, tag) = self.slot(at, bytes);
+        slot.load(Ordering::Relaxed) == tag
+    }
+}
 
 /// Under eADR nothing rests on a write-back: it is a pre-store.
 static ITEM: Site = Site::new("item of a log or slab, before it is published");
@@ -69,12 +92,10 @@ static SKIPPED: Site = Site::new("value of a log or slab, past the caches");
 #[derive(Debug, Default)]
 pub(crate) struct Flusher {
     flush: Flush,
-    /// Nothing where there is nothing to measure.
+    /// Nothing where it decides nothing.
     recent: Option<Arc<Recent>>,
-    ended: u64,
-    ended_soon: u64,
-    /// Of a window of items ended, how many were written a short while before.
-    soon: u64,
+    /// Whether the next item supersedes one that was written a short while before.
+    ends_soon: bool,
     /// What was measured of the memory, if it was.
     keeping: Option<Arc<Keeping>>,
     /// The gain of writing items back of the size that was asked last: they are mostly of one.
@@ -84,8 +105,8 @@ pub(crate) struct Flusher {
 impl Flusher {
     /// Of so many writers whose places are written again soon after their items ended.
     pub fn of_slabs(flush: Flush, domain: Domain, writers: usize) -> impl Iterator<Item = Flusher> {
-        let measures = flush == Flush::Auto && domain == Domain::Eadr;
-        let recent = measures.then(|| Arc::new(Recent((0..PLACES).map(|_| 0.into()).collect())));
+        let foretells = flush == Flush::Auto && domain == Domain::Eadr;
+        let recent = foretells.then(|| Arc::new(Recent::new()));
         (0..writers).map(move |_| Flusher { flush, recent: recent.clone(), ..Flusher::default() })
     }
 
@@ -139,8 +160,8 @@ impl Flusher {
         }
         // SAFETY: by contract.
         unsafe { memory.persist(at, bytes) };
-        if let Some((recent, place)) = self.sampled(at) {
-            recent.0[place].store(at, Ordering::Relaxed);
+        if let Some(recent) = &self.recent {
+            recent.note(at, bytes);
         }
     }
 
@@ -148,45 +169,26 @@ impl Flusher {
         match self.flush {
             Flush::Eager | Flush::Skip => true,
             Flush::Keep => false,
-            Flush::Auto => self.is_faster_at_once(bytes),
+            Flush::Auto => !std::mem::take(&mut self.ends_soon) && self.is_faster_at_once(bytes),
         }
     }
 
+    /// Whether lines that nobody writes again reach the memory faster when they are written back at once: always, as
+    /// far as it is assumed to write larger lines than the caches'.
     fn is_faster_at_once(&mut self, bytes: u64) -> bool {
-        let leave = WINDOW - self.soon;
-        if let Some(keeping) = &self.keeping {
-            if self.last.0 != bytes {
-                self.last = (bytes, keeping.gain(bytes));
-            }
-            return leave as f64 * self.last.1 >= WINDOW as f64;
+        let Some(keeping) = &self.keeping else { return true };
+        if self.last.0 != bytes {
+            self.last = (bytes, keeping.gain(bytes));
         }
-        // An item may begin anywhere: the lines that it touches on the average, of the medium's size
-        // each, so that there are no fractions.
-        let more = bytes.saturating_sub(1);
-        let medium_lines = MEDIUM_LINE_BYTES + more;
-        let lines = MEDIUM_LINE_BYTES + more * (MEDIUM_LINE_BYTES / LINE_BYTES);
-        leave * lines >= WINDOW * medium_lines
+        self.last.1 >= 1.0
     }
 
-    /// The item at `at` has ended.
+    /// The item written next supersedes the one of `bytes` at `at`.
     #[inline(always)]
-    pub fn ended(&mut self, at: u64) {
-        let Some((recent, place)) = self.sampled(at) else { return };
-        let is_recent = recent.0[place].load(Ordering::Relaxed) == at;
-        self.ended += 1;
-        self.ended_soon += u64::from(is_recent);
-        if self.ended == WINDOW {
-            self.soon = self.ended_soon;
-            (self.ended, self.ended_soon) = (0, 0);
+    pub fn supersedes(&mut self, at: u64, bytes: u64) {
+        if let Some(recent) = &self.recent {
+            self.ends_soon = recent.has(at, bytes);
         }
-    }
-
-    /// Where a place is remembered, if it is one of those looked at.
-    #[inline(always)]
-    fn sampled(&self, at: u64) -> Option<(&Recent, usize)> {
-        let recent = self.recent.as_ref()?;
-        let hash = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> 32).is_multiple_of(SAMPLED).then(|| (&**recent, hash as usize >> 55))
     }
 }
 

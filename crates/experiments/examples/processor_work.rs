@@ -3,47 +3,66 @@
 //! `cargo run --release -p terrace-experiments --example processor_work`
 
 use std::hint::black_box;
+use std::ops::Bound;
 use terrace_memory::{Backing, Domain, Region};
-use terrace_store::{Durability, Flush, Map, MapOptions, Session, ValueDesign};
+use terrace_store::{Durability, Flush, Kind, Map, MapOptions, Range, Session, Value, ValueDesign};
 
 const MEMORY: u64 = 256 << 20;
 /// Few enough that everything stays in the nearest caches.
 const KEYS: u64 = 200;
 const OPERATIONS: u64 = 20_000;
+/// Records of a scan.
+const SCANNED: u64 = 50;
 /// The quickest counts: others are of whoever else uses the machine.
 const REPEATS: usize = 20;
 const VALUE: [u8; 64] = [1; 64];
 
 fn main() {
-    for design in [ValueDesign::Log, ValueDesign::Slab] {
-        let region = Region::reserve(MEMORY, Backing::HugePages).expect("address space");
-        let region = region.declared(Domain::Eadr);
-        region.populate(0, MEMORY).expect("memory");
-        let options = MapOptions {
-            durability: Durability::Sync,
-            domain: Domain::Eadr,
-            values: design,
-            flush: Flush::Keep,
-            memory_budget_bytes: 1 << 40,
-            writers: 1,
-            ..MapOptions::default()
-        };
-        let map = Map::over(region.native(), true, 1, options).expect("a map");
-        let mut session = map.session();
-        (0..KEYS).for_each(|key| put(&mut session, key));
-        let mut quickest = [f64::MAX; 2];
-        for _ in 0..REPEATS {
-            let put = each_ns(|key| put(&mut session, key));
-            let get = each_ns(|key| {
-                let look = |value: terrace_store::Value<'_>| black_box(value.bytes[0]);
-                session.get(&key.to_be_bytes(), look).expect("a read");
-                session.commit().expect("nothing to wait for");
-            });
-            quickest = [quickest[0].min(put), quickest[1].min(get)];
-            map.collect().expect("collected");
+    for kind in [Kind::Hash, Kind::Ordered] {
+        for design in [ValueDesign::Log, ValueDesign::Slab] {
+            measure(kind, design);
         }
-        println!("{design:?}: a put {:.0} ns, a get {:.0} ns", quickest[0], quickest[1]);
     }
+}
+
+fn measure(kind: Kind, design: ValueDesign) {
+    let region = Region::reserve(MEMORY, Backing::HugePages).expect("address space");
+    let region = region.declared(Domain::Eadr);
+    region.populate(0, MEMORY).expect("memory");
+    let options = MapOptions {
+        durability: Durability::Sync,
+        domain: Domain::Eadr,
+        kind,
+        values: design,
+        flush: Flush::Keep,
+        memory_budget_bytes: 1 << 40,
+        writers: 1,
+        ..MapOptions::default()
+    };
+    let map = Map::over(region.native(), true, 1, options).expect("a map");
+    let mut session = map.session();
+    (0..KEYS).for_each(|key| put(&mut session, key));
+    let mut quickest = [f64::MAX; 3];
+    for _ in 0..REPEATS {
+        let puts = each_ns(OPERATIONS, |key| put(&mut session, key));
+        let gets = each_ns(OPERATIONS, |key| get(&mut session, key));
+        let scans = match kind {
+            Kind::Hash => f64::MAX,
+            Kind::Ordered => {
+                each_ns(OPERATIONS / SCANNED, |key| scan(&mut session, key)) / SCANNED as f64
+            }
+        };
+        for (least, ns) in quickest.iter_mut().zip([puts, gets, scans]) {
+            *least = least.min(ns);
+        }
+        map.collect().expect("collected");
+    }
+    let [put, get, scan] = quickest;
+    let scanned = match kind {
+        Kind::Hash => String::new(),
+        Kind::Ordered => format!(", a record of a scan of {SCANNED} {scan:.0} ns"),
+    };
+    println!("{kind:?}, {design:?}: a put {put:.0} ns, a get {get:.0} ns{scanned}");
 }
 
 fn put(session: &mut Session, key: u64) {
@@ -51,11 +70,27 @@ fn put(session: &mut Session, key: u64) {
     session.commit().expect("durable");
 }
 
+fn get(session: &mut Session, key: u64) {
+    let look = |value: Value<'_>| black_box(value.bytes[0]);
+    session.get(&key.to_be_bytes(), look).expect("a read");
+    session.commit().expect("nothing to wait for");
+}
+
+fn scan(session: &mut Session, key: u64) {
+    let from = (key % (KEYS - SCANNED)).to_be_bytes();
+    let look = |_: &[u8], value: Value<'_>| {
+        black_box(value.bytes[0]);
+    };
+    let range = Range { from: Bound::Included(&from), ..Range::ALL };
+    session.range(range, SCANNED as usize, look).expect("a range");
+    session.commit().expect("nothing to wait for");
+}
+
 /// Processor time of an operation, ns.
-fn each_ns(mut operation: impl FnMut(u64)) -> f64 {
+fn each_ns(operations: u64, mut operation: impl FnMut(u64)) -> f64 {
     let before = processor_ns();
-    (0..OPERATIONS).for_each(|number| operation(number * 7919 % KEYS));
-    (processor_ns() - before) / OPERATIONS as f64
+    (0..operations).for_each(|number| operation(number * 7919 % KEYS));
+    (processor_ns() - before) / operations as f64
 }
 
 fn processor_ns() -> f64 {

@@ -326,6 +326,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 outcome = Ok(if one_more { Outcome::OneMore } else { Outcome::TooSmall(bytes) });
                 return (Entry::Keep, None);
             }
+            if let Some((location, item)) = &old {
+                held.supersedes(*location, bytes_of(item));
+            }
             let location = held.write(&new, changes);
             self.written[writer].count(bytes);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));

@@ -87,10 +87,15 @@ impl<'a, M: Memory> Slots<'a, M> {
         location
     }
 
+    /// The item written next supersedes the one of `bytes` at `location`.
+    #[inline(always)]
+    pub fn supersedes(&mut self, location: u64, bytes: usize) {
+        self.lock.borrow_mut().flusher.supersedes(location, bytes as u64);
+    }
+
     /// As [`Slabs::retire`].
     #[inline]
     pub fn retire(&mut self, location: u64, changes: &mut Changes) {
-        self.lock.borrow_mut().flusher.ended(location);
         self.slabs.retire(location, changes);
     }
 
@@ -103,7 +108,6 @@ impl<'a, M: Memory> Slots<'a, M> {
             self.retire(location, changes);
             return Some(location);
         }
-        self.lock.borrow_mut().flusher.ended(location);
         self.slabs.defer(&mut self.lock.borrow_mut(), self.id, location);
         None
     }

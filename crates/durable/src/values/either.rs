@@ -309,6 +309,11 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     }
 
     #[inline(always)]
+    fn supersedes(&mut self, location: u64, bytes: usize) {
+        either!(self, room => Writing::supersedes(room, location, bytes));
+    }
+
+    #[inline(always)]
     fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
         either!(self, room => Writing::write(room, new, changes))
     }

@@ -134,6 +134,9 @@ pub trait Writing {
     /// Whether an item of `bytes` fits. If not, room for exactly so many makes it fit. Callers may
     /// hold the key's lock: nothing is waited for.
     fn fits(&self, bytes: usize) -> bool;
+    /// The item written next is to supersede the one of `bytes` at `location`: a design may foretell by it how soon that ends.
+    #[inline(always)]
+    fn supersedes(&mut self, _location: u64, _bytes: usize) {}
     /// Writes an item that fits and returns its location. With books, it counts only once `changes` are
     /// committed.
     fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64;
@@ -355,6 +358,11 @@ impl<M: Memory> Writing for Slots<'_, M> {
     #[inline(always)]
     fn fits(&self, bytes: usize) -> bool {
         Slots::fits(self, bytes)
+    }
+
+    #[inline(always)]
+    fn supersedes(&mut self, location: u64, bytes: usize) {
+        Slots::supersedes(self, location, bytes);
     }
 
     #[inline(always)]

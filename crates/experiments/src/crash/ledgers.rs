@@ -364,9 +364,10 @@ pub(super) fn controls(
     let explorer = if is_on_disk { on_disk } else { in_memory };
     let steps = Step::ALL.iter().filter(|step| is_on_disk || **step != Step::RecordSession);
     let run = |step: &Step| {
-        let explorer = explorer(Steps::ALL.without(&[*step]), settings);
-        let report = explorer.sampled(settings.states, settings.seed);
-        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
+        let steps = Steps::ALL.without(&[*step]);
+        let explore =
+            |settings: &Settings| explorer(steps, settings).sampled(settings.states, settings.seed);
+        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore);
         tell(&control);
         control
     };

@@ -382,8 +382,8 @@ pub(super) fn controls(
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
     let control = |name: &str, meaning, left_out| {
-        let report = scenario(test, settings, left_out).explored(settings);
-        Control::of(name, meaning, test, settings, report)
+        let explore = |s: &Settings| scenario(test, s, left_out).explored(s);
+        Control::of(name, meaning, test, settings, explore)
     };
     let ways = WAYS.iter().filter(|(of, ..)| *of == test);
     let ways = ways.map(|(_, name, meaning)| control(name, meaning, &NOT_PUBLISHED));

@@ -207,8 +207,8 @@ pub(super) fn controls(
     ];
     let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
     let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {
-        let report = explorer(*rule, settings).explored(settings);
-        let control = Control::of(step, meaning, test, settings, report);
+        let explore = |s: &Settings| explorer(*rule, s).explored(s);
+        let control = Control::of(step, meaning, test, settings, explore);
         tell(&control);
         control
     };

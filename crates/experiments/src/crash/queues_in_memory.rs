@@ -162,8 +162,8 @@ pub(super) fn controls(
     let plan = Plan::of(test);
     let run = |step: &Step| {
         let without = Plan { steps: Steps::ALL.without(&[*step]), ..plan };
-        let report = explorer_of(without, settings).explored(settings);
-        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
+        let explore = |s: &Settings| explorer_of(without, s).explored(s);
+        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore);
         tell(&control);
         control
     };

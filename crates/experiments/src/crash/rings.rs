@@ -212,15 +212,15 @@ pub(super) fn controls(
     };
     let of_form = |step: &&Step| step.form() == "both" || test == format!("ring-{}", step.form());
     for step in Step::ALL.iter().filter(of_form) {
-        let plan = Plan { steps: Steps::ALL.without(&[*step]), ..Plan::new(form, settings) };
-        let report = explorer(plan).explored(settings);
-        add(Control::of(&format!("{step:?}"), step.meaning(), test, settings, report));
+        let steps = Steps::ALL.without(&[*step]);
+        let explore = |s: &Settings| explorer(Plan { steps, ..Plan::new(form, s) }).explored(s);
+        add(Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore));
     }
     if form == Form::TxFree {
-        let report = published::explorer().explored(settings);
+        let explore = |s: &Settings| published::explorer().explored(s);
         let meaning =
             "recovery goes by the slots, not by each thread's last position (as published)";
-        add(Control::of("PublishedRecovery", meaning, "ring-published", settings, report));
+        add(Control::of("PublishedRecovery", meaning, "ring-published", settings, explore));
     }
     all
 }

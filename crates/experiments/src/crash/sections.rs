@@ -326,7 +326,7 @@ pub(super) fn control(step: Step, engine: EngineKind, settings: &Settings) -> Co
         states: 0,
         message: String::new(),
     };
-    for seed in settings.seed..settings.seed + 3 {
+    for seed in settings.seed..settings.seed + Control::SEEDS {
         let settings = Settings { seed, ..*settings };
         let mut all = scenarios(engine, &settings);
         let first = likely(step) % all.len();

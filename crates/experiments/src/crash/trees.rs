@@ -359,9 +359,8 @@ pub(super) fn controls(
         without: |memory| Without::nothing(memory).fences(),
     });
     let run = |step: &Step| {
-        let explorer = explorer_on::<Media>(step.form, step.without, settings);
-        let report = explorer.explored(settings);
-        let control = Control::of(step.name, step.meaning, test, settings, report);
+        let explore = |s: &Settings| explorer_on::<Media>(step.form, step.without, s).explored(s);
+        let control = Control::of(step.name, step.meaning, test, settings, explore);
         tell(&control);
         control
     };

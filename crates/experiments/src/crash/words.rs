@@ -152,8 +152,8 @@ pub(super) fn controls(
         ("Fences", "what was written back is waited for before a call tells", Without::fences),
     ];
     let run = |(step, meaning, flawed): (&str, &'static str, Flawed)| {
-        let report = explorer_of(form, flawed, settings).explored(settings);
-        let control = Control::of(step, meaning, test, settings, report);
+        let explore = |s: &Settings| explorer_of(form, flawed, s).explored(s);
+        let control = Control::of(step, meaning, test, settings, explore);
         tell(&control);
         control
     };

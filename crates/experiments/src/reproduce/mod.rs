@@ -23,6 +23,7 @@ mod listing_2;
 mod lists;
 mod measure;
 mod modelled;
+mod profiled;
 mod record;
 mod report;
 mod results;

@@ -33,15 +33,15 @@ pub(in super::super) fn controls(
     let steps = Step::ALL.iter().filter(|step| test_of(**step) == test);
     let run = |step: &Step| {
         let steps = Steps::ALL.without(&[*step]);
-        let report = match test {
-            "tree-log" => explorer(steps, WRITING, settings).explored(settings),
-            "tree-log-uses" => explorer(steps, ONE_LOG, settings).explored(settings),
-            "tree-log-collect" => explorer(steps, COLLECTING, settings).explored(settings),
-            "tree-log-pile" => explorer(steps, PILING, settings).explored(settings),
-            "tree-log-load" => loads(steps, settings).explored(settings),
-            _ => threads(steps, settings).explored(settings),
+        let explore = |s: &Settings| match test {
+            "tree-log" => explorer(steps, WRITING, s).explored(s),
+            "tree-log-uses" => explorer(steps, ONE_LOG, s).explored(s),
+            "tree-log-collect" => explorer(steps, COLLECTING, s).explored(s),
+            "tree-log-pile" => explorer(steps, PILING, s).explored(s),
+            "tree-log-load" => loads(steps, s).explored(s),
+            _ => threads(steps, s).explored(s),
         };
-        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, report);
+        let control = Control::of(&format!("{step:?}"), step.meaning(), test, settings, explore);
         tell(&control);
         control
     };

@@ -4,14 +4,14 @@
 use super::btree_log::modelled::{ModelledIndex, Ran, in_tree, preset};
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
+use crate::reproduce::profiled::{bandwidths, estimate};
 use std::io;
 use terrace_index::deltas::Options;
 use terrace_index::tree::TreeOptions;
 use terrace_machine::chase::Chase;
 use terrace_machine::ground::Ground;
-use terrace_machine::load::{Load, Op};
 use terrace_memory::Domain;
-use terrace_memory::profile::{Accesses, Bandwidth, Estimate, Flavour, Latency, Measured, NodeProfile, Quantiles};
+use terrace_memory::profile::{Accesses, Flavour, Latency, Measured, NodeProfile, Quantiles};
 use terrace_store::{Advised, LeafForm, TreeForm, advised};
 
 pub(super) const ROW: Row = Row {
@@ -102,21 +102,13 @@ fn chosen(advice: &[Advised], tried: &[Tried]) -> Tried {
 /// What a probe of the persistent memory with so many threads finds.
 pub(super) fn measured(threads: usize) -> io::Result<Accesses> {
     let preset = preset()?;
-    let estimate = |value: f64| Estimate::of(value).ok_or_else(|| io::Error::other("no figure"));
-    let mut points = Vec::new();
-    for (flavour, op, is_random, threads) in [
-        (Flavour::Read, Op::Read, true, 1),
-        (Flavour::Read, Op::Read, true, threads),
-        (Flavour::StoreFlush, Op::StoreFlush, true, threads),
-        (Flavour::StoreFlush, Op::StoreFlush, false, threads),
-    ] {
-        for piece_bytes in PIECES {
-            let load =
-                Load { node: PMEM, op, random: is_random, bytes: piece_bytes, threads, overhead_ns: 0.0 };
-            let gb_s = estimate(load.run(&preset)?.gb_s())?;
-            points.push(Bandwidth { flavour, is_random, piece_bytes, threads, gb_s });
-        }
-    }
+    let loads = [
+        (Flavour::Read, true, 1),
+        (Flavour::Read, true, threads),
+        (Flavour::StoreFlush, true, threads),
+        (Flavour::StoreFlush, false, threads),
+    ];
+    let points = bandwidths(&preset, PMEM, &loads, &PIECES)?;
     let bench = preset.bench(1)?;
     let memory = bench.memory(PMEM, CHASED, Domain::Adr)?;
     let times = Chase::lay(&bench, &memory, CHASED).follow(200);

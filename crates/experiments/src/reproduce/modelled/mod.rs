@@ -1,16 +1,16 @@
 //! Maps on the modelled Optane server: index and values as they are, in virtual time.
 //!
-//! Values lie on `pmem0`, the index on `dram0`, or on `pmem0` too if it is kept; every access to them is
+//! Values lie on `pmem0`, unless a row puts them elsewhere, the index on `dram0`, or beside the values if it is kept; every access to them is
 //! charged to the logical thread that made it. Threads run on the cores of one socket, that of both
 //! memories, each with a writer of its own. What else a map keeps in DRAM is small and charged for
 //! nothing: free slots as bits, dead bytes of logs as counters, writers.
-//!
-//! # Work that is no access
-//! On the model no instruction takes time but what it is told of. Each write is charged [`WRITE_NS`] and
-//! each read [`READ_NS`] beside its accesses, the same for all designs: the processor time of a put of 64
-//! bytes and of a get in a map in logs of 200 keys, without write-backs, on a Xeon of 2.1 GHz. (A put in
-//! slabs took 220 ns there, for its lists of free slots and the epochs they wait for.) They are figures of the
-//! engine's code and not of the machine, so no preset has them, and one pair serves every row and every design.
+//! What instructions take is charged beside it: see [`work`].
+
+mod work;
+mod ycsb;
+
+pub(super) use work::{Work, label};
+pub(super) use ycsb::{Mix, Ycsb};
 
 use super::error::{Error, Result};
 use crate::structures::Random;
@@ -20,38 +20,27 @@ use std::time::Duration;
 use terrace_machine::model::{NodeCounts, ThreadCounts};
 use terrace_machine::{Machine, Modelled, Preset};
 use terrace_memory::Domain;
-use terrace_store::{Durability, Map, MapOptions, Persist, Session, ValueDesign};
-use terrace_workload::ycsb::{Choices, Distribution};
+use terrace_store::{Durability, Kind, Map, MapOptions, Persist, Session, ValueDesign};
+use work::Costs;
 
 /// The paper's machine.
 const PRESET: &str = "optane-000";
-/// Processor time of a write and of a read, beside their accesses, in logs: what the example
-/// `processor_work` printed.
-const WRITE_NS: f64 = 135.0;
-/// See [`WRITE_NS`].
-const READ_NS: f64 = 45.0;
+/// Its persistent memory.
+pub(super) const PMEM: &str = "pmem0";
+/// Its DRAM, of the same socket.
+pub(super) const DRAM: &str = "dram0";
 /// What is random in its caches is so by this seed.
 const SEED: u64 = 1;
 /// Bytes of a log and of a superblock.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Key, header, and what a slot may leave unused.
 const BESIDE_VALUE_BYTES: u64 = 48;
-/// Of an index in DRAM and of one that is kept.
+/// Of a hash table in DRAM, and of any other index.
 const INDEX_BYTES_PER_KEY: [u64; 2] = [24, 48];
 /// Operations between two looks whether the collector's queue is full.
 const COLLECT_EVERY: u64 = 64;
-/// Choices drawn ahead.
-const DRAWN: usize = 1 << 20;
 /// Bytes of values for which books have one.
 const VALUES_PER_BOOKS: u64 = 256;
-
-/// What notes say of it.
-pub(super) fn label() -> String {
-    format!(
-        "modelled server {PRESET}, virtual time; beside its accesses a write is charged {WRITE_NS} ns and a \
-         read {READ_NS} ns of instructions, the same for all designs"
-    )
-}
 
 /// The paper's machine.
 pub(super) fn preset() -> Preset {
@@ -86,14 +75,14 @@ pub(super) fn options(values: ValueDesign, threads: usize) -> MapOptions {
 pub(super) type Worker = Session<Modelled, Modelled>;
 
 /// What a thread does again and again: with its session, its number, the operation's number and a source
-/// of randomness. Returns the processor time of it beside its accesses, ns.
+/// of randomness. Tells what it did.
 pub(super) trait Operation:
-    Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<f64> + Sync
+    Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<Work> + Sync
 {
 }
 
 impl<F> Operation for F where
-    F: Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<f64> + Sync
+    F: Fn(&mut Worker, u64, u64, &mut Random) -> terrace_store::Result<Work> + Sync
 {
 }
 
@@ -102,10 +91,12 @@ pub(super) struct ModelledMap {
     pub machine: Machine,
     pub map: Map<Modelled, Modelled>,
     options: MapOptions,
+    /// The memory of the values, and of an index that is kept.
+    node: &'static str,
     values: Modelled,
-    /// Of an index that is kept.
+    /// Of an index that is kept, or ordered.
     index: Option<Modelled>,
-    /// Of one in DRAM.
+    /// Of a hash table in DRAM.
     index_bytes: u64,
     workers: Vec<(Worker, Random)>,
     keys: u64,
@@ -121,7 +112,7 @@ pub(super) struct Ran {
     pub threads: usize,
     /// Virtual time, from the first operation to the last.
     pub time: Duration,
-    /// What went in and out of the persistent memory.
+    /// What went in and out of the memory of the values.
     pub pmem: NodeCounts,
     /// Waited by all threads for others, at locks, ns.
     pub paused_ns: f64,
@@ -162,6 +153,17 @@ impl ModelledMap {
         value_bytes: usize,
         options: MapOptions,
     ) -> Result<ModelledMap> {
+        ModelledMap::on(preset, PMEM, items, value_bytes, options)
+    }
+
+    /// The same with its values on another memory of the machine.
+    pub fn on(
+        preset: &Preset,
+        node: &'static str,
+        items: u64,
+        value_bytes: usize,
+        options: MapOptions,
+    ) -> Result<ModelledMap> {
         let threads = options.writers;
         let machine = Machine::new(preset, threads, SEED);
         // What open logs, size classes and the collector keep for themselves.
@@ -169,11 +171,18 @@ impl ModelledMap {
         let bytes = items * (value_bytes as u64 + BESIDE_VALUE_BYTES) * 9 / 8;
         let bytes = bytes.next_multiple_of(SEGMENT_BYTES) + aside;
         let is_kept = matches!(options.persist, Persist::Index | Persist::Full);
-        let index_bytes = items * INDEX_BYTES_PER_KEY[usize::from(is_kept)] + (1 << 20);
-        let values = memory(&machine, "pmem0", bytes, options.domain)?;
+        let is_ordered = options.kind == Kind::Ordered;
+        let index_bytes =
+            items * INDEX_BYTES_PER_KEY[usize::from(is_kept || is_ordered)] + (1 << 20);
+        let values = memory(&machine, node, bytes, options.domain)?;
         let kept_bytes = index_bytes + bytes / VALUES_PER_BOOKS;
+        // A tree needs a memory of its own in DRAM too, where nothing is written back for it.
+        let place = match is_kept {
+            true => Some((node, options.domain)),
+            false => is_ordered.then_some((DRAM, Domain::None)),
+        };
         let index =
-            is_kept.then(|| memory(&machine, "pmem0", kept_bytes, options.domain)).transpose()?;
+            place.map(|(node, domain)| memory(&machine, node, kept_bytes, domain)).transpose()?;
         let map = machine
             .free_of_charge(|| open(&machine, &values, index.as_ref(), index_bytes, &options, 0))?;
         let worker = |thread| (map.session(), Random(SEED + thread));
@@ -183,6 +192,7 @@ impl ModelledMap {
             machine,
             map,
             options,
+            node,
             values,
             index,
             index_bytes,
@@ -224,7 +234,7 @@ impl ModelledMap {
         let (value, keys) = (vec![2; self.value_bytes], self.keys);
         move |worker, _, _, random| {
             worker.put(&random.below(keys).to_be_bytes(), &value, None)?;
-            Ok(WRITE_NS)
+            Ok(Work::WRITE)
         }
     }
 
@@ -235,14 +245,14 @@ impl ModelledMap {
             // A large prime: every key comes once.
             let key = (number * threads + thread).wrapping_mul(2_654_435_761) % keys;
             worker.delete(&key.to_be_bytes())?;
-            Ok(WRITE_NS)
+            Ok(Work::WRITE)
         }
     }
 
     /// Has each of the first `threads` threads do `each` operations. They run to their end one by one, the
     /// thread furthest behind first: nobody waits for a lock.
     pub fn in_turn(&mut self, threads: usize, each: u64, does: impl Operation) -> Result<Ran> {
-        let before = self.counts();
+        let (before, costs) = (self.counts(), Costs::of(&self.options));
         let failed = RefCell::new(None);
         let time = {
             let (machine, does, failed) = (&self.machine, &does, &failed);
@@ -255,7 +265,7 @@ impl ModelledMap {
                         if number == each || failed.borrow().is_some() {
                             return false;
                         }
-                        match one(machine, worker, does, [thread, number], random) {
+                        match one(machine, costs, worker, does, [thread, number], random) {
                             Ok(()) => number += 1,
                             Err(error) => drop(failed.borrow_mut().get_or_insert(error)),
                         }
@@ -271,7 +281,7 @@ impl ModelledMap {
 
     /// The same with operations that overlap: who finds a lock held waits for it. Slower to simulate.
     pub fn at_once(&mut self, threads: usize, each: u64, does: impl Operation) -> Result<Ran> {
-        let before = self.counts();
+        let (before, costs) = (self.counts(), Costs::of(&self.options));
         let failed = Mutex::new(None);
         let time = {
             let (machine, does, failed) = (&self.machine, &does, &failed);
@@ -280,7 +290,7 @@ impl ModelledMap {
                 let body = move || {
                     let mut numbers = 0..each;
                     let done = numbers.try_for_each(|number| {
-                        one(machine, worker, does, [thread, number], random)
+                        one(machine, costs, worker, does, [thread, number], random)
                     });
                     if let Err(error) = done {
                         failed.lock().expect("no thread panicked").get_or_insert(error);
@@ -302,7 +312,7 @@ impl ModelledMap {
     }
 
     fn counts(&self) -> (NodeCounts, u64) {
-        let pmem = self.machine.node_counts("pmem0").expect("the memory of the values");
+        let pmem = self.machine.node_counts(self.node).expect("the memory of the values");
         let paused = |thread| -> u64 {
             let counts: ThreadCounts = self.machine.thread_counts(thread);
             counts.paused_ps
@@ -331,63 +341,40 @@ fn open(
     Ok(match index {
         Some(index) => Map::over_with_index(values, index.clone(), is_new, lifetime, options)?,
         None => {
-            let dram = memory(machine, "dram0", dram_bytes, options.domain)?;
+            let dram = memory(machine, DRAM, dram_bytes, options.domain)?;
             Map::over_with_dram(values, &dram, is_new, lifetime, options)?
         }
     })
 }
 
 /// The same, waiting for the collector whenever its queue is full: the thread collects itself. An item
-/// moved takes the processor time of a write.
+/// moved is charged as a write.
 pub(super) fn collecting(does: impl Operation, value_bytes: usize) -> impl Operation {
     move |worker, thread, number, random| {
-        let mut work_ns = does(worker, thread, number, random)?;
+        let mut work = does(worker, thread, number, random)?;
         if number % COLLECT_EVERY == 0 {
             let before = worker.map().stats().moved_bytes;
             if worker.map().collect()? > 0 {
                 let moved_bytes = worker.map().stats().moved_bytes - before;
-                work_ns += WRITE_NS * (moved_bytes / (value_bytes as u64 + 16)) as f64;
+                work.writes += moved_bytes / (value_bytes as u64 + 16);
             }
         }
-        Ok(work_ns)
-    }
-}
-
-/// Records chosen by a workload, to be walked through again and again.
-pub(super) fn drawn(distribution: Distribution, keys: u64) -> Vec<u32> {
-    match distribution.choices(keys, DRAWN, SEED) {
-        Choices::Records(choices) | Choices::Latest(choices) => choices,
-    }
-}
-
-/// An operation of YCSB on the chosen records, from the `from`-th of each thread on: of 100, `updates`
-/// update.
-pub(super) fn ycsb(choices: &[u32], updates: u64, value_bytes: usize, from: u64) -> impl Operation {
-    let value = vec![2; value_bytes];
-    move |worker, thread, number, random| {
-        // Threads begin far apart.
-        let place = (thread as usize * 49_999 + (from + number) as usize) % choices.len();
-        let key = u64::from(choices[place]).to_be_bytes();
-        if random.below(100) < updates {
-            worker.put(&key, &value, None)?;
-            return Ok(WRITE_NS);
-        }
-        worker.get(&key, |value| std::hint::black_box(value.bytes.len()))?;
-        Ok(READ_NS)
+        Ok(work)
     }
 }
 
 /// One operation of a thread, and its commit.
 fn one(
     machine: &Machine,
+    costs: Costs,
     worker: &mut Worker,
     does: &impl Operation,
     [thread, number]: [u64; 2],
     random: &mut Random,
 ) -> Result<()> {
-    let work_ns = does(worker, thread, number, random)?;
+    let work = does(worker, thread, number, random)?;
     worker.commit()?;
-    machine.compute_ns(work_ns);
+    machine.compute_ns(costs.ns(work));
     Ok(())
 }
 
@@ -414,7 +401,8 @@ mod tests {
         for at_once in [false, true] {
             let [once, again, alone] = [4, 4, 1].map(|threads| updated(at_once, threads));
             assert_eq!((once.time, once.pmem), (again.time, again.pmem));
-            assert!(once.ns() > WRITE_NS && once.million_s() > 2.0 * alone.million_s());
+            let least_ns = Costs::of(&options(ValueDesign::Log, 4)).ns(Work::WRITE);
+            assert!(once.ns() > least_ns && once.million_s() > 2.0 * alone.million_s());
         }
     }
 
