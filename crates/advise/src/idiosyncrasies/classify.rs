@@ -127,10 +127,15 @@ pub struct Cause {
 
 impl Cause {
     /// The classes as in table 1, with a star where it is worse.
-    pub fn classes_text(&self) -> String {
+    pub fn class_names(&self) -> Vec<String> {
         let name =
             |(class, worse): &(Class, bool)| format!("{class:?}{}", if *worse { "*" } else { "" });
-        self.classes.iter().map(name).collect::<Vec<_>>().join(", ")
+        self.classes.iter().map(name).collect()
+    }
+
+    /// The same in one line.
+    pub fn classes_text(&self) -> String {
+        self.class_names().join(", ")
     }
 }
 

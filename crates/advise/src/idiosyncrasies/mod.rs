@@ -34,14 +34,15 @@ pub use classify::{Cause, Class, Component, Evidence, Thresholds, classify};
 pub use latency::{CachedLatency, DirtyCache};
 pub use losses::Losses;
 pub use print::table;
-pub use recommend::{Advice, Impact, Recommendation, recommend};
+pub use recommend::{Advice, Recommendation, recommend};
 pub use small::{Rewritten, SmallWrites};
 pub use sweep::{Grid, Settings, Sweep};
+pub use terrace_memory::profile::Impact;
 
 use serde::{Deserialize, Serialize};
 use std::io;
 use terrace_machine::ground::Ground;
-use terrace_memory::profile::{Effect, Estimate, Measured};
+use terrace_memory::profile::{self, Effect, Estimate, Measured};
 
 /// What was measured, or why it could not be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,15 +150,38 @@ impl Findings {
     }
 }
 
-/// The tests of a memory as a profile keeps them: the factor of each and what it is due to.
+/// The tests of a memory as a profile keeps them: the factor of each, beside DRAM's, and what it is due to.
 pub fn effects(found: &Findings, causes: &[Cause]) -> Measured<Effect> {
-    let effect = |test: &str, factor: f64, because: Vec<String>| {
-        Some(Effect { test: test.into(), factor: Estimate::of(factor)?, because })
-    };
     let of_cause = |cause: &Cause| {
-        let because = cause.components.iter().map(ToString::to_string).collect();
-        effect(cause.test, *cause.effect.measured()?, because)
+        Some(Effect {
+            test: cause.test.into(),
+            factor: Estimate::of(*cause.effect.measured()?)?,
+            because: cause.components.iter().map(ToString::to_string).collect(),
+            on_dram: cause.on_dram.measured().and_then(|factor| Estimate::of(*factor)),
+            classes: cause.class_names(),
+            unexplained: cause.unexplained.clone(),
+        })
     };
-    let dirty = effect("I8", found.dirty_cache.effect(), Vec::new());
+    let dirty = Estimate::of(found.dirty_cache.effect()).map(|factor| Effect {
+        test: "I8".into(),
+        factor,
+        because: Vec::new(),
+        on_dram: None,
+        classes: Vec::new(),
+        unexplained: None,
+    });
     Measured::Points(causes.iter().filter_map(of_cause).chain(dirty).collect())
+}
+
+/// The recommendations for a memory as a profile keeps them.
+pub fn recommendations(advice: &[Advice]) -> Measured<profile::Recommendation> {
+    let of = |advice: &Advice| {
+        profile::Recommendation::new(
+            &format!("{:?}", advice.recommendation),
+            &advice.recommendation.to_string(),
+            advice.factor.measured().and_then(|factor| Estimate::of(*factor)),
+            advice.reason(),
+        )
+    };
+    Measured::Points(advice.iter().map(of).collect())
 }

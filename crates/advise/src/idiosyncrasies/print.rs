@@ -42,13 +42,10 @@ pub fn table(found: &Findings, causes: &[Cause], advice: &[Advice]) -> String {
             text,
             "{:<4}{:<10}{}\n{:14}{}",
             format!("{:?}", advice.recommendation),
-            format!("{:?}", advice.impact).to_lowercase(),
+            advice.impact.to_string(),
             advice.recommendation,
             "",
-            match &advice.factor {
-                Reading::Measured(_) => &advice.because,
-                Reading::NotMeasurable(why) => why,
-            }
+            advice.reason()
         );
     }
     text

@@ -6,32 +6,7 @@
 use super::{Findings, Reading};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// How much a recommendation is worth (the scale of table 4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Impact {
-    /// Nothing: what it avoids does not happen here.
-    None,
-    /// Less than a factor of 1.5.
-    Low,
-    /// A factor of 1.5 to 3.
-    Moderate,
-    /// More than a factor of 3.
-    High,
-}
-
-impl Impact {
-    /// The grade of a factor. Within 5 % it is none: so much a repetition may differ.
-    pub fn of(factor: f64) -> Impact {
-        match factor {
-            high if high > 3.0 => Impact::High,
-            moderate if moderate >= 1.5 => Impact::Moderate,
-            low if low > 1.05 => Impact::Low,
-            _ => Impact::None,
-        }
-    }
-}
+use terrace_memory::profile::Impact;
 
 /// One recommendation, as the paper words it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +53,16 @@ pub struct Advice {
     pub impact: Impact,
     /// Where the factor comes from, in one line.
     pub because: String,
+}
+
+impl Advice {
+    /// Where the factor comes from, or why it is not known.
+    pub fn reason(&self) -> &str {
+        match &self.factor {
+            Reading::Measured(_) => &self.because,
+            Reading::NotMeasurable(why) => why,
+        }
+    }
 }
 
 /// R1 to R7 for a memory.

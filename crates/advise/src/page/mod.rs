@@ -38,6 +38,24 @@ pub fn draw(page: &mut String, figure: &Figure) {
     );
 }
 
+/// A table with its title; nothing without rows.
+pub fn tabulate<const COLUMNS: usize>(
+    page: &mut String,
+    title: &str,
+    heads: [&str; COLUMNS],
+    rows: impl Iterator<Item = [String; COLUMNS]>,
+) {
+    let line = |tag: &str, cells: &[String]| {
+        let cell = |text: &String| format!("<{tag}>{}</{tag}>", escaped(text));
+        format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
+    };
+    let rows: String = rows.map(|row| line("td", &row)).collect();
+    if !rows.is_empty() {
+        let heads = line("th", &heads.map(String::from));
+        let _ = write!(page, "<h3>{}</h3>\n<table>\n{heads}{rows}</table>\n", escaped(title));
+    }
+}
+
 fn style() -> String {
     let colours = |colours: &[&str; COLOURS]| -> String {
         let rule = |(n, colour)| format!(".f{n}{{fill:{colour}}}.s{n}{{stroke:{colour}}}\n");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use terrace_memory::ByteSize;
 use terrace_memory::profile::{
-    Estimate, FileOp, Flavour, Measured, NOT_ASKED_FOR, NodeProfile, Profile, Quantiles,
+    Effect, Estimate, FileOp, Flavour, Measured, NodeProfile, Profile, Quantiles, Recommendation,
 };
 
 /// The profile as tables.
@@ -118,29 +118,66 @@ fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
             );
         },
     );
-    section(text, "the eight tests", &node.effects, |text, effect| {
-        let because = effect.because.join(", ");
-        let _ = writeln!(text, "  {:<4} {:>8}   {because}", effect.test, shown(&effect.factor));
+    eight_tests(text, node);
+}
+
+/// What each test found, what it is due to, and what follows.
+fn eight_tests(text: &mut String, node: &NodeProfile) {
+    let heading = "the eight tests  here  on DRAM  classes           because of";
+    section(text, heading, &node.effects, |text, effect| {
+        let _ = writeln!(
+            text,
+            "  {:<11} {:>8} {:>8}  {:<16}  {}",
+            effect.test,
+            shown(&effect.factor),
+            effect.on_dram.as_ref().map_or("-".into(), shown),
+            effect.classes.join(", "),
+            causes(effect)
+        );
+    });
+    let heading = "what follows (impact by what was measured)";
+    section(text, heading, &node.recommendations, |text, found| {
+        let _ = writeln!(
+            text,
+            "  {:<4}{:<12}{}\n{:18}{}",
+            found.name,
+            impact(found),
+            found.words,
+            "",
+            found.because
+        );
     });
 }
 
-/// A heading and its lines, or why there are none; nothing for what nobody asked for.
+/// What an effect is due to, and why that is not all or nothing.
+pub(super) fn causes(effect: &Effect) -> String {
+    let words: Vec<&str> =
+        effect.because.iter().chain(&effect.unexplained).map(String::as_str).collect();
+    words.join("; ")
+}
+
+/// What a recommendation is worth here.
+pub(super) fn impact(found: &Recommendation) -> String {
+    found.impact.map_or("not known".into(), |impact| impact.to_string())
+}
+
+/// A heading, what was left out, and lines of the rest; nothing for what nobody asked for.
 fn section<P>(
     text: &mut String,
     heading: &str,
     measured: &Measured<P>,
     line: impl Fn(&mut String, &P),
 ) {
-    match measured {
-        Measured::Points(points) => {
-            let _ = writeln!(text, "  {heading}");
-            points.iter().for_each(|point| line(text, point));
-        }
-        Measured::Not { not_measured } if not_measured != NOT_ASKED_FOR => {
-            let _ = writeln!(text, "  {heading}\n  not measured: {not_measured}");
-        }
-        Measured::Not { .. } => {}
+    let left_out = measured.left_out();
+    if matches!(measured, Measured::Not { .. }) && left_out.is_none() {
+        return;
     }
+    let _ = writeln!(text, "  {heading}");
+    if let Some(why) = left_out {
+        let what = if measured.points().is_empty() { "not measured" } else { "left out" };
+        let _ = writeln!(text, "  {what}: {why}");
+    }
+    measured.points().iter().for_each(|point| line(text, point));
 }
 
 /// Flavours and orders as lines, threads and pieces as columns.
@@ -188,7 +225,7 @@ fn of_load(times: &Quantiles) -> String {
 }
 
 /// The median; three digits are what a reader compares.
-fn shown(estimate: &Estimate) -> String {
+pub(super) fn shown(estimate: &Estimate) -> String {
     match estimate.median() {
         large if large >= 100.0 => format!("{large:.0}"),
         middle if middle >= 10.0 => format!("{middle:.1}"),

@@ -1,11 +1,13 @@
 //! A profile as one HTML page with drawings.
 
-use super::print::{name, table};
+use super::print::{causes, impact, name, shown, table};
 use crate::page::{self, Figure, Form, escaped};
 use std::cmp::Reverse;
 use std::fmt::Write;
 use terrace_memory::ByteSize;
-use terrace_memory::profile::{Bandwidth, FileCost, FileOp, Flavour, Loaded, NodeProfile, Profile};
+use terrace_memory::profile::{
+    Bandwidth, Effect, FileCost, FileOp, Flavour, Loaded, NodeProfile, Profile, Recommendation,
+};
 
 /// The page. It needs nothing beside it.
 pub fn html(profile: &Profile) -> String {
@@ -19,6 +21,8 @@ pub fn html(profile: &Profile) -> String {
         let _ = writeln!(page, "<section id=\"{0}\"><h2>{0}</h2>", escaped(&node.name));
         let _ = writeln!(page, "<p>{}</p>", escaped(&node.medium));
         figures(node).iter().for_each(|figure| page::draw(&mut page, figure));
+        causes_table(&mut page, node);
+        recommendations_table(&mut page, node);
         page.push_str("</section>\n");
     }
     let between = [copies(profile), remote(profile), pages(profile)];
@@ -177,6 +181,34 @@ fn effects(node: &NodeProfile) -> Option<Figure> {
         .over(points.iter().map(|point| &point.test))
         .with("this memory", points.iter().map(|point| point.factor.median()));
     (!points.is_empty()).then_some(figure)
+}
+
+/// What the tests' effects are due to.
+fn causes_table(page: &mut String, node: &NodeProfile) {
+    let heads = ["test", "here", "on DRAM", "classes", "because of"];
+    let row = |effect: &Effect| {
+        let on_dram = effect.on_dram.as_ref().map_or("-".into(), shown);
+        let classes = effect.classes.join(", ");
+        [effect.test.clone(), shown(&effect.factor), on_dram, classes, causes(effect)]
+    };
+    let title = "What the effects are due to, and the classes of memory that this concerns";
+    page::tabulate(page, title, heads, node.effects.points().iter().map(row));
+}
+
+/// What follows from them.
+fn recommendations_table(page: &mut String, node: &NodeProfile) {
+    let heads = ["", "what follows", "applies here", "impact", "because"];
+    let row = |found: &Recommendation| {
+        let applies = match found.applies {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "not known",
+        };
+        let (name, words) = (found.name.clone(), found.words.clone());
+        [name, words, applies.into(), impact(found), found.because.clone()]
+    };
+    let title = "Recommendations, with the impact of what each avoids as it was measured";
+    page::tabulate(page, title, heads, node.recommendations.points().iter().map(row));
 }
 
 /// From where to where, with the most threads.

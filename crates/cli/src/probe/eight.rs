@@ -53,6 +53,7 @@ impl EightTests {
         let mut of = NodeProfile::new(&self.found.node);
         of.medium = ground.medium(&self.found.node);
         of.effects = tests::effects(&self.found, &self.causes);
+        of.recommendations = tests::recommendations(&self.advice);
         profile.nodes.push(of);
         profile
     }

@@ -22,11 +22,12 @@ pub struct Accesses {
 }
 
 impl Accesses {
-    /// What a profile says; `None` where latency, random reads or persisted pieces were not measured. Figures are of
-    /// the most threads that persisted pieces, since bandwidth is what a memory is short of then.
+    /// What a profile says; `None` where latency, random reads or persisted pieces were not measured, or settings of
+    /// bandwidth were left out. Figures are of the most threads that persisted pieces, since bandwidth is what a
+    /// memory is short of then.
     pub fn of(node: &NodeProfile) -> Option<Accesses> {
         let latency_ns = node.idle_latency()?.load.p50_ns.median();
-        let points = node.bandwidth.points();
+        let points = node.bandwidth.whole();
         let persisted = points.iter().filter(|point| point.flavour == Flavour::StoreFlush);
         let threads = persisted.map(|point| point.threads).max()?;
         let curve = |flavour, is_random, threads| {

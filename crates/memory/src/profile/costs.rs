@@ -13,7 +13,7 @@ pub struct MemoryCosts {
 }
 
 impl MemoryCosts {
-    /// What a profile says; `None` where its bandwidth was not measured.
+    /// What a profile says; `None` where its bandwidth was not measured, or not all of it.
     pub fn of(node: &NodeProfile) -> Option<MemoryCosts> {
         let keeping = Arc::new(Keeping::of(node)?);
         Some(MemoryCosts { keeping, accesses: Accesses::of(node) })

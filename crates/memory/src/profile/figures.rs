@@ -1,77 +1,9 @@
 //! The figures of a profile: each a setting and what was measured there.
 
 use super::estimate::Estimate;
+use super::measured::Point;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// The reason that stands where a run did not ask.
-pub const NOT_ASKED_FOR: &str = "not asked for";
-
-/// Figures, or why there are none. A field that a file does not have was not asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Measured<P> {
-    /// One for each setting.
-    Points(Vec<P>),
-    /// It was not measured.
-    Not {
-        /// Why.
-        not_measured: String,
-    },
-}
-
-impl<P> Default for Measured<P> {
-    fn default() -> Self {
-        Measured::not_asked_for()
-    }
-}
-
-impl<P> Measured<P> {
-    /// Not measured, since nobody asked.
-    pub fn not_asked_for() -> Measured<P> {
-        Measured::not(NOT_ASKED_FOR)
-    }
-
-    /// Not measured, for this reason.
-    pub fn not(reason: impl Into<String>) -> Measured<P> {
-        Measured::Not { not_measured: reason.into() }
-    }
-
-    /// The figures; none if it was not measured.
-    pub fn points(&self) -> &[P] {
-        match self {
-            Measured::Points(points) => points,
-            Measured::Not { .. } => &[],
-        }
-    }
-}
-
-/// A setting with figures.
-pub(super) trait Point: Sized {
-    fn is_of_setting(&self, other: &Self) -> bool;
-    /// Takes the figures of a later run at the same setting in.
-    fn refine(&mut self, later: Self);
-}
-
-#[allow(private_bounds, reason = "the points are all here")]
-impl<P: Point> Measured<P> {
-    /// What another run has measured counts as well; that it measured nothing takes nothing away.
-    pub fn refine(&mut self, run: Measured<P>) {
-        match (&mut *self, run) {
-            (Measured::Points(known), Measured::Points(points)) => {
-                for point in points {
-                    match known.iter_mut().find(|known| known.is_of_setting(&point)) {
-                        Some(known) => known.refine(point),
-                        None => known.push(point),
-                    }
-                }
-            }
-            (_, Measured::Not { not_measured }) if not_measured == NOT_ASKED_FOR => {}
-            (known @ Measured::Not { .. }, run) => *known = run,
-            (Measured::Points(_), Measured::Not { .. }) => {}
-        }
-    }
-}
 
 /// How bytes are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -214,18 +146,6 @@ pub struct Remote {
     pub stream_gb_s: Estimate,
 }
 
-/// What one of the tests I1 to I8 of paper 001 found of a memory.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Effect {
-    /// `I1` to `I8`.
-    pub test: String,
-    /// The factor that the test looks for; 1 is no effect.
-    pub factor: Estimate,
-    /// What the memory's components had to do with it, as its causes were found in the last run.
-    pub because: Vec<String>,
-}
-
 /// What a page costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -255,17 +175,6 @@ pub struct Copy {
     pub threads: usize,
     /// 10^9 bytes a second, counted once.
     pub gb_s: Estimate,
-}
-
-impl Point for Effect {
-    fn is_of_setting(&self, other: &Self) -> bool {
-        self.test == other.test
-    }
-
-    fn refine(&mut self, later: Self) {
-        self.factor.refine(later.factor);
-        self.because = later.because;
-    }
 }
 
 impl Quantiles {

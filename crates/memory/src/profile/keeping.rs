@@ -19,9 +19,10 @@ pub struct Keeping {
 }
 
 impl Keeping {
-    /// What a profile says, at the most threads that it has both ways of; `None` where it has not.
+    /// What a profile says, at the most threads that it has both ways of; `None` where it has not, or where
+    /// settings were left out.
     pub fn of(node: &NodeProfile) -> Option<Keeping> {
-        let points = node.bandwidth.points().iter().filter(|point| point.is_random);
+        let points = node.bandwidth.whole().iter().filter(|point| point.is_random);
         let of = |flavour| points.clone().filter(move |point| point.flavour == flavour);
         let mut pairs: Vec<(usize, u64, f64)> = of(Flavour::Store)
             .filter_map(|kept| {

@@ -11,21 +11,25 @@
 mod accesses;
 mod costs;
 mod curve;
+mod eight;
 mod error;
 mod estimate;
 mod figures;
 mod file;
 mod keeping;
+mod measured;
 
 pub use accesses::Accesses;
 pub use costs::MemoryCosts;
+pub use eight::{Effect, Impact, Recommendation};
 pub use error::ProfileError;
 pub use estimate::{Estimate, four_digits};
 pub use figures::{
-    Bandwidth, Copy, DirtyCache, Effect, FileCost, FileOp, Flavour, Latency, Loaded, Measured,
-    NOT_ASKED_FOR, Pages, Quantiles, Remote, StoreCost,
+    Bandwidth, Copy, DirtyCache, FileCost, FileOp, Flavour, Latency, Loaded, Pages, Quantiles,
+    Remote, StoreCost,
 };
 pub use keeping::Keeping;
+pub use measured::{Measured, NOT_ASKED_FOR};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,6 +104,9 @@ pub struct NodeProfile {
     /// The eight tests of paper 001, where they were asked for.
     #[serde(default)]
     pub effects: Measured<Effect>,
+    /// What follows from them for this memory: the recommendations R1 to R7 of the paper.
+    #[serde(default)]
+    pub recommendations: Measured<Recommendation>,
 }
 
 impl Profile {
@@ -181,6 +188,7 @@ impl NodeProfile {
             dirty_cache: Measured::not_asked_for(),
             files: Measured::not_asked_for(),
             effects: Measured::not_asked_for(),
+            recommendations: Measured::not_asked_for(),
         }
     }
 
@@ -192,6 +200,7 @@ impl NodeProfile {
         self.dirty_cache.refine(run.dirty_cache);
         self.files.refine(run.files);
         self.effects.refine(run.effects);
+        self.recommendations.refine(run.recommendations);
         if !run.medium.is_empty() {
             self.medium = run.medium;
         }
@@ -200,12 +209,12 @@ impl NodeProfile {
     /// The unit that the medium is written in, as far as it shows (test I3 of paper 001): the smallest piece that is
     /// streamed to random places about as fast as in order, and by how many threads, the most that were measured.
     /// Smaller ones are gathered by a device only where they are neighbours; threads too few to saturate the medium
-    /// wait for their fences instead, and see a smaller unit. `None` where that was not measured, or no piece is
-    /// large enough.
+    /// wait for their fences instead, and see a smaller unit. `None` where not all of that was measured, or no piece
+    /// is large enough.
     pub fn granularity_bytes(&self) -> Option<(u64, usize)> {
         /// Of the bandwidth in order; what is short of it is more than the scatter of two measurements.
         const ABOUT: f64 = 0.8;
-        let streamed = || self.bandwidth.points().iter().filter(|p| p.flavour == Flavour::Stream);
+        let streamed = || self.bandwidth.whole().iter().filter(|p| p.flavour == Flavour::Stream);
         let threads = streamed().map(|point| point.threads).max()?;
         let of = |is_random: bool, bytes: u64| {
             let setting = (is_random, bytes, threads);
@@ -225,9 +234,10 @@ impl NodeProfile {
         self.latency.points().iter().max_by_key(|point| point.bytes)
     }
 
-    /// The highest bandwidth of a flavour that any setting reached, 10^9 bytes a second.
+    /// The highest bandwidth of a flavour that any setting reached, 10^9 bytes a second; `None` where settings were left
+    /// out, since one of them may have been the highest.
     pub fn peak_gb_s(&self, flavour: Flavour, is_random: bool) -> Option<f64> {
-        let of = self.bandwidth.points().iter();
+        let of = self.bandwidth.whole().iter();
         let of = of.filter(|point| point.flavour == flavour && point.is_random == is_random);
         of.map(|point| point.gb_s.median()).reduce(f64::max)
     }

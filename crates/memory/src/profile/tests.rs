@@ -136,6 +136,113 @@ fn settings_at_which_nothing_can_be_measured_are_refused_by_their_field() {
     assert!(bandwidth(1, 0).contains("nodes[0].bandwidth[0].piece_bytes"));
 }
 
+fn latencies(bytes: &[u64], left_out: Option<&str>) -> Measured<Latency> {
+    let points = bytes.iter().map(|bytes| Latency { bytes: *bytes, load: quantiles(1.0) });
+    Measured::of(points.collect(), left_out.map(String::from))
+}
+
+#[test]
+fn a_part_is_whole_where_a_whole_run_has_every_setting_of_it() {
+    let cases: [(&[u64], Option<&str>, &[u64], Option<&str>, Option<&str>); 7] = [
+        (&[1, 2], None, &[2, 3], None, None),
+        (&[1, 2], None, &[2], Some("now"), None),
+        (&[1, 2], None, &[2, 3], Some("now"), Some("now")),
+        (&[2], Some("before"), &[1, 2], None, None),
+        (&[2, 3], Some("before"), &[1, 2], None, Some("before")),
+        (&[1], Some("before"), &[2], Some("now"), Some("now")),
+        (&[1], Some("before"), &[], Some("now"), Some("before")),
+    ];
+    for (known, before, run, now, left_out) in cases {
+        let mut measured = latencies(known, before);
+        measured.refine(latencies(run, now));
+        assert_eq!(measured.left_out(), left_out, "{known:?} {before:?}, then {run:?} {now:?}");
+        assert_eq!(measured.whole().is_empty(), left_out.is_some());
+        assert!(measured.points().len() >= known.len());
+    }
+    let mut joined = Measured::not_asked_for();
+    joined.join(latencies(&[1], None));
+    assert_eq!(joined, latencies(&[1], None));
+    joined.join(latencies(&[], Some("one")));
+    joined.join(latencies(&[2], Some("other")));
+    assert_eq!(joined, latencies(&[1, 2], Some("one; other")));
+    assert_eq!(latencies(&[], Some("one")), Measured::not("one"));
+}
+
+#[test]
+fn a_choice_among_settings_is_not_made_where_some_were_left_out() {
+    let point = |flavour, threads| Bandwidth {
+        flavour,
+        is_random: true,
+        piece_bytes: 64,
+        threads,
+        gb_s: estimate(&[1.0]),
+    };
+    let points: Vec<_> = [Flavour::Read, Flavour::Store, Flavour::StoreFlush]
+        .into_iter()
+        .map(|flavour| point(flavour, 1))
+        .collect();
+    let node = |left_out: Option<&str>| NodeProfile {
+        bandwidth: Measured::of(points.clone(), left_out.map(String::from)),
+        ..NodeProfile::new("node0")
+    };
+    assert!(MemoryCosts::of(&node(None)).is_some());
+    assert_eq!(node(None).peak_gb_s(Flavour::Read, true), Some(1.0));
+    let cut = node(Some("no time"));
+    assert!(MemoryCosts::of(&cut).is_none() && cut.peak_gb_s(Flavour::Read, true).is_none());
+    assert_eq!(cut.bandwidth.points().len(), 3, "the figures are there");
+}
+
+#[test]
+fn recommendations_are_graded_by_the_median_of_their_runs() {
+    let of = |factor: Option<f64>| {
+        let because = if factor.is_some() { "measured" } else { "no remote memory" };
+        let factor = factor.and_then(Estimate::of);
+        Measured::Points(vec![Recommendation::new("R4", "keep it near", factor, because)])
+    };
+    let mut known = of(None);
+    assert_eq!((known.points()[0].impact, known.points()[0].applies), (None, None));
+    for (factor, impact, because) in [
+        (Some(1.0), Some(Impact::None), "measured"),
+        (None, Some(Impact::None), "measured"),
+        (Some(9.0), Some(Impact::High), "measured"),
+        (Some(1.4), Some(Impact::Low), "measured"),
+    ] {
+        known.refine(of(factor));
+        let [found] = known.points() else { panic!("one") };
+        assert_eq!((found.impact, found.because.as_str()), (impact, because), "{factor:?}");
+        assert_eq!(found.applies, impact.map(|impact| impact > Impact::None));
+    }
+    assert_eq!(known.points()[0].factor, Some(estimate(&[1.0, 9.0, 1.4])));
+}
+
+#[test]
+fn a_profile_of_before_reads_and_one_that_was_cut_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let mut written = profile(2, 4096, 100.0);
+    let effect = Effect {
+        test: "I1".into(),
+        factor: estimate(&[2.0]),
+        because: vec!["the processor's caches".into()],
+        on_dram: None,
+        classes: Vec::new(),
+        unexplained: None,
+    };
+    written.nodes[0].effects = Measured::Points(vec![effect]);
+    let mut json = serde_json::to_value(&written).unwrap();
+    let node = json["nodes"][0].as_object_mut().unwrap();
+    node.remove("recommendations").unwrap();
+    let effect = node["effects"][0].as_object_mut().unwrap();
+    for field in ["on_dram", "classes", "unexplained"] {
+        effect.remove(field).unwrap();
+    }
+    std::fs::write(&path, json.to_string()).unwrap();
+    assert_eq!(Profile::read(&path).unwrap(), written);
+    written.nodes[0].latency = latencies(&[4096], Some("2 of 3 settings: no time"));
+    written.write(&path).unwrap();
+    assert_eq!(Profile::read(&path).unwrap(), written);
+}
+
 #[test]
 fn the_published_schema_is_that_of_the_format() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/profile.schema.json");

@@ -10,7 +10,7 @@ impl Config {
     ///
     /// # Errors
     /// The profile cannot be read; it has no such memory, or several and none is named; its bandwidth was not
-    /// measured.
+    /// measured, or not all of it.
     pub fn costs(&self) -> Result<Option<Arc<MemoryCosts>>, ConfigError> {
         let Some(path) = &self.profile else { return Ok(None) };
         let refused = |key: &str, what: String| ConfigError::plain(format!("`{key}`: {what}"));
@@ -30,7 +30,10 @@ impl Config {
             let name = &node.name;
             let way =
                 format!("terrace probe --node {name} --part bandwidth --out {}", path.display());
-            refused("profile", format!("bandwidth of {name} was not measured; {way} would"))
+            refused(
+                "profile",
+                format!("bandwidth of {name} was not measured, or not all of it; {way} does"),
+            )
         };
         MemoryCosts::of(node).map(|costs| Some(Arc::new(costs))).ok_or_else(missing)
     }

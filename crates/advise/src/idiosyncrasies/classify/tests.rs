@@ -250,3 +250,51 @@ fn the_papers_figures_give_its_recommendations() {
     // Table 4 for C1: high, none, moderate, moderate, low, moderate, high. DRAM's I4 is 3.03 where it is most.
     assert_eq!(grades(&dram()), [High, None, High, High, Low, Moderate, High]);
 }
+
+#[test]
+fn a_profile_and_its_page_keep_causes_and_recommendations() {
+    use crate::idiosyncrasies::{Impact, effects, recommend, recommendations};
+    use crate::probe::{html, table};
+    use terrace_memory::profile::{NodeProfile, Profile, ProfiledMachine};
+    let mut found = pmem();
+    found.remote = Reading::NotMeasurable("no memory of another socket".into());
+    let advice = recommend(&found);
+    let machine = ProfiledMachine {
+        name: "paper 001".into(),
+        is_modelled: false,
+        threads: 28,
+        cache_bytes: 38 << 20,
+        nodes: vec!["pmem".into()],
+    };
+    let mut profile = Profile::new(machine);
+    let mut node = NodeProfile::new("pmem");
+    node.effects = effects(&found, &classify(&found, &dram(), Thresholds::default()));
+    node.recommendations = recommendations(&advice);
+    let kept = node.recommendations.points().to_vec();
+    profile.nodes.push(node);
+    let names: Vec<&str> = kept.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["R1", "R2", "R3", "R4", "R5", "R6", "R7"]);
+    for (one, advice) in kept.iter().zip(&advice).filter(|(one, _)| one.name != "R4") {
+        assert_eq!(one.impact, Some(advice.impact), "{one:?}");
+        assert_eq!(one.applies, Some(advice.impact > Impact::None), "{one:?}");
+        assert_eq!(one.because, advice.because);
+    }
+    let far = (kept[3].applies, kept[3].impact, kept[3].because.as_str());
+    assert_eq!(far, (None, None, "no memory of another socket"));
+    let (page, told) = (html(&profile), table(&profile));
+    for one in &kept {
+        let row = format!("<tr><td>{}</td><td>{}</td>", one.name, one.words);
+        assert!(page.contains(&row), "{row}: {page}");
+        assert!(told.contains(&one.words) && told.contains(&one.because), "{told}");
+    }
+    for row in [
+        "<td>not known</td><td>not known</td><td>no memory of another socket</td>",
+        "<td>yes</td><td>high</td>",
+        "<td>C1, C2*, C3, C4*</td><td>the processor's prefetchers; the memory's prefetcher</td>",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    // Nobody asked for the tests: there is nothing of them.
+    profile.nodes = vec![NodeProfile::new("pmem")];
+    assert!(!html(&profile).contains("<table") && !table(&profile).contains("what follows"));
+}

@@ -178,10 +178,12 @@ fn memories_of(profile: &Profile) -> Result<Memories<'_>, PresetError> {
 
 const EMPTY: &str = "it has no points";
 
-/// Why a part has no figures; `None` if it has.
+/// Why a part has no figures, or not all of them; `None` if it has.
 fn why_not<P>(part: &Measured<P>) -> Option<String> {
     match part {
-        Measured::Not { not_measured } => Some(not_measured.clone()),
+        Measured::Not { not_measured: why } | Measured::Partial { left_out: why, .. } => {
+            Some(why.clone())
+        }
         Measured::Points(points) => points.is_empty().then(|| EMPTY.into()),
     }
 }

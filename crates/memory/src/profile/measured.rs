@@ -1,0 +1,137 @@
+//! What a part of a profile has: figures, a part of them, or the reason why there are none.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The reason that stands where a run did not ask.
+pub const NOT_ASKED_FOR: &str = "not asked for";
+
+/// Figures, or why there are none. A field that a file does not have was not asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Measured<P> {
+    /// One for each setting.
+    Points(Vec<P>),
+    /// It was not measured.
+    Not {
+        /// Why.
+        not_measured: String,
+    },
+    /// Some settings were measured, and others were not.
+    Partial {
+        /// One for each setting that was.
+        points: Vec<P>,
+        /// Which were not, and why.
+        left_out: String,
+    },
+}
+
+impl<P> Default for Measured<P> {
+    fn default() -> Self {
+        Measured::not_asked_for()
+    }
+}
+
+impl<P> Measured<P> {
+    /// Not measured, since nobody asked.
+    pub fn not_asked_for() -> Measured<P> {
+        Measured::not(NOT_ASKED_FOR)
+    }
+
+    /// Not measured, for this reason.
+    pub fn not(reason: impl Into<String>) -> Measured<P> {
+        Measured::Not { not_measured: reason.into() }
+    }
+
+    /// These figures, and what was left out beside them; without figures it was not measured.
+    pub fn of(points: Vec<P>, left_out: Option<String>) -> Measured<P> {
+        match left_out {
+            None => Measured::Points(points),
+            Some(reason) if points.is_empty() => Measured::not(reason),
+            Some(left_out) => Measured::Partial { points, left_out },
+        }
+    }
+
+    /// The figures, as many as there are; none if it was not measured.
+    pub fn points(&self) -> &[P] {
+        match self {
+            Measured::Points(points) | Measured::Partial { points, .. } => points,
+            Measured::Not { .. } => &[],
+        }
+    }
+
+    /// The figures if no setting was left out: what a maximum over settings may be taken of.
+    pub fn whole(&self) -> &[P] {
+        if self.left_out().is_none() { self.points() } else { &[] }
+    }
+
+    /// What is missing, and why; nothing is where nobody asked.
+    pub fn left_out(&self) -> Option<&str> {
+        match self {
+            Measured::Points(_) => None,
+            Measured::Not { not_measured } if not_measured == NOT_ASKED_FOR => None,
+            Measured::Not { not_measured: why } | Measured::Partial { left_out: why, .. } => {
+                Some(why)
+            }
+        }
+    }
+
+    /// Takes in what the same run found elsewhere: what was left out of either is left out.
+    pub fn join(&mut self, other: Measured<P>) {
+        let (mut points, why) = std::mem::take(self).into_parts();
+        let (more, other_why) = other.into_parts();
+        points.extend(more);
+        let why: Vec<String> = why.into_iter().chain(other_why).collect();
+        *self = Measured::of(points, (!why.is_empty()).then(|| why.join("; ")));
+    }
+
+    /// The figures, and what is missing.
+    fn into_parts(self) -> (Vec<P>, Option<String>) {
+        let left_out = self.left_out().map(String::from);
+        match self {
+            Measured::Points(points) | Measured::Partial { points, .. } => (points, left_out),
+            Measured::Not { .. } => (Vec::new(), left_out),
+        }
+    }
+}
+
+/// A setting with figures.
+pub(super) trait Point: Sized {
+    fn is_of_setting(&self, other: &Self) -> bool;
+    /// Takes the figures of a later run at the same setting in.
+    fn refine(&mut self, later: Self);
+}
+
+#[allow(private_bounds, reason = "the points are all here")]
+impl<P: Point> Measured<P> {
+    /// What another run has measured counts as well; that it measured nothing takes nothing away. A part is whole if
+    /// a run that left nothing out has every setting of it.
+    pub fn refine(&mut self, run: Measured<P>) {
+        match (&mut *self, run) {
+            (_, Measured::Not { not_measured }) if not_measured == NOT_ASKED_FOR => {}
+            (known @ Measured::Not { .. }, run) => *known = run,
+            (_, Measured::Not { .. }) => {}
+            (known, run) => {
+                let (mut points, before) = std::mem::take(known).into_parts();
+                let (more, now) = run.into_parts();
+                let left_out = match (before, now) {
+                    (None, Some(_)) if are_within(&more, &points) => None,
+                    (Some(_), None) if are_within(&points, &more) => None,
+                    (before, now) => now.or(before),
+                };
+                for point in more {
+                    match points.iter_mut().find(|known| known.is_of_setting(&point)) {
+                        Some(known) => known.refine(point),
+                        None => points.push(point),
+                    }
+                }
+                *known = Measured::of(points, left_out);
+            }
+        }
+    }
+}
+
+/// Whether all of `few` are of settings that `many` has.
+fn are_within<P: Point>(few: &[P], many: &[P]) -> bool {
+    few.iter().all(|point| many.iter().any(|other| other.is_of_setting(point)))
+}
