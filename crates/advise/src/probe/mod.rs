@@ -5,6 +5,7 @@
 //! that fits into the largest cache: sizes follow from the caches that were found, and
 //! what the node has no room for is not measured, with the reason in its place.
 
+mod deadline;
 mod parts;
 mod plan;
 mod print;
@@ -14,6 +15,8 @@ pub use plan::{Part, Plan};
 pub use print::table;
 pub use report::html;
 
+use deadline::Deadline;
+use parts::Run;
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_machine::ground::Ground;
 use terrace_memory::profile::{NodeProfile, Profile, ProfiledMachine};
@@ -60,14 +63,14 @@ pub fn probe<G: Ground>(
     let mut profile = Profile::new(machine_of(ground));
     let steps = nodes.len() * plan.parts.len();
     let mut done = 0;
-    let until = parts::Deadline::of(ground, plan);
+    let run = Run { ground, plan, until: Deadline::of(ground, plan) };
     let mut found: Vec<NodeProfile> = nodes.iter().map(NodeProfile::new).collect();
     // Part by part: a run that ends early has the first ones of every memory.
     for part in &plan.parts {
         for node in &mut found {
             let name = node.name.clone();
             tell(done, steps, &format!("{name}: {part}"));
-            parts::measure((ground, plan, &until), &name, *part, node, &mut profile);
+            parts::measure(&run, &name, *part, node, &mut profile);
             done += 1;
         }
     }

@@ -17,6 +17,14 @@ pub fn html(profile: &Profile) -> String {
     if profile.machine.is_modelled {
         page.push_str("<p>A modelled machine: times are virtual.</p>\n");
     }
+    let left_out = profile.left_out();
+    if !left_out.is_empty() {
+        page.push_str("<p>Not measured, or not all of it:</p>\n<ul class=\"skipped\">\n");
+        for (part, why) in left_out {
+            let _ = writeln!(page, "<li>{}: {}</li>", escaped(&part), escaped(why));
+        }
+        page.push_str("</ul>\n");
+    }
     for node in &profile.nodes {
         let _ = writeln!(page, "<section id=\"{0}\"><h2>{0}</h2>", escaped(&node.name));
         let _ = writeln!(page, "<p>{}</p>", escaped(&node.medium));
@@ -60,6 +68,14 @@ fn kinds() -> impl Iterator<Item = (Flavour, bool, String)> {
     })
 }
 
+/// One more series if it has a value at every place: no line is drawn through what was left out.
+fn with_whole(figure: Figure, name: &str, values: impl Iterator<Item = Option<f64>>) -> Figure {
+    match values.collect::<Option<Vec<f64>>>() {
+        Some(values) => figure.with(name, values),
+        None => figure,
+    }
+}
+
 /// A figure of bandwidth with one series of each kind over the distinct values of `across`.
 fn of_bandwidth<T: Ord + Copy>(
     mut figure: Figure,
@@ -76,9 +92,9 @@ fn of_bandwidth<T: Ord + Copy>(
             let of = points.iter().find(|point| {
                 (point.flavour, point.is_random) == (flavour, is_random) && across(point) == *place
             });
-            of.map_or(0.0, |point| point.gb_s.median())
+            of.map(|point| point.gb_s.median())
         };
-        figure = figure.with(&words, places.iter().map(value));
+        figure = with_whole(figure, &words, places.iter().map(value));
     }
     (!points.is_empty()).then_some(figure)
 }
@@ -132,9 +148,9 @@ fn stores(node: &NodeProfile) -> Option<Figure> {
         let at = |bytes: &u64| {
             let mut of = points.iter().filter(|point| point.flavour == flavour);
             let found = of.find(|point| point.piece_bytes == *bytes);
-            found.map_or(0.0, |point| point.piece.p50_ns.median())
+            found.map(|point| point.piece.p50_ns.median())
         };
-        figure = figure.with(name(flavour), pieces.iter().map(at));
+        figure = with_whole(figure, name(flavour), pieces.iter().map(at));
     }
     (!points.is_empty()).then_some(figure)
 }
@@ -167,9 +183,9 @@ fn files(node: &NodeProfile) -> Option<Figure> {
     for (op, words) in [(FileOp::Read, "read"), (FileOp::WriteSync, "written and synced")] {
         let at = |bytes: &u64| {
             let found = points.iter().find(|p| (p.op, p.piece_bytes) == (op, *bytes));
-            found.map_or(0.0, |point| point.piece.p50_ns.median() / 1000.0)
+            found.map(|point| point.piece.p50_ns.median() / 1000.0)
         };
-        figure = figure.with(words, pieces.iter().map(at));
+        figure = with_whole(figure, words, pieces.iter().map(at));
     }
     (!points.is_empty()).then_some(figure)
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use std::cell::Cell;
 use terrace_machine::Preset;
 use terrace_machine::ground::Here;
 use terrace_memory::profile::{Estimate, FileOp, Flavour, Loaded, Measured, Quantiles};
@@ -207,19 +208,119 @@ fn tiers_come_and_go_in_one_profile() {
     assert!(profile.node("files").is_some_and(|node| !node.files.points().is_empty()));
 }
 
-#[test]
-fn a_quick_run_begins_nothing_when_its_time_is_over_and_says_so() {
-    let (ground, plan) = (server(), plan(&Part::ALL));
-    assert!(parts::Deadline::of(&ground, &plan).0.is_none(), "virtual time is never short");
-    let here = Here::new(Topology::read().unwrap()).unwrap();
-    assert!(parts::Deadline::of(&here, &plan).0.is_some());
-    let over = parts::Deadline(Some(std::time::Instant::now()));
+/// These parts of persistent memory, with a clock that is over after so many looks at it.
+fn cut_after(looks: usize, parts: &[Part]) -> Profile {
+    let (ground, plan) = (server(), plan(parts));
+    let left = Cell::new(looks);
+    let until = Deadline::when(move || {
+        let is_over = left.get() == 0;
+        left.set(left.get().saturating_sub(1));
+        is_over
+    });
+    let run = Run { ground: &ground, plan: &plan, until };
     let mut profile = Profile::new(machine_of(&ground));
     let mut node = NodeProfile::new("pmem0");
-    for part in Part::ALL {
-        parts::measure((&ground, &plan, &over), "pmem0", part, &mut node, &mut profile);
+    for part in parts {
+        parts::measure(&run, "pmem0", *part, &mut node, &mut profile);
     }
     profile.nodes.push(node);
+    profile
+}
+
+#[test]
+fn a_run_has_an_end_only_if_it_is_quick_and_its_time_is_real() {
+    let here = Here::new(Topology::read().unwrap()).unwrap();
+    let quick = plan(&[]);
+    assert!(!Deadline::of(&here, &quick).is_none());
+    assert!(Deadline::of(&server(), &quick).is_none(), "virtual time is never short");
+    assert!(Deadline::of(&here, &Plan { is_quick: false, ..quick }).is_none());
+}
+
+#[test]
+fn without_an_end_nothing_is_left_out() {
+    let slow = Plan { is_quick: false, threads: Some(1), ..plan(&[Part::Remote]) };
+    // Three flavours of three pieces; two sockets.
+    for (plan, points) in [(plan(&[Part::Stores]), 9), (slow, 2)] {
+        let profile = probe(&server(), &plan, &|_, _, _| {}).unwrap();
+        let [stores, remote] =
+            [profile.nodes[0].stores.whole().len(), profile.remote.whole().len()];
+        assert_eq!(stores + remote, points);
+        assert_eq!(profile.left_out(), []);
+        let told = [table(&profile), html(&profile)].concat();
+        assert!(!told.contains("left out") && !told.contains("ot measured"), "{told}");
+    }
+}
+
+#[test]
+fn a_quick_run_begins_nothing_when_its_time_is_over_and_says_so() {
+    let profile = cut_after(0, &Part::ALL);
+    let nothing = "--quick had no time left";
     // All but files, which a memory has none of.
-    assert_eq!(table(&profile).matches("--quick had no time left").count(), Part::ALL.len() - 1);
+    assert_eq!(table(&profile).matches(nothing).count(), Part::ALL.len() - 1);
+    assert_eq!(profile.left_out().len(), Part::ALL.len() - 1);
+    let Measured::Not { not_measured } = &profile.copies else { panic!("nothing was copied") };
+    assert!(not_measured.starts_with("pmem0: --quick"), "{not_measured}");
+}
+
+#[test]
+fn a_part_whose_time_runs_out_keeps_what_it_has_and_names_the_rest() {
+    // One look for the part, one for each setting.
+    let part_of = |looks: usize, part| cut_after(1 + looks, &[part]);
+    let node = |profile: &Profile| profile.nodes[0].clone();
+    let latency = node(&part_of(1, Part::Latency)).latency;
+    let [of_memory] = latency.points() else { panic!("one: {latency:?}") };
+    assert!(of_memory.bytes >= 4 * server().cache_bytes(), "the memory's comes first");
+    assert!(latency.left_out().unwrap().contains(" settings, first "), "{latency:?}");
+    // 3 pieces by 4 flavours in 2 orders, by 1, 2 and 4 threads.
+    let cut = part_of(28, Part::Bandwidth);
+    let bandwidth = &cut.nodes[0].bandwidth;
+    let why = "44 of 72 settings, first read random, 256 B, 2 threads: --quick had no time left";
+    assert!(bandwidth.left_out().unwrap().starts_with(why), "{:?}", bandwidth.left_out());
+    assert_eq!((bandwidth.points().len(), bandwidth.whole().len()), (28, 0));
+    let stored = serde_json::to_value(&cut).unwrap();
+    assert_eq!(stored["nodes"][0]["bandwidth"]["points"].as_array().unwrap().len(), 28);
+    assert!(table(&cut).contains(&format!("left out: {why}")), "{}", table(&cut));
+    let page = html(&cut);
+    assert!(page.contains(&format!("<li>pmem0: bandwidth: {why}")), "{page}");
+    // No line goes through what was not measured.
+    assert!(page.contains("read in order") && !page.contains(">read random<"), "{page}");
+    let loaded = node(&part_of(3, Part::Loaded)).loaded;
+    assert!(
+        loaded.left_out().unwrap().starts_with("5 of 8 settings, first 0 % writes, pause 0 ns")
+    );
+    let stores = node(&part_of(4, Part::Stores)).stores;
+    assert!(stores.left_out().unwrap().starts_with("5 of 9 settings, first store+flush of 256 B"));
+    let copies = part_of(1, Part::Copies).copies;
+    assert_eq!(copies.points().len(), 1);
+    assert!(copies.left_out().unwrap().contains("first pmem0 to "), "{copies:?}");
+    let remote = part_of(1, Part::Remote).remote;
+    assert!(remote.left_out().unwrap().starts_with("1 of 2 settings, first socket1 on pmem0"));
+    // The last setting was in time.
+    assert_eq!(part_of(2, Part::Remote).remote.left_out(), None);
+}
+
+#[test]
+fn a_memory_that_was_left_out_shows_beside_one_that_was_not() {
+    let (ground, plan) = (server(), plan(&[Part::Remote]));
+    let mut profile = Profile::new(machine_of(&ground));
+    for (name, is_over) in [("pmem0", false), ("dram0", true)] {
+        let run = Run { ground: &ground, plan: &plan, until: Deadline::when(move || is_over) };
+        let mut node = NodeProfile::new(name);
+        parts::measure(&run, name, Part::Remote, &mut node, &mut profile);
+    }
+    assert_eq!(profile.remote.points().len(), 2);
+    assert!(profile.remote.left_out().unwrap().starts_with("dram0: --quick"), "{profile:?}");
+}
+
+#[test]
+fn settings_that_are_refused_are_left_out_with_the_reason() {
+    let measure = |refused: &'static [u64]| {
+        let of =
+            |n: u64| if refused.contains(&n) { Err(std::io::Error::other("full")) } else { Ok(n) };
+        Deadline::when(|| false).each([1, 2, 3], u64::to_string, of)
+    };
+    assert_eq!(measure(&[]), Measured::Points(vec![1, 2, 3]));
+    let left_out = Some("1 of 3 settings, first 2: full".into());
+    assert_eq!(measure(&[2]), Measured::of(vec![1, 3], left_out));
+    assert_eq!(measure(&[1, 2, 3]), Measured::not("full"));
 }

@@ -85,6 +85,14 @@ impl<P> Measured<P> {
         *self = Measured::of(points, (!why.is_empty()).then(|| why.join("; ")));
     }
 
+    /// Puts the figures in order.
+    pub fn sort_by_key<K: Ord>(&mut self, key: impl FnMut(&P) -> K) {
+        match self {
+            Measured::Points(points) | Measured::Partial { points, .. } => points.sort_by_key(key),
+            Measured::Not { .. } => {}
+        }
+    }
+
     /// The figures, and what is missing.
     fn into_parts(self) -> (Vec<P>, Option<String>) {
         let left_out = self.left_out().map(String::from);

@@ -129,6 +129,17 @@ impl Profile {
         self.nodes.iter().find(|node| node.name == name)
     }
 
+    /// What is missing of what was asked for: of which memory and part, and why.
+    pub fn left_out(&self) -> Vec<(String, &str)> {
+        let shared = [
+            ("copies".into(), self.copies.left_out()),
+            ("remote".into(), self.remote.left_out()),
+            ("pages".into(), self.pages.left_out()),
+        ];
+        let all = self.nodes.iter().flat_map(NodeProfile::left_out).chain(shared);
+        all.filter_map(|(part, why)| Some((part, why?))).collect()
+    }
+
     /// Whether runs on this machine can refine it.
     ///
     /// # Errors
@@ -192,6 +203,19 @@ impl NodeProfile {
         }
     }
 
+    /// What is missing of each part, if anything is.
+    fn left_out(&self) -> [(String, Option<&str>); 6] {
+        let of = |part, why| (format!("{}: {part}", self.name), why);
+        [
+            of("latency", self.latency.left_out()),
+            of("bandwidth", self.bandwidth.left_out()),
+            of("loaded", self.loaded.left_out()),
+            of("stores", self.stores.left_out()),
+            of("dirty-cache", self.dirty_cache.left_out()),
+            of("files", self.files.left_out()),
+        ]
+    }
+
     fn refine(&mut self, run: NodeProfile) {
         self.latency.refine(run.latency);
         self.bandwidth.refine(run.bandwidth);
@@ -234,8 +258,8 @@ impl NodeProfile {
         self.latency.points().iter().max_by_key(|point| point.bytes)
     }
 
-    /// The highest bandwidth of a flavour that any setting reached, 10^9 bytes a second; `None` where settings were left
-    /// out, since one of them may have been the highest.
+    /// The highest bandwidth of a flavour that any setting reached, 10^9 bytes a second; `None` where settings were
+    /// left out, since one of them may have been the highest.
     pub fn peak_gb_s(&self, flavour: Flavour, is_random: bool) -> Option<f64> {
         let of = self.bandwidth.whole().iter();
         let of = of.filter(|point| point.flavour == flavour && point.is_random == is_random);
