@@ -56,7 +56,7 @@ fn a_preset_is_refused_in_one_line() {
         (text.replace("sockets = 1", "sockets = 500"), "it must be 1 to 128"),
         (with(text, "read_ns", "\"fast\""), "expected f64 (field `node[0].read_ns`)"),
         (text.replace("ways = 12", "ways = 77"), "cache[0].ways = 77"),
-        (text.replace("channels = 2  ", "channels = 0  "), "at least one channel"),
+        (text.replace("channels = 1  ", "channels = 0  "), "at least one channel"),
     ];
     for (text, expected) in cases {
         let error = Preset::parse(&text).unwrap_err().to_string();

@@ -1,8 +1,9 @@
 //! Presets: a machine's published figures, one documented file each.
 //!
 //! A preset has what data sheets and papers say of a machine; each figure stands in its file beside its
-//! source. Where nobody has published one it is marked ASSUMED, and two, the random share of
-//! replacement, are CALIBRATED to one published curve and to nothing else. A paper's load generator is
+//! source, or is DERIVED from others as its line says. Where nobody has published one it is marked ASSUMED
+//! with the reason, and two, the random share of replacement, are CALIBRATED to one published curve and to
+//! nothing else; a test refuses a figure without any of these. A paper's load generator is
 //! taken from four of its figures of DRAM, which stand in `[generator]`. What the figures leave
 //! open follows from the model, and [`calibrate`](super::calibrate) prints how far that is from
 //! what was measured on the real machine.
@@ -10,6 +11,8 @@
 mod check;
 mod host;
 mod profiled;
+#[cfg(test)]
+mod sources;
 mod text;
 
 pub use host::Measured;
