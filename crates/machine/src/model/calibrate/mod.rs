@@ -33,8 +33,8 @@ pub struct Check {
     pub published: f64,
     /// The model's.
     pub modelled: f64,
-    /// Whether the figure itself, or what it follows from alone, stands in the preset: agreement
-    /// then says that the model keeps to its preset and no more.
+    /// Whether the figure itself, or what it follows from alone, stands in the preset, taken from a
+    /// publication or assumed: agreement then says that the model keeps to its preset and no more.
     pub given: bool,
     /// Why the model is thought to miss it, where it does.
     pub reason: &'static str,
@@ -51,12 +51,14 @@ impl Check {
         self.error().abs() <= TOLERANCE
     }
 
-    /// `agrees`, `MISS`, or `given`: agreement of a figure that the preset was told is no success.
+    /// Whether the figure was `given` to the preset, where agreement is no success, or `predicted`; and if the model
+    /// misses it.
     pub fn verdict(&self) -> &'static str {
         match (self.agrees(), self.given) {
             (true, true) => "given",
-            (true, false) => "agrees",
-            (false, _) => "MISS",
+            (true, false) => "predicted",
+            (false, true) => "given, MISS",
+            (false, false) => "predicted, MISS",
         }
     }
 }
@@ -65,7 +67,7 @@ impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:58} {:>10} {:>10} {:>+7.0} %  {:6} {}",
+            "{:58} {:>10} {:>10} {:>+7.0} %  {:15} {}",
             self.what,
             figure(self.published),
             figure(self.modelled),

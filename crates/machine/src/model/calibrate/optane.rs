@@ -17,13 +17,18 @@ pub(super) fn of_seed_004(preset: &Preset) -> Vec<Check> {
     ];
     for (node, row) in table {
         let threads = if node == "dram0" { 24 } else { 16 };
+        let at_once = preset.processor.line_fill_buffers as u64;
         let load = |op, random, bytes, threads| {
             run(Load { node, op, random, bytes, threads, overhead_ns: 0.0 }, preset).gb_s()
         };
         // Six writers: from eight on they hinder one another (paper 001), and two do not saturate.
         let figures = [
             ("sequential read, GB/s", load(Op::Read, false, 4096, threads), true),
-            ("random 64 B read, GB/s", random_lines_gb_s(preset, node, threads), node == "dram0"),
+            (
+                "random 64 B read, GB/s",
+                random_lines_gb_s(preset, node, threads, at_once),
+                node == "dram0",
+            ),
             (
                 "sequential streamed write, GB/s",
                 load(Op::StreamOn, false, 4096, writers(node)),

@@ -2,6 +2,7 @@
 
 use super::super::Preset;
 use super::Check;
+use super::load::load_latency_ns;
 use crate::kernels::{self, Cost, Listing2, Prestore};
 
 /// Bytes written while Listing 2 counts.
@@ -118,5 +119,15 @@ pub(super) fn on_enzian(preset: &Preset) -> Vec<Check> {
         ),
         check("Listing 3, gain of demote without reads".into(), 1.0, 1.0 + sweep[0].1, ""),
         check("Listing 3, gain of demote with 8192 reads".into(), 1.0, 1.0 + last, ""),
+        Check {
+            source: "AnandTech 10353",
+            given: true,
+            ..check(
+                "dram0 idle random load, ns".into(),
+                103.0,
+                load_latency_ns(preset, "dram0", true),
+                "",
+            )
+        },
     ]
 }
