@@ -69,6 +69,10 @@ fn judge(causes: &[Cause], of_dram: &[Cause], advice: &[Advice]) -> Outcome {
         lines.join(" "),
         advised.join(", ")
     );
+    if outcome.checks.iter().any(|check| check.what.starts_with("I4:") && !check.pass) {
+        outcome.note += " Where I4 has no star: p-stores to remote DRAM lose as much on the model as those to remote \
+                         PMEM, so that the link explains all of it, and nothing is left for the device's prefetcher.";
+    }
     outcome
 }
 

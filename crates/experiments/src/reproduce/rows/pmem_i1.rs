@@ -69,6 +69,10 @@ fn judge(divisor: u64, [pmem, dram, native]: [&CachedLatency; 3], machine: &str)
         native.load_ns.last().copied().unwrap_or(f64::NAN),
         native.persist_ns.last().copied().unwrap_or(f64::NAN),
     );
+    if outcome.checks.iter().any(|check| check.what.contains("hits over load with all, native") && !check.pass) {
+        outcome.note += " Where loads cost as much with hits as without: such a load says that the region is not in the \
+                         caches, which tell their whole size here and are shared with other machines.";
+    }
     outcome.figures.push(
         Figure::new("An item of 64 B by what the cache holds", "share of lines cached", "ns", Form::LogLines)
             .over(&pmem.hit_ratios)

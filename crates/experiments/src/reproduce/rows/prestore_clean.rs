@@ -17,6 +17,8 @@ pub(super) const ROW: Row = Row {
 
 /// What counts as no gain: a tenth.
 const NO_GAIN: f64 = 1.1;
+/// What five threads are to gain.
+const AT_FIVE: f64 = 2.5;
 
 fn gains(sweep: &Sweep) -> Vec<f64> {
     sweep.cleaned.iter().zip(&sweep.plain).map(|(cleaned, plain)| cleaned.gain_over(plain)).collect()
@@ -31,7 +33,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.checks.extend([
         Check::at_most(what(1), "1.0", most(&sweeps[0]), NO_GAIN),
         Check::at_least(what(2), "2.2", most(&sweeps[1]), 1.8),
-        Check::at_least(what(5), "3.0", most(&sweeps[2]), 2.5),
+        Check::at_least(what(5), "3.0", most(&sweeps[2]), AT_FIVE),
     ]);
     let mut figure =
         Figure::new("Elements a second, cleaned over not", "element, B", "ratio", Form::Lines)
@@ -41,20 +43,28 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     outcome.figures.push(figure);
     listing_2::sizes(&mut outcome, run);
-    let of_one = sweeps[0].plain.iter().zip(&sweeps[0].cleaned);
-    let gb_s: Vec<String> = of_one
-        .zip(&elements)
-        .map(|((plain, cleaned), element)| {
+    let gb_s = |sweep: &Sweep| -> String {
+        let both = sweep.plain.iter().zip(&sweep.cleaned).zip(&elements).map(|((plain, cleaned), element)| {
             let rate = |per_second: f64| per_second * *element as f64 / 1e9;
             let (plain, cleaned) = (rate(plain.per_second()), rate(cleaned.per_second()));
             format!("{element} B {plain:.2} and {cleaned:.2}")
-        })
-        .collect();
-    outcome.note = format!("{LABEL}. One thread writes, without and with clean, GB/s: {}.", gb_s.join(", "));
+        });
+        both.collect::<Vec<_>>().join(", ")
+    };
+    outcome.note = format!(
+        "{LABEL}. Written without and with clean, GB/s: by one thread {}; by five {}.",
+        gb_s(&sweeps[0]),
+        gb_s(&sweeps[2])
+    );
     if most(&sweeps[0]) > NO_GAIN {
         outcome.note += " One thread gains more than in the paper: what a thread does between two elements \
                          (drawing an index, the copy's own instructions) takes no time here, and its stores \
                          wait for the medium in turn, so that it is nearer to saturating the DIMMs.";
+    }
+    if most(&sweeps[2]) < AT_FIVE {
+        outcome.note += " Five threads are bound by the medium in both ways. That they gain less than it writes less is \
+                         suspected to be its reads: every line is fetched before it is written, cleaned or not, and \
+                         on the model reads may take a larger part of the medium's time than on the paper's.";
     }
     Ok(outcome)
 }
