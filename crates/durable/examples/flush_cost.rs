@@ -3,7 +3,8 @@
 //!
 //! Items replace one another, chosen alike from more than the caches hold, in logs and in slabs: on this
 //! machine's DRAM by one thread (processor time, medians), and on the modelled Optane server by ten.
-//! *eager* is the pre-store clean, *skip* the one past the caches, *keep* none (eADR alone). Not measured:
+//! *eager* is the pre-store clean, *skip* the one past the caches, *keep* none (eADR alone),
+//! *auto* either, by whether the item before was written a short while ago, which few were here. Not measured:
 //! an index, readers, and what instructions cost on the modelled machine.
 
 use rustix::time::{ClockId, clock_gettime};
@@ -18,12 +19,13 @@ use terrace_machine::ground::{Bench, Ground, Here};
 use terrace_memory::{Budget, Domain, Memory, Topology};
 
 const SIZES: [usize; 4] = [64, 256, 1024, 4096];
-const POLICIES: [(Domain, Flush); 5] = [
+const POLICIES: [(Domain, Flush); 6] = [
     (Domain::Adr, Flush::Eager),
     (Domain::Adr, Flush::Skip),
     (Domain::Eadr, Flush::Keep),
     (Domain::Eadr, Flush::Eager),
     (Domain::Eadr, Flush::Skip),
+    (Domain::Eadr, Flush::Auto),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -132,6 +134,9 @@ fn updates<B: Bench>(
                 if !room.fits(bytes) {
                     drop(room);
                     room = values.room(thread + 1, bytes, Room::Ordinary).expect("room");
+                }
+                if let Some(old) = locations[key as usize] {
+                    room.supersedes(old, bytes);
                 }
                 let location = room.write(&new, &mut Changes::new());
                 if let Some(old) = locations[key as usize].replace(location)

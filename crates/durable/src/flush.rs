@@ -30,8 +30,8 @@ use terrace_memory::{Domain, Memory};
 /// When the lines of an item are written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flush {
-    /// As they must under ADR; under eADR at once, but for items in slabs that are expected to end before
-    /// their lines would leave the caches.
+    /// As they must under ADR; under eADR at once, but for items in slabs that are expected to end before their lines
+    /// would leave the caches, and for sizes that a profile says reach the memory no faster so.
     #[default]
     Auto,
     /// At once.
@@ -43,8 +43,7 @@ pub enum Flush {
     Skip,
 }
 
-/// Bytes of the items whose places are remembered, at the least, and twice as many at the most: less than a
-/// processor's caches hold.
+/// Bytes of the items whose places are remembered, about: less than a processor's caches hold.
 const REMEMBERED_BYTES: u64 = 4 << 20;
 /// Places remembered at most, of small items: a power of two.
 const MOST_PLACES: u64 = 1 << 15;

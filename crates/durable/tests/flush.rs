@@ -135,8 +135,9 @@ fn auto_keeps_items_of_slabs_that_end_soon_after_they_were_written_and_no_others
     let auto = |keys, value_bytes| in_slabs(Flush::Auto, Domain::Eadr, keys, value_bytes);
     assert!(auto(FEW, SMALL) < 0.01, "few and small");
     assert!(auto(FEW, LARGE) < 0.2, "few and large: all but those whose places share a number");
-    assert!(auto(MANY_SMALL, SMALL) > 0.99, "many and small");
-    assert!(auto(MANY, LARGE) > 0.99, "many and large");
+    // Two lines each, and sixteen; a twentieth is remembered all the same.
+    assert!(auto(MANY_SMALL, SMALL) > 1.5, "many and small");
+    assert!(auto(2 * MANY, LARGE) > 15.0, "many and large");
 }
 
 #[test]

@@ -182,6 +182,20 @@ fn retire(
     location
 }
 
+/// Writes what takes the place of `old`, if there is one; returns its location.
+#[inline(always)]
+fn write_over(
+    held: &mut impl Writing,
+    old: Option<(u64, Item<'_>)>,
+    new: &NewItem<'_>,
+    changes: &mut Changes,
+) -> u64 {
+    if let Some((location, item)) = old {
+        held.supersedes(location, bytes_of(&item));
+    }
+    held.write(new, changes)
+}
+
 /// By how many the live keys grow.
 #[inline(always)]
 fn growth(new: &NewItem<'_>, old: Option<(u64, Item<'_>)>) -> i64 {
@@ -326,10 +340,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 outcome = Ok(if one_more { Outcome::OneMore } else { Outcome::TooSmall(bytes) });
                 return (Entry::Keep, None);
             }
-            if let Some((location, item)) = &old {
-                held.supersedes(*location, bytes_of(item));
-            }
-            let location = held.write(&new, changes);
+            let location = write_over(held, old, &new, changes);
             self.written[writer].count(bytes);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
             grown = growth(&new, old);

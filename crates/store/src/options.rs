@@ -179,7 +179,9 @@ impl MapOptions {
     pub fn flush_rule(&self) -> String {
         let auto = match self.keeping() {
             Some(keeping) => keeping.to_string(),
-            None => "assumed: the medium writes lines of 256 B, and no profile is given".into(),
+            None => {
+                "no profile is given: assumed is a medium of lines larger than the caches'".into()
+            }
         };
         match (self.domain, self.flush) {
             (Domain::PageCache | Domain::None, _) => "by nobody: the file is written".into(),
@@ -187,7 +189,10 @@ impl MapOptions {
             (Domain::Adr, _) => "at once: what is not written back is lost under ADR".into(),
             (Domain::Eadr, Flush::Eager) => "at once: flush = \"eager\"".into(),
             (Domain::Eadr, Flush::Keep) => "when caches give them up: flush = \"keep\"".into(),
-            (Domain::Eadr, Flush::Auto) => format!("where it is faster; {auto}"),
+            (Domain::Eadr, Flush::Auto) => format!(
+                "at once, but for what supersedes an item of slabs that was written a short while ago, and \
+                 where it is faster; {auto}"
+            ),
         }
     }
 }

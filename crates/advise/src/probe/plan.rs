@@ -142,7 +142,7 @@ impl Plan {
     /// Pauses of those who move bytes, ns, the longest first.
     pub(super) fn pauses(&self) -> &'static [u64] {
         if self.is_quick {
-            &[10_000, 1_000, 200, 0]
+            &[20_000, 1_000, 200, 0]
         } else {
             &[20_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 0]
         }

@@ -134,7 +134,8 @@ pub trait Writing {
     /// Whether an item of `bytes` fits. If not, room for exactly so many makes it fit. Callers may
     /// hold the key's lock: nothing is waited for.
     fn fits(&self, bytes: usize) -> bool;
-    /// The item written next is to supersede the one of `bytes` at `location`: a design may foretell by it how soon that ends.
+    /// The item written next is to supersede the one of `bytes` at `location`: a design may foretell by it how soon
+    /// that ends.
     #[inline(always)]
     fn supersedes(&mut self, _location: u64, _bytes: usize) {}
     /// Writes an item that fits and returns its location. With books, it counts only once `changes` are

@@ -106,9 +106,9 @@ impl CrashTest {
         (self.replay)(settings, state)
     }
 
-    /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as
-    /// it is done. At most `states` states are looked at with each of 20 seeds in each scenario. The steps of an engine of
-    /// sections belong to its first test.
+    /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as it is done. At most
+    /// `states` states are looked at with each of 20 seeds in each scenario. The steps of an engine of sections belong
+    /// to its first test.
     pub fn controls(&self, states: u64, seed: u64, tell: &mut dyn FnMut(&Control)) -> Vec<Control> {
         let settings = Settings { states, seed, ..Settings::default() };
         (self.controls)(self.name, &settings, tell)
@@ -428,9 +428,12 @@ pub struct Control {
 }
 
 impl Control {
-    /// Seeds after which a step that no crash misses counts as not missed. One crash in thousands shows the lack
-    /// of some, so that one seed's states are too few to tell.
-    const SEEDS: u64 = 20;
+    /// One seed after the other, until a step that no crash misses counts as not missed. One crash in thousands shows
+    /// the lack of some, so that one seed's states are too few to tell.
+    fn seeds(settings: &Settings) -> impl Iterator<Item = Settings> + use<> {
+        let settings = *settings;
+        (0..20).map(move |turn| Settings { seed: settings.seed.wrapping_add(turn), ..settings })
+    }
 
     /// A step left out of a test, explored with one seed after the other until a crash shows the lack of it.
     fn of(
@@ -442,11 +445,14 @@ impl Control {
     ) -> Control {
         let mut states = 0;
         let mut caught = None;
-        for seed in (0..Control::SEEDS).map(|turn| settings.seed.wrapping_add(turn)) {
-            let report = explore(&Settings { seed, ..*settings });
+        for settings in Control::seeds(settings) {
+            let report = explore(&settings);
             states += report.states;
             // A scenario that fails without a crash is no control.
-            caught = report.failure.filter(|_| report.states > 0).map(|failure| (seed, failure));
+            caught = report
+                .failure
+                .filter(|_| report.states > 0)
+                .map(|failure| (settings.seed, failure));
             if caught.is_some() || report.exhausted || report.states == 0 {
                 break;
             }

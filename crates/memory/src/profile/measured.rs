@@ -8,7 +8,7 @@ pub const NOT_ASKED_FOR: &str = "not asked for";
 
 /// Figures, or why there are none. A field that a file does not have was not asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Measured<P> {
     /// One for each setting.
     Points(Vec<P>),
@@ -113,7 +113,7 @@ pub(super) trait Point: Sized {
 #[allow(private_bounds, reason = "the points are all here")]
 impl<P: Point> Measured<P> {
     /// What another run has measured counts as well; that it measured nothing takes nothing away. A part is whole if
-    /// a run that left nothing out has every setting of it.
+    /// one of the runs left nothing out: of the others it takes the settings that this one has.
     pub fn refine(&mut self, run: Measured<P>) {
         match (&mut *self, run) {
             (_, Measured::Not { not_measured }) if not_measured == NOT_ASKED_FOR => {}
@@ -121,10 +121,16 @@ impl<P: Point> Measured<P> {
             (_, Measured::Not { .. }) => {}
             (known, run) => {
                 let (mut points, before) = std::mem::take(known).into_parts();
-                let (more, now) = run.into_parts();
+                let (mut more, now) = run.into_parts();
                 let left_out = match (before, now) {
-                    (None, Some(_)) if are_within(&more, &points) => None,
-                    (Some(_), None) if are_within(&points, &more) => None,
+                    (None, Some(_)) => {
+                        more.retain(|point| has_setting(&points, point));
+                        None
+                    }
+                    (Some(_), None) => {
+                        points.retain(|point| has_setting(&more, point));
+                        None
+                    }
                     (before, now) => now.or(before),
                 };
                 for point in more {
@@ -139,7 +145,6 @@ impl<P: Point> Measured<P> {
     }
 }
 
-/// Whether all of `few` are of settings that `many` has.
-fn are_within<P: Point>(few: &[P], many: &[P]) -> bool {
-    few.iter().all(|point| many.iter().any(|other| other.is_of_setting(point)))
+fn has_setting<P: Point>(points: &[P], point: &P) -> bool {
+    points.iter().any(|other| other.is_of_setting(point))
 }

@@ -1,15 +1,15 @@
 //! Maps on the modelled Optane server: index and values as they are, in virtual time.
 //!
-//! Values lie on `pmem0`, unless a row puts them elsewhere, the index on `dram0`, or beside the values if it is kept; every access to them is
-//! charged to the logical thread that made it. Threads run on the cores of one socket, that of both
-//! memories, each with a writer of its own. What else a map keeps in DRAM is small and charged for
-//! nothing: free slots as bits, dead bytes of logs as counters, writers.
-//! What instructions take is charged beside it: see [`work`].
+//! Values lie on `pmem0`, unless a row puts them elsewhere, the index on `dram0`, or beside the values if it is
+//! kept; every access to them is charged to the logical thread that made it. Threads run on the cores of one
+//! socket, that of both memories, each with a writer of its own. What else a map keeps in DRAM is small and charged
+//! for nothing: free slots as bits, places written last, dead bytes of logs as counters, writers. What instructions
+//! take is charged beside it: see [`work`].
 
 mod work;
 mod ycsb;
 
-pub(super) use work::{Work, label};
+pub(super) use work::{Work, label, label_of_ordered};
 pub(super) use ycsb::{Mix, Ycsb};
 
 use super::error::{Error, Result};

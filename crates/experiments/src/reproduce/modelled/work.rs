@@ -1,11 +1,12 @@
 //! Work that is no access: what instructions of the engine take, which cost nothing on a model but what it is told
 //! of.
 //!
-//! Each operation is charged the processor time that the same operation takes in a map of 200 keys of 64 bytes, all in
-//! the nearest caches, without write-backs: what the example `processor_work` prints, in the quickest of its runs, so
-//! that each design of values and each kind of map bears its own. They are figures of the engine's code: no preset has
-//! them, and no row chooses others. The modelled server's processors are slower than the one they are of: there
-//! instructions weigh a little more, and the memory less.
+//! Each operation is charged the processor time that the same operation takes in a map of 200 values of 64 bytes,
+//! all in the nearest caches, without write-backs: what the example `processor_work` prints, in the quickest of its
+//! runs. Each design of values and each kind of map bears its own; an index that is kept, and sections, bear no
+//! more, nor does what [`terrace_store::Flush::Auto`] remembers (a word for each write, in a table of 128 KiB).
+//! They are figures of the engine's code: no preset has them, and no row chooses others. The modelled server's
+//! processors are slower than the one they are of: there instructions weigh a little more, and the memory less.
 
 use terrace_store::{Kind, MapOptions, ValueDesign};
 
@@ -29,7 +30,7 @@ impl Work {
     }
 }
 
-/// Processor time of a write, of a lookup, and of a record of a scan of 50, ns.
+/// Processor time of a write, of a lookup, and of a record of a scan of 50, the way to the first in it, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Costs {
     write_ns: f64,
@@ -59,6 +60,18 @@ impl Costs {
             + self.read_ns * work.reads as f64
             + self.scanned_ns * work.scanned as f64
     }
+}
+
+/// What notes say of ordered maps.
+pub(in super::super) fn label_of_ordered() -> String {
+    let all = |costs: Costs| {
+        format!("{:.0}, {:.0} and {:.0}", costs.write_ns, costs.read_ns, costs.scanned_ns)
+    };
+    format!(
+        "in ordered maps a write, a read and a record of a scan {} ns in slabs, {} in logs",
+        all(ORDERED_SLABS),
+        all(ORDERED_LOGS)
+    )
 }
 
 /// What notes say of it.

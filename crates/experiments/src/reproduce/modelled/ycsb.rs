@@ -74,7 +74,7 @@ impl Ycsb {
                 scanned += u64::from(!black_box(value.bytes).is_empty())
             };
             worker.range(range, 1 + random.below(LONGEST) as usize, each)?;
-            return Ok(Work { reads: 1, ..Work::scan(scanned) });
+            return Ok(Work::scan(scanned));
         }
         worker.get(&key, |value| black_box(value.bytes.len()))?;
         Ok(Work::READ)

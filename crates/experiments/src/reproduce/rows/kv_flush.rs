@@ -90,12 +90,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         let mut found = Vec::new();
         for &value_bytes in sizes {
             let keys = run.size(10_000_000, keys_beyond_caches(&preset, all_threads(&preset), value_bytes));
-            let mut ways = Vec::new();
-            for way in &WAYS {
-                (run.tell)(&format!("{name}, {}, {keys} values of {value_bytes} B", way.name));
-                ways.push(measure(&preset, node, way, &costs, keys, value_bytes)?);
-            }
-            found.push(<Ways>::try_from(ways).expect("a run of each way"));
+            (run.tell)(&format!("{name}, {keys} values of {value_bytes} B"));
+            found.push(ways(|way| measure(&preset, node, way, &costs, keys, value_bytes))?);
         }
         if node == PMEM {
             judge_as_published(&mut outcome, sizes, &found);
@@ -113,6 +109,23 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         told.join(". "),
     );
     Ok(outcome)
+}
+
+/// Each way's runs: two at a time, since each has a machine of its own, and the last alone, since the switch of
+/// pre-stores is the process's.
+fn ways(measure: impl Fn(&Way) -> Result<Loads> + Sync) -> Result<Ways> {
+    let [flushed, kept, auto, profiled, off] = &WAYS;
+    let both = |[a, b]: [&Way; 2]| -> Result<[Loads; 2]> {
+        let (a, b) = std::thread::scope(|scope| {
+            let a = scope.spawn(|| measure(a));
+            let b = measure(b);
+            (a.join().expect("a run does not panic"), b)
+        });
+        Ok([a?, b?])
+    };
+    let [flushed, kept] = both([flushed, kept])?;
+    let [auto, profiled] = both([auto, profiled])?;
+    Ok([flushed, kept, auto, profiled, measure(off)?])
 }
 
 /// What a probe finds of the memory's ways to be written, by all threads of a socket.
@@ -149,19 +162,20 @@ fn measure(
     Ok([loads[0], loads[1], loads[2]])
 }
 
-/// The process's switch of pre-stores, for as long as it lives; they are on again then.
-struct Switch;
+/// The process's switch of pre-stores, for as long as it lives; what it was before. Rows run one after the other.
+struct Switch(bool);
 
 impl Switch {
     fn to(is_on: bool) -> Switch {
+        let before = prestore::is_enabled();
         prestore::set_enabled(is_on);
-        Switch
+        Switch(before)
     }
 }
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        prestore::set_enabled(true);
+        prestore::set_enabled(self.0);
     }
 }
 
@@ -170,7 +184,8 @@ fn over(ways: &Ways, [a, b]: [usize; 2], load: usize) -> f64 {
 }
 
 fn judge_as_published(outcome: &mut Outcome, sizes: &[usize], found: &[Ways]) {
-    let kept = |load: usize| found.iter().map(move |ways| over(ways, [KEEPING, FLUSHING], load)).fold(f64::NAN, f64::max);
+    let kept_over_flushed = |load: usize| found.iter().map(move |ways| over(ways, [KEEPING, FLUSHING], load));
+    let kept = |load: usize| kept_over_flushed(load).fold(f64::NAN, f64::max);
     let large = sizes.iter().position(|size| *size == LARGE).map(|size| &found[size]);
     let at_large = |load: usize| large.map_or(f64::NAN, |ways| over(ways, [FLUSHING, KEEPING], load));
     outcome.checks.extend([
@@ -208,9 +223,10 @@ fn judge_auto(outcome: &mut Outcome, memory: &str, sizes: &[usize], found: &[Way
         all.collect::<Vec<_>>().join("/")
     };
     format!(
-        "In {memory} ({sizes:?} B) the medium writes on A uniform {} bytes for each that leaves the caches if flushed, {} if \
-         kept; without a profile auto comes to {:.2} of the better at the least. On A Zipfian, auto by profile is {} times as \
-         fast as the better: it keeps what supersedes an item of a short while ago, and writes all else back",
+        "In {memory} ({sizes:?} B) the medium writes on A uniform {} bytes for each that leaves the caches if \
+         flushed, {} if kept; without a profile auto comes to {:.2} of the better at the least. On A Zipfian, auto by \
+         profile is {} times as fast as the better: it keeps what supersedes an item of a short while ago, and writes \
+         all else back",
         amplification(FLUSHING),
         amplification(KEEPING),
         of_better(ASSUMING),

@@ -68,12 +68,14 @@ fn measure(
     Ok([runs[0], runs[1], runs[2], runs[3]])
 }
 
+/// How much slower a level is than the first, with one of the numbers of threads.
+fn slower(levels: &[Runs], level: usize, threads: usize) -> f64 {
+    levels[0][threads].million_s() / levels[level][threads].million_s()
+}
+
 fn judge(keys: u64, found: &[Vec<Runs>]) -> Outcome {
     let mut outcome = Outcome::default();
     let last = THREADS.len() - 1;
-    let slower = |levels: &[Runs], level: usize, threads: usize| {
-        levels[0][threads].million_s() / levels[level][threads].million_s()
-    };
     for (levels, (_, name)) in found.iter().zip(DESIGNS) {
         let full = |threads: usize| levels[2][threads].at_locks();
         outcome.checks.extend([

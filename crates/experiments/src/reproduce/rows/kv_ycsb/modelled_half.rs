@@ -5,7 +5,9 @@
 
 use super::super::{Figure, Form, Outcome, Result, Run};
 use super::{CELLS, COMBINATIONS, Combination, Rates, VALUE_BYTES, designs, levels, scans, sections};
-use crate::reproduce::modelled::{Mix, ModelledMap, Ycsb, collecting, keys_beyond_caches, label, options, preset};
+use crate::reproduce::modelled::{
+    Mix, ModelledMap, Ycsb, collecting, keys_beyond_caches, label, label_of_ordered, options, preset,
+};
 use terrace_machine::Preset;
 use terrace_store::{Kind, MapOptions};
 use terrace_workload::ycsb::{Distribution, Workload};
@@ -40,9 +42,10 @@ pub(super) fn run(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     }
     outcome.size("keys, modelled", keys);
     outcome.note += &format!(
-        " Modelled: {}; one worker, which collects. A kept hash table is read a line a lookup: a tree's reads depend on \
+        " Modelled: {}; {}; one worker, which collects. A kept hash table is read a line a lookup: a tree's reads depend on \
          one another, and cost the paper more.",
-        label()
+        label(),
+        label_of_ordered(),
     );
     outcome.figures.push(drawn("YCSB on the modelled server", CELLS.map(|(.., name)| name), &COMBINATIONS, &found));
     let title = "YCSB on ordered maps on the modelled server";

@@ -123,7 +123,7 @@ impl Preset {
 
 fn nothing(left_out: &[(String, String)]) -> String {
     match left_out.first() {
-        Some((node, reason)) => format!("no memory was measured ({node}: {reason})"),
+        Some((node, reason)) => format!("no memory was measured whole ({node}: {reason})"),
         None => "none".into(),
     }
 }
