@@ -106,9 +106,9 @@ impl CrashTest {
         (self.replay)(settings, state)
     }
 
-    /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as it is done. At most
-    /// `states` states are looked at with each of 20 seeds in each scenario. The steps of an engine of sections belong
-    /// to its first test.
+    /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as it is done. At
+    /// most `states` states are looked at with each of 20 seeds in each scenario. The steps of an engine of sections
+    /// belong to its first test.
     pub fn controls(&self, states: u64, seed: u64, tell: &mut dyn FnMut(&Control)) -> Vec<Control> {
         let settings = Settings { states, seed, ..Settings::default() };
         (self.controls)(self.name, &settings, tell)
