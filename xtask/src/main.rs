@@ -5,6 +5,7 @@
 
 mod bench_machine;
 mod clients;
+mod crashes;
 mod performance;
 mod run;
 mod test;

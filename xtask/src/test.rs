@@ -2,7 +2,7 @@
 
 use crate::clients;
 use crate::run::{Log, cargo, run};
-use crate::{bench_machine, tidy, tools};
+use crate::{bench_machine, crashes, tidy, tools};
 use std::path::Path;
 use std::process::Command;
 
@@ -87,7 +87,7 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
         ])),
         "tests" => run(&mut tests(root, options)),
         "ordered" => run(&mut ordered(root, options)),
-        "crashes" => crashes(root, options),
+        "crashes" => crashes::main(root, options.long),
         "bench-machine" => return bench_machine::main(root),
         "docs" => run(cargo(root)
             .args(["doc", "--workspace", "--no-deps", "--quiet"])
@@ -136,24 +136,6 @@ fn ordered(root: &Path, options: &Options) -> Command {
         command.env("TERRACE_LONG", "1");
     }
     command
-}
-
-/// The optimised binary explores crashes: states drawn per second are what makes this worth while.
-fn crashes(root: &Path, options: &Options) -> Result<(), String> {
-    let crash_test = |arguments: &[&str]| {
-        let terrace = ["run", "--release", "--quiet", "-p", "terrace-cli", "--", "crash-test"];
-        run(cargo(root).args(terrace).args(arguments))
-    };
-    let states = if options.long { "1700000" } else { "92000" };
-    let maps = ["map-logs", "map-slabs", "map-logs-threads", "map-slabs-threads"];
-    let more = ["map-logs-batches", "map-collector", "map-collector-disk", "map-disk", "map-cuts"];
-    let kept = ["map-slabs-deferred", "kept-index", "--states", states];
-    crash_test(&[&maps[..], &more[..], &kept[..]].concat())?;
-    let all = if options.long { "500000" } else { "6000" };
-    // A state of these is a walk over a whole index: a tenth as many take as long.
-    crash_test(&["map-logs-index", "map-slabs-index", "--states", all])?;
-    crash_test(&["--domain", "page-cache", "--states", all])?;
-    crash_test(&["--all", "--states", all])
 }
 
 /// `cargo xtask bench-server`: the optimised binary measures itself and the others.

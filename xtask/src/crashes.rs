@@ -1,0 +1,70 @@
+//! The step `crashes`: crash states of every persistent structure, drawn by the optimised binary, and every ordering
+//! point left out in turn. States drawn per second are what makes it worth while.
+
+use crate::run::{cargo, run};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// What whole maps consist of: most states are theirs.
+const MAPS: [&str; 11] = [
+    "map-logs",
+    "map-slabs",
+    "map-logs-threads",
+    "map-slabs-threads",
+    "map-logs-batches",
+    "map-collector",
+    "map-collector-disk",
+    "map-disk",
+    "map-cuts",
+    "map-slabs-deferred",
+    "kept-index",
+];
+
+pub fn main(root: &Path, is_long: bool) -> Result<(), String> {
+    let (many, few) = if is_long { ("1700000", "500000") } else { ("92000", "6000") };
+    let all = names(root)?;
+    dealt(root, &MAPS, &["--states", many])?;
+    // A state of these is a walk over a whole index: a tenth as many take as long.
+    dealt(root, &["map-logs-index", "map-slabs-index"], &["--states", few])?;
+    run(crash_test(root).args(["--domain", "page-cache", "--states", few]))?;
+    dealt(root, &all, &["--all", "--states", few])
+}
+
+fn crash_test(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.args(["run", "--release", "--quiet", "-p", "terrace-cli", "--", "crash-test"]);
+    command
+}
+
+/// The tests that there are.
+fn names(root: &Path) -> Result<Vec<String>, String> {
+    let listed = crash_test(root).arg("--list").stderr(Stdio::inherit()).output();
+    let listed = listed.map_err(|e| format!("crash tests could not be listed: {e}"))?;
+    if !listed.status.success() {
+        return Err(format!("`crash-test --list` ended with {}", listed.status));
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    Ok(listed.lines().filter_map(|line| line.split_whitespace().next()).map(String::from).collect())
+}
+
+/// Runs the tests in as many processes as there are processors, each with every so many-th. Not in threads: what a
+/// seed leads to is repeatable only as long as nobody else in the process keeps what is to be freed.
+fn dealt<S: AsRef<str>>(root: &Path, tests: &[S], arguments: &[&str]) -> Result<(), String> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from).min(tests.len());
+    println!("    {} crash tests in {processors} processes: {}", tests.len(), arguments.join(" "));
+    let start = |first: usize| -> Result<Child, String> {
+        let hand = tests.iter().skip(first).step_by(processors).map(AsRef::as_ref);
+        let started = crash_test(root).args(hand).args(arguments).spawn();
+        started.map_err(|e| format!("crash tests could not be started: {e}"))
+    };
+    let started: Vec<Child> = (0..processors).map(start).collect::<Result<_, _>>()?;
+    // All are waited for before one that failed is told of.
+    let ended: Vec<_> = started.into_iter().map(|mut child| child.wait()).collect();
+    for status in ended {
+        let status = status.map_err(|e| format!("crash tests could not be waited for: {e}"))?;
+        if !status.success() {
+            return Err(format!("`crash-test {}` ended with {status}", arguments.join(" ")));
+        }
+    }
+    Ok(())
+}
