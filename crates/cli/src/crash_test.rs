@@ -1,6 +1,6 @@
 //! `terrace crash-test`: crashes of every persistent structure, explored.
 
-use crate::output::{self, Failure, Outcome, print, print_json};
+use crate::output::{self, Failure, Outcome, print, print_json, say};
 use clap::Args;
 use serde_json::json;
 use std::panic::{self, AssertUnwindSafe};
@@ -62,7 +62,7 @@ pub fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(hook);
     outcome.unwrap_or_else(|panic| {
         let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        eprintln!("{}", last.unwrap_or_default());
+        say(format_args!("{}", last.unwrap_or_default()));
         panic::resume_unwind(panic)
     })
 }

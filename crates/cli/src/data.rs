@@ -1,6 +1,6 @@
 //! `get`, `put`, `del`, `scan`: single operations on a directory no other process has open.
 
-use crate::output::{Failure, Outcome, print, print_json};
+use crate::output::{Failure, Outcome, print, print_json, say};
 use crate::settings::{self, Flags};
 use clap::Args;
 use std::io::{IsTerminal, Read, Write};
@@ -138,7 +138,7 @@ pub fn get(arguments: &GetArguments) -> Outcome {
     db.close().map_err(Failure::new)?;
     let Some((value, expires_at_ms)) = found else {
         if !arguments.json {
-            eprintln!("terrace: no key `{}`", arguments.key);
+            say(format_args!("terrace: no key `{}`", arguments.key));
         } else {
             print("null")?;
         }

@@ -3,6 +3,7 @@
 //!
 //! Exit codes: 0 done, 1 not done (or not found), 2 not understood.
 #![forbid(unsafe_code)]
+#![warn(clippy::print_stderr)]
 
 mod bench;
 mod crash_test;
@@ -23,7 +24,7 @@ mod topology;
 mod transfer;
 
 use clap::{Parser, Subcommand};
-use output::Failure;
+use output::{Failure, say};
 use std::process::ExitCode;
 
 /// A key-value database for machines whose memory is not all alike.
@@ -149,12 +150,14 @@ fn main() -> ExitCode {
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Quiet) => ExitCode::from(1),
         Err(Failure::Failed(what)) => {
-            eprintln!("terrace: {what}");
+            say(format_args!("terrace: {what}"));
             ExitCode::from(1)
         }
         Err(Failure::Usage(what)) => {
             let command = std::env::args().nth(1).unwrap_or_default();
-            eprintln!("terrace: {what}\n\nFor more information, try 'terrace {command} --help'.");
+            say(format_args!(
+                "terrace: {what}\n\nFor more information, try 'terrace {command} --help'."
+            ));
             ExitCode::from(2)
         }
     }

@@ -135,12 +135,17 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
+/// Says something beside the output, on standard error. Whoever reads it may have gone, which ends nothing.
+pub fn say(what: impl Display) {
+    let _ = writeln!(io::stderr(), "{what}");
+}
+
 /// Warns once where a figure would be of no use.
 pub fn warn_if_unoptimised() {
     if cfg!(debug_assertions) {
-        eprintln!(
+        say(format_args!(
             "warning: built with assertions and little optimisation; measure a release build"
-        );
+        ));
     }
 }
 

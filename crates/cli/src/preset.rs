@@ -1,7 +1,7 @@
 //! `terrace preset`: the machines that can be modelled, and how far the models are from what was measured. What a
 //! command takes as `--model` is read here too.
 
-use crate::output::{self, Failure, Outcome, print, print_json};
+use crate::output::{self, Failure, Outcome, print, print_json, say};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -80,10 +80,10 @@ impl Model {
     pub fn warn(&self) -> Result<(), Failure> {
         let Some(profile) = &self.profile else { return Ok(()) };
         let found = calibrate::against(&self.preset, profile).map_err(Failure::new)?;
-        eprintln!("{}", found.summary());
-        eprintln!(
+        say(format_args!("{}", found.summary()));
+        say(format_args!(
             "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`"
-        );
+        ));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 mod eight;
 
-use crate::output::{self, Failure, Outcome, print, print_json};
+use crate::output::{self, Failure, Outcome, print, print_json, say};
 use crate::preset::Model;
 use clap::Args;
 use eight::EightTests;
@@ -97,7 +97,7 @@ fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
     if known.is_some() {
         // What earlier runs have measured is whole in the profile; this run has to tell of its own.
         for (part, why) in run.left_out() {
-            eprintln!("left out by this run: {part}: {why}");
+            say(format_args!("left out by this run: {part}: {why}"));
         }
     }
     let profile = keep(run, known, arguments)?;
@@ -115,12 +115,12 @@ fn keep(run: Profile, known: Option<Profile>, arguments: &Arguments) -> Result<P
     };
     if let Some(path) = &arguments.out {
         profile.write(path).map_err(Failure::new)?;
-        eprintln!("wrote {}", path.display());
+        say(format_args!("wrote {}", path.display()));
     }
     if let Some(path) = &arguments.html {
         std::fs::write(path, probe::html(&profile))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        eprintln!("wrote {}", path.display());
+        say(format_args!("wrote {}", path.display()));
     }
     Ok(profile)
 }
@@ -144,7 +144,7 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
         return Err(Failure::Usage(format!("--tier: {} is not files; {nodes}", tier.name)));
     }
     let (found, unusable) = tier::found_tiers(&topology, &SystemPaths);
-    unusable.iter().for_each(|why| eprintln!("not measured: {why}"));
+    unusable.iter().for_each(|why| say(format_args!("not measured: {why}")));
     for tier in found {
         if !tiers.iter().any(|known| known.name == tier.name || known.path == tier.path) {
             tiers.push(tier);

@@ -1,7 +1,7 @@
 //! `terrace serve`: opens the directory, says what it promises and where to connect, and ends by
 //! draining clients and flushing.
 
-use crate::output::{Failure, Outcome, print};
+use crate::output::{Failure, Outcome, print, say};
 use crate::settings::{self, Flags};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -58,7 +58,7 @@ pub fn main(arguments: Arguments) -> Outcome {
                 SIGINT => ("SIGINT", "; once more to leave at once"),
                 _ => ("SIGTERM", ""),
             };
-            eprintln!("{name}: draining clients and flushing{hint}");
+            say(format_args!("{name}: draining clients and flushing{hint}"));
             // A second signal ends the process as if nobody listened.
             for signal in [SIGINT, SIGTERM] {
                 let _ = signal_hook::flag::register_conditional_default(
@@ -76,7 +76,7 @@ pub fn main(arguments: Arguments) -> Outcome {
     lines.push(example(&addresses.tcp, &config.server));
     // Whoever read the first lines and closed the pipe has a server all the same, which a signal ends.
     if lines.into_iter().try_for_each(print).is_err() {
-        eprintln!("standard output takes nothing more; serving all the same");
+        say(format_args!("standard output takes nothing more; serving all the same"));
     }
     let ended = server.wait();
     handle.close();

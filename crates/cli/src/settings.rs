@@ -1,7 +1,7 @@
 //! Where a command's configuration comes from: the directory's `terrace.toml` (or `--config`),
 //! then flags, made from the same table of keys so that none is missing.
 
-use crate::output::Failure;
+use crate::output::{Failure, say};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use terrace::config::{
@@ -183,7 +183,12 @@ pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Databa
 /// Damage that a salvage of a queue went around.
 pub fn tell_damage_of_queue(queue: &Queue) {
     for damage in queue.damage() {
-        eprintln!("terrace: {} at offset {}: {}", queue.path().display(), damage.at, damage.what);
+        say(format_args!(
+            "terrace: {} at offset {}: {}",
+            queue.path().display(),
+            damage.at,
+            damage.what
+        ));
     }
 }
 
@@ -191,13 +196,13 @@ pub fn tell_damage_of_queue(queue: &Queue) {
 pub fn tell_damage(map: &Map) {
     let report = map.recovery();
     for damage in &report.damage {
-        eprintln!(
+        say(format_args!(
             "terrace: {} at offset {}: {}; {} bytes lost",
             report.path.display(),
             damage.offset,
             damage.what,
             damage.bytes
-        );
+        ));
     }
 }
 
@@ -232,7 +237,7 @@ pub fn open_ledger(
     let options = |base| LedgerOptions { salvage, ..config.ledger_options_of(name, base) };
     let ledger = ledger_with(db, name, config, options)?;
     if let Some(damage) = ledger.stats().damage {
-        eprintln!("terrace: ledger {name}: {damage}");
+        say(format_args!("terrace: ledger {name}: {damage}"));
     }
     Ok(ledger)
 }

@@ -1,7 +1,7 @@
 //! `export` and `import`: files, progress and the choice between the directory and a server that
 //! has it open. The formats are `terrace::transfer`'s.
 
-use crate::output::{Failure, Outcome, print, print_json, progress};
+use crate::output::{Failure, Outcome, print, print_json, progress, say};
 use crate::resp::{Connection, Reply};
 use crate::settings::{self, Flags};
 use clap::{Args, ValueEnum};
@@ -226,7 +226,7 @@ fn damaged(arguments: &ImportArguments, failure: Failure) -> Failure {
 fn report(place: &Place, verb: &str, summary: &Summary, start: Instant, quiet: bool) -> Outcome {
     let seconds = start.elapsed().as_secs_f64();
     for skipped in &summary.skipped {
-        eprintln!("terrace: {}: skipped: {skipped}", place.file.display());
+        say(format_args!("terrace: {}: skipped: {skipped}", place.file.display()));
     }
     let line = format!(
         "{verb} {} records, {} of keys and values, {seconds:.1} s",
@@ -235,7 +235,7 @@ fn report(place: &Place, verb: &str, summary: &Summary, start: Instant, quiet: b
     );
     if quiet {
         // Standard output is the file.
-        eprintln!("{line}");
+        say(format_args!("{line}"));
         return Ok(());
     }
     if place.json {

@@ -158,3 +158,37 @@ fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
     server.wait().expect("it ends");
     assert!(said.map_while(Result::ok).any(|line| line.contains("SIGTERM: draining")));
 }
+
+/// The same where nobody reads what it says of its end either.
+#[test]
+fn a_server_that_nobody_listens_to_ends_by_a_signal() {
+    let dir = tempfile::tempdir().expect("directory");
+    let data = dir.path().join("data");
+    let mut server = terrace(&["serve"])
+        .arg(&data)
+        .args(["--port", "0", "--memory-budget", "64 MiB"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop((server.stdout.take(), server.stderr.take()));
+    // Made when it waits for signals already.
+    while !data.join("maps").join("0").exists() {
+        assert!(server.try_wait().expect("a process").is_none(), "it serves");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM).expect("sent");
+    let start = std::time::Instant::now();
+    let ended = loop {
+        if let Some(status) = server.try_wait().expect("a process") {
+            break status;
+        }
+        if start.elapsed() > std::time::Duration::from_secs(120) {
+            let _ = server.kill();
+            panic!("it does not end");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert!(ended.success(), "it drained: {ended}");
+}

@@ -1,7 +1,7 @@
 //! `bench peers`: the comparison lives in a workspace of its own so that nobody compiles RocksDB
 //! who did not ask for it; this finds that workspace and runs it.
 
-use crate::output::{Failure, Outcome};
+use crate::output::{Failure, Outcome, say};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,7 +26,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if !manifest.is_file() {
         return Err(Failure::new(format_args!("{}: no Cargo.toml there", dir.display())));
     }
-    eprintln!(
+    say(format_args!(
         "Running the comparison in {}.\n\
          The first time this compiles RocksDB, LMDB and other databases from source: it takes\n\
          several minutes, a C++ compiler, cmake and libclang (Debian: build-essential cmake\n\
@@ -34,7 +34,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         dir.display(),
         dir.display(),
         arguments.arguments.join(" ")
-    );
+    ));
     let status = Command::new("cargo")
         .args(["run", "--release", "--"])
         .args(&arguments.arguments)

@@ -6,7 +6,7 @@
 
 use super::load::{self, Load, Operation, Outcome as Measured};
 use super::servers::{self, Durability, Needed, Running};
-use crate::output::{self, Failure, Outcome, print, print_json, rate, table};
+use crate::output::{self, Failure, Outcome, print, print_json, rate, say, table};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ fn there(needed: &Needed, missing: &mut Vec<String>) -> bool {
             "{} is not installed: left out (Debian: apt-get install {})",
             needed.program, needed.package
         );
-        eprintln!("{line}");
+        say(format_args!("{line}"));
         missing.push(line);
     }
     found

@@ -43,6 +43,9 @@ pub struct CalibrationCheck {
     /// `predicted`, or `given`, which is no success: the preset has the figure itself. With `, MISS` where the model
     /// is off; older records have `agrees` for what was predicted, and `MISS` alone.
     pub verdict: String,
+    /// Where the model is off, what is suspected; empty where nothing is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
 }
 
 type Known = BTreeMap<&'static str, Arc<Calibrated>>;
@@ -81,6 +84,7 @@ fn calibrated(name: &'static str, tell: &dyn Fn(&str)) -> Result<Arc<Calibrated>
         modelled: four_digits(check.modelled),
         error: four_digits(check.error()),
         verdict: check.verdict().into(),
+        reason: if check.agrees() { String::new() } else { check.reason.into() },
     });
     let calibrated = Arc::new(Calibrated {
         preset: name.into(),
@@ -109,7 +113,12 @@ impl std::fmt::Display for Calibrated {
                 100.0 * check.error,
                 check.verdict,
                 check.source
-            )
+            )?;
+            if check.reason.is_empty() {
+                Ok(())
+            } else {
+                writeln!(f, "    suspected: {}", check.reason)
+            }
         })
     }
 }

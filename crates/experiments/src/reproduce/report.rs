@@ -118,7 +118,8 @@ fn models(text: &mut String, results: &Results) {
             let [what, source] = [&check.what, &check.source].map(|cell| cell.replace('|', "\\|"));
             let (published, modelled) = (check.published, check.modelled);
             let error = format!("{:+.0} %", check.error * 100.0);
-            let verdict = &check.verdict;
+            let reason = if check.reason.is_empty() { "" } else { ": " };
+            let verdict = format!("{}{reason}{}", check.verdict, check.reason).replace('|', "\\|");
             let _ = writeln!(
                 text,
                 "| {what} | {published} | {modelled} | {error} | {verdict} | {source} |"
@@ -227,6 +228,7 @@ mod tests {
                     modelled: 2.1,
                     error: 0.05,
                     verdict: "agrees".into(),
+                    reason: "its prefetchers".into(),
                 }],
             }],
         };
@@ -245,7 +247,7 @@ mod tests {
             "A processor",
             "small sizes; keys 1000; model cxl: 1 of 1 agree",
             "0 pass, 1 miss, 0 skipped",
-            "| a load, ns | 2 | 2.1 | +5 % | agrees | somewhere |",
+            "| a load, ns | 2 | 2.1 | +5 % | agrees: its prefetchers | somewhere |",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }

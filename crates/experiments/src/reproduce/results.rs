@@ -171,6 +171,7 @@ mod tests {
                 modelled,
                 error: modelled / 2.0 - 1.0,
                 verdict: "agrees".into(),
+                reason: String::new(),
             }],
         };
         let mut results = Results::default();
