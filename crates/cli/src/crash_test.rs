@@ -62,7 +62,7 @@ pub fn quietly(run: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(hook);
     outcome.unwrap_or_else(|panic| {
         let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        say(format_args!("{}", last.unwrap_or_default()));
+        say(last.unwrap_or_default());
         panic::resume_unwind(panic)
     })
 }

@@ -80,10 +80,10 @@ impl Model {
     pub fn warn(&self) -> Result<(), Failure> {
         let Some(profile) = &self.profile else { return Ok(()) };
         let found = calibrate::against(&self.preset, profile).map_err(Failure::new)?;
-        say(format_args!("{}", found.summary()));
-        say(format_args!(
-            "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`"
-        ));
+        say(found.summary());
+        say(
+            "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`",
+        );
         Ok(())
     }
 

@@ -76,7 +76,7 @@ pub fn main(arguments: Arguments) -> Outcome {
     lines.push(example(&addresses.tcp, &config.server));
     // Whoever read the first lines and closed the pipe has a server all the same, which a signal ends.
     if lines.into_iter().try_for_each(print).is_err() {
-        say(format_args!("standard output takes nothing more; serving all the same"));
+        say("standard output takes nothing more; serving all the same");
     }
     let ended = server.wait();
     handle.close();

@@ -134,27 +134,33 @@ fn settings_of_single_maps_and_of_the_server_take_effect() {
     served.terminate();
 }
 
+/// A server whose output is read by nobody but the test.
+fn piped(data: &std::path::Path) -> std::process::Child {
+    let mut server = terrace(&["serve"]);
+    server.arg(data).args(["--port", "0", "--memory-budget", "64 MiB"]);
+    server.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    server.spawn().expect("the binary starts")
+}
+
+fn end(server: &std::process::Child) {
+    let id = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM).expect("sent");
+}
+
 /// Its first lines were once printed before anybody waited for signals: a reader that had enough left a server that
 /// nothing but SIGKILL ended.
 #[test]
 fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
     let dir = tempfile::tempdir().expect("directory");
     let data = dir.path().join("data");
-    let mut server = terrace(&["serve"])
-        .arg(&data)
-        .args(["--port", "0", "--memory-budget", "64 MiB"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let mut server = piped(&data);
     // The reader goes before the first line.
     drop(server.stdout.take());
     let mut said = std::io::BufReader::new(server.stderr.take().expect("piped")).lines();
     let waits =
         said.by_ref().map_while(Result::ok).any(|line| line.contains("serving all the same"));
     assert!(waits, "it serves");
-    let id = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw);
-    rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM).expect("sent");
+    end(&server);
     server.wait().expect("it ends");
     assert!(said.map_while(Result::ok).any(|line| line.contains("SIGTERM: draining")));
 }
@@ -164,21 +170,14 @@ fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
 fn a_server_that_nobody_listens_to_ends_by_a_signal() {
     let dir = tempfile::tempdir().expect("directory");
     let data = dir.path().join("data");
-    let mut server = terrace(&["serve"])
-        .arg(&data)
-        .args(["--port", "0", "--memory-budget", "64 MiB"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the binary starts");
+    let mut server = piped(&data);
     drop((server.stdout.take(), server.stderr.take()));
     // Made when it waits for signals already.
     while !data.join("maps").join("0").exists() {
         assert!(server.try_wait().expect("a process").is_none(), "it serves");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let id = i32::try_from(server.id()).ok().and_then(rustix::process::Pid::from_raw);
-    rustix::process::kill_process(id.expect("an id"), rustix::process::Signal::TERM).expect("sent");
+    end(&server);
     let start = std::time::Instant::now();
     let ended = loop {
         if let Some(status) = server.try_wait().expect("a process") {

@@ -190,8 +190,8 @@ impl MapOptions {
             (Domain::Eadr, Flush::Eager) => "at once: flush = \"eager\"".into(),
             (Domain::Eadr, Flush::Keep) => "when caches give them up: flush = \"keep\"".into(),
             (Domain::Eadr, Flush::Auto) => format!(
-                "at once, but for what supersedes an item of slabs that was written a short while ago, and \
-                 where it is faster; {auto}"
+                "at once where that is faster, but for what supersedes an item of slabs that was written a \
+                 short while ago; {auto}"
             ),
         }
     }

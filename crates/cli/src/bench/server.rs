@@ -153,7 +153,7 @@ fn there(needed: &Needed, missing: &mut Vec<String>) -> bool {
             "{} is not installed: left out (Debian: apt-get install {})",
             needed.program, needed.package
         );
-        say(format_args!("{line}"));
+        say(&line);
         missing.push(line);
     }
     found

@@ -70,8 +70,8 @@ fn judge(divisor: u64, [pmem, dram, native]: [&CachedLatency; 3], machine: &str)
         native.persist_ns.last().copied().unwrap_or(f64::NAN),
     );
     if outcome.checks.iter().any(|check| check.what.contains("hits over load with all, native") && !check.pass) {
-        outcome.note += " Where loads cost as much with hits as without: such a load says that the region is not in the \
-                         caches, which tell their whole size here and are shared with other machines.";
+        outcome.note += " Suspected where loads cost about as much with hits as without: the region is not in the \
+                         caches, which tell their whole size here and may be shared with other machines.";
     }
     outcome.figures.push(
         Figure::new("An item of 64 B by what the cache holds", "share of lines cached", "ns", Form::LogLines)
