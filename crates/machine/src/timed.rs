@@ -65,12 +65,15 @@ impl Timed {
         };
         let mut looks: Vec<u64> = (0..LOOKS).map(look).collect();
         looks.sort_unstable();
+        let clock_ps = looks[LOOKS / 2];
+        let (things, samples) =
+            if clock_ps == 0 { (1, samples * things) } else { (things, samples) };
         Timed {
             things,
             is_waited_for,
             samples: samples as usize,
             warm: samples / 8,
-            clock_ps: looks[LOOKS / 2],
+            clock_ps,
             together_ps: Vec::with_capacity(samples as usize),
             alone_ps: Vec::with_capacity(samples as usize),
         }

@@ -1,18 +1,24 @@
 //! Set-associative caches: which lines they hold and which they give up.
 //!
-//! Tags only; the bytes lie in the memory itself. A set is a row of words, each a line's number and
-//! its flags, so a look is a handful of compares and nothing is hashed or allocated.
+//! Tags only; the bytes lie in the memory itself. A set is a row of short words, each the part of a line's number
+//! that the set does not say and its flags: a look is a handful of compares, and the tags of a machine's cores fit the
+//! caches of the computer that models it.
 
 use crate::random::Rng;
 use terrace_memory::instructions;
 
 /// The line is held.
-const VALID: u64 = 1;
+const VALID: u32 = 1;
 /// The line was written and memory does not have it.
-pub(super) const DIRTY: u64 = 2;
+pub(super) const DIRTY: u32 = 2;
 /// No other core holds the line: it may be written without asking.
-pub(super) const OWNED: u64 = 4;
-const FLAGS: u64 = 7;
+pub(super) const OWNED: u32 = 4;
+const FLAGS: u32 = 7;
+/// Above the flags, the tag: the line's number by that of sets.
+const TAG_SHIFT: u32 = 3;
+const TAG_BITS: u32 = u32::BITS - TAG_SHIFT;
+/// Bytes of a line of the computer that this runs on.
+const HOST_LINE: usize = 64;
 
 /// Which line of a full set is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +37,7 @@ pub(super) enum Replacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
     pub line: u64,
-    pub flags: u64,
+    pub flags: u32,
 }
 
 impl Victim {
@@ -43,7 +49,13 @@ impl Victim {
 /// One cache.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
-    entries: Box<[u64]>,
+    /// Rows from `first` on, `stride` words each: none of up to 16 ways lies in two lines of the computer that
+    /// this runs on.
+    entries: Box<[u32]>,
+    first: usize,
+    stride: usize,
+    /// Nothing was put in yet: the shared cache of a socket that runs nothing.
+    is_empty: bool,
     trees: Box<[u32]>,
     sets: u64,
     ways: usize,
@@ -51,15 +63,30 @@ pub(super) struct Cache {
     rng: Rng,
 }
 
+fn sets(lines: u64, ways: usize) -> u64 {
+    (lines / ways as u64).max(1)
+}
+
 impl Cache {
+    /// Bits of the numbers of lines that a cache like this can tell apart.
+    pub fn line_bits(lines: u64, ways: usize) -> u32 {
+        TAG_BITS + sets(lines, ways).ilog2()
+    }
+
     pub fn new(lines: u64, ways: usize, replacement: Replacement, seed: u64) -> Self {
-        let sets = (lines / ways as u64).max(1);
+        let sets = sets(lines, ways);
         let trees = match replacement {
             Replacement::TreePlru | Replacement::Mixed(_) => sets as usize,
             Replacement::Lru | Replacement::Random => 0,
         };
+        let stride = ways.next_power_of_two();
+        let entries: Box<[u32]> = vec![0; sets as usize * stride + HOST_LINE / 4].into();
+        let first = entries.as_ptr().align_offset(HOST_LINE).min(HOST_LINE / 4);
         Cache {
-            entries: vec![0; sets as usize * ways].into(),
+            entries,
+            first,
+            stride,
+            is_empty: true,
             trees: vec![0; trees].into(),
             sets,
             ways,
@@ -68,42 +95,64 @@ impl Cache {
         }
     }
 
+    /// The line's set and its tag.
     #[inline]
-    fn set(&self, line: u64) -> usize {
-        if self.sets.is_power_of_two() {
-            (line & (self.sets - 1)) as usize
+    fn place(&self, line: u64) -> (usize, u32) {
+        let (set, tag) = if self.sets.is_power_of_two() {
+            (line & (self.sets - 1), line >> self.sets.trailing_zeros())
         } else {
-            (line % self.sets) as usize
-        }
+            (line % self.sets, line / self.sets)
+        };
+        debug_assert!(tag >> TAG_BITS == 0, "line {line} in one of {} sets", self.sets);
+        (set as usize, tag as u32)
+    }
+
+    /// Where the row of a set begins.
+    #[inline]
+    fn row(&self, set: usize) -> usize {
+        self.first + set * self.stride
+    }
+
+    /// What is held at a place of a set, if anything is.
+    #[inline]
+    fn held(&self, set: usize, entry: u32) -> Option<Victim> {
+        let line = u64::from(entry >> TAG_SHIFT) * self.sets + set as u64;
+        (entry != 0).then_some(Victim { line, flags: entry & FLAGS })
     }
 
     /// Fetches what a look at the line's set will want, for the computer that this runs on.
     #[inline]
     pub fn fetch(&self, line: u64) {
-        let start = self.set(line) * self.ways;
-        for word in (0..self.ways).step_by(8) {
-            instructions::prefetch((&raw const self.entries[start + word]).cast());
+        if self.is_empty {
+            return;
+        }
+        let start = self.row(self.place(line).0);
+        for word in [start, start + self.ways - 1] {
+            instructions::prefetch((&raw const self.entries[word]).cast());
         }
     }
 
     /// The line that would likely be given up for `line`, whose set is near: to fetch what that will want.
     #[inline]
     pub fn likely_victim(&self, line: u64) -> Option<u64> {
-        let set = self.set(line);
+        let set = self.place(line).0;
         let way = match self.replacement {
             Replacement::Lru => self.ways - 1,
             Replacement::TreePlru | Replacement::Mixed(_) => self.pointed_at(set),
             Replacement::Random => return None,
         };
-        let entry = self.entries[set * self.ways + way];
-        (entry != 0).then_some(entry >> 3)
+        self.held(set, self.entries[self.row(set) + way]).map(|victim| victim.line)
     }
 
     #[inline]
     fn find(&self, line: u64) -> Option<(usize, usize)> {
-        let set = self.set(line);
-        let wanted = (line << 3) | VALID;
-        let row = &self.entries[set * self.ways..(set + 1) * self.ways];
+        if self.is_empty {
+            return None;
+        }
+        let (set, tag) = self.place(line);
+        let wanted = tag << TAG_SHIFT | VALID;
+        let start = self.row(set);
+        let row = &self.entries[start..start + self.ways];
         // No branch between the ways: all are compared at once.
         let ways = row.iter().enumerate().fold(0u32, |ways, (way, entry)| {
             ways | u32::from(entry & !(FLAGS & !VALID) == wanted) << way
@@ -113,9 +162,9 @@ impl Cache {
 
     /// The line's flags, if it is held; it counts as used now, and `set` is added to its flags.
     #[inline]
-    pub fn touch(&mut self, line: u64, set: u64) -> Option<u64> {
+    pub fn touch(&mut self, line: u64, set: u32) -> Option<u32> {
         let (row, way) = self.find(line)?;
-        let at = row * self.ways + way;
+        let at = self.row(row) + way;
         let flags = self.entries[at] & FLAGS;
         self.entries[at] |= set;
         self.used(row, way);
@@ -128,7 +177,8 @@ impl Cache {
         let Some((row, way)) = self.find(line) else {
             return false;
         };
-        let entry = &mut self.entries[row * self.ways + way];
+        let at = self.row(row) + way;
+        let entry = &mut self.entries[at];
         if *entry & OWNED == 0 {
             return false;
         }
@@ -138,23 +188,24 @@ impl Cache {
     }
 
     /// The line's flags, if it is held; changes nothing.
-    pub fn peek(&self, line: u64) -> Option<u64> {
-        self.find(line).map(|(set, way)| self.entries[set * self.ways + way] & FLAGS)
+    pub fn peek(&self, line: u64) -> Option<u32> {
+        self.find(line).map(|(set, way)| self.entries[self.row(set) + way] & FLAGS)
     }
 
     /// Takes flags from a held line; returns those it had.
-    pub fn clear(&mut self, line: u64, flags: u64) -> Option<u64> {
+    pub fn clear(&mut self, line: u64, flags: u32) -> Option<u32> {
         let (set, way) = self.find(line)?;
-        let entry = &mut self.entries[set * self.ways + way];
+        let at = self.row(set) + way;
+        let entry = &mut self.entries[at];
         let had = *entry & FLAGS;
         *entry &= !(flags & !VALID);
         Some(had)
     }
 
     /// Takes the line out; returns its flags.
-    pub fn remove(&mut self, line: u64) -> Option<u64> {
+    pub fn remove(&mut self, line: u64) -> Option<u32> {
         let (set, way) = self.find(line)?;
-        let start = set * self.ways;
+        let start = self.row(set);
         let flags = self.entries[start + way] & FLAGS;
         if self.replacement == Replacement::Lru {
             // Used lines stand in front: the gap goes to the end.
@@ -167,15 +218,17 @@ impl Cache {
     }
 
     /// Puts in a line that is not held; returns the one given up for it.
-    pub fn insert(&mut self, line: u64, flags: u64) -> Option<Victim> {
-        let set = self.set(line);
-        let start = set * self.ways;
+    pub fn insert(&mut self, line: u64, flags: u32) -> Option<Victim> {
+        let (set, tag) = self.place(line);
+        let start = self.row(set);
         let row = self.entries[start..start + self.ways].iter().enumerate();
         let free = row.fold(0u32, |free, (way, entry)| free | u32::from(*entry == 0) << way);
         let way = if free == 0 { self.victim(set) } else { free.trailing_zeros() as usize };
-        let old = std::mem::replace(&mut self.entries[start + way], (line << 3) | flags | VALID);
+        let entry = tag << TAG_SHIFT | flags | VALID;
+        self.is_empty = false;
+        let old = std::mem::replace(&mut self.entries[start + way], entry);
         self.used(set, way);
-        (old != 0).then_some(Victim { line: old >> 3, flags: old & FLAGS })
+        self.held(set, old)
     }
 
     /// How many of 100 lines given up are any from now on, where replacement is mixed.
@@ -187,19 +240,20 @@ impl Cache {
 
     /// Every held line, which leaves.
     pub fn drain(&mut self) -> Vec<Victim> {
-        let held = self.entries.iter_mut().filter(|entry| **entry != 0);
-        held.map(|entry| {
-            let old = std::mem::take(entry);
-            Victim { line: old >> 3, flags: old & FLAGS }
-        })
-        .collect()
+        let rows = (0..self.sets as usize).map(|set| (set, self.row(set)));
+        let places =
+            rows.flat_map(|(set, start)| (start..start + self.ways).map(move |at| (set, at)));
+        let held = places.filter_map(|(set, at)| self.held(set, self.entries[at])).collect();
+        self.entries.fill(0);
+        self.is_empty = true;
+        held
     }
 
     #[inline]
     fn used(&mut self, set: usize, way: usize) {
         match self.replacement {
             Replacement::Lru => {
-                let start = set * self.ways;
+                let start = self.row(set);
                 self.entries[start..=start + way].rotate_right(1);
             }
             Replacement::TreePlru | Replacement::Mixed(_) => self.point_away(set, way),
@@ -309,6 +363,23 @@ mod tests {
             assert_eq!(cache.peek(5), Some(OWNED | VALID));
             assert_eq!(cache.remove(5), Some(OWNED | VALID));
             assert_eq!(cache.touch(5, 0), None);
+        }
+    }
+
+    #[test]
+    fn the_largest_line_is_told_from_all_others() {
+        for lines in [4, 64, 57344 * 4] {
+            let last = (1 << Cache::line_bits(lines, 4)) - 1;
+            let mut cache = Cache::new(lines, 4, Replacement::Lru, 7);
+            let mut held: Vec<u64> = (0..40).map(|bit| last & (1 << bit)).chain([last]).collect();
+            held.sort_unstable();
+            held.dedup();
+            for line in &held {
+                let given_up = cache.insert(*line, DIRTY);
+                assert!(given_up.is_none_or(|victim| held.contains(&victim.line)));
+                assert_eq!(cache.peek(*line), Some(DIRTY | VALID), "line {line}");
+            }
+            assert!(cache.drain().iter().all(|victim| held.contains(&victim.line)));
         }
     }
 }

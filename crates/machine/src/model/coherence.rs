@@ -16,7 +16,7 @@ use super::time::Ps;
 impl State {
     /// Brings a line into the private caches with these flags, of which `OWNED` is asked for and
     /// `DIRTY` given; returns when it is there.
-    pub(super) fn fetch(&mut self, line: u64, at: Ps, flags: u64, why: Read) -> Ps {
+    pub(super) fn fetch(&mut self, line: u64, at: Ps, flags: u32, why: Read) -> Ps {
         let me = self.threads[self.running].core;
         self.fetch_tags(me, line);
         let write = flags & OWNED != 0;
@@ -46,7 +46,7 @@ impl State {
         if let Some(second) = &self.cores[core].second {
             second.fetch(line);
         }
-        self.sockets[self.socket_of(core)].shared.fetch(line);
+        self.sockets.iter().for_each(|socket| socket.shared.fetch(line));
         if let Some(directory) = &self.directory {
             directory.fetch(line);
         }
@@ -79,7 +79,7 @@ impl State {
 
     /// Finds a line that the core has not: in another core, in a shared cache or in memory. Returns
     /// when it is there and its flags.
-    fn find(&mut self, line: u64, at: Ps, write: bool, why: Read) -> (Ps, u64) {
+    fn find(&mut self, line: u64, at: Ps, write: bool, why: Read) -> (Ps, u32) {
         let me = self.threads[self.running].core;
         let (holders, place) = self.look_up(line);
         let others = holders.others(me);
@@ -131,7 +131,7 @@ impl State {
 
     /// Takes a line from other cores to write it, or their right to write it; returns whether what
     /// was taken is dirty, as flags.
-    fn ask_cores(&mut self, line: u64, cores: u128, write: bool) -> u64 {
+    fn ask_cores(&mut self, line: u64, cores: u128, write: bool) -> u32 {
         let mut dirty = 0;
         for core in cores_of(cores) {
             if write {
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// The line from the shared caches, the nearest first, or from memory.
-    fn find_below(&mut self, line: u64, at: Ps, why: Read) -> (Ps, u64) {
+    fn find_below(&mut self, line: u64, at: Ps, why: Read) -> (Ps, u32) {
         let mine = self.threads[self.running].socket;
         for far in 0..self.sockets.len() {
             let socket = (mine + far) % self.sockets.len();
@@ -200,7 +200,7 @@ impl State {
     }
 
     /// Takes a line out of a core's caches; returns its flags.
-    pub(super) fn take_from(&mut self, core: usize, line: u64) -> Option<u64> {
+    pub(super) fn take_from(&mut self, core: usize, line: u64) -> Option<u32> {
         let caches = &mut self.cores[core];
         let first = caches.first.remove(line);
         let second = caches.second.as_mut().and_then(|second| second.remove(line));
@@ -208,11 +208,11 @@ impl State {
     }
 
     /// Puts a line into the private caches; returns how long what must leave for it makes it wait.
-    fn fill(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+    fn fill(&mut self, core: usize, line: u64, flags: u32, at: Ps) -> Ps {
         self.fill_second(core, line, flags, at) + self.fill_first(core, line, flags, at)
     }
 
-    fn fill_second(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+    fn fill_second(&mut self, core: usize, line: u64, flags: u32, at: Ps) -> Ps {
         let Some(second) = &mut self.cores[core].second else {
             return 0;
         };
@@ -224,7 +224,7 @@ impl State {
         self.hand_down(core, victim.line, victim.flags | first, at)
     }
 
-    fn fill_first(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+    fn fill_first(&mut self, core: usize, line: u64, flags: u32, at: Ps) -> Ps {
         let caches = &mut self.cores[core];
         let Some(victim) = caches.first.insert(line, flags) else {
             return 0;
@@ -241,7 +241,7 @@ impl State {
 
     /// Puts a line that a core gave up into the shared cache; returns how long the line that leaves for
     /// it makes it wait.
-    pub(super) fn hand_down(&mut self, core: usize, line: u64, flags: u64, at: Ps) -> Ps {
+    pub(super) fn hand_down(&mut self, core: usize, line: u64, flags: u32, at: Ps) -> Ps {
         let socket = self.socket_of(core);
         match self.sockets[socket].insert(core, line, flags & DIRTY) {
             Some(victim) if victim.is_dirty() => self.evict(socket, victim.line, at),
@@ -281,7 +281,7 @@ impl State {
     }
 
     /// Takes a line out of every cache; returns its flags.
-    pub(super) fn forget(&mut self, line: u64) -> u64 {
+    pub(super) fn forget(&mut self, line: u64) -> u32 {
         let mut flags = 0;
         for core in cores_of(self.holders(line)) {
             flags |= self.take_from(core, line).unwrap_or(0);

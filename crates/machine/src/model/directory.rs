@@ -1,13 +1,12 @@
 //! Who holds a line in a private cache, machine-wide.
 //!
-//! Set-associative like the snoop filters it stands for, indexed by a hash and with room for four
-//! times the lines that all private caches can hold. When a set is full nevertheless, an entry is
-//! given up and its holders lose the line.
+//! Set-associative like the snoop filters it stands for, with room for twice the lines that all private caches can
+//! hold. When a set is full nevertheless, an entry is given up and its holders lose the line.
 
 use crate::random::{Rng, mix};
 use terrace_memory::instructions;
 
-const WAYS: usize = 8;
+const WAYS: usize = 16;
 
 /// The holders of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,21 +38,21 @@ pub(super) struct Directory {
     sets: Box<[Set]>,
     /// Holders of lines that have several.
     several: Box<[[u128; WAYS]]>,
-    mask: u64,
+    set_bits: u32,
     rng: Rng,
 }
 
-/// Entries, 0 where one is free. From below: owned, held by several, the holder where it is one, the
-/// line's number plus one. A set is one line of the computer that this runs on, and nearly
+/// Entries, 0 where one is free. From below: owned, held by several, the holder where it is one, the part of the line's
+/// number that the set does not say, plus one. A set is one line of the computer that this runs on, and nearly
 /// always all that is looked at.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Set([u64; WAYS]);
+struct Set([u32; WAYS]);
 
-const ENTRY_OWNED: u64 = 1;
-const ENTRY_SEVERAL: u64 = 2;
+const ENTRY_OWNED: u32 = 1;
+const ENTRY_SEVERAL: u32 = 2;
 const CORE_SHIFT: u32 = 2;
-const LINE_SHIFT: u32 = 9;
+const TAG_SHIFT: u32 = 9;
 
 /// A line's set, and its way if it is there.
 #[derive(Clone, Copy, Debug)]
@@ -63,29 +62,49 @@ pub(super) struct Place {
 }
 
 impl Directory {
-    pub fn new(private_lines: u64, seed: u64) -> Self {
-        let sets = (4 * private_lines / WAYS as u64).next_power_of_two();
+    /// For so many lines in private caches, of numbers of so many bits.
+    pub fn new(private_lines: u64, line_bits: u32, seed: u64) -> Self {
+        let sets = (2 * private_lines / WAYS as u64).max(1).next_power_of_two();
+        // One more than the largest tag has a place in an entry too.
+        let set_bits =
+            sets.trailing_zeros().max((line_bits + 1 + TAG_SHIFT).saturating_sub(u32::BITS));
         Directory {
-            sets: vec![Set([0; WAYS]); sets as usize].into(),
-            several: vec![[0; WAYS]; sets as usize].into(),
-            mask: sets - 1,
+            sets: vec![Set([0; WAYS]); 1 << set_bits].into(),
+            several: vec![[0; WAYS]; 1 << set_bits].into(),
+            set_bits,
             rng: Rng::new(seed),
         }
     }
 
-    fn set_of(&self, line: u64) -> usize {
-        (mix(line) & self.mask) as usize
+    /// The line's set and its tag: lines of one stretch lie in sets one behind the other, other stretches elsewhere.
+    fn place(&self, line: u64) -> (usize, u32) {
+        let tag = line >> self.set_bits;
+        (self.turned(tag, line), tag as u32 + 1)
+    }
+
+    /// What is the set of a line among those of its stretch, and the other way round.
+    fn turned(&self, tag: u64, place: u64) -> usize {
+        ((place ^ mix(tag)) & ((1 << self.set_bits) - 1)) as usize
+    }
+
+    fn line(&self, set: usize, entry: u32) -> u64 {
+        let tag = u64::from((entry >> TAG_SHIFT) - 1);
+        tag << self.set_bits | self.turned(tag, set as u64) as u64
     }
 
     /// Fetches what [`Directory::find`] will look at, for the computer that this runs on.
     pub fn fetch(&self, line: u64) {
-        instructions::prefetch((&raw const self.sets[self.set_of(line)]).cast());
+        instructions::prefetch((&raw const self.sets[self.place(line).0]).cast());
     }
 
     /// Who holds the line, nobody by default; and where that is noted.
     pub fn find(&self, line: u64) -> (Holders, Place) {
-        let set = self.set_of(line);
-        let way = self.sets[set].0.iter().position(|entry| entry >> LINE_SHIFT == line + 1);
+        let (set, tag) = self.place(line);
+        let ways =
+            self.sets[set].0.iter().enumerate().fold(0u32, |ways, (way, entry)| {
+                ways | u32::from(entry >> TAG_SHIFT == tag) << way
+            });
+        let way = (ways != 0).then_some(ways.trailing_zeros() as usize);
         let holders = way.map_or(Holders::default(), |way| self.at(set, way));
         (holders, Place { set, way })
     }
@@ -110,19 +129,19 @@ impl Directory {
             return None;
         }
         let way = known.unwrap_or_else(|| {
-            let free = self.sets[set].0.iter().position(|tag| *tag == 0);
+            let free = self.sets[set].0.iter().position(|entry| *entry == 0);
             free.unwrap_or_else(|| self.rng.below(WAYS as u64) as usize)
         });
         let old = (self.sets[set].0[way], self.at(set, way));
-        let mut entry = (line + 1) << LINE_SHIFT | u64::from(holders.owned);
+        let mut entry = self.place(line).1 << TAG_SHIFT | u32::from(holders.owned);
         if holders.cores.is_power_of_two() {
-            entry |= u64::from(holders.cores.trailing_zeros()) << CORE_SHIFT;
+            entry |= holders.cores.trailing_zeros() << CORE_SHIFT;
         } else {
             entry |= ENTRY_SEVERAL;
             self.several[set][way] = holders.cores;
         }
         self.sets[set].0[way] = entry;
-        (known.is_none() && old.0 != 0).then(|| ((old.0 >> LINE_SHIFT) - 1, old.1))
+        (known.is_none() && old.0 != 0).then(|| (self.line(set, old.0), old.1))
     }
 
     /// Nobody holds anything.
@@ -137,7 +156,7 @@ mod tests {
 
     #[test]
     fn holders_are_kept_and_forgotten() {
-        let mut directory = Directory::new(64, 1);
+        let mut directory = Directory::new(64, 35, 1);
         let holders = Holders { cores: 0b101, owned: false };
         let (nobody, place) = directory.find(9);
         assert_eq!(nobody, Holders::default());
@@ -151,13 +170,34 @@ mod tests {
 
     #[test]
     fn a_full_set_gives_one_up() {
-        let mut directory = Directory::new(2, 1);
-        let mut given_up = 0;
-        for line in 0..30 {
+        let mut directory = Directory::new(2, 22, 1);
+        let mut held = std::collections::HashSet::new();
+        for line in 0..1000 {
             let place = directory.find(line).1;
-            let old = directory.set(line, place, Holders { cores: 1, owned: true });
-            given_up += usize::from(old.is_some());
+            let holders = Holders { cores: 1 << (line % 128), owned: true };
+            held.insert(line);
+            if let Some((old, whose)) = directory.set(line, place, holders) {
+                assert!(held.remove(&old), "{old} was held");
+                assert_eq!(whose.cores, 1 << (old % 128));
+            }
         }
-        assert_eq!(given_up, 22, "8 ways, one set");
+        assert_eq!(held.len(), 16, "one set");
+        assert!(held.iter().all(|line| directory.find(*line).1.way.is_some()));
+    }
+
+    #[test]
+    fn lines_far_apart_are_told_apart() {
+        let mut directory = Directory::new(1 << 10, 35, 1);
+        let lines = (0..35).map(|bit| 1 << bit).chain([0, (1 << 35) - 1]);
+        for (number, line) in lines.clone().enumerate() {
+            let place = directory.find(line).1;
+            directory.set(line, place, Holders { cores: 1 << number, owned: false });
+        }
+        for (number, line) in lines.enumerate() {
+            let (holders, place) = directory.find(line);
+            assert_eq!(holders.cores, 1 << number, "line {line}");
+            let entry = directory.sets[place.set].0[place.way.unwrap()];
+            assert_eq!(directory.line(place.set, entry), line);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::counters::{NodeCounts, ThreadCounts};
 use super::memory::Modelled;
 use super::preset::{Preset, PresetError};
-use super::state::{NODE_SHIFT, State};
+use super::state::State;
 use super::time::{Ps, from_ns};
 use super::turns::Turns;
 use std::io;
@@ -90,20 +90,32 @@ impl Machine {
     /// A memory of `bytes` zeros on a node, of a declared domain. Several share the machine.
     ///
     /// # Errors
-    /// There is no such node, or the system refuses the address space.
+    /// There is no such node, it has no such space left, or the system refuses the address space.
     pub fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Modelled> {
         let node = self.node(node).map_err(io::Error::other)?;
         let region = Region::reserve(bytes, Backing::HugePages)?.declared(domain);
         region.commit(0, bytes)?;
-        let start = self.take(node, bytes);
-        Ok(Modelled::new(self.clone(), region, node, start, bytes))
+        let start = self.take(node, bytes).map_err(io::Error::other)?;
+        Ok(Modelled::new(self.clone(), region, start, bytes))
     }
 
-    /// Takes address space of a node; returns where it begins there.
-    pub(super) fn take(&self, node: usize, bytes: u64) -> u64 {
+    /// Takes address space of a node; returns the address in the machine at which it begins.
+    ///
+    /// # Errors
+    /// The node has not so much left.
+    pub(super) fn take(&self, node: usize, bytes: u64) -> Result<u64, PresetError> {
+        let shift = self.lock().node_shift;
         let start = self.shared.free[node].fetch_add(bytes.next_multiple_of(ALIGN_BYTES), Relaxed);
-        assert!(start + bytes <= 1 << NODE_SHIFT, "a node has 256 TiB");
-        start
+        if start + bytes > 1 << shift {
+            let (preset, node) = (self.preset(), &self.preset().node[node].name);
+            return Err(PresetError(format!(
+                "{}: node {node}: {bytes} bytes beyond {start} are asked for; with caches of this size a node has {} \
+                 bytes of addresses",
+                preset.name,
+                1u64 << shift
+            )));
+        }
+        Ok((node as u64) << shift | start)
     }
 
     /// The preset it was made of.

@@ -19,22 +19,15 @@ pub struct Modelled {
     native: Native,
     /// Keeps the mapping that `native` points into.
     region: Arc<Region>,
-    node: usize,
-    /// Offset within the node.
+    /// Address of the first byte in the machine.
     start: u64,
 }
 
 impl Modelled {
-    pub(super) fn new(
-        machine: Machine,
-        region: Region,
-        node: usize,
-        start: u64,
-        bytes: u64,
-    ) -> Self {
+    pub(super) fn new(machine: Machine, region: Region, start: u64, bytes: u64) -> Self {
         // The region outlives this value and every part of it, since all hold it.
         let native = region.native().part(0, bytes);
-        Modelled { machine, native, region: Arc::new(region), node, start }
+        Modelled { machine, native, region: Arc::new(region), start }
     }
 
     /// The machine it belongs to.
@@ -45,7 +38,7 @@ impl Modelled {
     /// Lines of the machine that a range touches.
     #[inline]
     fn lines(&self, shift: u32, at: u64, bytes: u64) -> std::ops::Range<u64> {
-        let start = ((self.node as u64) << super::state::NODE_SHIFT) | (self.start + at);
+        let start = self.start + at;
         start >> shift..((start + bytes - 1) >> shift) + 1
     }
 
@@ -87,7 +80,6 @@ impl Divide for Modelled {
             machine: self.machine.clone(),
             native: self.native.part(start, len),
             region: Arc::clone(&self.region),
-            node: self.node,
             start: self.start + start,
         }
     }
@@ -112,7 +104,7 @@ impl Memory for Modelled {
     unsafe fn load(&self, at: u64) -> u64 {
         self.native.prefetch(at);
         self.machine.charge(|state| {
-            let line = state.line(self.node, self.start + at);
+            let line = (self.start + at) >> state.line_shift;
             state.load(line);
         });
         // SAFETY: above.
@@ -123,7 +115,7 @@ impl Memory for Modelled {
     unsafe fn load_line(&self, at: u64) -> [u64; 8] {
         self.native.prefetch(at);
         self.machine.charge(|state| {
-            let line = state.line(self.node, self.start + at);
+            let line = (self.start + at) >> state.line_shift;
             state.load(line);
         });
         // SAFETY: above.
@@ -134,7 +126,7 @@ impl Memory for Modelled {
     unsafe fn store(&self, at: u64, value: u64) {
         self.native.prefetch(at);
         self.machine.charge(|state| {
-            let line = state.line(self.node, self.start + at);
+            let line = (self.start + at) >> state.line_shift;
             state.store(line);
         });
         // SAFETY: above.
@@ -144,7 +136,7 @@ impl Memory for Modelled {
     #[inline]
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
         self.machine.charge(|state| {
-            let line = state.line(self.node, self.start + at);
+            let line = (self.start + at) >> state.line_shift;
             state.exchange(line);
         });
         // SAFETY: above.

@@ -8,7 +8,7 @@
 use super::cache::OWNED;
 use super::machine::Machine;
 use super::preset::PresetError;
-use super::state::{NODE_SHIFT, State};
+use super::state::State;
 use super::turns::Step;
 use crate::recorded::{Access, What};
 use std::ops::Range;
@@ -36,11 +36,10 @@ impl Machine {
     /// Room for `bytes` of a recorded memory on a node.
     ///
     /// # Errors
-    /// There is no such node.
+    /// There is no such node, or it has no such space left.
     pub fn room(&self, node: &str, bytes: u64) -> Result<Room, PresetError> {
         let number = self.preset().node_named(node)?;
-        let start = self.take(number, bytes);
-        Ok(Room { start: ((number as u64) << NODE_SHIFT) | start, bytes })
+        Ok(Room { start: self.take(number, bytes)?, bytes })
     }
 }
 

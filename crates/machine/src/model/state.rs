@@ -12,9 +12,6 @@ use super::preset::{CacheLevel, Policy, Preset, Stores, WriteBack};
 use super::thread::Thread;
 use super::time::{Ps, from_ns};
 
-/// Bits of an offset within a node, bytes: 256 TiB.
-pub(super) const NODE_SHIFT: u32 = 48;
-
 /// Everything that is measured in time and the same for all cores.
 #[derive(Clone, Debug)]
 pub(super) struct Costs {
@@ -57,7 +54,7 @@ const ALONE_LINES: u64 = 4096;
 
 impl Socket {
     /// Puts in a line that a core gave up; returns the one given up for it.
-    pub fn insert(&mut self, core: usize, line: u64, flags: u64) -> Option<Victim> {
+    pub fn insert(&mut self, core: usize, line: u64, flags: u32) -> Option<Victim> {
         let (last, lines) = self.filler;
         self.filler = (core, if last == core { lines + 1 } else { 0 });
         let alone = self.filler.1 >= ALONE_LINES;
@@ -75,6 +72,8 @@ impl Socket {
 pub(super) struct State {
     pub costs: Costs,
     pub line_shift: u32,
+    /// Bits of an offset within a node, bytes.
+    pub node_shift: u32,
     pub threads: Vec<Thread>,
     pub cores: Vec<Core>,
     pub sockets: Vec<Socket>,
@@ -86,6 +85,13 @@ pub(super) struct State {
     pub running: usize,
     /// Past this time the running thread lets another run.
     pub limit: Ps,
+}
+
+/// Bits of a line's number: as many as every cache has place for.
+fn line_bits(preset: &Preset) -> u32 {
+    let lines = |level: &CacheLevel| level.bytes / preset.processor.line_bytes;
+    let bits = |level: &CacheLevel| Cache::line_bits(lines(level), level.ways);
+    preset.cache.iter().map(bits).min().expect("a preset has caches")
 }
 
 fn cache(level: &CacheLevel, line_bytes: u64, seed: u64) -> Cache {
@@ -121,6 +127,8 @@ impl State {
             filler: (0, ALONE_LINES),
             random: (shared[0].random_percent, shared[0].random_percent_shared),
         };
+        let (line_shift, line_bits) = (line_bytes.trailing_zeros(), line_bits(preset));
+        let node_bits = preset.node.len().next_power_of_two().trailing_zeros();
         let private_lines = private.iter().map(|level| level.bytes / line_bytes).max();
         let thread = |core: &usize| {
             let socket = core / processor.cores_per_socket;
@@ -131,12 +139,14 @@ impl State {
             preset.node.iter().map(|node| Node::new(node, line_bytes, notes, preset.without));
         State {
             costs: costs(preset),
-            line_shift: line_bytes.trailing_zeros(),
+            line_shift,
+            node_shift: line_bits + line_shift - node_bits,
             threads: cores.iter().map(thread).collect(),
             cores: (0..used).map(core).collect(),
             sockets: (0..processor.sockets).map(socket).collect(),
-            directory: (used > 1)
-                .then(|| Directory::new(private_lines.unwrap_or(1) * used as u64, seed(4, 0))),
+            directory: (used > 1).then(|| {
+                Directory::new(private_lines.unwrap_or(1) * used as u64, line_bits, seed(4, 0))
+            }),
             nodes: nodes.collect(),
             links: Links::new(preset.link.as_ref(), processor.sockets, line_bytes, preset.without),
             running: 0,
@@ -144,14 +154,9 @@ impl State {
         }
     }
 
-    #[inline]
-    pub fn line(&self, node: usize, at: u64) -> u64 {
-        (((node as u64) << NODE_SHIFT) | at) >> self.line_shift
-    }
-
     /// The node of a line and the line's number there.
     pub fn node_of(&self, line: u64) -> (usize, u64) {
-        let bits = NODE_SHIFT - self.line_shift;
+        let bits = self.node_shift - self.line_shift;
         ((line >> bits) as usize, line & ((1 << bits) - 1))
     }
 
@@ -238,7 +243,7 @@ impl State {
     }
 
     /// Asks for a line without waiting for it.
-    pub fn prefetch(&mut self, line: u64, flags: u64) {
+    pub fn prefetch(&mut self, line: u64, flags: u32) {
         let thread = &mut self.threads[self.running];
         thread.clock += self.costs.cycle;
         let held = self.cores[thread.core].first.touch(line, 0);

@@ -2,7 +2,7 @@
 //!
 //! Reads and writes share the wires, each line for as long as a read of it takes. That writes alone
 //! reach about half of what reads do is a limit of its own beside that one: a load that does both
-//! reaches more than writes alone do.
+//! reaches more than writes alone do. Behind a serial link, which has wires for each way, writes wait for writes alone.
 
 use super::super::calendar::Calendar;
 use super::super::preset::{Ablation, NodeSpec};
@@ -18,6 +18,7 @@ pub(in crate::model) const ROW_BYTES: u64 = 8192;
 pub(super) struct Dram {
     wires: Calendar,
     writer: Calendar,
+    both_ways: bool,
     /// Open rows, the latest first.
     rows: [u64; ROWS],
     row_lines: u64,
@@ -37,6 +38,7 @@ impl Dram {
         Dram {
             wires: Calendar::new(1, read[1], !without.queueing),
             writer: Calendar::new(1, write[1], !without.queueing),
+            both_ways: spec.both_ways,
             rows: [u64::MAX; ROWS],
             row_lines: ROW_BYTES / line_bytes,
             read,
@@ -54,7 +56,7 @@ impl Dram {
 
     pub fn write(&mut self, line: u64, at: Ps) -> Served {
         let opened = self.open(line);
-        let wires = self.wires.reserve(at, self.read[opened]);
+        let wires = if self.both_ways { at } else { self.wires.reserve(at, self.read[opened]) };
         Served { begin: self.writer.reserve(at, self.write[opened]).max(wires), queue: self.queue }
     }
 

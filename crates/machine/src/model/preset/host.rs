@@ -197,6 +197,7 @@ fn dram(measured: &Measured) -> NodeSpec {
         write_gb_s: measured.write_gb_s,
         random_read_gb_s: None,
         random_write_gb_s: None,
+        both_ways: false,
         read_ns: measured.random_read_ns,
         random_read_ns: measured.random_read_ns,
         write_back_ns: measured.write_back_ns,

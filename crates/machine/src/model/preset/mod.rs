@@ -182,6 +182,9 @@ pub struct NodeSpec {
     pub random_read_gb_s: Option<f64>,
     /// Writes of single lines all over, as above.
     pub random_write_gb_s: Option<f64>,
+    /// Whether reads and writes have wires of their own, as the two ways of a serial link: else they share them.
+    #[serde(default)]
+    pub both_ways: bool,
     /// An idle load of a consecutive line.
     pub read_ns: f64,
     /// An idle load of any other line.
@@ -242,7 +245,7 @@ pub struct LinkSpec {
 
 /// Why a preset was refused: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PresetError(String);
+pub struct PresetError(pub(super) String);
 
 impl fmt::Display for PresetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
