@@ -1,6 +1,6 @@
 //! YCSB on modelled maps: its choices of records and its operations, one after the other.
 
-use super::{Operation, SEED, Work};
+use super::{Operation, Work};
 use crate::structures::Random;
 use std::hint::black_box;
 use std::ops::Bound;
@@ -31,9 +31,16 @@ pub(in super::super) struct Ycsb {
 }
 
 impl Ycsb {
-    /// On records of so many bytes, of which there are `records`.
-    pub fn new(mix: Mix, distribution: Distribution, records: u64, value_bytes: usize) -> Ycsb {
-        let choices = distribution.choices(records, DRAWN, SEED);
+    /// On records of so many bytes, of which there are `records`. Workloads on one map are given another seed each: what
+    /// the one before updated in this one's order would lie in a row in logs.
+    pub fn new(
+        mix: Mix,
+        distribution: Distribution,
+        records: u64,
+        value_bytes: usize,
+        seed: u64,
+    ) -> Ycsb {
+        let choices = distribution.choices(records, DRAWN, seed);
         Ycsb { mix, choices, value: vec![2; value_bytes], records: records.into() }
     }
 

@@ -153,8 +153,9 @@ fn measure(
     map.fill(keys)?;
     let _switch = Switch::to(way.pre_stores);
     let mut loads = Vec::new();
-    for (distribution, updates, parts, _) in LOADS {
-        let ycsb = Ycsb::new(Mix { updates, ..Mix::default() }, distribution, keys, value_bytes);
+    for (seed, (distribution, updates, parts, _)) in (1..).zip(LOADS) {
+        let mix = Mix { updates, ..Mix::default() };
+        let ycsb = Ycsb::new(mix, distribution, keys, value_bytes, seed);
         let [before, measured] = parts.map(|part| part * keys / 16 / threads as u64);
         map.in_turn(threads, before, ycsb.from(0))?;
         loads.push(map.in_turn(threads, measured, ycsb.from(before))?);
