@@ -148,6 +148,7 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
             index_bytes: stats.index_bytes,
             index_nodes: stats.index_nodes,
             index_node_bytes: stats.index_node_bytes,
+            in_logs: stats.design == "log",
             live_bytes: stats.live_bytes,
             reads_per_s: 0.0,
             written_bytes_per_s: 0.0,
@@ -195,6 +196,7 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
             index_bytes: now("index_bytes"),
             index_nodes: now("index_nodes"),
             index_node_bytes: now("index_node_bytes"),
+            in_logs: now("in_logs") == 1,
             live_bytes: now("live_bytes"),
             reads_per_s: since("item_reads") / seconds,
             written_bytes_per_s: since("item_bytes_written") / seconds,
@@ -224,7 +226,10 @@ fn counted(connection: &mut Connection) -> io::Result<Counted> {
         // `db0_memory:tier=dram,keys=7,...` and `db0_values:...`.
         if let Some((database, _)) = name.split_once('_').filter(|(db, _)| db.starts_with("db")) {
             let fields = value.split(',').filter_map(|field| field.split_once('='));
-            let numbers = fields.filter_map(|(name, n)| Some((name.into(), n.parse().ok()?)));
+            let numbers = fields.filter_map(|(name, value)| match name {
+                "design" => Some(("in_logs".into(), u64::from(value == "log"))),
+                _ => Some((name.into(), value.parse().ok()?)),
+            });
             counted.entry(database.into()).or_default().extend(numbers);
         }
     }

@@ -10,7 +10,7 @@ use terrace_memory::profile::{Flavour, NodeProfile};
 use terrace_memory::{ByteSize, Profile};
 
 /// Bytes of an access where nothing is said: a cache line.
-const LINE_BYTES: u64 = 64;
+pub(super) const LINE_BYTES: u64 = 64;
 
 /// A file as it was written.
 #[derive(Debug, Deserialize)]
@@ -53,6 +53,7 @@ struct NodeDraft {
     write_ns: Option<f64>,
     read_gb_s: Option<f64>,
     write_gb_s: Option<f64>,
+    unit_bytes: Option<u64>,
 }
 
 pub(super) fn toml(text: &str) -> Result<File> {
@@ -149,6 +150,7 @@ impl NodeDraft {
             write_ns: needed(self.write_ns, &of, "write_ns", valid::NS)?,
             read_gb_s: needed(self.read_gb_s, &of, "read_gb_s", valid::GB_S)?,
             write_gb_s: needed(self.write_gb_s, &of, "write_gb_s", valid::GB_S)?,
+            unit_bytes: self.unit_bytes.unwrap_or(LINE_BYTES),
             name,
         })
     }
@@ -163,6 +165,7 @@ impl NodeDraft {
             write_ns: self.write_ns.unwrap_or(known.write_ns),
             read_gb_s: self.read_gb_s.unwrap_or(known.read_gb_s),
             write_gb_s: self.write_gb_s.unwrap_or(known.write_gb_s),
+            unit_bytes: self.unit_bytes.unwrap_or(known.unit_bytes),
             ..known
         })
     }
@@ -187,6 +190,7 @@ impl NodeDraft {
             write_ns: self.write_ns.or_else(|| write_ns(node?)),
             read_gb_s: self.read_gb_s.or_else(|| node?.peak_gb_s(Flavour::Read, true)),
             write_gb_s: self.write_gb_s.or_else(|| node?.peak_gb_s(Flavour::StoreFlush, true)),
+            unit_bytes: self.unit_bytes.or_else(|| Some(node?.granularity_bytes()?.0)),
             ..self
         }
     }

@@ -17,6 +17,8 @@ pub struct MapUse {
     pub index_nodes: u64,
     /// Bytes of each.
     pub index_node_bytes: u64,
+    /// Whether its values are appended to logs.
+    pub in_logs: bool,
     /// What its values take, with their keys and heads.
     pub live_bytes: u64,
     /// Values read a second.
@@ -30,8 +32,9 @@ pub const NOT_PLACED: &str = "queues, tables of words and ledgers are not placed
                               lie where the directory does";
 /// What [`structures`] takes for granted.
 pub const ASSUMED: &str = "an operation reads the index's nodes whole, a hash index's bucket or a tree's from \
-                           the root down, and writes as much where it writes; values are read and written \
-                           whole, anywhere; both lie on the nearest node now";
+                           the root down, and writes as much where it writes; values are read whole, anywhere, \
+                           and so written but in logs, where they follow on one another; no read finds a \
+                           cache that has it; both lie on the nearest node now";
 
 impl MapUse {
     /// Bytes of a value with its key and head: the mean.
@@ -63,13 +66,13 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
     if operations <= 0.0 || of.keys == 0 {
         return Vec::new();
     }
-    let structure = |name: String, bytes: u64, accesses: u64, access_bytes: u64| {
+    let structure = |name: String, bytes: u64, accesses: u64, access_bytes: u64, ewr| {
         let gb_s = |rate: f64| rate * (accesses * access_bytes) as f64 / 1e9;
         Structure {
             name,
             bytes: ByteSize(bytes.max(1)),
             ebr: gb_s(reads) / node.read_gb_s + gb_s(writes) / node.write_gb_s,
-            ewr: None,
+            ewr,
             accesses_per_s: operations * accesses as f64,
             read_share: reads / operations,
             access_bytes,
@@ -82,8 +85,15 @@ pub fn structures(of: &MapUse, node: &Node) -> Vec<Structure> {
             of.index_bytes,
             of.index_nodes.max(1),
             of.index_node_bytes.max(1),
+            None,
         ),
-        structure(values_of(&of.name), of.live_bytes, 1, of.item_bytes()),
+        structure(
+            values_of(&of.name),
+            of.live_bytes,
+            1,
+            of.item_bytes(),
+            of.in_logs.then_some(1.0),
+        ),
     ]
 }
 
@@ -101,6 +111,7 @@ mod tests {
             write_ns: 60.0,
             read_gb_s: 10.0,
             write_gb_s: 5.0,
+            unit_bytes: 64,
         };
         let used = MapUse {
             name: "users".into(),
@@ -108,11 +119,15 @@ mod tests {
             index_bytes: 20_000,
             index_nodes: 1,
             index_node_bytes: 64,
+            in_logs: true,
             live_bytes: 1_000_000,
             reads_per_s: 1e6,
             written_bytes_per_s: 1e9,
         };
         let [index, values] = &structures(&used, &node)[..] else { panic!("two") };
+        assert_eq!((index.ewr, values.ewr), (None, Some(1.0)));
+        let slabs = MapUse { in_logs: false, ..used.clone() };
+        assert_eq!(structures(&slabs, &node)[1].ewr, None);
         assert_eq!((index.name.as_str(), values.access_bytes), ("users: index", 1000));
         // 1e6 reads and 1e6 writes of 1000 bytes: 1 of 10 GB/s and 1 of 5.
         assert!((values.ebr - 0.3).abs() < 1e-9, "{}", values.ebr);

@@ -1,7 +1,7 @@
 //! What is asked: structures with what was measured of them, nodes with what they cost.
 
 use super::error::{Error, Result};
-use super::file;
+use super::file::{self, LINE_BYTES};
 use serde::Serialize;
 use std::path::Path;
 use terrace_machine::Preset;
@@ -19,8 +19,8 @@ pub struct Structure {
     pub bytes: ByteSize,
     /// Effective bandwidth ratio: the bandwidth it reaches by the most that its node has (paper 001, 2.2).
     pub ebr: f64,
-    /// Effective write ratio: bytes written to the memory by bytes written to its medium, where the
-    /// memory has such a thing.
+    /// Effective write ratio: bytes written to the memory by bytes written to its medium. Where it is not known it
+    /// follows from the size of an access and the unit of the node's medium.
     pub ewr: Option<f64>,
     /// Accesses a second, of all threads together.
     pub accesses_per_s: f64,
@@ -49,6 +49,8 @@ pub struct Node {
     pub read_gb_s: f64,
     /// Writes, 10^9 bytes a second, from there.
     pub write_gb_s: f64,
+    /// What its medium reads and writes at once: less than that, anywhere, costs as much.
+    pub unit_bytes: u64,
 }
 
 /// What is to be placed where.
@@ -83,6 +85,7 @@ impl Node {
             write_ns: spec.write_back_ns + further_ns,
             read_gb_s: spec.random_read_gb_s.unwrap_or(spec.read_gb_s).min(most_gb_s),
             write_gb_s: spec.random_write_gb_s.unwrap_or(spec.write_gb_s).min(most_gb_s),
+            unit_bytes: spec.media.as_ref().map_or(LINE_BYTES, |media| media.line_bytes),
         })
     }
 }
@@ -236,6 +239,10 @@ fn check_node(node: &Node) -> Result<()> {
     if node.capacity.0 == 0 {
         let found = node.capacity.to_string();
         return Err(Error::Field { of, field: "capacity", found, valid: valid::BYTES });
+    }
+    if node.unit_bytes == 0 {
+        let found = node.unit_bytes.to_string();
+        return Err(Error::Field { of, field: "unit_bytes", found, valid: valid::ACCESS });
     }
     let figures = [
         ("read_ns", node.read_ns, valid::NS),

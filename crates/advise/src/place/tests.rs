@@ -29,6 +29,7 @@ fn node(name: &str, capacity: u64, local: bool) -> Node {
         write_ns: 62.0 + further,
         read_gb_s: 31.4,
         write_gb_s: 8.5,
+        unit_bytes: 64,
     }
 }
 
@@ -220,6 +221,22 @@ fn structure_of(number: usize, bytes: u64, ebr: f64, rate: f64) -> Structure {
 
 fn node_of(number: usize, capacity: u64, local: bool) -> Node {
     node(&format!("n{number}"), capacity, local)
+}
+
+#[test]
+fn what_is_smaller_than_the_units_of_a_medium_costs_as_much_as_one() {
+    let coarse = Node { unit_bytes: 256, ..node("pmem", 10 * GIB, true) };
+    let cost = |access_bytes, ewr, sequential, node: &Node| {
+        let s = structure("s", GIB, 0.1, 1e6);
+        let s = Structure { access_bytes, ewr, sequential, read_share: 0.0, ..s };
+        let question = Question::new(vec![s], vec![node.clone()]).expect("it makes sense");
+        cost::predicted(&question, &[0])
+    };
+    assert_eq!(cost(64, None, false, &coarse), cost(256, None, false, &coarse));
+    assert!(cost(64, None, false, &node("dram", GIB, true)) < cost(64, None, false, &coarse));
+    // What follows on one another is combined; what was counted is known.
+    assert!(cost(64, None, true, &coarse) < cost(256, None, true, &coarse));
+    assert!(cost(64, Some(1.0), false, &coarse) < cost(64, None, false, &coarse));
 }
 
 proptest! {
