@@ -515,6 +515,11 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         self.leaves.grouping.went_by(time)
     }
 
+    /// When the lines of a change are written back together, and whether they are now.
+    pub fn group_flush(&self) -> (GroupFlush, bool) {
+        self.leaves.grouping.state()
+    }
+
     /// Bytes of the leaves' ground in use.
     pub fn leaf_bytes(&self) -> u64 {
         self.leaves.arena.committed()

@@ -35,6 +35,8 @@ const PAUSE_CUT: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
 const SWEEP_ITEMS: usize = 2_000;
+/// How often an ordered index hears of time.
+const LOAD_TICK: Duration = Duration::from_millis(100);
 
 pub(crate) struct Background {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -53,6 +55,7 @@ impl Background {
             last_cut: Instant::now(),
             last_sweep: Instant::now(),
             last_release: Instant::now(),
+            last_load: Instant::now(),
             sweep_at: Position::Start,
             writes: 0,
             writes_in_cut: 0,
@@ -155,6 +158,7 @@ struct Keeper<M: Memory, I: Memory> {
     last_cut: Instant,
     last_sweep: Instant,
     last_release: Instant,
+    last_load: Instant,
     sweep_at: Position,
     /// Items written, at the last tick and at the last cut.
     writes: u64,
@@ -174,6 +178,12 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         if self.last_release.elapsed() >= RELEASE_TICK {
             self.last_release = Instant::now();
             engine.release_unused(KEPT_FREE);
+        }
+        if let Index::Ordered(ordered) = &engine.index
+            && self.last_load.elapsed() >= LOAD_TICK
+        {
+            ordered.went_by(self.last_load.elapsed());
+            self.last_load = Instant::now();
         }
         if engine.counters.expiries.load(Ordering::Relaxed)
             && self.last_sweep.elapsed() >= SWEEP_TICK

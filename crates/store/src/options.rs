@@ -77,6 +77,9 @@ pub struct IndexTier {
     /// Its bytes, which it may share with others. An index may exceed them by about a quarter, where deleted keys wait
     /// to be collected or nodes are less full than they were.
     pub budget: Arc<Budget>,
+    /// What was measured of its memory: whether the lines that a change of a tree dirtied are written back together
+    /// goes by it ([`GroupFlush::Above`](terrace_index::tree::GroupFlush)). Nothing is where nothing was.
+    pub costs: Option<Arc<MemoryCosts>>,
 }
 
 /// Where the inner nodes of an index lie that is kept (paper 004, 5.4.1). They are built anew from the leaves, or logs,

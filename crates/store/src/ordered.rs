@@ -15,9 +15,10 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use std::fmt;
 use std::io;
 use std::ops::Bound;
+use std::time::Duration;
 use terrace_index::deltas::{self, Deltas};
 use terrace_index::keys::{Change, Direction, Entry, Keys};
-use terrace_index::tree::{self, Tree};
+use terrace_index::tree::{self, GroupFlush, Tree};
 use terrace_memory::{Memory, Native};
 
 /// Where it is kept, its leaves, or logs, alone are; inner nodes are built anew, in DRAM or where the leaves lie,
@@ -69,7 +70,14 @@ impl<I: Memory> fmt::Display for Ordered<I> {
                     let inner = inner_words(*inner_tier);
                     write!(f, "{form}: leaves of {bytes} B kept and inner nodes {inner}")
                 }
-                (form, bytes) => write!(f, "{form}: nodes of {bytes} B in DRAM"),
+                (form, bytes) => {
+                    write!(f, "{form}: nodes of {bytes} B in DRAM")?;
+                    let (GroupFlush::Above(most), is_on) = tree.group_flush() else {
+                        return Ok(());
+                    };
+                    let now = if is_on { "now" } else { "not now" };
+                    write!(f, " and changes written back together above {most} a second: {now}")
+                }
             },
             Ordered::Logs(InLogs { deltas, inner_tier, .. }) => {
                 let (form, bytes, logs) = (TreeForm::Logs, deltas.node_bytes(), deltas.logs());
@@ -230,6 +238,13 @@ impl<I: Memory> Ordered<I> {
                 let _alone = logs.moving.write();
                 logs.deltas.clear(keys)
             }
+        }
+    }
+
+    /// So much time went by since this was told before: whether changes are written back together goes by it.
+    pub fn went_by(&self, time: Duration) {
+        if let Ordered::Tree(tree, _) = self {
+            tree.went_by(time);
         }
     }
 

@@ -33,7 +33,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use terrace_durable::IndexFile;
 use terrace_index::deltas::{self, Deltas, Grounds, found_logs};
 use terrace_index::keys::{Entry, Keys, Sixteen};
-use terrace_index::tree::{Form, Tree, TreeOptions, found_leaves};
+use terrace_index::tree::{Form, GroupFlush, Tree, TreeOptions, found_leaves};
 use terrace_index::{Ground, whole};
 use terrace_memory::{Backing, Divide, Memory, Native};
 
@@ -143,6 +143,19 @@ fn advice(options: &MapOptions, form: Option<TreeForm>) -> Vec<Advised> {
 }
 
 impl MapOptions {
+    /// When a tree in a tier of its own writes the lines of a change back together: while the memory is busy, if one
+    /// was measured that is the faster for it. A change moves half of a leaf.
+    fn group_flush(&self, node_bytes: u64) -> GroupFlush {
+        let costs = self.index_tier.as_ref().and_then(|tier| tier.costs.as_ref());
+        let changed = node_bytes / 2;
+        match costs.and_then(|costs| Some((costs.accesses.as_ref()?, &costs.keeping))) {
+            Some((accesses, keeping)) if keeping.gain(changed) > 1.0 => {
+                GroupFlush::Above(accesses.busy_above(changed))
+            }
+            _ => GroupFlush::Never,
+        }
+    }
+
     /// Which index of an ordered map would be kept, and what decides it, as a sentence; none where there is nothing
     /// to decide.
     pub fn index_rule(&self) -> Option<String> {
@@ -206,7 +219,8 @@ impl Opening<'_> {
         let (TreeForm::Leaves(form), node_bytes) = chosen(&self.options, false) else {
             unreachable!("logs are kept")
         };
-        let options = leaf_options(form, node_bytes);
+        let group_flush = self.options.group_flush(node_bytes);
+        let options = TreeOptions { group_flush, ..leaf_options(form, node_bytes) };
         let tree = Tree::on_node(&options, capacity, self.index_node(), self.index_budget())?;
         Ok(Index::Ordered(Box::new(Ordered::Tree(tree, InnerTier::Dram))))
     }

@@ -3,9 +3,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use terrace_memory::Budget;
+use std::time::{Duration, Instant};
+use terrace_memory::profile::{
+    Bandwidth, Estimate, Flavour, Latency, Measured, MemoryCosts, NodeProfile, Quantiles,
+};
+use terrace_memory::{Budget, prestore};
 use terrace_store::{
-    Domain, Durability, Error, IndexTier, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
+    Domain, Durability, Error, IndexTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm,
+    ValueDesign, WhenFull,
 };
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +23,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn tier(bytes: u64) -> IndexTier {
-    IndexTier { name: "near".into(), node: None, budget: Arc::new(Budget::new(bytes)) }
+    IndexTier { name: "near".into(), node: None, budget: Arc::new(Budget::new(bytes)), costs: None }
 }
 
 /// Every kind of index over every design of values.
@@ -298,5 +303,84 @@ fn keys_deleted_before_the_tier_is_spent_leave_their_room_to_others() {
             next = fill(&map, next);
         }
         assert!(map.len() > u64::from(all) * 7 / 10, "{design:?}: {} of {all}", map.len());
+    }
+}
+
+/// What a profile says of a memory of which two threads keep a line in `kept_ns`, and pieces written back at once
+/// `gain` times as fast as caches write them.
+fn measured(kept_ns: f64, gain: f64) -> Arc<MemoryCosts> {
+    let estimate = |value: f64| Estimate::of(value).expect("a figure");
+    let rate = 2.0 * 64.0 / kept_ns;
+    let rates = [
+        (Flavour::Read, true, rate),
+        (Flavour::StoreFlush, true, rate),
+        (Flavour::StoreFlush, false, rate),
+        (Flavour::Store, true, rate / gain),
+    ];
+    let of = |(flavour, is_random, rate)| {
+        let of = move |threads| {
+            let (piece_bytes, gb_s) = (64, estimate(rate));
+            Bandwidth { flavour, is_random, piece_bytes, threads, gb_s }
+        };
+        [1, 2].map(of)
+    };
+    let [mean_ns, p50_ns, p99_ns] = [300.0; 3].map(estimate);
+    let load = Quantiles { mean_ns, p50_ns, p99_ns };
+    let node = NodeProfile {
+        latency: Measured::Points(vec![Latency { bytes: 1 << 30, load }]),
+        bandwidth: Measured::Points(rates.into_iter().flat_map(of).collect()),
+        ..NodeProfile::new("node0")
+    };
+    Arc::new(MemoryCosts::of(&node).expect("bandwidth was measured"))
+}
+
+/// Paper 004, 5.4.2: writing the lines of a change back together pays while the memory is busy.
+#[test]
+fn changes_of_a_tree_are_written_back_together_while_its_memory_is_busy() {
+    let opened = |form, costs| {
+        let dir = directory();
+        let index_tier = Some(IndexTier { costs, ..tier(64 * MIB) });
+        let tree = Some(TreeForm::Leaves(form));
+        let asked = MapOptions { tree, index_tier, ..options(DESIGNS[2]) };
+        let map = Map::open(dir.path(), asked).expect("a map");
+        (dir, map)
+    };
+    // No more than one change a second is idle; a thousand million is never reached.
+    let [busy, idle] = [1e9 / 8.0, 1e-3].map(|kept_ns| measured(kept_ns, 1.5));
+    let says = |map: &Map| map.stats().index;
+    for (form, costs) in [
+        (LeafForm::Sorted, None),
+        (LeafForm::Sorted, Some(measured(1e9, 0.9))),
+        (LeafForm::Rows, Some(Arc::clone(&busy))),
+    ] {
+        let (_dir, map) = opened(form, costs);
+        assert!(!says(&map).contains("together"), "{form}: {}", says(&map));
+    }
+    for (costs, is_busy) in [(busy, true), (idle, false)] {
+        let (_dir, map) = opened(LeafForm::Sorted, Some(costs));
+        assert!(says(&map).contains("together above"), "{}", says(&map));
+        let is_on = || says(&map).ends_with(": now");
+        assert!(!is_on(), "nothing is known of the load yet");
+        let start = Instant::now();
+        let mut keys = 0..;
+        while !is_on() && (is_busy || start.elapsed() < Duration::from_millis(500)) {
+            let key: u64 = keys.next().expect("a key");
+            map.put(&(key % 100_000).reverse_bits().to_be_bytes(), b"x").expect("written");
+            // A key that is there moves nothing.
+            if key % 100_000 == 99_999 {
+                map.clear().expect("cleared");
+            }
+        }
+        assert_eq!(is_on(), is_busy);
+        if is_busy {
+            (0..1000u64).for_each(|key| map.put(&key.to_be_bytes(), b"x").expect("written"));
+            let sites = prestore::sites();
+            let moved =
+                sites.iter().any(|site| site.name == "entries that a change of a tree moved");
+            assert!(moved || !prestore::report().can_clean, "{sites:?}");
+            while is_on() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }

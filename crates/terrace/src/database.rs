@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::dax::FilesystemInfo;
+use terrace_memory::profile::MemoryCosts;
 use terrace_memory::tier::{SystemPaths, TierError};
 use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
 use terrace_store::{Error, IndexTier, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
@@ -70,9 +71,9 @@ impl Share {
         Arc::new(Share { name: name.into(), node, budget: Arc::new(Budget::new(bytes)) })
     }
 
-    fn for_index(&self) -> IndexTier {
+    fn for_index(&self, costs: Option<Arc<MemoryCosts>>) -> IndexTier {
         let (name, budget) = (self.name.clone(), Arc::clone(&self.budget));
-        IndexTier { name, node: self.node, budget }
+        IndexTier { name, node: self.node, budget, costs }
     }
 }
 
@@ -83,6 +84,8 @@ pub struct MapTiers {
     pub values: Option<Tier>,
     /// That of its index; none: all of the machine's memory, on the budget of the values.
     pub index: Option<Tier>,
+    /// What was measured of that memory.
+    pub index_costs: Option<Arc<MemoryCosts>>,
 }
 
 /// A map, and the memory that it takes from.
@@ -176,9 +179,10 @@ impl Database {
         };
         let index = tiers.index.as_ref().map(|tier| self.share_of(tier));
         let asked = adjust(self.options.clone());
+        let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs.clone()));
         let options = MapOptions {
             node: share.node.or(asked.node),
-            index_tier: index.as_deref().map(Share::for_index).or(asked.index_tier),
+            index_tier: of_index.or(asked.index_tier),
             ..asked
         };
         let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;

@@ -24,6 +24,9 @@ use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Separator, compare, high, low};
 use std::ops::Range;
 use terrace_memory::Memory;
+use terrace_memory::prestore::{Op, Site};
+
+static GROUP: Site = Site::new("entries that a change of a tree moved");
 
 const LINE: u64 = 64;
 
@@ -49,7 +52,9 @@ impl<L: Memory> Leaf<'_, L> {
         let (from, to) = (self.entry_at(slots.start), self.entry_at(slots.end));
         if from / LINE != (to - 1) / LINE {
             // SAFETY: bytes of this committed node.
-            unsafe { self.leaves.arena.memory.write_back(self.at + from, to - from) };
+            unsafe {
+                GROUP.hint_in(Op::Clean, &self.leaves.arena.memory, self.at + from, to - from)
+            };
         }
     }
 

@@ -42,6 +42,11 @@ impl Grouping {
         self.is_on.load(Relaxed)
     }
 
+    /// When lines are asked for, and whether they are now.
+    pub(super) fn state(&self) -> (GroupFlush, bool) {
+        (self.when, self.is_on.load(Relaxed))
+    }
+
     /// So much time went by since this was told before; returns whether lines are asked for from here on.
     pub(super) fn went_by(&self, time: Duration) -> bool {
         if let GroupFlush::Above(most) = self.when {

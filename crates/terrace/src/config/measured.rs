@@ -5,6 +5,10 @@ use std::sync::Arc;
 use terrace_memory::Profile;
 use terrace_memory::profile::{MemoryCosts, NodeProfile};
 
+fn refused(key: &str, what: String) -> ConfigError {
+    ConfigError::plain(format!("`{key}`: {what}"))
+}
+
 impl Config {
     /// What the profile says of the memory that the directory is on; `None` without a profile.
     ///
@@ -12,9 +16,9 @@ impl Config {
     /// The profile cannot be read; it has no such memory, or several and none is named; its bandwidth was not
     /// measured, or not all of it.
     pub fn costs(&self) -> Result<Option<Arc<MemoryCosts>>, ConfigError> {
-        let Some(path) = &self.profile else { return Ok(None) };
-        let refused = |key: &str, what: String| ConfigError::plain(format!("`{key}`: {what}"));
-        let profile = Profile::read(path).map_err(|e| refused("profile", e.to_string()))?;
+        let (Some(path), Some(profile)) = (&self.profile, self.read_profile()?) else {
+            return Ok(None);
+        };
         let names = || {
             let names: Vec<&str> = profile.nodes.iter().map(|node| node.name.as_str()).collect();
             format!("{} has {}", path.display(), names.join(", "))
@@ -36,5 +40,20 @@ impl Config {
             )
         };
         MemoryCosts::of(node).map(|costs| Some(Arc::new(costs))).ok_or_else(missing)
+    }
+
+    /// The same of a NUMA node; `None` too where it was not measured.
+    ///
+    /// # Errors
+    /// The profile cannot be read.
+    pub(super) fn costs_of_node(&self, node: u32) -> Result<Option<Arc<MemoryCosts>>, ConfigError> {
+        let profile = self.read_profile()?;
+        let found = profile.as_ref().and_then(|profile| profile.node(&format!("node{node}")));
+        Ok(found.and_then(MemoryCosts::of).map(Arc::new))
+    }
+
+    fn read_profile(&self) -> Result<Option<Profile>, ConfigError> {
+        let read = self.profile.as_deref().map(Profile::read).transpose();
+        read.map_err(|e| refused("profile", e.to_string()))
     }
 }

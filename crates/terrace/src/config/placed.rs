@@ -35,7 +35,10 @@ impl Config {
             self.resolve_tier(topology, &format!("maps.{name}.{key}"), wanted.as_deref())
         };
         let values = resolve("tier", &map.tier)?;
-        Ok(MapTiers { values, index: resolve("index_tier", &map.index_tier)? })
+        let index = resolve("index_tier", &map.index_tier)?;
+        let node = index.as_ref().and_then(|tier| tier.node);
+        let index_costs = node.map_or(Ok(None), |node| self.costs_of_node(node))?;
+        Ok(MapTiers { values, index, index_costs })
     }
 
     /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tiers_of`] for a map.

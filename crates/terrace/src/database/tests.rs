@@ -6,7 +6,7 @@ const MIB: usize = 1 << 20;
 
 /// Values alone in a tier.
 fn values_in(tier: &Tier) -> MapTiers {
-    MapTiers { values: Some(tier.clone()), index: None }
+    MapTiers { values: Some(tier.clone()), ..MapTiers::default() }
 }
 
 /// How many values of a mebibyte go into a map before it has no room, 80 at the most.
@@ -102,7 +102,7 @@ fn an_index_in_a_tier_of_its_own_counts_there_and_is_refused_there() {
         ..TierSpec::new("near", TierKind::Node)
     };
     let near = spec.resolve(&topology, &SystemPaths).expect("it fits");
-    let apart = MapTiers { values: None, index: Some(near) };
+    let apart = MapTiers { index: Some(near), ..MapTiers::default() };
     for kind in [Kind::Hash, Kind::Ordered] {
         let dir = tempfile::tempdir().expect("directory");
         let none = MapOptions { durability: Durability::None, ..MapOptions::default() };

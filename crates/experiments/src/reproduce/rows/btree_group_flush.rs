@@ -19,15 +19,13 @@ const THREADS: [usize; 5] = [1, 8, 16, 32, 48];
 /// Bytes of a leaf, and of the entries that an insert moves.
 const NODE_BYTES: u64 = 512;
 const MOVED_BYTES: u64 = NODE_BYTES / 2;
-const LINE: u64 = 64;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let (entries, inserts) = run.size((4_000_000, 400_000), (100_000, 19_200));
     let failed = || Error::system("run a tree on the model");
     // Under load is where half of what the memory can take is written. Until then caches give lines up one by one.
-    let lines = measured(THREADS[4]).map_err(failed())?.most_kept(LINE);
-    let most = lines / (MOVED_BYTES / LINE) as f64;
-    let ways = [GroupFlush::Never, GroupFlush::Always, GroupFlush::Above((most / 2.0) as u64)];
+    let busy = measured(THREADS[4]).map_err(failed())?.busy_above(MOVED_BYTES);
+    let ways = [GroupFlush::Never, GroupFlush::Always, GroupFlush::Above(busy)];
     let (mut found, mut under_load): ([Vec<Ran>; 3], Vec<usize>) = Default::default();
     for (group_flush, found) in ways.into_iter().zip(&mut found) {
         (run.tell)(&format!("group flushing: {group_flush:?}"));
@@ -68,7 +66,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
          second: half of what a probe finds the memory to keep in lines at random places, as caches give them up, \
          {MOVED_BYTES} B a change. On the model a write-back that nobody waits for costs its thread an instruction \
          and a place in a queue; what the paper's processor loses by it at low load is hardly in it.",
-        most / 2e6
+        busy as f64 / 1e6
     );
     Ok(outcome)
 }
