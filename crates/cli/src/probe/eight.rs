@@ -3,6 +3,7 @@
 use super::Arguments;
 use crate::output::{self, Failure, Outcome, print, print_json};
 use serde_json::json;
+use std::cell::Cell;
 use terrace::memory::Profile;
 use terrace::memory::profile::NodeProfile;
 use terrace_advise::idiosyncrasies::{
@@ -10,6 +11,9 @@ use terrace_advise::idiosyncrasies::{
 };
 use terrace_advise::machine::ground::Ground;
 use terrace_advise::probe;
+
+/// Of one memory.
+const TESTS: u64 = 8;
 
 /// What they found, why, and what follows.
 pub struct EightTests {
@@ -26,8 +30,14 @@ impl EightTests {
         let [subject, dram] = subjects(ground, &memories, arguments)?;
         let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
         let sweep = Sweep::new(ground, settings);
-        let spinner = output::spinner("probe");
-        let tell = |what: &str| spinner.set_message(what.to_string());
+        let bar = output::steps("probe");
+        let memories_tested = if dram == subject { 1 } else { 2 };
+        bar.set_length(TESTS * memories_tested);
+        let begun = Cell::new(0);
+        let tell = |what: &str| {
+            bar.set_position(begun.replace(begun.get() + 1));
+            bar.set_message(what.to_string());
+        };
         let measure = |node: &str, remote: Option<&str>| {
             Findings::measure(&sweep, node, remote, &tell)
                 .map_err(|error| Failure::new(format!("{node}: {error}")))
@@ -40,7 +50,7 @@ impl EightTests {
         };
         let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
         let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
-        spinner.finish_and_clear();
+        bar.finish_and_clear();
         let causes = tests::classify(&found, &beside, Thresholds::default());
         let advice = tests::recommend(&found);
         Ok(EightTests { found, dram: beside, causes, advice })

@@ -16,11 +16,11 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// It is not such JSON as a profile is.
-    #[error("{}: `{field}`: {reason}; `terrace probe --out FILE` writes a profile", path.display())]
+    #[error("{}: {}{reason}; `terrace probe --out FILE` writes a profile", path.display(), at_field(field))]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The field at fault, as a path.
+        /// The field at fault, as a path; empty where the file is no JSON.
         field: String,
         /// What is wrong with it, and what would be right.
         reason: String,
@@ -38,4 +38,13 @@ pub enum ProfileError {
         /// What this run found.
         here: String,
     },
+}
+
+fn at_field(field: &str) -> String {
+    match field {
+        "" => "not JSON: ".into(),
+        // All of it.
+        "." => String::new(),
+        field => format!("`{field}`: "),
+    }
 }

@@ -18,9 +18,12 @@ impl Profile {
             field,
             reason,
         };
-        let profile: Profile = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| malformed(error.path().to_string(), error.inner().to_string()))?;
-        json.end().map_err(|error| malformed(".".into(), error.to_string()))?;
+        let profile: Profile = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let is_json = error.inner().is_data();
+            let field = is_json.then(|| error.path().to_string()).unwrap_or_default();
+            malformed(field, error.inner().to_string())
+        })?;
+        json.end().map_err(|error| malformed(String::new(), error.to_string()))?;
         if profile.format != FORMAT {
             let reason = format!("it is `{}`, a profile has `{FORMAT}`", profile.format);
             return Err(malformed("format".into(), reason));
