@@ -57,7 +57,8 @@ pub(crate) struct Timed {
 
 impl Timed {
     /// `samples` of `things` together and of one alone, after an eighth as many that do not count. A thing is waited
-    /// for if it is a load, or ends with a fence; a plain store is not.
+    /// for if it is a load, or ends with a fence; a plain store is not. Where the clock takes no time, as many things are
+    /// timed one by one.
     pub fn new<B: Bench>(bench: &B, things: u64, samples: u64, is_waited_for: bool) -> Timed {
         let look = |_| {
             let start = bench.now_ps();
@@ -79,15 +80,26 @@ impl Timed {
         }
     }
 
+    /// Whether a look at the clock takes no time, as in virtual time: then every thing is timed by itself, and threads
+    /// that share the clock take turns at each.
+    fn is_exact(&self) -> bool {
+        self.clock_ps == 0
+    }
+
     /// Takes a sample; `thing` is done once for each call, and what it is given is 0: a load whose address it is
     /// part of cannot begin before the clock was read. Says whether more are wanted.
     pub fn sample<B: Bench>(&mut self, bench: &B, mut thing: impl FnMut(u64)) -> bool {
         let start = bench.now_ps();
         (0..self.things).for_each(|_| thing(0));
         let together = bench.now_ps() - start;
-        let start = bench.now_ps();
-        thing(black_box(start) >> 63);
-        let alone = bench.now_ps() - start;
+        let alone = match self.is_exact() {
+            true => together,
+            false => {
+                let start = bench.now_ps();
+                thing(black_box(start) >> 63);
+                bench.now_ps() - start
+            }
+        };
         if self.warm > 0 {
             self.warm -= 1;
         } else {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use terrace_index::deltas::{self, Deltas};
 use terrace_index::keys::{Change, Direction, Entry, Keys};
 use terrace_index::tree::{self, GroupFlush, Tree};
-use terrace_memory::{Memory, Native};
+use terrace_memory::{Memory, Native, prestore};
 
 /// Where it is kept, its leaves, or logs, alone are; inner nodes are built anew, in DRAM or where the leaves lie,
 /// and the mapping table of logs is in DRAM.
@@ -75,8 +75,11 @@ impl<I: Memory> fmt::Display for Ordered<I> {
                     let (GroupFlush::Above(most), is_on) = tree.group_flush() else {
                         return Ok(());
                     };
-                    let now = if is_on { "now" } else { "not now" };
-                    write!(f, " and changes written back together above {most} a second: {now}")
+                    let now = if is_on && prestore::is_enabled() { "now" } else { "not now" };
+                    write!(
+                        f,
+                        " and changes written back together above {most} lines a second: {now}"
+                    )
                 }
             },
             Ordered::Logs(InLogs { deltas, inner_tier, .. }) => {

@@ -144,13 +144,14 @@ fn advice(options: &MapOptions, form: Option<TreeForm>) -> Vec<Advised> {
 
 impl MapOptions {
     /// When a tree in a tier of its own writes the lines of a change back together: while the memory is busy, if one
-    /// was measured that is the faster for it. A change moves half of a leaf.
-    fn group_flush(&self, node_bytes: u64) -> GroupFlush {
+    /// was measured that is the faster for it. A change moves half of a sorted leaf; in others it moves nothing.
+    fn group_flush(&self, form: Form, node_bytes: u64) -> GroupFlush {
         let costs = self.index_tier.as_ref().and_then(|tier| tier.costs.as_ref());
-        let changed = node_bytes / 2;
         match costs.and_then(|costs| Some((costs.accesses.as_ref()?, &costs.keeping))) {
-            Some((accesses, keeping)) if keeping.gain(changed) > 1.0 => {
-                GroupFlush::Above(accesses.busy_above(changed))
+            Some((accesses, keeping))
+                if form == Form::Sorted && keeping.gain(node_bytes / 2) > 1.0 =>
+            {
+                GroupFlush::Above(accesses.busy_above())
             }
             _ => GroupFlush::Never,
         }
@@ -219,7 +220,7 @@ impl Opening<'_> {
         let (TreeForm::Leaves(form), node_bytes) = chosen(&self.options, false) else {
             unreachable!("logs are kept")
         };
-        let group_flush = self.options.group_flush(node_bytes);
+        let group_flush = self.options.group_flush(form, node_bytes);
         let options = TreeOptions { group_flush, ..leaf_options(form, node_bytes) };
         let tree = Tree::on_node(&options, capacity, self.index_node(), self.index_budget())?;
         Ok(Index::Ordered(Box::new(Ordered::Tree(tree, InnerTier::Dram))))

@@ -3,7 +3,7 @@
 //! The cost of a placement is the time that the accesses of one second take, of all threads together:
 //! 3.5 are three and a half threads that do nothing but wait for memory. An access waits for the node's
 //! latency, unless accesses follow on one another, and for its bytes at the node's bandwidth; where they do not, a
-//! medium reads and writes whole units of its own. An effective write ratio that is known says more than
+//! medium writes whole units of its own. An effective write ratio that is known says more than
 //! units do. A node that is asked for more than it has makes everything on it wait so much longer.
 //!
 //! Left out: caches (the rate of accesses is of those that reach memory), and what structures on
@@ -22,12 +22,12 @@ struct Demand {
 
 fn demand(structure: &Structure, node: &Node) -> Demand {
     let bytes = structure.access_bytes as f64;
-    let (hidden, moved) = match structure.sequential {
+    let (hidden, in_units) = match structure.sequential {
         true => (0.0, bytes),
         false => (1.0, structure.access_bytes.next_multiple_of(node.unit_bytes) as f64),
     };
-    let written = structure.ewr.map_or(moved, |ewr| bytes / ewr);
-    let (read, write) = (moved / node.read_gb_s * 1e-9, written / node.write_gb_s * 1e-9);
+    let written = structure.ewr.map_or(in_units, |ewr| bytes / ewr);
+    let (read, write) = (bytes / node.read_gb_s * 1e-9, written / node.write_gb_s * 1e-9);
     let reads = structure.accesses_per_s * structure.read_share;
     let writes = structure.accesses_per_s - reads;
     Demand {

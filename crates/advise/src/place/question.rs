@@ -49,7 +49,7 @@ pub struct Node {
     pub read_gb_s: f64,
     /// Writes, 10^9 bytes a second, from there.
     pub write_gb_s: f64,
-    /// What its medium reads and writes at once: less than that, anywhere, costs as much.
+    /// What its medium writes at once: less than that, anywhere, costs as much.
     pub unit_bytes: u64,
 }
 

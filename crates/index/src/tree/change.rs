@@ -46,11 +46,13 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Asks for the entries of these slots to be written back together, if that is wanted.
     fn group(&self, slots: Range<u64>) {
-        if !self.leaves.grouping.counts_and_asks() {
+        let grouping = &self.leaves.grouping;
+        if grouping.is_never() {
             return;
         }
         let (from, to) = (self.entry_at(slots.start), self.entry_at(slots.end));
-        if from / LINE != (to - 1) / LINE {
+        let lines = (to.max(from + 1) - 1) / LINE - from / LINE + 1;
+        if grouping.counts_and_asks(lines) && lines > 1 {
             // SAFETY: bytes of this committed node.
             unsafe {
                 GROUP.hint_in(Op::Clean, &self.leaves.arena.memory, self.at + from, to - from)

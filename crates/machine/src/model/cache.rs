@@ -54,7 +54,7 @@ pub(super) struct Cache {
     entries: Box<[u32]>,
     first: usize,
     stride: usize,
-    /// Nothing was put in yet: the shared cache of a socket that runs nothing.
+    /// It holds nothing since it was made or drained: the shared cache of a socket that runs nothing.
     is_empty: bool,
     trees: Box<[u32]>,
     sets: u64,

@@ -93,9 +93,9 @@ impl Machine {
     /// There is no such node, it has no such space left, or the system refuses the address space.
     pub fn memory(&self, node: &str, bytes: u64, domain: Domain) -> io::Result<Modelled> {
         let node = self.node(node).map_err(io::Error::other)?;
+        let start = self.take(node, bytes).map_err(io::Error::other)?;
         let region = Region::reserve(bytes, Backing::HugePages)?.declared(domain);
         region.commit(0, bytes)?;
-        let start = self.take(node, bytes).map_err(io::Error::other)?;
         Ok(Modelled::new(self.clone(), region, start, bytes))
     }
 
@@ -105,17 +105,19 @@ impl Machine {
     /// The node has not so much left.
     pub(super) fn take(&self, node: usize, bytes: u64) -> Result<u64, PresetError> {
         let shift = self.lock().node_shift;
-        let start = self.shared.free[node].fetch_add(bytes.next_multiple_of(ALIGN_BYTES), Relaxed);
-        if start + bytes > 1 << shift {
-            let (preset, node) = (self.preset(), &self.preset().node[node].name);
-            return Err(PresetError(format!(
-                "{}: node {node}: {bytes} bytes beyond {start} are asked for; with caches of this size a node has {} \
-                 bytes of addresses",
-                preset.name,
-                1u64 << shift
-            )));
-        }
-        Ok((node as u64) << shift | start)
+        let most = 1u64 << shift;
+        let end = |start: u64| {
+            let end = start.checked_add(bytes)?.checked_next_multiple_of(ALIGN_BYTES)?;
+            (end <= most).then_some(end)
+        };
+        let taken = self.shared.free[node].fetch_update(Relaxed, Relaxed, end);
+        taken.map(|start| (node as u64) << shift | start).map_err(|start| {
+            let (preset, node) = (&self.preset().name, &self.preset().node[node].name);
+            PresetError(format!(
+                "{preset}: node {node}: {bytes} bytes beyond {start} are asked for; with caches of this size a node \
+                 has {most} bytes of addresses"
+            ))
+        })
     }
 
     /// The preset it was made of.

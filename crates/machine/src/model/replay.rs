@@ -46,7 +46,7 @@ impl Machine {
 impl Room {
     /// The address of a byte.
     fn at(self, at: u64) -> u64 {
-        debug_assert!(at < self.bytes, "{at} of {}", self.bytes);
+        assert!(at < self.bytes, "{at} of {}", self.bytes);
         self.start + at
     }
 }

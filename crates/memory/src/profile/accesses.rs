@@ -77,11 +77,11 @@ impl Accesses {
         self.threads as f64 * 1e9 / self.keep_ns(bytes)
     }
 
-    /// Changes of so many bytes a second above which the memory is busy, if its lines are written one by one as caches
-    /// give them up: half of what it takes of these. From there on it may pay to write a change's lines together
-    /// (paper 004, 5.4.2).
-    pub fn busy_above(&self, changed_bytes: u64) -> u64 {
-        (self.most_kept(LINE) / changed_bytes.div_ceil(LINE).max(1) as f64 / 2.0) as u64
+    /// Lines a second above which the memory is busy, if they are written one by one as caches give them up: half of
+    /// what it takes of these. From there on it may pay to write together those that a change dirtied (paper 004,
+    /// 5.4.2).
+    pub fn busy_above(&self) -> u64 {
+        (self.most_kept(LINE) / 2.0) as u64
     }
 
     /// All threads.
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!([1, 64, 128, 256].map(|bytes| found.keep_ns(bytes)), [256.0; 4]);
         assert_eq!(found.keep_ns(512), 512.0, "beyond what was measured");
         assert_eq!(found.most_kept(64), 4e9 / 256.0);
-        assert_eq!([64, 200].map(|bytes| found.busy_above(bytes)), [7_812_500, 1_953_125]);
+        assert_eq!(found.busy_above(), 7_812_500);
         assert_eq!(found.append_ns(64), 64.0);
         assert_eq!(found.threads(), 4);
         for missing in [1, 7] {

@@ -16,13 +16,21 @@ pub enum ProfileError {
         source: io::Error,
     },
     /// It is not such JSON as a profile is.
-    #[error("{}: {}{reason}; `terrace probe --out FILE` writes a profile", path.display(), at_field(field))]
+    #[error("{}: `{field}`: {reason}; `terrace probe --out FILE` writes a profile", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The field at fault, as a path; empty where the file is no JSON.
+        /// The field at fault, as a path; "profile" is all of it.
         field: String,
         /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+    /// It is no JSON.
+    #[error("{}: not JSON: {reason}; `terrace probe --out FILE` writes a profile", path.display())]
+    NotJson {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
         reason: String,
     },
     /// It is of another machine.
@@ -38,13 +46,4 @@ pub enum ProfileError {
         /// What this run found.
         here: String,
     },
-}
-
-fn at_field(field: &str) -> String {
-    match field {
-        "" => "not JSON: ".into(),
-        // All of it.
-        "." => String::new(),
-        field => format!("`{field}`: "),
-    }
 }

@@ -9,7 +9,7 @@ impl Profile {
     /// Reads a profile.
     ///
     /// # Errors
-    /// [`ProfileError::File`], or [`ProfileError::Malformed`] with the field at fault.
+    /// [`ProfileError::File`], [`ProfileError::NotJson`], or [`ProfileError::Malformed`] with the field at fault.
     pub fn read(path: &Path) -> Result<Profile, ProfileError> {
         let text = fs::read_to_string(path).map_err(|source| at(path, source))?;
         let mut json = serde_json::Deserializer::from_str(&text);
@@ -18,12 +18,16 @@ impl Profile {
             field,
             reason,
         };
+        let not_json = |reason: String| ProfileError::NotJson { path: path.into(), reason };
         let profile: Profile = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let is_json = error.inner().is_data();
-            let field = is_json.then(|| error.path().to_string()).unwrap_or_default();
-            malformed(field, error.inner().to_string())
+            let reason = error.inner().to_string();
+            match (error.inner().is_data(), error.path().to_string()) {
+                (false, _) => not_json(reason),
+                (true, field) if field == "." => malformed("profile".into(), reason),
+                (true, field) => malformed(field, reason),
+            }
         })?;
-        json.end().map_err(|error| malformed(String::new(), error.to_string()))?;
+        json.end().map_err(|error| not_json(error.to_string()))?;
         if profile.format != FORMAT {
             let reason = format!("it is `{}`, a profile has `{FORMAT}`", profile.format);
             return Err(malformed("format".into(), reason));

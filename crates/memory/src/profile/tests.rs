@@ -83,9 +83,11 @@ fn what_is_wrong_is_named_with_its_field() {
         (good.replace("\"version\":1", "\"version\":9"), "`version`", "known here is 1"),
         (good.replace("\"threads\":2", "\"threads\":\"two\""), "`machine.threads`", "usize"),
         (good.replace("\"threads\"", "\"treads\""), "treads", "`threads`"),
-        (good[..good.len() / 2].to_string(), "profile.json", "EOF"),
-        (good + "x", "profile.json", "trailing"),
-        (String::new(), "profile.json", "EOF"),
+        (good[..good.len() / 2].to_string(), "profile.json: not JSON: ", "EOF"),
+        (good.clone() + "x", "profile.json: not JSON: ", "trailing"),
+        ("hello".into(), "profile.json: not JSON: ", "expected value"),
+        ("{}".into(), "`profile`", "missing field"),
+        (String::new(), "profile.json: not JSON: ", "EOF"),
     ];
     for (text, field, reason) in cases {
         std::fs::write(&path, &text).unwrap();

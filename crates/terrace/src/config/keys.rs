@@ -237,7 +237,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "profile",
         "",
-        "file that terrace probe wrote: flush, index and node_bytes = auto go by what it measured",
+        "file that terrace probe wrote: flush, index and node_bytes = auto, and trees in an index_tier, go by what it measured",
         |c, v| {
             c.profile = path(v);
             Ok(())

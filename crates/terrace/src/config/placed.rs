@@ -16,7 +16,8 @@ impl Config {
     ///
     /// # Errors
     /// There is no such tier, it does not fit the machine, alone or with the others that are in use, or it is of
-    /// files: values and index lie in memory while a map is open, and in the map's directory anyway.
+    /// files: values and index lie in memory while a map is open, and in the map's directory anyway; the profile, which
+    /// may have the node of an index, cannot be read.
     pub fn tiers_of(&self, name: &str) -> Result<MapTiers, ConfigError> {
         if self.maps.get(name).is_none_or(|map| map.tier.is_none() && map.index_tier.is_none()) {
             return Ok(MapTiers::default());

@@ -368,6 +368,21 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
         let costs = config.costs().map_err(|e| e.to_string())?;
         Ok::<_, String>(MapOptions { costs, ..config.options() }.flush_rule())
     };
+    // A node of an index's tier by its number, which need not be where the directory is; none where it was not measured.
+    let of_index = |profile: &Path, node: u32| {
+        let text = format!(
+            "profile = {profile:?}\n[maps.a]\nindex_tier = \"near\"\n[[tier]]\nname = \"near\"\nkind = \"node\"\n\
+             node = {node}\nbytes = \"1 GiB\"\n"
+        );
+        let config = Config::parse(&text, Path::new("terrace.toml")).expect("understood");
+        config.costs_of_node(node).map_err(|e| e.to_string())
+    };
+    let costs = of_index(&path, 0).expect("a profile").expect("measured");
+    assert_eq!(costs.keeping.gain(256), 0.5);
+    assert!(of_index(&path, 1).expect("a profile").is_none(), "half of what it takes");
+    assert!(of_index(&path, 2).expect("a profile").is_none());
+    let refused = of_index(Path::new("/nowhere"), 0).expect_err("no profile");
+    assert!(refused.starts_with("`profile`: /nowhere"), "{refused}");
     let rule = keeping("profile_node = \"node0\"").expect("measured");
     assert!(
         rule.contains("measured on node0 with 2 threads") && rule.contains("0.50 times"),

@@ -6,9 +6,10 @@ use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_store::{Range, Value};
+use terrace_workload::random::mix;
 use terrace_workload::ycsb::{Choices, Distribution};
 
-/// Choices drawn ahead, to be walked through again and again.
+/// Choices drawn ahead, of which each operation takes any: no order is walked twice.
 const DRAWN: usize = 1 << 20;
 /// Records of a scan, at the most.
 const LONGEST: u64 = 100;
@@ -25,14 +26,15 @@ pub(in super::super) struct Mix {
 pub(in super::super) struct Ycsb {
     mix: Mix,
     choices: Choices,
+    seed: u64,
     value: Vec<u8>,
     /// Records that are there.
     records: AtomicU64,
 }
 
 impl Ycsb {
-    /// On records of so many bytes, of which there are `records`. Workloads on one map are given another seed each: what
-    /// the one before updated in this one's order would lie in a row in logs.
+    /// On records of so many bytes, of which there are `records`. Workloads on one map are given another seed each:
+    /// what the one before updated in this one's order would lie in a row in logs.
     pub fn new(
         mix: Mix,
         distribution: Distribution,
@@ -41,7 +43,7 @@ impl Ycsb {
         seed: u64,
     ) -> Ycsb {
         let choices = distribution.choices(records, DRAWN, seed);
-        Ycsb { mix, choices, value: vec![2; value_bytes], records: records.into() }
+        Ycsb { mix, choices, seed, value: vec![2; value_bytes], records: records.into() }
     }
 
     /// Records that are there by now.
@@ -87,9 +89,9 @@ impl Ycsb {
         Ok(Work::READ)
     }
 
-    /// The key of an operation of a thread. Threads begin far apart.
+    /// The key of an operation of a thread.
     fn key(&self, thread: u64, number: u64) -> [u8; 8] {
-        let at = (thread * 49_999 + number) as usize % self.choices.len();
+        let at = mix(mix(self.seed << 32 | thread) ^ number) as usize % self.choices.len();
         let record = match &self.choices {
             Choices::Records(records) => u64::from(records[at]),
             Choices::Latest(ranks) => {

@@ -81,3 +81,25 @@ impl Dram {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::preset::Preset;
+    use super::*;
+
+    #[test]
+    fn only_over_two_ways_reads_do_not_wait_for_writes() {
+        let waits = |both_ways| {
+            let preset = Preset::named("cxl").expect("a preset");
+            let spec = preset.node.iter().find(|node| node.name == "cxl").expect("its node");
+            let spec = NodeSpec { both_ways, ..spec.clone() };
+            let mut dram = Dram::new(&spec, 64, Ablation::default());
+            let alone = dram.read(0, 0);
+            (0..1000).for_each(|line| {
+                dram.write(line, 0);
+            });
+            dram.read(1, 0) > 2 * alone
+        };
+        assert_eq!([false, true].map(waits), [true, false]);
+    }
+}

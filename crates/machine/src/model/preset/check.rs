@@ -152,6 +152,9 @@ fn nodes(preset: &Preset) -> Result<(), PresetError> {
                 "at least a line, of at least one channel",
             );
         }
+        if node.both_ways && node.media.is_some() {
+            return refuse("both_ways", "true".into(), "absent where there is media");
+        }
         if !names.insert(&node.name) {
             return refuse("name", node.name.clone(), "of this node alone");
         }

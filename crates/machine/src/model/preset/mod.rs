@@ -182,7 +182,8 @@ pub struct NodeSpec {
     pub random_read_gb_s: Option<f64>,
     /// Writes of single lines all over, as above.
     pub random_write_gb_s: Option<f64>,
-    /// Whether reads and writes have wires of their own, as the two ways of a serial link: else they share them.
+    /// Whether reads and writes have wires of their own, as the two ways of a serial link: else they share them. Not
+    /// where there is `media`.
     #[serde(default)]
     pub both_ways: bool,
     /// An idle load of a consecutive line.
@@ -243,7 +244,7 @@ pub struct LinkSpec {
     pub notes_in_memory: bool,
 }
 
-/// Why a preset was refused: one line.
+/// Why a preset was refused, or what was asked of its machine: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError(pub(super) String);
 
@@ -298,7 +299,8 @@ impl Preset {
     }
 
     /// The same machine with every cache a `divisor`-th of its size (at least one set): a small
-    /// data set then meets it as a large one meets the whole machine.
+    /// data set then meets it as a large one meets the whole machine. Smaller caches have fewer sets, and tags for fewer
+    /// lines: a node has the less addresses.
     #[must_use]
     pub fn with_caches_divided(mut self, divisor: u64) -> Preset {
         for cache in &mut self.cache {
