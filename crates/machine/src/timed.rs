@@ -57,8 +57,8 @@ pub(crate) struct Timed {
 
 impl Timed {
     /// `samples` of `things` together and of one alone, after an eighth as many that do not count. A thing is waited
-    /// for if it is a load, or ends with a fence; a plain store is not. Where the clock takes no time, as many things are
-    /// timed one by one.
+    /// for if it is a load, or ends with a fence; a plain store is not. Where the clock takes no time, as many things
+    /// are timed one by one.
     pub fn new<B: Bench>(bench: &B, things: u64, samples: u64, is_waited_for: bool) -> Timed {
         let look = |_| {
             let start = bench.now_ps();

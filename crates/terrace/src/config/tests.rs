@@ -368,7 +368,7 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
         let costs = config.costs().map_err(|e| e.to_string())?;
         Ok::<_, String>(MapOptions { costs, ..config.options() }.flush_rule())
     };
-    // A node of an index's tier by its number, which need not be where the directory is; none where it was not measured.
+    // A node of an index's tier by its number; none where it was not measured.
     let of_index = |profile: &Path, node: u32| {
         let text = format!(
             "profile = {profile:?}\n[maps.a]\nindex_tier = \"near\"\n[[tier]]\nname = \"near\"\nkind = \"node\"\n\

@@ -6,9 +6,11 @@
 //! for nothing: free slots as bits, places written last, dead bytes of logs as counters, writers. What instructions
 //! take is charged beside it: see [`work`].
 
+mod collector;
 mod work;
 mod ycsb;
 
+pub(super) use collector::Collector;
 pub(super) use work::{Work, label, label_of_ordered};
 pub(super) use ycsb::{Mix, Ycsb};
 
@@ -353,14 +355,19 @@ pub(super) fn collecting(does: impl Operation, value_bytes: usize) -> impl Opera
     move |worker, thread, number, random| {
         let mut work = does(worker, thread, number, random)?;
         if number % COLLECT_EVERY == 0 {
-            let before = worker.map().stats().moved_bytes;
-            if worker.map().collect()? > 0 {
-                let moved_bytes = worker.map().stats().moved_bytes - before;
-                work.writes += moved_bytes / (value_bytes as u64 + 16);
-            }
+            work.writes += collected(worker, value_bytes)?;
         }
         Ok(work)
     }
+}
+
+/// A round of the collector, if it is due: items moved.
+fn collected(worker: &Worker, value_bytes: usize) -> terrace_store::Result<u64> {
+    let before = worker.map().stats().moved_bytes;
+    if worker.map().collect()? == 0 {
+        return Ok(0);
+    }
+    Ok((worker.map().stats().moved_bytes - before) / (value_bytes as u64 + 16))
 }
 
 /// One operation of a thread, and its commit.

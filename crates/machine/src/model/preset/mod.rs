@@ -299,8 +299,8 @@ impl Preset {
     }
 
     /// The same machine with every cache a `divisor`-th of its size (at least one set): a small
-    /// data set then meets it as a large one meets the whole machine. Smaller caches have fewer sets, and tags for fewer
-    /// lines: a node has the less addresses.
+    /// data set then meets it as a large one meets the whole machine. Smaller caches have fewer sets,
+    /// and tags for fewer lines: a node has the less addresses.
     #[must_use]
     pub fn with_caches_divided(mut self, divisor: u64) -> Preset {
         for cache in &mut self.cache {

@@ -6,7 +6,7 @@
 use super::super::{Figure, Form, Outcome, Result, Run};
 use super::{CELLS, COMBINATIONS, Combination, Rates, VALUE_BYTES, designs, levels, scans, sections};
 use crate::reproduce::modelled::{
-    Mix, ModelledMap, Ycsb, collecting, keys_beyond_caches, label, label_of_ordered, options, preset,
+    Collector, Mix, ModelledMap, Ycsb, keys_beyond_caches, label, label_of_ordered, options, preset,
 };
 use terrace_machine::Preset;
 use terrace_store::{Kind, MapOptions};
@@ -43,7 +43,8 @@ pub(super) fn run(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     }
     outcome.size("keys, modelled", keys);
     outcome.note += &format!(
-        " Modelled: {}; {}; one worker, which collects. A kept hash table is read a line a lookup: a tree's reads depend on \
+        " Modelled: {}; {}; one worker, which collects: each write bears its part of \
+         all rounds so far, which come after more operations than a cell has. A kept hash table is read a line a lookup: a tree's reads depend on \
          one another, and cost the paper more.",
         label(),
         label_of_ordered(),
@@ -65,8 +66,9 @@ fn rates(
     let options = MapOptions { persist: combination.persist, kind, ..options(combination.design, 1) };
     let mut map = ModelledMap::new(preset, super::ROOM * keys, VALUE_BYTES, options)?;
     map.fill(keys)?;
+    let collector = Collector::of(&map);
     let update = map.update();
-    map.in_turn(1, UPDATED * keys, collecting(update, VALUE_BYTES))?;
+    collector.million_s(&mut map, UPDATED * keys, update)?;
     let mut all = Vec::new();
     let mut records = keys;
     for (seed, (workload, distribution)) in (1..).zip(cells) {
@@ -74,9 +76,8 @@ fn rates(
         let ycsb = Ycsb::new(mix(*workload), distribution, records, VALUE_BYTES, seed);
         // A scan is worth many operations.
         let part = if *workload == Workload::E { 32 } else { 4 };
-        map.in_turn(1, keys / part, collecting(ycsb.from(0), VALUE_BYTES))?;
-        let ran = map.in_turn(1, keys / part / 2, collecting(ycsb.from(keys / part), VALUE_BYTES))?;
-        all.push(ran.million_s());
+        collector.million_s(&mut map, keys / part, ycsb.from(0))?;
+        all.push(collector.million_s(&mut map, keys / part / 2, ycsb.from(keys / part))?);
         records = ycsb.records();
     }
     Ok(all)
