@@ -1,7 +1,8 @@
 //! The collector beside one worker, on the worker's thread.
 //!
 //! A round moves several logs, and comes after more operations than a short run has: whether one falls into a run is
-//! luck. So what rounds take is kept apart, and each write bears its part of all of them so far.
+//! luck. So what rounds take is kept apart, and each write that superseded another bears its part of all of them so far:
+//! an insert leaves nothing to collect.
 
 use super::work::Costs;
 use super::{COLLECT_EVERY, ModelledMap, Operation, Work, collected};
@@ -9,13 +10,15 @@ use crate::reproduce::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_machine::Machine;
 
-/// What rounds took so far, and of how many writes.
+/// What rounds took so far, and for how many updates.
 pub(in super::super) struct Collector {
     machine: Machine,
     costs: Costs,
     value_bytes: usize,
     rounds_ps: AtomicU64,
     writes: AtomicU64,
+    /// Keys that there were before the first of them.
+    keys: u64,
 }
 
 impl Collector {
@@ -27,6 +30,7 @@ impl Collector {
             value_bytes: map.value_bytes,
             rounds_ps: AtomicU64::new(0),
             writes: AtomicU64::new(0),
+            keys: map.map.stats().keys,
         }
     }
 
@@ -37,14 +41,19 @@ impl Collector {
         operations: u64,
         does: impl Operation,
     ) -> Result<f64> {
-        let sofar = || [&self.rounds_ps, &self.writes].map(|of| of.load(Relaxed));
-        let before = sofar();
+        let before = self.so_far(map);
         let ran = map.in_turn(1, operations, self.beside(does))?;
-        let [rounds_ps, writes] = sofar();
-        let own_ns = ran.time.as_nanos() as f64 - (rounds_ps - before[0]) as f64 / 1e3;
-        let each_ns = rounds_ps as f64 / 1e3 / writes.max(1) as f64;
-        let bears_ns = (writes - before[1]) as f64 * each_ns;
+        let [rounds_ns, updates] = self.so_far(map);
+        let own_ns = ran.time.as_nanos() as f64 - (rounds_ns - before[0]);
+        let bears_ns = (updates - before[1]) * rounds_ns / updates.max(1.0);
         Ok(operations as f64 * 1e3 / (own_ns + bears_ns))
+    }
+
+    /// Nanoseconds of all rounds, and updates.
+    fn so_far(&self, map: &ModelledMap) -> [f64; 2] {
+        let inserts = map.map.stats().keys - self.keys;
+        let updates = self.writes.load(Relaxed).saturating_sub(inserts);
+        [self.rounds_ps.load(Relaxed) as f64 / 1e3, updates as f64]
     }
 
     fn beside(&self, does: impl Operation) -> impl Operation {

@@ -43,9 +43,9 @@ pub(super) fn run(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     }
     outcome.size("keys, modelled", keys);
     outcome.note += &format!(
-        " Modelled: {}; {}; one worker, which collects: each write bears its part of \
-         all rounds so far, which come after more operations than a cell has. A kept hash table is read a line a lookup: a tree's reads depend on \
-         one another, and cost the paper more.",
+        " Modelled: {}; {}; one worker, which collects: each update bears its part of all \
+         rounds so far, which come after more operations than a cell has. A kept hash table is read a line a lookup: a \
+         tree's reads depend on one another, and cost the paper more.",
         label(),
         label_of_ordered(),
     );
