@@ -1,8 +1,8 @@
 //! The collector beside one worker, on the worker's thread.
 //!
 //! A round moves several logs, and comes after more operations than a short run has: whether one falls into a run is
-//! luck. So what rounds take is kept apart, and each write that superseded another bears its part of all of them so far:
-//! an insert leaves nothing to collect.
+//! luck. So what rounds take is kept apart, and each update bears its part of all of them so far: an insert leaves
+//! nothing to collect.
 
 use super::work::Costs;
 use super::{COLLECT_EVERY, ModelledMap, Operation, Work, collected};
