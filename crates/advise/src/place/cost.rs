@@ -24,7 +24,7 @@ fn demand(structure: &Structure, node: &Node) -> Demand {
     let bytes = structure.access_bytes as f64;
     let (hidden, in_units) = match structure.sequential {
         true => (0.0, bytes),
-        false => (1.0, structure.access_bytes.next_multiple_of(node.unit_bytes) as f64),
+        false => (1.0, (bytes / node.unit_bytes as f64).ceil() * node.unit_bytes as f64),
     };
     let written = structure.ewr.map_or(in_units, |ewr| bytes / ewr);
     let (read, write) = (bytes / node.read_gb_s * 1e-9, written / node.write_gb_s * 1e-9);

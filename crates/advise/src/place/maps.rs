@@ -32,8 +32,9 @@ pub const NOT_PLACED: &str = "queues, tables of words and ledgers are not placed
                               lie where the directory does";
 /// What [`structures`] takes for granted.
 pub const ASSUMED: &str = "an operation reads the index's nodes whole, a hash index's bucket or a tree's from \
-                           the root down, and writes as much where it writes; values are read and written whole, \
-                           anywhere; in logs no more than their bytes is written; no read finds a cache that has it; both lie on the nearest node now";
+                           the root down, and writes as much where it writes; values are read and written \
+                           whole, anywhere; in logs no more than their bytes is written; no read finds a \
+                           cache that has it; both lie on the nearest node now";
 
 impl MapUse {
     /// Bytes of a value with its key and head: the mean.
