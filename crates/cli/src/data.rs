@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use terrace::config::Config;
 use terrace::transfer::Record;
 use terrace::transfer::text::{escape, json_of};
-use terrace::{Database, Kind, Map, Range};
+use terrace::{Access, Database, Kind, Map, Range};
 
 /// Where the data is.
 #[derive(Args)]
@@ -38,17 +38,17 @@ impl Place {
     }
 
     /// Opens a map that must exist.
-    fn open(&self, salvage: bool) -> Result<(Database, Map), Failure> {
-        self.open_as(None, salvage)
+    fn open(&self, access: Access) -> Result<(Database, Map), Failure> {
+        self.open_as(None, access)
     }
 
     /// The same; as a map of this kind, if one is given.
-    fn open_as(&self, kind: Option<Kind>, salvage: bool) -> Result<(Database, Map), Failure> {
+    fn open_as(&self, kind: Option<Kind>, access: Access) -> Result<(Database, Map), Failure> {
         let mut config = self.config()?;
         if kind.is_some() {
             config.maps.entry(self.map.clone()).or_default().kind = kind;
         }
-        let db = settings::open_to_read(&self.dir, &config, salvage)?;
+        let db = settings::open_existing(&self.dir, &config, access)?;
         settings::map_must_exist(&db, &self.map)?;
         let map = settings::open_map(&db, &self.map, &config)?;
         settings::tell_damage(&map);
@@ -130,7 +130,7 @@ pub struct ScanArguments {
 
 /// Prints a value as it is; with a line end only where a person reads it.
 pub fn get(arguments: &GetArguments) -> Outcome {
-    let (db, map) = arguments.place.open(arguments.salvage)?;
+    let (db, map) = arguments.place.open(settings::reading(arguments.salvage))?;
     let key = arguments.key.as_bytes();
     let found =
         map.session().get(key, |v| (v.bytes.to_vec(), v.expires_at_ms)).map_err(Failure::new)?;
@@ -178,7 +178,7 @@ pub fn put(arguments: &PutArguments) -> Outcome {
 
 /// Removes keys and says how many there were.
 pub fn del(arguments: &DelArguments) -> Outcome {
-    let (db, map) = arguments.place.open(false)?;
+    let (db, map) = arguments.place.open(Access::Write)?;
     let mut session = map.session();
     let mut removed = 0u64;
     for key in &arguments.keys {
@@ -221,7 +221,7 @@ pub fn scan(arguments: &ScanArguments) -> Outcome {
     if arguments.is_ordered() {
         return scan_in_order(arguments);
     }
-    let (db, map) = arguments.place.open(arguments.salvage)?;
+    let (db, map) = arguments.place.open(settings::reading(arguments.salvage))?;
     let limit = arguments.limit.unwrap_or(u64::MAX);
     let mut session = map.session();
     let (mut cursor, mut printed) = (0, 0u64);
@@ -249,7 +249,8 @@ pub fn scan(arguments: &ScanArguments) -> Outcome {
 }
 
 fn scan_in_order(arguments: &ScanArguments) -> Outcome {
-    let (db, map) = arguments.place.open_as(Some(Kind::Ordered), arguments.salvage)?;
+    let (db, map) =
+        arguments.place.open_as(Some(Kind::Ordered), settings::reading(arguments.salvage))?;
     let mut session = map.session();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut end = Vec::new();

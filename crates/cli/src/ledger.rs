@@ -8,9 +8,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::Database;
 use terrace::ledger::{Account, Block, Engine, Executed, Ledger, LedgerError, Profile, Status};
 use terrace::orders::{OrderError, OrderFormat, OrderReader};
+use terrace::{Access, Database};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -134,12 +134,12 @@ impl Place {
     fn open(
         &self,
         make: Option<&OpenArguments>,
-        salvage: bool,
+        access: Access,
     ) -> Result<(Database, Ledger), Failure> {
         let config = settings::read(&self.dir, self.config.as_deref(), &Flags::default())?.0;
         let db = match make {
             Some(_) => Database::open(&self.dir, config.options()).map_err(Failure::new)?,
-            None => settings::open_to_read(&self.dir, &config, false)?,
+            None => settings::open_existing(&self.dir, &config, access)?,
         };
         if make.is_none() && !db.ledger_names().map_err(Failure::new)?.contains(&self.name) {
             let (name, dir) = (&self.name, self.dir.display());
@@ -149,7 +149,6 @@ impl Place {
         }
         let ledger = settings::ledger_with(&db, &self.name, &config, |base| {
             let mut options = config.ledger_options_of(&self.name, base);
-            options.salvage = salvage;
             if let Some(make) = make {
                 options.profile = make.profile.or(options.profile);
                 options.overdraft = make.overdraft.or(options.overdraft);
@@ -164,7 +163,7 @@ impl Place {
 const TOGETHER: u64 = 10_000;
 
 fn open(arguments: &OpenArguments) -> Outcome {
-    let (db, ledger) = arguments.place.open(Some(arguments), false)?;
+    let (db, ledger) = arguments.place.open(Some(arguments), Access::Write)?;
     let started = Instant::now();
     let mut opened = 0;
     let mut take = |accounts: &[(u64, u64)]| {
@@ -288,7 +287,7 @@ fn run(arguments: &RunArguments) -> Outcome {
         }
         None => None,
     };
-    let (db, ledger) = arguments.place.open(None, false)?;
+    let (db, ledger) = arguments.place.open(None, Access::Write)?;
     if let Some(engine) = arguments.engine {
         ledger.set_engine(engine);
     }
@@ -388,7 +387,7 @@ struct ShownAccount {
 }
 
 fn show(arguments: &ShowArguments) -> Outcome {
-    let (db, ledger) = arguments.place.open(None, arguments.salvage)?;
+    let (db, ledger) = arguments.place.open(None, settings::reading(arguments.salvage))?;
     let stats = ledger.stats();
     let verified = arguments.verify.then(|| ledger.verify()).transpose().map_err(Failure::new)?;
     let found: Vec<(u64, Option<Account>)> = match arguments.all {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace::config::format_size;
 use terrace::ledger::LedgerStats;
-use terrace::{Config, Database, Kind, Map, Queue, RecoveryReport, Words};
+use terrace::{Config, Database, Kind, Map, Procedure, Queue, RecoveryReport, Words};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -60,7 +60,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
 
 fn open_ledgers(db: &Database, config: &Config) -> Result<Vec<(String, LedgerStats)>, Failure> {
     let open = |name: String| {
-        let stats = settings::open_ledger(db, &name, config, false)?.stats();
+        let stats = settings::open_ledger(db, &name, config)?.stats();
         Ok((name, stats))
     };
     db.ledger_names().map_err(Failure::new)?.into_iter().map(open).collect()
@@ -133,7 +133,7 @@ fn ms(time: Duration) -> f64 {
 }
 
 fn row(name: &str, map: &Map) -> serde_json::Value {
-    let report = map.recovery();
+    let (report, stats) = (map.recovery(), map.stats());
     let steps: Vec<_> =
         report.steps.iter().map(|(step, took)| json!({"step": step, "ms": ms(*took)})).collect();
     json!({
@@ -141,7 +141,8 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
         "flush": map.options().flush_rule(),
-        "index": map.stats().index, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "index": stats.index, "index_kept": report.kept.is_some(),
+        "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
 }
 
@@ -155,7 +156,10 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     );
     if explain {
         text.push_str(&explained(report));
-        text.push_str(&format!("\n  the index is {}{}", map.stats().index, chosen(map)));
+        let stats = map.stats();
+        let kept = if report.kept.is_some() { ", kept" } else { "" };
+        text.push_str(&format!("\n  the index is {}{kept}{}", stats.index, chosen(map)));
+        text.push_str(&format!("\n  lookups of a batch go {} at a time", stats.lookups_together));
         text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
     }
     text
@@ -167,17 +171,23 @@ fn chosen(map: &Map) -> String {
     match (options.kind, options.tree) {
         (Kind::Hash, _) => String::new(),
         (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
-        (_, None) => match options.index_rule() {
-            Some(rule) => format!("; index = \"auto\": an index that is kept is {rule}"),
-            None => "; index = \"auto\"".into(),
-        },
+        (_, None) => {
+            let report = map.recovery();
+            let rule = options.index_rule().filter(|_| report.kept.is_some());
+            let how = match (rule, report.procedure) {
+                (None, _) => String::new(),
+                (Some(rule), Procedure::ReadSlots | Procedure::ReadLogs) => format!(": {rule}"),
+                (Some(rule), _) => format!(": as it was made; one made now would be {rule}"),
+            };
+            format!("; index = \"auto\"{how}")
+        }
     }
 }
 
 fn explained(report: &RecoveryReport) -> String {
     let mut text = String::new();
     if let Some(why) = &report.unfit {
-        text.push_str(&format!("\n  the kept index was made anew: {why}"));
+        text.push_str(&format!("\n  the kept index was not used: {why}"));
     }
     text.push_str(&format!(
         "\n  {} items, {}, {} logs or superblocks, {} torn writes cut off",

@@ -10,10 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use terrace::config::{Config, ServerConfig, format_size};
+use terrace::config::{Config, ServerConfig, WordsConfig, format_size};
 use terrace::memory::tier::SystemPaths;
 use terrace::memory::{TierSpec, Topology};
-use terrace::{Database, Durability, Map, WhenFull};
+use terrace::{Database, Durability, Map, WhenFull, durability_of};
 use terrace_server::{Addresses, Limits, Server, ServerOptions, TlsOptions};
 
 #[derive(Args)]
@@ -185,6 +185,9 @@ fn banner(
         format!("settings     {settings}"),
         format!("values       {}", stats.design),
         format!("medium       {}", db.durability_of_medium()),
+    ];
+    lines.extend(media_of_words(db, config));
+    lines.extend([
         format!("durability   {durability}"),
         format!(
             "memory       {} for all maps, indexes and buffers included; {when_full}",
@@ -195,7 +198,7 @@ fn banner(
             limits.clients,
             format_size(limits.output_buffer_bytes as u64)
         ),
-    ];
+    ]);
     lines.push(format!(
         "opened in    {:.0} ms; database 0: {} items read in {:.0} ms, {}, {} torn ends of logs",
         start.elapsed().as_secs_f64() * 1e3,
@@ -205,6 +208,17 @@ fn banner(
         recovery.torn.len()
     ));
     lines.join("\n")
+}
+
+/// The same of tables of words that have a directory or a domain of their own.
+fn media_of_words(db: &Database, config: &Config) -> Vec<String> {
+    let told = |(name, own): (&String, &WordsConfig)| {
+        let place = own.path.clone().unwrap_or_else(|| db.dir().join("words"));
+        let domain = own.domain.unwrap_or(config.domain);
+        format!("words        {name}: {}", durability_of(&place.join(name), domain))
+    };
+    let own = config.words.iter().filter(|(_, own)| own.path.is_some() || own.domain.is_some());
+    own.map(told).collect()
 }
 
 /// Where clients find it, in the form the tests and scripts read.

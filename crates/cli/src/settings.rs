@@ -9,7 +9,7 @@ use terrace::config::{
 };
 use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
-use terrace::{Database, Map, MapOptions, Queue, Words};
+use terrace::{Access, Database, Map, MapOptions, Queue, Words};
 
 /// Every key of the configuration as a flag.
 #[derive(Clone, Default)]
@@ -172,11 +172,21 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
     Failure::Usage(format!("--{}: {what}", flag(key)))
 }
 
-/// Opens the database at `dir` to read it; `salvage` takes what is intact of a damaged one.
+/// Opens the database at `dir` to read it: nothing in it changes. `salvage` takes what is intact of a damaged one.
 pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
+    open_existing(dir, config, reading(salvage))
+}
+
+/// What a command that only reads opens for.
+pub fn reading(salvage: bool) -> Access {
+    if salvage { Access::Salvage } else { Access::Read }
+}
+
+/// Opens the database at `dir`, which must be there.
+pub fn open_existing(dir: &Path, config: &Config, access: Access) -> Result<Database, Failure> {
     must_exist(dir)?;
     prestore::set_enabled(config.pre_stores);
-    let options = MapOptions { salvage, costs: config.costs()?, ..config.options() };
+    let options = MapOptions { access, costs: config.costs()?, ..config.options() };
     Database::open(dir, options).map_err(Failure::new)
 }
 
@@ -219,7 +229,7 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
         open_queue(&db, name, config)?;
     }
     for name in config.ledgers.keys() {
-        open_ledger(&db, name, config, false)?;
+        open_ledger(&db, name, config)?;
     }
     for name in config.words.keys() {
         open_words(&db, name, config)?;
@@ -227,15 +237,9 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     Ok(db)
 }
 
-/// Opens one ledger with its own settings; with `salvage` what is intact of it.
-pub fn open_ledger(
-    db: &Database,
-    name: &str,
-    config: &Config,
-    salvage: bool,
-) -> Result<Ledger, Failure> {
-    let options = |base| LedgerOptions { salvage, ..config.ledger_options_of(name, base) };
-    let ledger = ledger_with(db, name, config, options)?;
+/// Opens one ledger with its own settings.
+pub fn open_ledger(db: &Database, name: &str, config: &Config) -> Result<Ledger, Failure> {
+    let ledger = ledger_with(db, name, config, |base| config.ledger_options_of(name, base))?;
     if let Some(damage) = ledger.stats().damage {
         say(format_args!("terrace: ledger {name}: {damage}"));
     }
@@ -278,10 +282,27 @@ pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, F
     db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))
 }
 
-/// Opens one map with its own settings.
+/// Tables of words in the database's directory, and those of the settings that lie elsewhere and are there.
+pub fn words_there(db: &Database, config: &Config) -> Result<Vec<String>, Failure> {
+    let mut names = db.words_names().map_err(Failure::new)?;
+    let elsewhere = config.words.iter().filter_map(|(name, own)| {
+        let is_there = own.path.as_ref()?.join(name).is_dir();
+        (is_there && !names.contains(name)).then(|| name.clone())
+    });
+    let elsewhere: Vec<String> = elsewhere.collect();
+    names.extend(elsewhere);
+    Ok(names)
+}
+
+/// Opens one map with its own settings, and says so if the index that was kept cannot be used.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
     let options = |base| config.options_of(name, base);
-    db.map_in(name, &config.tiers_of(name)?, options).map_err(|e| locked_or(db.dir(), e))
+    let map = db.map_in(name, &config.tiers_of(name)?, options);
+    let map = map.map_err(|e| locked_or(db.dir(), e))?;
+    if let Some(why) = &map.recovery().unfit {
+        say(format_args!("terrace: map {name}: the kept index was not used: {why}"));
+    }
+    Ok(map)
 }
 
 /// A directory with a database, or words: reading must not make an empty database of a typing error.

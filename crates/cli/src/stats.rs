@@ -36,7 +36,9 @@ struct MapReport {
     keys: u64,
     live_bytes: u64,
     dead_bytes: u64,
+    free_bytes: u64,
     index: String,
+    index_kept: bool,
     index_bytes: u64,
     disk_bytes: u64,
     values: String,
@@ -59,7 +61,9 @@ impl MapReport {
             keys: stats.keys,
             live_bytes: stats.live_bytes,
             dead_bytes: stats.dead_bytes,
-            index: stats.index,
+            free_bytes: stats.free_bytes,
+            index_kept: recovery.kept.is_some(),
+            index: recovery.kept.clone().unwrap_or(stats.index),
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
             values: stats.design,
@@ -170,11 +174,11 @@ pub fn main(arguments: &Arguments) -> Outcome {
     }
     let mut ledgers = Vec::new();
     for name in db.ledger_names().map_err(Failure::new)? {
-        let ledger = settings::open_ledger(&db, &name, &config, arguments.salvage)?;
+        let ledger = settings::open_ledger(&db, &name, &config)?;
         ledgers.push(LedgerReport::of(name, ledger.stats()));
     }
     let mut words = Vec::new();
-    for name in db.words_names().map_err(Failure::new)? {
+    for name in settings::words_there(&db, &config)? {
         let table = settings::open_words(&db, &name, &config)?;
         words.push(WordsReport::of(name, table.stats()));
     }
@@ -279,7 +283,7 @@ fn queue_table(queues: &[QueueReport]) -> String {
 }
 
 fn map_table(maps: &[MapReport]) -> String {
-    let head = ["map", "memory", "keys", "live", "index", "in", "disk", "values", "domain"];
+    let head = ["map", "memory", "keys", "live", "disk", "values", "domain", "index", "in", "as"];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(maps.iter().map(|m| {
         vec![
@@ -287,11 +291,12 @@ fn map_table(maps: &[MapReport]) -> String {
             m.tier.clone().unwrap_or_default(),
             m.keys.to_string(),
             format_size(m.live_bytes),
-            format_size(m.index_bytes),
-            m.index_tier.clone().unwrap_or_default(),
             format_size(m.disk_bytes),
             m.values.clone(),
             m.domain.clone(),
+            format_size(m.index_bytes),
+            m.index_tier.clone().unwrap_or_default(),
+            if m.index_kept { format!("{}, kept", m.index) } else { m.index.clone() },
         ]
     }));
     table(&rows)

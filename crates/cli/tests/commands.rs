@@ -53,6 +53,38 @@ fn a_tree_in_logs_is_chosen_told_and_taken_up() {
     assert_eq!(fine(&["get", &data, "users", "ada"]), "lovelace");
 }
 
+/// Whoever only looks need not know how a directory was served, and changes nothing in it; whoever writes is told.
+#[test]
+fn a_kept_index_outlives_those_who_read_without_its_settings() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    let settings = path(dir.path(), "served.toml");
+    let text = "kind = \"ordered\"\ndomain = \"adr\"\nvalues = \"slab\"\n[words.seats]\ncapacity = 500\n\
+                [queues.jobs]\nform = \"tx\"\n[ledgers.bank]\n";
+    std::fs::write(&settings, text).expect("settings");
+    fine(&["put", &data, "users", "ada", "lovelace", "--config", &settings]);
+    fine(&["open", &data, "--index", "fast-fair", "--config", &settings]);
+    let all = fine(&["stats", &data]);
+    for told in ["fast-fair: leaves of 512 B, kept", "slab", "seats", "jobs", "bank"] {
+        assert!(all.contains(told), "{told}: {all}");
+    }
+    assert_eq!(fine(&["get", &data, "users", "ada"]), "lovelace");
+    assert_eq!(fine(&["scan", &data, "users", "--ordered"]).trim(), "ada\tlovelace");
+    let file = path(dir.path(), "users.jsonl");
+    fine(&["export", &data, "users", &file]);
+    let again = fine(&["open", &data, "--explain", "--config", &settings]);
+    assert!(again.contains("as they were closed") && again.contains("as it was made"), "{again}");
+    assert!(again.contains("kept; index = \"auto\"") && again.contains("at a time"), "{again}");
+    // The same in logs, on what is taken for a disk.
+    let logs = path(dir.path(), "logs");
+    std::fs::write(&settings, "domain = \"eadr\"\npersist = \"full\"\n").expect("settings");
+    fine(&["put", &logs, "users", "ada", "lovelace", "--config", &settings]);
+    let (code, _, stderr) = run(&["put", &logs, "users", "grace", "hopper"]);
+    assert!(code == 0 && stderr.contains("map users: the kept index was not used"), "{stderr}");
+    let told = fine(&["open", &logs, "--explain"]);
+    assert!(!told.contains("kept"), "{told}");
+}
+
 #[test]
 fn single_keys_survive_from_command_to_command() {
     let dir = tempfile::tempdir().expect("temporary directory");

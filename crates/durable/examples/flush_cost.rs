@@ -87,13 +87,13 @@ where
     let medium = Medium::over(memory, true, 1);
     match design {
         "logs" => {
-            let logs = Logs::open(medium, threads, false, &budget).expect("logs");
-            logs.recover(1, false, &|_, _, _| ()).expect("recovered");
+            let logs = Logs::open(medium, threads, &budget).expect("logs");
+            logs.recover(1, &|_, _, _| ()).expect("recovered");
             updates(&bench, ground.is_modelled(), &logs.flushing(flush), threads, value_bytes)
         }
         _ => {
-            let slabs = Slabs::open(medium, threads, false, &budget).expect("slabs");
-            slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
+            let slabs = Slabs::open(medium, threads, &budget).expect("slabs");
+            slabs.recover(1, &|_, _, _| ()).expect("recovered");
             updates(&bench, ground.is_modelled(), &slabs.flushing(flush), threads, value_bytes)
         }
     }

@@ -12,6 +12,7 @@
 //!
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
 
+mod access;
 mod books;
 pub mod checksum;
 mod error;
@@ -27,6 +28,7 @@ mod steps;
 pub mod superblock;
 pub mod values;
 
+pub use access::Access;
 pub use books::{BookPages, Books};
 pub use error::{Error, Result};
 pub use flush::Flush;

@@ -23,6 +23,7 @@ mod file;
 pub use disk::Disk;
 pub use file::Event;
 
+use crate::access::Access;
 use crate::error::{Result, io_error};
 use file::ValueFile;
 use std::hash::{BuildHasher, RandomState};
@@ -44,8 +45,9 @@ pub struct MediumSpec {
     pub dax: bool,
     /// Address space to reserve: the most the medium can ever hold.
     pub capacity_bytes: u64,
-    /// Whether stores to memory that is the file's stay in this process: for looking at what is damaged.
-    pub is_copy: bool,
+    /// What it is opened for. Unless that is writing, stores to memory that is the file's stay in this process, and a
+    /// file must be there.
+    pub access: Access,
 }
 
 /// The memory values are used from, and the file below it.
@@ -59,6 +61,7 @@ pub struct Medium<M: Memory = Native> {
     disk: Option<(Region, Box<dyn Disk>)>,
     /// Whether it holds nothing yet.
     is_new: bool,
+    access: Access,
     lifetime: u32,
 }
 
@@ -74,6 +77,7 @@ impl Medium {
             capacity_bytes: file.region.len(),
             mirrored: file.mirrored,
             is_new: file.is_new,
+            access: spec.access,
             lifetime: RandomState::new().hash_one(0) as u32,
             file: Some(file),
             disk: None,
@@ -128,6 +132,7 @@ impl Medium {
             file: None,
             disk: Some((region, disk)),
             is_new,
+            access: Access::Write,
             lifetime,
         })
     }
@@ -153,7 +158,26 @@ impl<M: Memory> Medium<M> {
     /// holds nothing yet. `lifetime` differs from opening to opening of one memory.
     pub fn over(memory: M, is_new: bool, lifetime: u32) -> Medium<M> {
         let capacity_bytes = memory.len();
-        Medium { capacity_bytes, memory, mirrored: false, file: None, disk: None, is_new, lifetime }
+        Medium {
+            capacity_bytes,
+            memory,
+            mirrored: false,
+            file: None,
+            disk: None,
+            is_new,
+            access: Access::Write,
+            lifetime,
+        }
+    }
+
+    /// The same medium, used as one that was opened for this.
+    pub fn opened_for(self, access: Access) -> Medium<M> {
+        Medium { access, ..self }
+    }
+
+    /// What it was opened for.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// Tells this opening of the medium from others: drawn at random where nobody gave it.

@@ -250,21 +250,19 @@ impl Cut {
 }
 
 /// Opens the head of a value file, or makes it in a new one. Returns the newest cut, and under
-/// `salvage` what was wrong with the head, if anything; salvage writes nothing to an existing file.
+/// [`Access::Salvage`](crate::Access) what was wrong with the head, if anything.
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
-pub fn open_head<M: Memory>(
-    medium: &Medium<M>,
-    shape: Shape,
-    salvage: bool,
-) -> Result<(Cut, Option<String>)> {
+pub fn open_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<(Cut, Option<String>)> {
     if medium.is_new() {
         medium.grow(0, HEAD_BYTES)?;
         return Ok((make_head(medium, shape)?, None));
     }
     match read_head(medium, shape) {
-        Err(Error::Damaged { what, .. }) if salvage => Ok((Cut::unknown(), Some(what))),
+        Err(Error::Damaged { what, .. }) if medium.access().passes_damage() => {
+            Ok((Cut::unknown(), Some(what)))
+        }
         other => Ok((other?, None)),
     }
 }

@@ -10,7 +10,7 @@ use terrace_durable::logs::{Logs, Room};
 use terrace_durable::medium::Event;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
-use terrace_durable::{Medium, MediumSpec};
+use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 
 fn medium(dir: &Path) -> Medium {
@@ -20,7 +20,7 @@ fn medium(dir: &Path) -> Medium {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
-        is_copy: false,
+        access: Access::Write,
     })
     .expect("open")
 }
@@ -29,9 +29,9 @@ fn medium(dir: &Path) -> Medium {
 fn recover(dir: &Path) -> (Logs, BTreeMap<Vec<u8>, u64>, Vec<Event>) {
     let medium = medium(dir);
     medium.start_trace();
-    let logs = Logs::open(medium, 2, false, &Arc::new(Budget::new(1 << 30))).expect("head");
+    let logs = Logs::open(medium, 2, &Arc::new(Budget::new(1 << 30))).expect("head");
     let newest = Mutex::new(BTreeMap::new());
-    logs.recover(2, false, &|_, item, _| {
+    logs.recover(2, &|_, item, _| {
         let mut newest = newest.lock().expect("lock");
         let version = newest.entry(item.key.to_vec()).or_insert(0);
         *version = (*version).max(item.version);

@@ -91,8 +91,8 @@ type Measured = Option<Arc<Keeping>>;
 fn in_logs_by(by: Measured, flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
     let (_region, memory) = memory(domain);
     let budget = Arc::new(Budget::new(1 << 30));
-    let logs = Logs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("logs");
-    logs.recover(1, false, &|_, _, _| ()).expect("recovered");
+    let logs = Logs::open(Medium::over(memory, true, 1), 1, &budget).expect("logs");
+    logs.recover(1, &|_, _, _| ()).expect("recovered");
     let logs = logs.flushing(flush).by_measured(by.as_ref());
     each(&logs, logs.medium().memory(), IN_LOGS, keys, value_bytes)
 }
@@ -100,8 +100,8 @@ fn in_logs_by(by: Measured, flush: Flush, domain: Domain, keys: u64, value_bytes
 fn in_slabs_by(by: Measured, flush: Flush, domain: Domain, keys: u64, value_bytes: usize) -> f64 {
     let (_region, memory) = memory(domain);
     let budget = Arc::new(Budget::new(1 << 30));
-    let slabs = Slabs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("slabs");
-    slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
+    let slabs = Slabs::open(Medium::over(memory, true, 1), 1, &budget).expect("slabs");
+    slabs.recover(1, &|_, _, _| ()).expect("recovered");
     let slabs = slabs.flushing(flush).by_measured(by.as_ref());
     each(&slabs, slabs.medium().memory(), IN_SLABS.max(keys), keys, value_bytes)
 }
@@ -144,8 +144,8 @@ fn auto_keeps_items_of_slabs_that_end_soon_after_they_were_written_and_no_others
 fn auto_decides_item_by_item() {
     let (_region, memory) = memory(Domain::Eadr);
     let budget = Arc::new(Budget::new(1 << 30));
-    let slabs = Slabs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("slabs");
-    slabs.recover(1, false, &|_, _, _| ()).expect("recovered");
+    let slabs = Slabs::open(Medium::over(memory, true, 1), 1, &budget).expect("slabs");
+    slabs.recover(1, &|_, _, _| ()).expect("recovered");
     let slabs = slabs.flushing(Flush::Auto);
     let lines = each_of(&slabs, slabs.medium().memory(), 4 * MANY, [2 * MANY, FEW], LARGE);
     // An item is 16 lines; every second one is hot, and stays. Of the others few are remembered so long.
@@ -183,8 +183,8 @@ fn skip_streams_large_values_and_writes_back_what_is_around_them() {
     let streamed = |value_bytes: usize| {
         let (_region, memory) = memory(Domain::Adr);
         let budget = Arc::new(Budget::new(1 << 30));
-        let logs = Logs::open(Medium::over(memory, true, 1), 1, false, &budget).expect("logs");
-        logs.recover(1, false, &|_, _, _| ()).expect("recovered");
+        let logs = Logs::open(Medium::over(memory, true, 1), 1, &budget).expect("logs");
+        logs.recover(1, &|_, _, _| ()).expect("recovered");
         let logs = logs.flushing(Flush::Skip);
         let lines = each(&logs, logs.medium().memory(), IN_LOGS, MANY, value_bytes);
         (logs.medium().memory().totals().bytes_streamed, lines)

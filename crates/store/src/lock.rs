@@ -1,39 +1,61 @@
-//! The lock on a directory: two processes never have the same map, queue or ledger open.
+//! The lock on a directory: who writes to a map, queue, table or ledger has it alone; readers share it.
 
 use crate::error::{Error, Result};
+use rustix::fs::FlockOperation;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::path::Path;
+use terrace_durable::Access;
 
 /// A lock that is held until it is dropped, or the process ends.
 #[derive(Debug)]
-pub struct DirectoryLock(File);
+pub struct DirectoryLock(Option<File>);
 
 impl DirectoryLock {
-    /// Locks `dir`, made if absent, for this process.
+    /// Locks `dir` for this process: to write, made if absent, for it alone; to read, with other readers.
     ///
     /// # Errors
     /// [`Error::Locked`] if another has it, [`Error::Io`].
-    pub fn take(dir: &Path) -> Result<DirectoryLock> {
+    pub fn take(dir: &Path, access: Access) -> Result<DirectoryLock> {
         let io = |doing| move |source| Error::Io { path: dir.to_path_buf(), doing, source };
-        std::fs::create_dir_all(dir).map_err(io("make directory"))?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(dir.join("lock"))
-            .map_err(io("open lock in"))?;
-        match rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(DirectoryLock(lock)),
+        let how = match access.writes() {
+            true => {
+                std::fs::create_dir_all(dir).map_err(io("make directory"))?;
+                FlockOperation::NonBlockingLockExclusive
+            }
+            false => FlockOperation::NonBlockingLockShared,
+        };
+        let file = dir.join("lock");
+        let made = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
+        let lock = match made {
+            // A reader may not be allowed to make it; and where nobody may, nobody writes.
+            Err(error) if !access.writes() && is_read_only(&error) => match File::open(&file) {
+                Err(absent) if absent.kind() == ErrorKind::NotFound => {
+                    return Ok(DirectoryLock(None));
+                }
+                opened => opened,
+            },
+            made => made,
+        };
+        let lock = lock.map_err(io("open lock in"))?;
+        match rustix::fs::flock(&lock, how) {
+            Ok(()) => Ok(DirectoryLock(Some(lock))),
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked(dir.to_path_buf())),
             Err(errno) => Err(io("lock")(errno.into())),
         }
     }
 }
 
+fn is_read_only(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
+}
+
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Said aloud: a process that is just being started shares the open file, and with it the
         // lock, until it begins its own program.
-        let _closing_unlocks_too = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+        if let Some(file) = &self.0 {
+            let _closing_unlocks_too = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
     }
 }

@@ -465,7 +465,9 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             // Closed before, or it has no threads: whether that saved everything does not change.
             let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
             return match failed {
-                Some(reason) if !self.engine.options.salvage => Err(Error::ReadOnly(reason.into())),
+                Some(reason) if self.engine.options.access.writes() => {
+                    Err(Error::ReadOnly(reason.into()))
+                }
                 _ => Ok(()),
             };
         };

@@ -69,33 +69,44 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let options = tree::settled(options)?;
     let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
+    // Slots are used where they lie. To be read they may lie anywhere: no store reaches the file.
+    let is_copied = design == Design::Slabs && !options.access.writes();
     let spec = MediumSpec {
         path: path.clone(),
-        domain: options.domain,
+        domain: if is_copied { Domain::Eadr } else { options.domain },
         dax: options.dax,
         capacity_bytes,
-        is_copy: options.salvage,
+        access: options.access,
     };
     let index = IndexInDirectory(MediumSpec {
         path: dir.join("index"),
         // An item with its share of a log is longer than 48 bytes on the whole. Its entry in a table takes
         // 14, in a leaf that is a third full 96. Address space alone.
         capacity_bytes: capacity_bytes * 2,
+        domain: if options.access.writes() { options.domain } else { Domain::Eadr },
         ..spec.clone()
     });
     let opening = Opening { options, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
     if let Some(node) = opening.options.node {
         check_fits(&path, budget.limit())?;
-        medium.bind(node)?;
+        if !medium.is_byte_addressable() {
+            medium.bind(node)?;
+        }
     }
     let values = opening.values(medium, design)?;
     let (engine, recovery) = match opening.options.persist {
-        _ if opening.options.salvage => opening.read_values(values)?,
+        _ if !opening.options.access.writes() => opening.read_values_beside(values, &index)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
         // Moved to a disk: the index cannot be kept there.
         Persist::Auto if !opening.options.domain.is_byte_addressable() => {
-            opening.read_values(values)?
+            let (engine, report) = opening.read_values(values)?;
+            let why = format!(
+                "{} is on: {}; one that is kept needs a byte-addressable medium, so it is made in DRAM",
+                dir.display(),
+                opening.options.domain
+            );
+            (engine, RecoveryReport { unfit: Some(why), ..report })
         }
         Persist::Values => opening.read_values_alone(values, &index)?,
         Persist::Auto | Persist::Index | Persist::Full => {
@@ -104,7 +115,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         }
     };
     let map = start(engine, recovery, Some(lock))?;
-    if !map.options().salvage {
+    if map.options().access.writes() {
         let started = Background::start(&map.inner.engine);
         let refused = |source| {
             let path = map.medium().path().to_path_buf();
@@ -179,15 +190,15 @@ impl<'a> Opening<'a> {
     fn values<M: Memory>(&self, medium: Medium<M>, design: Design) -> Result<Stored<M>> {
         let asked = self.options.writers;
         let writers = if asked == 0 { processors() } else { asked }.clamp(1, MAX_WRITERS - 1);
-        let salvage = self.options.salvage;
+        let medium = medium.opened_for(self.options.access);
         Ok(match design {
             Design::Logs => Stored::Logs(
-                Logs::open(medium, writers, salvage, self.budget)?
+                Logs::open(medium, writers, self.budget)?
                     .flushing(self.options.flush)
                     .by_measured(self.options.keeping()),
             ),
             Design::Slabs => Stored::Slabs(
-                Slabs::open(medium, writers, salvage, self.budget)?
+                Slabs::open(medium, writers, self.budget)?
                     .deferring_frees(self.options.deferred_frees)
                     .flushing(self.options.flush)
                     .by_measured(self.options.keeping()),
@@ -298,7 +309,7 @@ fn start<M: Memory, I: Memory>(
 ) -> Result<Map<M, I>> {
     engine.check_index_fits()?;
     let rule = engine.rule_of(engine.options.durability);
-    if !engine.options.salvage && engine.values.rule() != rule {
+    if engine.options.access.writes() && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;
     }
     let inner = Inner {
@@ -314,9 +325,18 @@ fn start<M: Memory, I: Memory>(
 
 /// Locks the directory for this process and settles which value file it has.
 fn claim(dir: &Path, options: &MapOptions) -> Result<(DirectoryLock, PathBuf, Design)> {
-    let lock = DirectoryLock::take(dir)?;
+    let lock = DirectoryLock::take(dir, options.access)?;
     let (logs, slabs) = (dir.join("values.log"), dir.join("values.slab"));
     let design = design(options.values, &logs, &slabs)?;
+    let path = if design == Design::Logs { logs } else { slabs };
+    if options.access.writes() {
+        check_ground(dir, design, options)?;
+    }
+    Ok((lock, path, design))
+}
+
+/// Whether what is asked for can be kept where the directory is.
+fn check_ground(dir: &Path, design: Design, options: &MapOptions) -> Result<()> {
     if design == Design::Slabs && !options.domain.is_byte_addressable() {
         let why = format!(
             "slabs need a byte-addressable medium, because a slot is freed and written in place line by line; {} is on: {}. \
@@ -354,7 +374,7 @@ fn claim(dir: &Path, options: &MapOptions) -> Result<(DirectoryLock, PathBuf, De
         );
         return Err(Error::Option { field: "flush", why });
     }
-    Ok((lock, if design == Design::Logs { logs } else { slabs }, design))
+    Ok(())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::form::TreeForm;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_durable::Flush;
+use terrace_durable::{Access, Flush};
 use terrace_memory::profile::{Accesses, Keeping, MemoryCosts};
 use terrace_memory::{Budget, Domain};
 
@@ -133,8 +133,9 @@ pub struct MapOptions {
     /// What was measured of the memory, for [`Flush::Auto`] to go by, and for what is kept of an ordered map where
     /// neither form nor bytes of a leaf are asked for; assumptions where nothing was.
     pub costs: Option<Arc<MemoryCosts>>,
-    /// Read what is intact of a damaged file, read-only.
-    pub salvage: bool,
+    /// What it is opened for. Unless that is writing, the map must be there, nothing in its directory changes, and
+    /// others may read it too.
+    pub access: Access,
     /// The persistence domain of the directory: found by the caller, or declared.
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
@@ -161,7 +162,7 @@ impl Default for MapOptions {
             deferred_frees: 0,
             flush: Flush::Auto,
             costs: None,
-            salvage: false,
+            access: Access::Write,
             domain: Domain::PageCache,
             dax: false,
             node: None,

@@ -11,10 +11,10 @@
 use crate::engine::{Engine, Stored};
 use crate::error::Result;
 use crate::index::Index;
-use crate::kept::IndexInDirectory;
+use crate::kept::{IndexInDirectory, IndexPlace};
 use crate::located::location;
 use crate::open::Opening;
-use crate::tree::{Claimed, InOrder};
+use crate::tree::{self, Claimed, InOrder};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::fmt;
@@ -89,13 +89,16 @@ pub struct RecoveryReport {
     pub procedure: Procedure,
     /// Why a kept index was not used, though one was asked for.
     pub unfit: Option<String>,
+    /// The index that is kept with the values: the one in use; of a map that is only read, the one that lies beside
+    /// them.
+    pub kept: Option<String>,
     /// Parts of the wall time, in order.
     pub steps: Vec<(&'static str, Duration)>,
     /// Wall time.
     pub elapsed: Duration,
     /// Unfinished ends of logs and unfinished slots; never acknowledged under `sync`.
     pub torn: Vec<TornTail>,
-    /// Damage found (only with `salvage`; otherwise it is an error).
+    /// Damage found (only with [`Access::Salvage`](crate::Access); otherwise it is an error).
     pub damage: Vec<Damage>,
 }
 
@@ -110,7 +113,7 @@ pub(crate) type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 impl Opening<'_> {
     /// Finds everything by reading the values; the index is in DRAM.
     pub fn read_values<M: Memory>(&self, values: Stored<M>) -> Result<Opened<M, Native>> {
-        // What the last section of another opening changed among the values; under salvage, in a copy.
+        // What the last section of another opening changed among the values; in a copy, unless it is opened to be written.
         self.replay::<M, Native>(&values, None)?;
         let index = self.new_index(&values)?;
         self.read_values_to(values, index)
@@ -126,6 +129,31 @@ impl Opening<'_> {
         opened.0.values.set_index_mark(0)?;
         index.remove()?;
         Ok(opened)
+    }
+
+    /// The same of values that are only read: an index that is kept stays as it is, and is named.
+    pub fn read_values_beside(
+        &self,
+        values: Stored<Native>,
+        index: &IndexInDirectory,
+    ) -> Result<Opened<Native, Native>> {
+        let mark = values.index_mark();
+        let (engine, report) = self.read_values(values)?;
+        let kept = if mark == 0 { None } else { Some(self.kept_form(mark, index)) };
+        Ok((engine, RecoveryReport { kept, ..report }))
+    }
+
+    /// What the index is that goes with values of this mark.
+    fn kept_form(&self, mark: u64, place: &IndexInDirectory) -> String {
+        match place.existing() {
+            Ok(Some(file)) if file.marks.contains(&mark) && file.tables > 0 => "hash".into(),
+            Ok(Some(file)) if file.marks.contains(&mark) => match tree::made_as(&file) {
+                Some((form, bytes)) => format!("{form}: leaves of {bytes} B"),
+                None => "a tree that is damaged".into(),
+            },
+            Ok(_) => "one that is missing, or another's".into(),
+            Err(error) => error.to_string(),
+        }
     }
 
     /// Finds everything by reading the values into an empty index.
@@ -149,7 +177,7 @@ impl Opening<'_> {
                 failed.lock().get_or_insert(error);
             }
         };
-        let found = engine.values.recover(self.threads, self.options.salvage, &visit)?;
+        let found = engine.values.recover(self.threads, &visit)?;
         failed.into_inner().map_or(Ok(found), Err)
     }
 
@@ -258,6 +286,7 @@ pub(crate) fn report<M: Memory, I: Memory>(
         bytes,
         procedure,
         unfit: None,
+        kept: None,
         steps,
         elapsed,
         torn,

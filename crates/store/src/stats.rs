@@ -3,7 +3,7 @@
 use crate::engine::Stored;
 use crate::map::Map;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::SEGMENT_BYTES;
+use terrace_durable::logs::{SEGMENT_BYTES, State};
 use terrace_durable::slabs;
 use terrace_memory::Memory;
 
@@ -12,12 +12,12 @@ use terrace_memory::Memory;
 pub struct MapStats {
     /// Keys.
     pub keys: u64,
-    /// Bytes of items that are pointed to, tombstones included; open logs count as full. In slabs,
-    /// bytes of the slots taken, those that writers keep for later included.
+    /// Bytes of items that are pointed to, tombstones included. In slabs, bytes of the slots taken.
     pub live_bytes: u64,
-    /// Bytes of items nobody points to any more, waiting for collection. In slabs, bytes of the
-    /// superblocks in use that are not taken.
+    /// Bytes of items nobody points to any more, waiting for collection. None in slabs, which are freed at once.
     pub dead_bytes: u64,
+    /// Bytes of open logs, or of superblocks in use, that nothing is in yet.
+    pub free_bytes: u64,
     /// Bytes of memory in use: images of the logs, or superblocks, and the index.
     pub memory_used_bytes: u64,
     /// Bytes of memory allowed.
@@ -57,30 +57,40 @@ pub struct MapStats {
     pub index_nodes: u64,
     /// Bytes of each.
     pub index_node_bytes: u64,
+    /// Lookups of a batch that go down the index together.
+    pub lookups_together: usize,
     /// What finds keys: "hash", or a tree, the bytes of its nodes and where they lie.
     pub index: String,
 }
 
-/// Live, dead and all bytes of the values.
-fn sizes<M: Memory>(values: &Stored<M>) -> (u64, u64, u64) {
+/// Bytes of the values.
+struct Sizes {
+    live: u64,
+    dead: u64,
+    free: u64,
+    disk: u64,
+}
+
+fn sizes<M: Memory>(values: &Stored<M>) -> Sizes {
     match values {
         Stored::Logs(logs) => {
             let segment_bytes = u64::from(SEGMENT_BYTES);
-            let survey = logs.survey();
+            let survey = logs.survey_exactly();
             let dead: u64 = survey.iter().map(|v| v.dead_bytes).sum();
-            let used: u64 = survey
-                .iter()
-                .map(|v| if v.used_bytes == 0 { segment_bytes } else { v.used_bytes })
-                .sum();
-            (used.saturating_sub(dead), dead, logs.total_segments() as u64 * segment_bytes)
+            let used: u64 = survey.iter().map(|v| v.used_bytes).sum();
+            let open = survey.iter().filter(|v| v.state == State::Open);
+            Sizes {
+                live: used.saturating_sub(dead),
+                dead,
+                free: open.map(|v| segment_bytes - v.used_bytes).sum(),
+                disk: logs.total_segments() as u64 * segment_bytes,
+            }
         }
         Stored::Slabs(slabs) => {
             let (taken, used) = slabs.taken_bytes();
-            (
-                taken,
-                used - taken,
-                slabs.total_superblocks() as u64 * u64::from(slabs::SEGMENT_BYTES),
-            )
+            let all = slabs.total_superblocks() as u64;
+            let disk = all * u64::from(slabs::SEGMENT_BYTES);
+            Sizes { live: taken, dead: 0, free: used - taken, disk }
         }
     }
 }
@@ -88,18 +98,19 @@ fn sizes<M: Memory>(values: &Stored<M>) -> (u64, u64, u64) {
 pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
     let engine = &map.inner.engine;
     let values = &engine.values;
-    let (live_bytes, dead_bytes, disk_bytes) = sizes(values);
+    let Sizes { live, dead, free, disk } = sizes(values);
     let (bytes_written, syncs) = values.medium().traffic();
     let [index_nodes, index_node_bytes] = engine.index.looked_at();
     let written = engine.written.iter();
     MapStats {
         keys: engine.len(),
-        live_bytes,
-        dead_bytes,
+        live_bytes: live,
+        dead_bytes: dead,
+        free_bytes: free,
         memory_used_bytes: engine.budget.used(),
         memory_budget_bytes: engine.budget.limit(),
         index_bytes: engine.index.bytes(),
-        disk_bytes,
+        disk_bytes: disk,
         bytes_written,
         item_bytes_written: written.map(|of| of.item_bytes.load(Ordering::Relaxed)).sum(),
         item_reads: engine.written.iter().map(|of| of.reads.load(Ordering::Relaxed)).sum(),
@@ -114,6 +125,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         index_tier: engine.options.index_tier.as_ref().map(|tier| tier.name.clone()),
         index_nodes,
         index_node_bytes,
+        lookups_together: engine.lookups_together,
         index: engine.index.to_string(),
     }
 }

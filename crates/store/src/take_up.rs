@@ -89,7 +89,8 @@ impl Opening<'_> {
             }
         }
         engine.kept = Some(Kept { file, books, sections: is_full.then_some(joint) });
-        let mut report = RecoveryReport { unfit, ..report(&engine, found, procedure) };
+        let kept = Some(engine.index.to_string());
+        let mut report = RecoveryReport { unfit, kept, ..report(&engine, found, procedure) };
         let steps: Duration = report.steps.iter().map(|(_, took)| *took).sum();
         report.elapsed = begin.elapsed();
         report.steps.push(("open, check and name the index", report.elapsed.saturating_sub(steps)));

@@ -122,7 +122,8 @@ fn names(which: impl Fn(TreeForm) -> bool) -> String {
 }
 
 /// The form of an index and the bytes of its leaves: what was asked for, or else what is best by what was measured
-/// of the memory. With salvage the index is in DRAM whatever was asked for.
+/// of the memory. Where nothing may be written the index is in DRAM
+/// whatever was asked for.
 fn chosen(options: &MapOptions, is_kept: bool) -> (TreeForm, u64) {
     let usual = match is_kept {
         true => (TreeForm::Leaves(Form::FastFair), KEPT_NODE_BYTES),
@@ -208,6 +209,11 @@ fn found<I: Memory>(ground: &Ground<I>) -> io::Result<Found> {
     let leaves = found_leaves(ground)?;
     let form = leaves.form.map(|(form, bytes)| (TreeForm::Leaves(form), bytes));
     Ok(Found { form, bytes: if form.is_some() { leaves.bytes } else { 0 } })
+}
+
+/// The form and bytes of a leaf of the tree in the file, if that is legible.
+pub(crate) fn made_as<I: Divide>(file: &IndexFile<I>) -> Option<(TreeForm, u64)> {
+    found(&leaves(file)).ok()?.form
 }
 
 impl Opening<'_> {

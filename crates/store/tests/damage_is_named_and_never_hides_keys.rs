@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
-use terrace_store::{Durability, Error, Map, MapOptions};
+use terrace_store::{Access, Durability, Error, Map, MapOptions};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -111,7 +111,7 @@ fn names_the_place(error: &Error, path: &Path) -> Result<(), String> {
 }
 
 fn salvaged(sound: &Sound, image: &[u8], dir: &Path) -> Result<(), String> {
-    let salvage = MapOptions { salvage: true, ..options(sound.durability) };
+    let salvage = MapOptions { access: Access::Salvage, ..options(sound.durability) };
     let map = match Map::open(dir, salvage) {
         Ok(map) => map,
         // A file of another kind stays one; a head that is gone altogether leaves nothing to read.

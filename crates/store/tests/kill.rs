@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use terrace_durable::slabs::Slabs;
-use terrace_durable::{Medium, MediumSpec};
+use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::Budget;
 use terrace_store::{
     Domain, Durability, Kind, LeafForm, Map, MapOptions, Procedure, Session, TreeForm, ValueDesign,
@@ -150,16 +150,12 @@ fn check_slots(dir: &Path) {
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 32,
-        is_copy: false,
+        access: Access::Write,
     };
-    let slabs = Slabs::open(
-        Medium::open(&spec).expect("medium"),
-        1,
-        false,
-        &Arc::new(Budget::new(1 << 30)),
-    )
-    .expect("head");
-    slabs.recover(2, false, &|_, _, _| {}).expect("a crash is no damage");
+    let slabs =
+        Slabs::open(Medium::open(&spec).expect("medium"), 1, &Arc::new(Budget::new(1 << 30)))
+            .expect("head");
+    slabs.recover(2, &|_, _, _| {}).expect("a crash is no damage");
     slabs.check().expect("every slot has one owner");
 }
 

@@ -30,7 +30,8 @@ const REMOVED: u64 = 0;
 
 fn open(dir: &Path, form: Form) -> Words {
     let domain = if form == Form::LogFree { Domain::Eadr } else { Domain::Adr };
-    let options = WordsOptions { form: Some(form), capacity: Some(4000), domain, dax: false };
+    let (form, capacity) = (Some(form), Some(4000));
+    let options = WordsOptions { form, capacity, domain, ..WordsOptions::default() };
     let budget = Arc::new(Budget::new(1 << 30));
     Words::open(&dir.join("words"), &options, &budget).expect("a crash is no damage")
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
 use terrace_store::queue::Form;
-use terrace_store::{Domain, Durability, Error, Popped, Queue, QueueOptions};
+use terrace_store::{Access, Domain, Durability, Error, Popped, Queue, QueueOptions};
 
 const EVERY: [Durability; 3] =
     [Durability::Sync, Durability::Interval(Duration::from_millis(20)), Durability::None];
@@ -192,7 +192,7 @@ fn a_failed_write_stops_the_queue_and_is_told() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 20,
-        is_copy: false,
+        access: Access::Write,
     };
     let medium = Medium::open(&spec).expect("a medium");
     let options = options(Durability::Sync);
@@ -273,7 +273,7 @@ fn what_is_intact_of_a_damaged_queue_is_read_and_its_file_stays() {
     for domain in [Domain::PageCache, Domain::Adr] {
         let dir = tempfile::tempdir().expect("directory");
         let good = QueueOptions { domain, ..options(Durability::Sync) };
-        let salvage = QueueOptions { salvage: true, ..good.clone() };
+        let salvage = QueueOptions { access: Access::Salvage, ..good.clone() };
         let none = Queue::open(dir.path(), &salvage, &budget()).expect_err("nothing there");
         assert!(none.to_string().contains("open with salvage"), "{none}");
         let queue = open(dir.path(), &good);
@@ -590,7 +590,8 @@ fn transactions_are_refused_where_the_order_of_stores_means_nothing() {
         let tx = QueueOptions { domain, ..tx.clone() };
         left_in(&within, &tx, 0..3, true);
         // Read apart from its memory a queue has no form to refuse.
-        let salvage = QueueOptions { salvage: true, domain: Domain::PageCache, ..tx.clone() };
+        let salvage =
+            QueueOptions { access: Access::Salvage, domain: Domain::PageCache, ..tx.clone() };
         assert_eq!(open(&within, &salvage).len(), 3);
         assert_eq!(popped_from(&open(&within, &tx)).len(), 3);
     }

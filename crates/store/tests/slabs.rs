@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terrace_durable::slabs::{Census, Slabs};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
-use terrace_store::{Domain, Durability, Error, Map, MapOptions, ValueDesign, WhenFull};
+use terrace_store::{Access, Domain, Durability, Error, Map, MapOptions, ValueDesign, WhenFull};
 
 fn directory() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
@@ -52,11 +52,11 @@ fn closed_census(map: Map, dir: &Path) -> Census {
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 32,
-        is_copy: false,
+        access: Access::Write,
     });
-    let slabs = Slabs::open(medium.expect("medium"), 1, false, &Arc::new(Budget::new(ROOMY)))
-        .expect("head");
-    let found = slabs.recover(2, false, &|_, _, _| {}).expect("recover");
+    let slabs =
+        Slabs::open(medium.expect("medium"), 1, &Arc::new(Budget::new(ROOMY))).expect("head");
+    let found = slabs.recover(2, &|_, _, _| {}).expect("recover");
     assert!(found.torn.is_empty());
     slabs.check().expect("every slot has one owner")
 }

@@ -17,7 +17,8 @@ const CAPACITY: u64 = 2000;
 
 fn options(form: Form) -> WordsOptions {
     let domain = if form == Form::LogFree { Domain::Eadr } else { Domain::Adr };
-    WordsOptions { form: Some(form), capacity: Some(CAPACITY), domain, dax: false }
+    let (form, capacity) = (Some(form), Some(CAPACITY));
+    WordsOptions { form, capacity, domain, ..WordsOptions::default() }
 }
 
 fn budget() -> Arc<Budget> {

@@ -1,17 +1,18 @@
 //! A directory of maps, queues, ledgers and tables of words, opened as one.
 
 mod ledgers;
+mod medium;
 mod words;
+
+pub use medium::durability_of;
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_memory::dax::FilesystemInfo;
 use terrace_memory::profile::MemoryCosts;
-use terrace_memory::tier::{SystemPaths, TierError};
-use terrace_memory::{Budget, Domain, Tier, TierKind, TierSpec, Topology, dax};
+use terrace_memory::{Budget, Tier, dax};
 use terrace_store::{Error, IndexTier, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
 use terrace_transact::ledger::Ledger;
 
@@ -103,7 +104,7 @@ struct OpenedLedger {
 }
 
 impl Database {
-    /// Opens `dir`, made if absent. Maps start from `options`; its memory budget is for all of
+    /// Opens `dir`, made if absent unless it is opened only to be read. Maps start from `options`; its memory budget is for all of
     /// them together. Maps are opened when first asked for.
     ///
     /// # Errors
@@ -112,11 +113,11 @@ impl Database {
     pub fn open(dir: impl AsRef<Path>, mut options: MapOptions) -> Result<Database> {
         let dir = dir.as_ref().to_path_buf();
         let folder = dir.join("maps");
-        std::fs::create_dir_all(&folder).map_err(|source| Error::Io {
-            path: folder.clone(),
-            doing: "make directory",
-            source,
-        })?;
+        let (doing, is_there) = match options.access.writes() {
+            true => ("make directory", std::fs::create_dir_all(&folder)),
+            false => ("look for", std::fs::metadata(&folder).map(drop)),
+        };
+        is_there.map_err(|source| Error::Io { path: folder.clone(), doing, source })?;
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
@@ -250,7 +251,7 @@ impl Database {
             durability: self.options.durability,
             domain: self.options.domain,
             dax: self.options.dax,
-            salvage: self.options.salvage,
+            access: self.options.access,
             ..QueueOptions::default()
         });
         let queue =
@@ -343,39 +344,6 @@ impl Database {
     /// The options maps start from.
     pub fn options(&self) -> &MapOptions {
         &self.options
-    }
-
-    /// What a store to the directory takes to survive a power cut, as a sentence: the domain found
-    /// or declared, and why.
-    pub fn durability_of_medium(&self) -> String {
-        let found = dax::filesystem_of(&self.dir);
-        let is_volatile = found.as_ref().is_ok_and(FilesystemInfo::is_volatile);
-        let place = found.map_or_else(|_| "an unknown file system".to_string(), |fs| fs.phrase());
-        let declared = self.options.domain;
-        if !declared.is_byte_addressable() {
-            return match is_volatile {
-                true => format!("none: {place}, lost with the power"),
-                false => format!("page cache: {place}, made durable by fdatasync"),
-            };
-        }
-        match self.direct_medium(declared) {
-            Some(Ok(_)) => format!("{declared}: {place}, mapped with MAP_SYNC"),
-            Some(Err(TierError::DomainTooStrong { found, .. })) => {
-                format!("{declared}: declared, but found {found}; not safe from a power cut")
-            }
-            _ => format!("{declared}: declared for {place}, a stand-in; not safe from a power cut"),
-        }
-    }
-
-    /// The directory as a tier with direct access that keeps what is declared, or why it is none.
-    fn direct_medium(&self, declared: Domain) -> Option<std::result::Result<Tier, TierError>> {
-        let topology = Topology::read().ok()?;
-        let spec = TierSpec {
-            path: Some(self.dir.clone()),
-            domain: Some(declared),
-            ..TierSpec::new("directory", TierKind::Dax)
-        };
-        Some(spec.resolve(&topology, &SystemPaths))
     }
 
     /// The memory that the values of the map `name`, which is open, take from.

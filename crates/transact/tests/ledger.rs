@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_memory::{Budget, Domain};
-use terrace_store::{Durability, Error as StoreError};
+use terrace_store::{Access, Durability, Error as StoreError};
 use terrace_transact::ledger::{
     Block, Engine, Ledger, LedgerError, LedgerOptions, Profile, Refused, Status, Transfer,
 };
@@ -207,6 +207,18 @@ fn damage_is_named_and_what_is_before_it_can_be_read() {
     drop(ledger);
     let path = dir.path().join("ledger-1");
     let mut bytes = std::fs::read(&path).expect("file");
+    let to_read = LedgerOptions { access: Access::Read, ..LedgerOptions::default() };
+    let readers = [(); 2].map(|()| open(dir.path(), &to_read).expect("readers share"));
+    for ledger in &readers {
+        assert_eq!(ledger.account(2).expect("readable").expect("opened").balance, 50);
+        assert!(ledger.execute(Block::of_transfers(vec![pay]).expect("a block")).is_err());
+    }
+    let beside = open(dir.path(), &options(Durability::Sync)).map(drop).expect_err("locked");
+    assert!(matches!(beside, LedgerError::Store(StoreError::Locked(_))), "{beside}");
+    drop(readers);
+    assert_eq!(std::fs::read(&path).expect("file"), bytes, "reading writes nothing");
+    let nothing = open(&dir.path().join("absent"), &to_read).map(drop);
+    assert!(nothing.is_err() && !dir.path().join("absent").exists());
     // The last byte of the fifth block's order.
     let is_pay =
         |at: &usize| bytes[*at..].starts_with(&[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 5]);
@@ -218,7 +230,7 @@ fn damage_is_named_and_what_is_before_it_can_be_read() {
         error.contains("ledger-1 at offset") && error.contains("record 5 is damaged"),
         "{error}"
     );
-    let salvaged = LedgerOptions { salvage: true, ..options(Durability::Sync) };
+    let salvaged = LedgerOptions { access: Access::Salvage, ..options(Durability::Sync) };
     let ledger = open(dir.path(), &salvaged).expect("what is intact");
     assert_eq!(ledger.account(2).expect("readable").expect("opened").balance, 20);
     assert!(ledger.stats().damage.expect("told").contains("record 5"));

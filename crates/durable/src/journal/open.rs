@@ -24,24 +24,25 @@ pub struct Replayed {
     pub records: u64,
     /// Their bytes in the log.
     pub log_bytes: u64,
-    /// What was damaged, under salvage.
+    /// What was damaged, under [`Access::Salvage`](crate::Access).
     pub damage: Option<String>,
 }
 
 impl Journal<Native> {
     /// Opens a journal of kind `kind` and hands its state and records to `take`, which may refuse one with a word.
-    /// Under `salvage` nothing is written, what follows damage is left out, and the journal takes nothing.
+    /// Unless the medium is opened to be written, nothing is written and the journal takes nothing; under
+    /// [`Access::Salvage`](crate::Access) what follows damage
+    /// is left out.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Mismatch`], those of the medium.
     pub fn open(
         mut medium: Medium,
         kind: [u8; 8],
-        salvage: bool,
         take: impl FnMut(JournalPiece<'_>) -> std::result::Result<(), String>,
     ) -> Result<(Journal, Replayed)> {
         medium.read_all()?;
-        Journal::open_in(medium, kind, salvage, Steps::ALL, take)
+        Journal::open_in(medium, kind, Steps::ALL, take)
     }
 }
 
@@ -89,7 +90,6 @@ impl<M: Memory> Journal<M> {
     pub fn open_in(
         medium: Medium<M>,
         kind: [u8; 8],
-        salvage: bool,
         steps: Steps,
         mut take: impl FnMut(JournalPiece<'_>) -> std::result::Result<(), String>,
     ) -> Result<(Journal<M>, Replayed)> {
@@ -136,17 +136,17 @@ impl<M: Memory> Journal<M> {
             Some(damaged(shape.log() + found.log_bytes, what))
         });
         match damage {
-            Some(error) if salvage => found.damage = Some(error.to_string()),
+            Some(error) if medium.access().passes_damage() => {
+                found.damage = Some(error.to_string())
+            }
             Some(error) => return Err(error),
             None => {}
         }
         let (end, records, synced) = (found.log_bytes, found.records, found.records);
-        let stopped = None;
+        let stopped = medium.access().refusal().map(String::from);
         let mut journal =
             Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
-        if salvage {
-            journal.stopped = Some("it was opened to be salvaged, read-only".into());
-        } else {
+        if journal.medium.access().writes() {
             journal.begin_session()?;
         }
         Ok((journal, found))

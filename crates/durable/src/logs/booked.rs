@@ -131,7 +131,7 @@ impl<M: Memory> Logs<M> {
             }
         }
         found.bytes = 0;
-        self.settle(count, &mends, false)?;
+        self.settle(count, &mends)?;
         found.end("read the books, close open logs", start.elapsed());
         Ok(found)
     }

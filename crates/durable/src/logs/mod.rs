@@ -54,6 +54,7 @@ use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::profile::Keeping;
@@ -108,7 +109,7 @@ pub struct Logs<M: Memory = Native> {
     /// Drawn at every opening: makes salts differ although a crash may make sequence numbers
     /// repeat.
     lifetime: u32,
-    /// What was wrong with the head of the file, under salvage.
+    /// What was wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
     /// Where the books are, if they are kept by sections.
     books: OnceLock<BookPages>,
@@ -124,15 +125,10 @@ impl<M: Memory> Logs<M> {
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
-    pub fn open(
-        medium: Medium<M>,
-        writers: usize,
-        salvage: bool,
-        budget: &Arc<Budget>,
-    ) -> Result<Logs<M>> {
+    pub fn open(medium: Medium<M>, writers: usize, budget: &Arc<Budget>) -> Result<Logs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
+        let (cut, head_damage) = superblock::open_head(&medium, shape)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
         let lane =
@@ -296,13 +292,31 @@ impl<M: Memory> Logs<M> {
 
     /// Every segment that is in use: number, state, bytes in use, dead bytes, sequence number.
     pub fn survey(&self) -> Vec<SegmentView> {
+        self.survey_with(&HashMap::new())
+    }
+
+    /// The same with the bytes in use of open ones, for which it waits for their writers.
+    pub fn survey_exactly(&self) -> Vec<SegmentView> {
+        let tail = |writer: &CachePadded<ReentrantMutex<RefCell<Writer>>>| {
+            let lock = writer.lock();
+            let writer = lock.try_borrow().ok()?;
+            Some((writer.segment, writer.tail))
+        };
+        self.survey_with(&self.writers.iter().filter_map(tail).collect())
+    }
+
+    fn survey_with(&self, tails: &HashMap<u32, u32>) -> Vec<SegmentView> {
         let fresh = self.pool.lock().fresh;
         let view = |number: u32| {
             let segment = &self.segments[number as usize];
+            let end = match segment.end.load(Ordering::Relaxed) {
+                0 => tails.get(&number).copied().unwrap_or(0),
+                end => end,
+            };
             SegmentView {
                 number,
                 state: segment.state(),
-                used_bytes: segment.end.load(Ordering::Relaxed).into(),
+                used_bytes: end.into(),
                 dead_bytes: self.dead_bytes(number),
                 sequence: segment.sequence.load(Ordering::Relaxed),
             }

@@ -69,7 +69,7 @@ impl<M: Memory> Logs<M> {
             }
         }
         found.end("take in what is newer than the index", start.elapsed());
-        self.settle(count, &mends, false)?;
+        self.settle(count, &mends)?;
         found.end("close open logs, free the others", start.elapsed());
         Ok(found)
     }

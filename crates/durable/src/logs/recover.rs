@@ -98,16 +98,15 @@ pub(super) struct Scan<'a, M: Memory> {
 
 impl<M: Memory> Logs<M> {
     /// Reads everything back with `threads` threads; `visit` is told location, item and bytes of
-    /// every item that counts, in no particular order, from several threads at once. With
-    /// `salvage`, damage is reported in the result, the rest recovered, and the logs stay
-    /// read-only and the file untouched.
+    /// every item that counts, in no particular order, from several threads at once. Of a medium that
+    /// is not opened to be written, the logs stay read-only and the file untouched; under
+    /// [`Access::Salvage`](crate::Access) damage is reported in the result, and the rest recovered.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with the first damage, unless `salvage`; those of the medium.
+    /// [`Error::Damaged`] with the first damage, unless it is passed; those of the medium.
     pub fn recover(
         &self,
         threads: usize,
-        salvage: bool,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
@@ -125,7 +124,7 @@ impl<M: Memory> Logs<M> {
         found.damage.append(&mut whole_file);
         found.damage.sort_by_key(|d| d.offset);
         found.torn.sort_by_key(|t| t.offset);
-        if let (Some(first), false) = (found.damage.first(), salvage) {
+        if let (Some(first), false) = (found.damage.first(), self.medium.access().passes_damage()) {
             let more = found.damage.len() - 1;
             let what = format!(
                 "{} ({} bytes lost, {more} more damaged places, {} items intact); open with salvage to read the rest",
@@ -137,11 +136,11 @@ impl<M: Memory> Logs<M> {
                 what,
             });
         }
-        if !salvage && self.index_mark() != 0 {
+        if self.medium.access().writes() && self.index_mark() != 0 {
             // What follows changes the values alone.
             self.set_index_mark(0)?;
         }
-        self.settle(count, &mends, salvage)?;
+        self.settle(count, &mends)?;
         found.end("close open logs, free the others", start.elapsed());
         Ok(found)
     }
@@ -193,8 +192,8 @@ impl<M: Memory> Logs<M> {
         Ok(SegmentHeader::decode(header))
     }
 
-    pub(super) fn settle(&self, count: u32, mends: &[Mend], salvage: bool) -> Result<()> {
-        if !salvage {
+    pub(super) fn settle(&self, count: u32, mends: &[Mend]) -> Result<()> {
+        if self.medium.access().writes() {
             self.medium.sync()?;
         }
         let mut free = Vec::new();
@@ -213,7 +212,7 @@ impl<M: Memory> Logs<M> {
                     state.set_state(State::Sealed);
                 }
             }
-            if !salvage {
+            if self.medium.access().writes() {
                 self.mend(segment, mend)?;
             }
         }
@@ -227,8 +226,8 @@ impl<M: Memory> Logs<M> {
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
         self.recount_backlog();
-        if salvage {
-            self.stop("opened with salvage: read-only".into());
+        if let Some(reason) = self.medium.access().refusal() {
+            self.stop(reason.into());
             return Ok(());
         }
         if count > 1 && self.medium.file_bytes()? < start_of(count) {

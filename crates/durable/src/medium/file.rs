@@ -54,6 +54,7 @@ pub(super) struct ValueFile {
     pub(super) is_new: bool,
     pub(super) region: Region,
     pub(super) mirrored: bool,
+    writes: bool,
     written: AtomicU64,
     syncs: AtomicU64,
     /// Writes and syncs until one fails on purpose; negative: never.
@@ -65,17 +66,19 @@ impl ValueFile {
     pub(super) fn open(spec: &MediumSpec) -> Result<ValueFile> {
         let path = spec.path.clone();
         let mirrored = !spec.domain.is_byte_addressable();
-        let is_new = !path.try_exists().map_err(io_error(&path, "look for"))?;
+        let writes = spec.access.writes();
+        let is_new = writes && !path.try_exists().map_err(io_error(&path, "look for"))?;
         let file = if is_new {
             let unnamed = name_while_new(&path);
-            open_file(&unnamed, mirrored, OFlags::CREATE | OFlags::TRUNC)
+            open_file(&unnamed, mirrored, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)
                 .map_err(io_error(&unnamed, "make"))?
         } else {
-            open_file(&path, mirrored, OFlags::empty()).map_err(io_error(&path, "open"))?
+            let how = if writes { OFlags::RDWR } else { OFlags::RDONLY };
+            open_file(&path, mirrored, how).map_err(io_error(&path, "open"))?
         };
         let region = if mirrored {
             Region::reserve(spec.capacity_bytes, Backing::HugePages)
-        } else if spec.is_copy {
+        } else if !spec.access.writes() {
             Region::map_copy(&file, spec.capacity_bytes, spec.domain)
         } else {
             Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain)
@@ -86,6 +89,7 @@ impl ValueFile {
             path,
             is_new,
             mirrored,
+            writes,
             written: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             fault_after: AtomicI64::new(-1),
@@ -133,6 +137,10 @@ impl ValueFile {
     }
 
     pub(super) fn grow(&self, at: u64, bytes: u64) -> Result<()> {
+        // What is only read stays as long as it is: asking for what is there changes nothing.
+        if !self.writes && at + bytes <= self.bytes()? {
+            return self.commit(at, bytes);
+        }
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
             .map_err(|e| io_error(&self.path, "allocate")(e.into()))?;
         self.record(|| Event::Grow(at + bytes));
@@ -229,8 +237,8 @@ fn name_while_new(path: &Path) -> PathBuf {
 }
 
 /// Opens for direct I/O if asked and possible.
-fn open_file(path: &Path, direct: bool, making: OFlags) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | making;
+fn open_file(path: &Path, direct: bool, how: OFlags) -> io::Result<File> {
+    let flags = how | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     if direct {
         match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {

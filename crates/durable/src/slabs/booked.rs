@@ -120,7 +120,7 @@ impl<M: Memory> Slabs<M> {
     pub fn recover_booked(&self, pages: &BookPages, get: GetWords<'_>) -> Result<Recovered> {
         let start = Instant::now();
         let mut found = Recovered::default();
-        let (count, damage) = self.superblocks_in_file(false)?;
+        let (count, damage) = self.superblocks_in_file()?;
         if let Some(damage) = damage.first() {
             return Err(Error::Unfit(damage.what.clone()));
         }
@@ -133,7 +133,7 @@ impl<M: Memory> Slabs<M> {
             Scanned { number, header, free, torn: Vec::new() }
         });
         let scan = Scan { found: Recovered::default(), in_use: scanned.collect(), free };
-        self.settle(count, scan, &[], false)?;
+        self.settle(count, scan, &[])?;
         found.end("read the books", start.elapsed());
         Ok(found)
     }

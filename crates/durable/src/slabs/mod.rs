@@ -93,7 +93,7 @@ pub struct Slabs<M: Memory = Native> {
     /// Whether the file says that it is in use.
     marked: AtomicBool,
     stopped: OnceLock<String>,
-    /// What is wrong with the head of the file, with salvage.
+    /// What is wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
     /// Where the books are, if they are kept by sections.
     books: OnceLock<BookPages>,
@@ -137,24 +137,19 @@ pub fn slot_bytes(bytes: usize) -> usize {
 
 impl<M: Memory> Slabs<M> {
     /// Opens the head of `medium` (made if new) for `writers` concurrent writers.
-    /// [`Slabs::recover`] must run before anything else, with the same `salvage`.
+    /// [`Slabs::recover`] must run before anything else.
     ///
     /// # Errors
     /// Those of [`superblock::open_head`].
     ///
     /// # Panics
     /// If the medium is not byte-addressable.
-    pub fn open(
-        medium: Medium<M>,
-        writers: usize,
-        salvage: bool,
-        budget: &Arc<Budget>,
-    ) -> Result<Slabs<M>> {
+    pub fn open(medium: Medium<M>, writers: usize, budget: &Arc<Budget>) -> Result<Slabs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (cut, head_damage) = superblock::open_head(&medium, shape, salvage)?;
-        if !salvage {
+        let (cut, head_damage) = superblock::open_head(&medium, shape)?;
+        if medium.access().writes() {
             medium.grow(IN_USE_AT, BLOCK_BYTES)?;
         }
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
@@ -214,14 +209,26 @@ impl<M: Memory> Slabs<M> {
         self.shared.total() as usize
     }
 
-    /// Bytes of slots that are taken, by items, caches or readers, and of the superblocks in use.
+    /// Bytes of slots that are taken, by items or readers, and of the superblocks in use. Free slots that a writer
+    /// has set aside count as taken while it is at work.
     pub fn taken_bytes(&self) -> (u64, u64) {
-        (1..=self.total_superblocks()).fold((0, 0), |(taken, used), number| {
+        let cached: u64 = self.writers.iter().map(Self::cached_bytes).sum();
+        let (taken, used) = (1..=self.total_superblocks()).fold((0, 0), |(taken, used), number| {
             let free = self.shared.superblocks[number].free.lock();
             let Some(class) = free.class() else { return (taken, used) };
             let slots = u64::from(free.slots - free.available);
             (taken + slots * u64::from(classes::slot_bytes(class)), used + u64::from(SEGMENT_BYTES))
-        })
+        });
+        (taken.saturating_sub(cached), used)
+    }
+
+    fn cached_bytes(writer: &CachePadded<ReentrantMutex<RefCell<Writer>>>) -> u64 {
+        let Some(lock) = writer.try_lock() else { return 0 };
+        let Ok(writer) = lock.try_borrow() else { return 0 };
+        let bytes = |(class, cache): (usize, &Vec<u64>)| {
+            cache.len() as u64 * u64::from(classes::slot_bytes(class))
+        };
+        writer.caches.iter().enumerate().map(bytes).sum()
     }
 
     /// Retired slots that wait for readers to leave.
@@ -429,7 +436,7 @@ impl<M: Memory> Slabs<M> {
     }
 
     fn is_in_use(&self) -> Result<bool> {
-        // With salvage the file may end before the word.
+        // What is not mended may end before the word.
         let is_there = self.medium.file_bytes()? >= IN_USE_AT + 8;
         // SAFETY: in the file; otherwise as in `set_in_use`.
         Ok(is_there && unsafe { self.medium.memory().load(IN_USE_AT) != 0 })

@@ -55,7 +55,7 @@ impl<M: Memory> Slabs<M> {
     /// may follow. Those of the medium.
     pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
         let start = Instant::now();
-        let (count, whole_file) = self.superblocks_in_file(false)?;
+        let (count, whole_file) = self.superblocks_in_file()?;
         if let Some(damage) = whole_file.first() {
             return Err(Error::Unfit(damage.what.clone()));
         }
@@ -81,7 +81,7 @@ impl<M: Memory> Slabs<M> {
         }
         let superseded = self.superseded.lock().take().expect("set above");
         let scan = Scan { found: Recovered::default(), in_use, free };
-        self.settle(count, scan, &superseded, false)?;
+        self.settle(count, scan, &superseded)?;
         found.end("take in what was left, free what is older", start.elapsed());
         Ok(found)
     }

@@ -42,19 +42,19 @@ pub(super) struct Scan {
 impl<M: Memory> Slabs<M> {
     /// Reads everything back with `threads` threads; `visit` is told location, item and bytes of
     /// every item, in no particular order, from several threads at once, and retires the older of
-    /// two versions. With `salvage`, damage is reported in the result, the rest recovered, and the
-    /// slabs stay read-only and the file untouched.
+    /// two versions. Of a medium that is not opened to be written, the slabs stay read-only and the file
+    /// untouched; under [`Access::Salvage`](crate::Access) damage is reported in the result, and the
+    /// rest recovered.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with the first damage, unless `salvage`; those of the medium.
+    /// [`Error::Damaged`] with the first damage, unless it is passed; those of the medium.
     pub fn recover(
         &self,
         threads: usize,
-        salvage: bool,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let (count, mut whole_file) = self.superblocks_in_file(salvage)?;
+        let (count, mut whole_file) = self.superblocks_in_file()?;
         if let Some(what) = &self.head_damage {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             self.generation.store(self.newest_generation(count), Ordering::Release);
@@ -77,7 +77,9 @@ impl<M: Memory> Slabs<M> {
         let mut scan = scan.into_inner().expect("no scanner panicked");
         scan.found.damage.append(&mut whole_file);
         self.judge_torn(&mut scan)?;
-        if let (Some(first), false) = (scan.found.damage.first(), salvage) {
+        if let (Some(first), false) =
+            (scan.found.damage.first(), self.medium.access().passes_damage())
+        {
             let more = scan.found.damage.len() - 1;
             let what = format!(
                 "{} ({} bytes lost, {more} more damaged places, {} items intact); open with salvage to read the rest",
@@ -91,18 +93,18 @@ impl<M: Memory> Slabs<M> {
         }
         let mut found = std::mem::take(&mut scan.found);
         found.end("read and verify the slots", start.elapsed());
-        if !salvage && self.index_mark() != 0 {
+        if self.medium.access().writes() && self.index_mark() != 0 {
             // What follows changes the values alone.
             self.set_index_mark(0)?;
         }
-        self.settle(count, scan, &superseded, salvage)?;
+        self.settle(count, scan, &superseded)?;
         found.end("free what was superseded or torn", start.elapsed());
         Ok(found)
     }
 
     /// Superblocks to scan, segment 0 counted in; the file is made to hold the last one whole,
     /// since what it lacks of a mapping cannot be touched.
-    pub(super) fn superblocks_in_file(&self, salvage: bool) -> Result<(u32, Vec<Damage>)> {
+    pub(super) fn superblocks_in_file(&self) -> Result<(u32, Vec<Damage>)> {
         let segment = u64::from(SEGMENT_BYTES);
         let file_bytes = self.medium.file_bytes()?;
         let promised = u64::from(self.cut.lock().segments) * segment;
@@ -113,7 +115,7 @@ impl<M: Memory> Slabs<M> {
         }
         let mut present = (file_bytes / segment).max(1);
         if damage.is_empty()
-            && !salvage
+            && self.medium.access().writes()
             && file_bytes > segment
             && !file_bytes.is_multiple_of(segment)
         {
@@ -231,13 +233,7 @@ impl<M: Memory> Slabs<M> {
         Ok(())
     }
 
-    pub(super) fn settle(
-        &self,
-        count: u32,
-        scan: Scan,
-        superseded: &[u64],
-        salvage: bool,
-    ) -> Result<()> {
+    pub(super) fn settle(&self, count: u32, scan: Scan, superseded: &[u64]) -> Result<()> {
         self.budget.take_anyway(u64::from(count - 1) * u64::from(SEGMENT_BYTES));
         self.taken.store(u64::from(count - 1) * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
         {
@@ -248,7 +244,7 @@ impl<M: Memory> Slabs<M> {
         let mut newest = 0;
         for Scanned { number, header, mut free, torn } in scan.in_use {
             newest = newest.max(header.sequence);
-            if !salvage {
+            if self.medium.access().writes() {
                 for slot in torn {
                     self.clear_checksum(free.location(number, slot));
                     free.put(slot);
@@ -260,8 +256,8 @@ impl<M: Memory> Slabs<M> {
             self.account(self.shared.begin(number, free));
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
-        if salvage {
-            self.stop("opened with salvage: read-only".into());
+        if let Some(reason) = self.medium.access().refusal() {
+            self.stop(reason.into());
             return Ok(());
         }
         for location in superseded {

@@ -74,10 +74,9 @@ impl<M: Memory> LogsOrSlabs<M> {
     pub fn recover(
         &self,
         threads: usize,
-        salvage: bool,
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
-        either!(self, values => values.recover(threads, salvage, visit))
+        either!(self, values => values.recover(threads, visit))
     }
 
     /// As [`Logs::recover_reached`] and [`Slabs::recover_reached`].

@@ -10,7 +10,7 @@ use super::mini::{Mini, Order, Random, Told, directory, open, path, recover};
 use super::{BUDGET, RIGHT};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_durable::Error;
+use terrace_durable::{Access, Error};
 use terrace_memory::Domain;
 
 const KEYS: usize = 24;
@@ -25,8 +25,8 @@ pub fn recovered(image: &[u8]) -> Result<BTreeMap<usize, u64>, Error> {
     std::fs::write(path(dir.path()), image).expect("image");
     let mut first = None;
     for _ in 0..2 {
-        let slabs = open(dir.path(), Domain::Adr, BUDGET, false)?;
-        let (contents, _) = recover(&slabs, false)?;
+        let slabs = open(dir.path(), Domain::Adr, BUDGET, Access::Write)?;
+        let (contents, _) = recover(&slabs)?;
         let census = slabs.check().expect("every slot has one owner");
         assert_eq!(census.live, contents.len() as u64, "no version beside the newest");
         let numbers: BTreeMap<usize, u64> =

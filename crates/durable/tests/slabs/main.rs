@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use terrace_durable::Error;
+use terrace_durable::{Access, Error};
 use terrace_memory::Domain;
 
 const BUDGET: u64 = 256 << 20;
@@ -174,8 +174,8 @@ fn closed() -> (tempfile::TempDir, u64) {
     let mini = Mini::open(dir.path(), 100, Domain::Adr, BUDGET, RIGHT);
     (0..100).for_each(|key| mini.put(1, key, key as u64, 200, &mut || {}).expect("put"));
     drop(mini);
-    let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
-    let (contents, found) = recover(&slabs, true).expect("recover");
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, Access::Salvage).expect("open");
+    let (contents, found) = recover(&slabs).expect("recover");
     assert_eq!((contents.len(), found.items, found.torn.len()), (100, 100, 0));
     (dir, contents[&50].0)
 }
@@ -198,14 +198,13 @@ fn damage_is_named_and_the_rest_is_read_with_salvage() {
         };
         flip(dir.path(), at);
         let before = std::fs::read(path(dir.path())).expect("file");
-        let opened = open(dir.path(), Domain::Adr, BUDGET, false);
-        let Err(Error::Damaged { offset, what, .. }) = opened.and_then(|s| recover(&s, false))
-        else {
+        let opened = open(dir.path(), Domain::Adr, BUDGET, Access::Write);
+        let Err(Error::Damaged { offset, what, .. }) = opened.and_then(|s| recover(&s)) else {
             panic!("{what}: not noticed")
         };
         assert!(offset <= at && at < offset + 300, "{what} at {offset}");
-        let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
-        let (contents, found) = recover(&slabs, true).expect("salvage");
+        let slabs = open(dir.path(), Domain::Adr, BUDGET, Access::Salvage).expect("open");
+        let (contents, found) = recover(&slabs).expect("salvage");
         assert_eq!((contents.len(), found.damage.len()), (100 - lost, 1));
         assert!(matches!(
             slabs.slots(1, 100, terrace_durable::logs::Room::Ordinary),
@@ -227,14 +226,14 @@ fn after_a_crash_a_slot_that_does_not_verify_is_torn_and_cleared() {
     let crashed = directory();
     std::fs::copy(path(dir.path()), path(crashed.path())).expect("copy");
     flip(crashed.path(), (4 << 20) + 64 + 30);
-    let slabs = open(crashed.path(), Domain::Adr, BUDGET, false).expect("open");
-    let (contents, found) = recover(&slabs, false).expect("a torn slot is no damage");
+    let slabs = open(crashed.path(), Domain::Adr, BUDGET, Access::Write).expect("open");
+    let (contents, found) = recover(&slabs).expect("a torn slot is no damage");
     assert_eq!((contents.len(), found.torn.len(), found.damage.len()), (99, 1, 0));
     assert_eq!(found.torn[0].offset, (4 << 20) + 64);
     assert_eq!(slabs.check().expect("the torn slot is free").live, 99);
     drop(slabs);
-    let slabs = open(crashed.path(), Domain::Adr, BUDGET, false).expect("open");
-    assert_eq!(recover(&slabs, false).expect("recover").1.torn.len(), 0);
+    let slabs = open(crashed.path(), Domain::Adr, BUDGET, Access::Write).expect("open");
+    assert_eq!(recover(&slabs).expect("recover").1.torn.len(), 0);
 }
 
 #[test]
@@ -242,25 +241,25 @@ fn a_file_cut_short_or_of_another_design_is_refused() {
     let (dir, _) = closed();
     let file = std::fs::OpenOptions::new().write(true).open(path(dir.path())).expect("file");
     file.set_len((4 << 20) + 5000).expect("cut");
-    let slabs = open(dir.path(), Domain::Adr, BUDGET, false).expect("open");
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, Access::Write).expect("open");
     assert!(
-        matches!(recover(&slabs, false), Err(Error::Damaged { offset, .. }) if offset == (4 << 20) + 5000)
+        matches!(recover(&slabs), Err(Error::Damaged { offset, .. }) if offset == (4 << 20) + 5000)
     );
     drop(slabs);
-    let slabs = open(dir.path(), Domain::Adr, BUDGET, true).expect("open");
-    assert!(recover(&slabs, true).expect("salvage").0.is_empty());
+    let slabs = open(dir.path(), Domain::Adr, BUDGET, Access::Salvage).expect("open");
+    assert!(recover(&slabs).expect("salvage").0.is_empty());
     let (dir, _) = closed();
     let spec = terrace_durable::MediumSpec {
         path: path(dir.path()),
         domain: Domain::Adr,
         dax: false,
         capacity_bytes: 1 << 30,
-        is_copy: false,
+        access: Access::Write,
     };
     let budget = std::sync::Arc::new(terrace_memory::Budget::new(BUDGET));
     let medium = terrace_durable::Medium::open(&spec).expect("open");
     assert!(matches!(
-        terrace_durable::logs::Logs::open(medium, 2, false, &budget),
+        terrace_durable::logs::Logs::open(medium, 2, &budget),
         Err(Error::Mismatch { .. })
     ));
 }

@@ -9,7 +9,7 @@ use terrace_durable::item::NewItem;
 use terrace_durable::logs::{Recovered, Room};
 use terrace_durable::sections::Changes;
 use terrace_durable::slabs::{Census, Slabs};
-use terrace_durable::{Error, Medium, MediumSpec};
+use terrace_durable::{Access, Error, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 
 /// A directory in memory where there is one, since that is what is declared byte-addressable.
@@ -70,10 +70,9 @@ pub fn path(dir: &Path) -> PathBuf {
     dir.join("values.slab")
 }
 
-pub fn open(dir: &Path, domain: Domain, budget: u64, salvage: bool) -> Result<Slabs, Error> {
-    let spec =
-        MediumSpec { path: path(dir), domain, dax: false, capacity_bytes: 1 << 30, is_copy: false };
-    Slabs::open(Medium::open(&spec)?, 4, salvage, &Arc::new(Budget::new(budget)))
+pub fn open(dir: &Path, domain: Domain, budget: u64, access: Access) -> Result<Slabs, Error> {
+    let spec = MediumSpec { path: path(dir), domain, dax: false, capacity_bytes: 1 << 30, access };
+    Slabs::open(Medium::open(&spec)?, 4, &Arc::new(Budget::new(budget)))
 }
 
 fn value(key: usize, number: u64, bytes: usize) -> Vec<u8> {
@@ -95,9 +94,9 @@ pub fn number_of(key: usize, value: &[u8]) -> u64 {
 /// there.
 pub type Contents = BTreeMap<usize, (u64, u64, u64)>;
 
-pub fn recover(slabs: &Slabs, salvage: bool) -> Result<(Contents, Recovered), Error> {
+pub fn recover(slabs: &Slabs) -> Result<(Contents, Recovered), Error> {
     let newest: Mutex<Contents> = Mutex::default();
-    let found = slabs.recover(2, salvage, &|location, item, _| {
+    let found = slabs.recover(2, &|location, item, _| {
         let key = usize::from(u16::from_be_bytes(item.key.try_into().expect("two bytes")));
         let found = (location, item.version, number_of(key, item.value));
         let mut newest = newest.lock().expect("lock");
@@ -114,8 +113,8 @@ pub fn recover(slabs: &Slabs, salvage: bool) -> Result<(Contents, Recovered), Er
 
 impl Mini {
     pub fn open(dir: &Path, keys: usize, domain: Domain, budget: u64, order: Order) -> Mini {
-        let slabs = open(dir, domain, budget, false).expect("open");
-        let (contents, _) = recover(&slabs, false).expect("recover");
+        let slabs = open(dir, domain, budget, Access::Write).expect("open");
+        let (contents, _) = recover(&slabs).expect("recover");
         let mini = Mini {
             slabs,
             order,

@@ -179,7 +179,7 @@ impl<M: Memory> Book<M> {
         let mut bank =
             Bank::over(Accounts::over(region.native().part(0, bytes), ACCOUNTS), options);
         let mut past = Past::default();
-        let opened = Journal::open_in(medium, KIND, false, steps, |piece| match piece {
+        let opened = Journal::open_in(medium, KIND, steps, |piece| match piece {
             JournalPiece::State(_, state, beside) => load(&mut bank, &mut past, state, beside),
             JournalPiece::Record(_, payload) => take_up(&mut bank, &mut past, payload),
         });

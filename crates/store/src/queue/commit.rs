@@ -128,9 +128,11 @@ impl<M: Memory + Clone> Queue<M> {
 
 impl<M: Memory + Clone> Inner<M> {
     /// Whether nothing is ever written out: what is durable is so at once, on a byte-addressable medium, or
-    /// nothing is, of a volatile queue and of a salvage.
+    /// nothing is, of a volatile queue and of one that is only read.
     fn never_writes_out(&self) -> bool {
-        self.medium.is_byte_addressable() || self.form == Form::Volatile || self.salvaged.is_some()
+        self.medium.is_byte_addressable()
+            || self.form == Form::Volatile
+            || !self.medium.access().writes()
     }
 
     /// Whether pops have freed slots that only a commit gives back.

@@ -43,7 +43,7 @@ use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use terrace_durable::Medium;
+use terrace_durable::{Access, Medium};
 use terrace_index::Ring;
 use terrace_index::ring::PushError;
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
@@ -58,7 +58,7 @@ pub use terrace_index::ring::{
 /// How a queue is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueOptions {
-    /// How its ring is made durable; may change from opening to opening. A salvage has none.
+    /// How its ring is made durable; may change from opening to opening. One that is only read has none.
     pub form: Form,
     /// When a push or pop survives a crash, where single lines cannot be made durable.
     pub durability: Durability,
@@ -75,9 +75,10 @@ pub struct QueueOptions {
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
     pub dax: bool,
-    /// Opens what is intact of a damaged queue, in memory alone: nothing can be pushed, and what is popped is in
-    /// the file as before. Damage is in [`Queue::damage`].
-    pub salvage: bool,
+    /// What it is opened for. Unless that is writing, the queue must be there and is read into memory: nothing can be
+    /// pushed, and what is popped is in the file as before. What [`Access::Salvage`] went around is in
+    /// [`Queue::damage`].
+    pub access: Access,
 }
 
 /// Bytes of all slots of a queue that says nothing else.
@@ -97,7 +98,7 @@ impl Default for QueueOptions {
             largest_bytes: DEFAULT_LARGEST_BYTES,
             domain: Domain::PageCache,
             dax: false,
-            salvage: false,
+            access: Access::Write,
         }
     }
 }
@@ -191,8 +192,8 @@ struct Inner<M: Memory + Clone> {
     room: Bell,
     stopped: OnceLock<String>,
     recovery: QueueRecovery,
-    /// What a salvage went around; none: it is no salvage.
-    salvaged: Option<Vec<QueueDamage>>,
+    /// What a salvage went around.
+    damage: Vec<QueueDamage>,
     budget: Arc<Budget>,
     budget_bytes: u64,
     /// Of the directory; a queue on a medium alone has none.
@@ -226,7 +227,7 @@ impl<M: Memory + Clone> Queue<M> {
     /// there: for trying it on memories that crash. `steps` leaves ordering points of the ring out.
     ///
     /// # Errors
-    /// As [`Queue::open`]; there is no salvage.
+    /// As [`Queue::open`]; it is opened to be written.
     #[doc(hidden)]
     pub fn over(
         (memory, turns): (M, M),
@@ -338,7 +339,7 @@ impl<M: Memory + Clone> Queue<M> {
     /// nothing was popped.
     pub fn dequeue_within(&self, most: Most, into: &mut Popped) -> Result<(usize, QueueTicket)> {
         let _working = self.inner.working.read();
-        if self.inner.salvaged.is_none() {
+        if self.inner.medium.access().writes() {
             self.check_writable()?;
         }
         let taken = self.inner.ring.try_pop_within(most, into);
@@ -422,7 +423,7 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// What a salvage went around, with the offsets in the file.
     pub fn damage(&self) -> &[QueueDamage] {
-        self.inner.salvaged.as_deref().unwrap_or_default()
+        &self.inner.damage
     }
 
     /// Its file.

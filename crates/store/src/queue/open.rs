@@ -20,28 +20,25 @@ use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 
 pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
     let path = dir.join("ring");
-    if options.salvage && !path.is_file() {
-        let source = std::io::ErrorKind::NotFound.into();
-        return Err(Error::Io { path, doing: "open with salvage", source });
-    }
-    if !options.salvage {
+    let writes = options.access.writes();
+    if writes {
         // Before anything is made.
         check_form(options.form, options.domain, &path)?;
     }
-    let lock = DirectoryLock::take(dir)?;
+    let lock = DirectoryLock::take(dir, options.access)?;
     let there = match std::fs::metadata(&path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
         Err(source) => return Err(Error::Io { path, doing: "asking for its size", source }),
     };
-    // A salvage reads the file into memory of its own, wherever it lies, and so does a volatile queue.
-    let is_apart = options.salvage || options.form == Form::Volatile;
+    // To be read alone it is read into memory of its own, wherever it lies, and so is a volatile queue.
+    let is_apart = !writes || options.form == Form::Volatile;
     let spec = MediumSpec {
         path,
         domain: if is_apart { Domain::PageCache } else { options.domain },
         dax: options.dax && !is_apart,
         capacity_bytes: there.max(wanted(options)?.bytes()).next_multiple_of(2 << 20),
-        is_copy: options.salvage,
+        access: options.access,
     };
     let queue = on(Medium::open(&spec)?, options, budget, Some(lock))?;
     if !queue.inner.medium.is_byte_addressable() && !is_apart {
@@ -61,7 +58,7 @@ pub(super) fn on(
     lock: Option<DirectoryLock>,
 ) -> Result<Queue> {
     let wanted = wanted(options)?;
-    if !options.salvage {
+    if options.access.writes() {
         let disk = Domain::PageCache;
         let domain = if medium.is_byte_addressable() { medium.memory().domain() } else { disk };
         check_form(options.form, domain, medium.path())?;
@@ -75,13 +72,13 @@ pub(super) fn on(
     if budget.take(budget_bytes).is_err() {
         return Err(Error::OutOfMemory { used: budget.used(), budget: budget.limit() });
     }
-    let opened = match options.salvage {
-        false => make_or_recover(&mut medium, options, wanted).map(|opened| (opened, None)),
-        true => salvage(&mut medium).map(|(opened, damage)| (opened, Some(damage))),
+    let opened = match options.access.writes() {
+        true => make_or_recover(&mut medium, options, wanted).map(|opened| (opened, Vec::new())),
+        false => read(&mut medium),
     };
-    let ((ring, turns, recovery), salvaged) = opened.inspect_err(|_| budget.give(budget_bytes))?;
+    let ((ring, turns, recovery), damage) = opened.inspect_err(|_| budget.give(budget_bytes))?;
     let budget = (Arc::clone(budget), budget_bytes);
-    Ok(handle(medium, (ring, Some(turns), recovery), salvaged, options, budget, lock))
+    Ok(handle(medium, (ring, Some(turns), recovery), damage, options, budget, lock))
 }
 
 /// The queue in memories that were given: nothing is there but what they hold.
@@ -100,20 +97,20 @@ pub(super) fn over<M: Memory + Clone>(
     let made = if medium.is_new() { wanted } else { as_made(&medium, options)? };
     let (ring, recovery) = ring_in(&medium, turns, options, made, steps)?;
     let budget = (Arc::new(Budget::new(u64::MAX)), 0);
-    Ok(handle(medium, (ring, None, recovery), None, options, budget, None))
+    Ok(handle(medium, (ring, None, recovery), Vec::new(), options, budget, None))
 }
 
 fn handle<M: Memory + Clone>(
     medium: Medium<M>,
     (ring, _turns, recovery): Opened<M>,
-    salvaged: Option<Vec<QueueDamage>>,
+    damage: Vec<QueueDamage>,
     options: &QueueOptions,
     (budget, budget_bytes): (Arc<Budget>, u64),
     _lock: Option<DirectoryLock>,
 ) -> Queue<M> {
     let stopped = OnceLock::new();
-    if salvaged.is_some() {
-        let _first = stopped.set("opened with salvage: nothing can be pushed".into());
+    if let Some(reason) = medium.access().refusal() {
+        let _first = stopped.set(format!("{reason}: nothing can be pushed"));
     }
     let inner = Inner {
         keeper: Mutex::new(None),
@@ -133,7 +130,7 @@ fn handle<M: Memory + Clone>(
         room: Bell::default(),
         stopped,
         recovery,
-        salvaged,
+        damage,
         budget,
         budget_bytes,
         _lock,
@@ -244,8 +241,8 @@ fn check_largest(options: &QueueOptions, made: &RingOptions) -> Result<()> {
     Err(Error::Option { field: "largest", why })
 }
 
-/// What is intact of the queue in a medium that is never written out.
-fn salvage(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
+/// What is intact of the queue in a medium that is never written out; damage is an error unless that is asked for.
+fn read(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
     medium.read_all()?;
     let native = *medium.memory();
     let damaged = |error: OpenError| named(medium, &error);
@@ -264,6 +261,11 @@ fn salvage(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
     let salvaged = Ring::salvage(native, turns.native(), &mut damage);
     let (ring, recovery) = salvaged.map_err(|error| named(medium, &error))?;
     damage.sort_by_key(|damage| damage.at);
+    if let (Some(first), false) = (damage.first(), medium.access().passes_damage()) {
+        let what = format!("{}; open with salvage to read the rest", first.what);
+        let (path, offset) = (medium.path().to_path_buf(), first.at);
+        return Err(Error::Medium(terrace_durable::Error::Damaged { path, offset, what }));
+    }
     Ok(((ring, turns, recovery), damage))
 }
 

@@ -15,13 +15,13 @@
 mod any;
 mod open;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use any::{AnySession, AnyTable};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_durable::Medium;
+use terrace_durable::{Access, Medium};
 use terrace_index::list::Media;
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
 
@@ -40,6 +40,9 @@ pub struct WordsOptions {
     pub domain: Domain,
     /// Whether the directory is on a DAX mount.
     pub dax: bool,
+    /// What it is opened for. To be read, the table must be there, wherever it lies; nothing can be inserted, and what
+    /// is removed is in the file as before.
+    pub access: Access,
 }
 
 /// Keys of a table that says nothing else.
@@ -47,7 +50,8 @@ pub const DEFAULT_CAPACITY: u64 = 1 << 20;
 
 impl Default for WordsOptions {
     fn default() -> WordsOptions {
-        WordsOptions { form: None, capacity: None, domain: Domain::PageCache, dax: false }
+        let (domain, access) = (Domain::PageCache, Access::Write);
+        WordsOptions { form: None, capacity: None, domain, dax: false, access }
     }
 }
 
@@ -140,7 +144,8 @@ impl<M: Memory + Clone> Words<M> {
     /// [`Error::Sessions`](crate::Error::Sessions).
     pub fn session(&self) -> Result<WordsSession<M>> {
         let session = self.inner.table.session()?;
-        Ok(WordsSession { session, _words: self.clone() })
+        let refusal = self.inner.medium.as_ref().and_then(|medium| medium.access().refusal());
+        Ok(WordsSession { session, refusal, _words: self.clone() })
     }
 
     /// What opening it found.
@@ -181,6 +186,8 @@ impl<M: Memory + Clone> Drop for Inner<M> {
 /// for is said of each [`Form`].
 pub struct WordsSession<M: Memory + Clone = Native> {
     session: AnySession<M>,
+    /// Why nothing can be inserted, if so.
+    refusal: Option<&'static str>,
     /// The memory that the session works on outlives it.
     _words: Words<M>,
 }
@@ -189,9 +196,12 @@ impl<M: Memory + Clone> WordsSession<M> {
     /// Adds `key` with its value, unless it is there; whether it was not.
     ///
     /// # Errors
-    /// [`Error::WordsFull`](crate::Error::WordsFull): nothing has changed.
+    /// [`Error::WordsFull`], [`Error::ReadOnly`]: nothing has changed.
     pub fn insert(&mut self, key: u64, value: u64) -> Result<bool> {
-        self.session.insert(key, value)
+        match self.refusal {
+            Some(reason) => Err(Error::ReadOnly(reason.into())),
+            None => self.session.insert(key, value),
+        }
     }
 
     /// Removes `key`; its value, if it was there.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::list::{self, Made, Media, Size};
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 
 /// Bytes of the file's first line, which says what it is.
 const HEAD_BYTES: u64 = 64;
@@ -17,7 +17,7 @@ const HEAD_BYTES: u64 = 64;
 const PAGE_BYTES: u64 = 2 << 20;
 
 pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> Result<Words> {
-    if !options.domain.is_byte_addressable() {
+    if options.access.writes() && !options.domain.is_byte_addressable() {
         let why = format!(
             "{}: {}; a table of words is kept in byte-addressable memory alone: put it on a DAX mount, or declare \
              domain = \"adr\" or \"eadr\" for a stand-in",
@@ -26,7 +26,7 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
         );
         return Err(Error::Option { field: "domain", why });
     }
-    let lock = DirectoryLock::take(dir)?;
+    let lock = DirectoryLock::take(dir, options.access)?;
     let path = dir.join("table");
     let there = match std::fs::metadata(&path) {
         Ok(found) => Some(found.len()),
@@ -44,9 +44,9 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
         domain: options.domain,
         dax: options.dax,
         capacity_bytes: bytes.next_multiple_of(PAGE_BYTES),
-        is_copy: false,
+        access: options.access,
     };
-    let medium = Medium::open(&spec)?;
+    let medium = if options.access.writes() { Medium::open(&spec)? } else { as_it_lies(spec)? };
     let (form, size) = if medium.is_new() { wanted } else { as_made(&medium, options)? };
     let needed = form.bytes(size)?;
     if !medium.is_new() && bytes < needed {
@@ -65,6 +65,13 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
     let inner =
         Inner { table, _links: links, medium, recovery, budget, budget_bytes, _lock: Some(lock) };
     Ok(Words { inner: Arc::new(inner) })
+}
+
+/// The file of a table that is only read, in the domain it was made in, wherever it lies: no store reaches it.
+fn as_it_lies(spec: MediumSpec) -> Result<Medium> {
+    let medium = Medium::open(&MediumSpec { domain: Domain::Eadr, ..spec.clone() })?;
+    let made = Made::read(medium.memory()).map_err(|error| named(medium.path(), &error))?;
+    Ok(Medium::open(&MediumSpec { domain: made.domain, ..spec })?)
 }
 
 pub(super) fn on<M: Memory + Clone>(
@@ -106,7 +113,7 @@ fn as_made(medium: &Medium, options: &WordsOptions) -> Result<(Form, Size)> {
     if let Some(asked) = options.form.filter(|asked| *asked != form) {
         return refused("form", form.to_string(), asked.to_string());
     }
-    if made.domain != options.domain {
+    if made.domain != options.domain && options.access.writes() {
         return refused("domain", made.domain.to_string(), options.domain.to_string());
     }
     match options.capacity {

@@ -67,8 +67,10 @@ fn salvage_does_not_lengthen_a_short_file() {
     let image = closed_image(Durability::Sync, 100);
     for bytes in [0, 100, 4096, 8192] {
         let truncated = planted(&image[..bytes]);
-        let salvaged =
-            Map::open(truncated.path(), MapOptions { salvage: true, ..options(Durability::Sync) });
+        let salvaged = Map::open(
+            truncated.path(),
+            MapOptions { access: Access::Salvage, ..options(Durability::Sync) },
+        );
         drop(salvaged);
         assert_eq!(file_now(truncated.path()).len(), bytes, "salvage changed the file's length");
     }
@@ -79,14 +81,14 @@ fn salvage_does_not_lengthen_a_short_file() {
 #[test]
 fn salvage_leaves_a_mapped_file_untouched() {
     let mapped =
-        |salvage| MapOptions { domain: Domain::Eadr, salvage, ..one_writer(Durability::Sync) };
+        |access| MapOptions { domain: Domain::Eadr, access, ..one_writer(Durability::Sync) };
     let dir = tempfile::tempdir().expect("directory");
-    let map = Map::open(dir.path(), mapped(false)).expect("open");
+    let map = Map::open(dir.path(), mapped(Access::Write)).expect("open");
     for key in 0..100u64 {
         map.put(&key.to_be_bytes(), &[5; 200]).expect("put");
     }
     let image = file_now(dir.path());
-    let (copy, salvaged) = opened(&image, mapped(true)).expect("salvage");
+    let (copy, salvaged) = opened(&image, mapped(Access::Salvage)).expect("salvage");
     assert_eq!(salvaged.len(), 100);
     drop(salvaged);
     assert!(file_now(copy.path()) == image, "salvage wrote to the file");
@@ -100,7 +102,7 @@ fn salvage_reads_what_is_intact_behind_a_damaged_head() {
     for blocks in [&[0][..], &[1], &[2], &[1, 2], &[0, 1, 2]] {
         let mut damaged = image.clone();
         blocks.iter().for_each(|block| damaged[block * BLOCK + 9] ^= 1);
-        let salvage = MapOptions { salvage: true, ..options(Durability::Sync) };
+        let salvage = MapOptions { access: Access::Salvage, ..options(Durability::Sync) };
         let (dir, map) =
             opened(&damaged, salvage).unwrap_or_else(|e| panic!("blocks {blocks:?}: {e}"));
         assert_eq!(map.len(), 100, "blocks {blocks:?}: {:?}", map.recovery());
@@ -123,7 +125,7 @@ fn damage_in_a_large_value_is_passed_quickly() {
     let at = image.windows(5).position(|w| w == b"large").expect("the item");
     image[at] ^= 1;
     let start = Instant::now();
-    let salvage = MapOptions { salvage: true, ..one_writer(Durability::None) };
+    let salvage = MapOptions { access: Access::Salvage, ..one_writer(Durability::None) };
     let (_dir, map) = opened(&image, salvage).expect("salvage");
     let took = start.elapsed();
     assert_eq!(map.get(b"behind").expect("get"), Some(b"it".to_vec()));
@@ -245,11 +247,11 @@ fn the_file_does_not_grow_for_ever() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
-        is_copy: false,
+        access: Access::Write,
     };
     let medium = Medium::open(&spec).expect("medium");
-    let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
-    logs.recover(1, false, &|_, _, _| ()).expect("recover");
+    let logs = Logs::open(medium, 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+    logs.recover(1, &|_, _, _| ()).expect("recover");
     let new = NewItem {
         key: b"key",
         value: &vec![1; 3 << 20],

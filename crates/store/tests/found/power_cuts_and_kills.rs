@@ -42,13 +42,13 @@ fn what_a_recovery_cut_off_never_comes_back() {
             domain: Domain::PageCache,
             dax: false,
             capacity_bytes: 1 << 30,
-            is_copy: false,
+            access: Access::Write,
         };
         let medium = Medium::open(&spec).expect("medium");
         medium.start_trace();
-        let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
+        let logs = Logs::open(medium, 1, &Arc::new(Budget::new(1 << 30))).expect("head");
         let found = std::sync::Mutex::new(BTreeSet::new());
-        logs.recover(1, false, &|_, item, _| {
+        logs.recover(1, &|_, item, _| {
             found
                 .lock()
                 .expect("lock")
@@ -290,12 +290,12 @@ fn a_power_cut_during_the_recovery_from_a_kill_is_no_damage() {
         domain: Domain::PageCache,
         dax: false,
         capacity_bytes: 1 << 30,
-        is_copy: false,
+        access: Access::Write,
     };
     let medium = Medium::open(&spec).expect("medium");
     medium.start_trace();
-    let logs = Logs::open(medium, 1, false, &Arc::new(Budget::new(1 << 30))).expect("head");
-    logs.recover(1, false, &|_, _, _| ()).expect("recover");
+    let logs = Logs::open(medium, 1, &Arc::new(Budget::new(1 << 30))).expect("head");
+    logs.recover(1, &|_, _, _| ()).expect("recover");
     let later = |event| match event {
         Event::Sync { covers } => Event::Sync { covers: first.len() + covers },
         other => other,

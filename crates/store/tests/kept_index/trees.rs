@@ -8,7 +8,7 @@ use super::{
 use std::path::Path;
 use tempfile::TempDir;
 use terrace_store::{
-    Error, InnerTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign,
+    Access, Error, InnerTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign,
 };
 
 /// What an ordered map keeps, and its kind, may change from opening to opening.
@@ -355,7 +355,7 @@ fn with_salvage_a_damaged_index_is_left_as_it_is() {
         write_at(&index, leaf + 16, &[0xff; 16]);
         let file = || std::fs::read(&index).expect("index");
         let before = file();
-        let map = Map::open(after.path(), MapOptions { salvage: true, ..options(kept) });
+        let map = Map::open(after.path(), MapOptions { access: Access::Salvage, ..options(kept) });
         let map = map.expect("open");
         assert!(contents(&map) == model);
         map.put(b"a", b"b").expect_err("read-only");

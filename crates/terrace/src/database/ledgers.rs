@@ -74,6 +74,7 @@ impl Database {
         let base = LedgerOptions {
             durability: self.options().durability,
             domain: self.options().domain,
+            access: self.options().access,
             ..LedgerOptions::default()
         };
         let mut options = adjust(base);

@@ -1,5 +1,6 @@
 use super::*;
-use terrace_memory::ByteSize;
+use terrace_memory::tier::SystemPaths;
+use terrace_memory::{ByteSize, Domain, TierKind, TierSpec, Topology};
 use terrace_store::Durability;
 
 const MIB: usize = 1 << 20;

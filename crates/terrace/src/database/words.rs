@@ -59,7 +59,11 @@ impl Database {
         if let Some(words) = tables.get(name) {
             return Ok(words.clone());
         }
-        let base = WordsOptions { domain: self.options().domain, ..WordsOptions::default() };
+        let base = WordsOptions {
+            domain: self.options().domain,
+            access: self.options().access,
+            ..WordsOptions::default()
+        };
         let mut options = adjust(base);
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(existing(place))

@@ -97,7 +97,7 @@ fn medium(dir: &Path, file: u64, bytes: u64, options: &LedgerOptions) -> LedgerR
         domain: options.domain,
         dax: options.dax,
         capacity_bytes: there.max(bytes).next_multiple_of(2 << 20),
-        is_copy: options.salvage,
+        access: options.access,
     })?)
 }
 
@@ -117,14 +117,14 @@ fn files(dir: &Path) -> LedgerResult<Vec<u64>> {
 
 impl Book {
     pub fn open(dir: &Path, options: &LedgerOptions, budget: &Arc<Budget>) -> LedgerResult<Book> {
-        let lock = DirectoryLock::take(dir)?;
+        let lock = DirectoryLock::take(dir, options.access)?;
         let files = files(dir)?;
         let mut book = match files.first() {
             None => Book::make(dir, options, budget, lock)?,
             Some(file) => Book::recover(dir, options, budget, lock, *file)?,
         };
         // A newer file has the name of one that is whole: the older ones are what it was made from.
-        for old in files.iter().filter(|file| **file < book.file && !options.salvage) {
+        for old in files.iter().filter(|file| **file < book.file && options.access.writes()) {
             let path = dir.join(format!("ledger-{old}"));
             let removed = std::fs::remove_file(&path);
             removed.map_err(|source| StoreError::Io { path, doing: "remove", source })?;
@@ -139,9 +139,9 @@ impl Book {
         budget: &Arc<Budget>,
         lock: DirectoryLock,
     ) -> LedgerResult<Book> {
-        if options.salvage {
-            let why = format!("{} holds no ledger to salvage", dir.display());
-            return Err(StoreError::Option { field: "salvage", why }.into());
+        if !options.access.writes() {
+            let (path, source) = (dir.join("ledger-1"), std::io::ErrorKind::NotFound.into());
+            return Err(StoreError::Io { path, doing: "open", source }.into());
         }
         let shape = shape(FIRST_ACCOUNTS, wanted(options), options.log_bytes);
         let medium = medium(dir, 1, shape.bytes(), options)?;
@@ -238,9 +238,9 @@ impl Book {
 
     fn check_writable(&self) -> LedgerResult<()> {
         self.check()?;
-        match self.options.salvage {
-            true => Err(StoreError::ReadOnly("it was opened to be salvaged".into()).into()),
-            false => Ok(()),
+        match self.options.access.refusal() {
+            Some(reason) => Err(StoreError::ReadOnly(reason.into()).into()),
+            None => Ok(()),
         }
     }
 
@@ -395,7 +395,7 @@ impl Book {
     }
 
     pub fn close(&mut self) -> Result<(), StoreError> {
-        if self.stopped.is_some() || self.options.salvage {
+        if self.stopped.is_some() || !self.options.access.writes() {
             return Ok(());
         }
         self.stopped = Some("it was closed".into());
@@ -501,7 +501,7 @@ impl Recovered {
                 Ok(())
             }
         };
-        let opened = Journal::open(medium, KIND, options.salvage, &mut take);
+        let opened = Journal::open(medium, KIND, &mut take);
         if let Some(error) = failed {
             return Err(error);
         }

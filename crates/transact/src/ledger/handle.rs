@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use terrace_durable::Access;
 use terrace_memory::binding::Placement;
 use terrace_memory::{Budget, Domain};
 use terrace_store::{Durability, Error as StoreError};
@@ -35,8 +36,8 @@ pub struct LedgerOptions {
     /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once. Fixed
     /// when it is made.
     pub log_bytes: u64,
-    /// Opens what is intact, to be read.
-    pub salvage: bool,
+    /// What it is opened for. Unless that is writing, the ledger must be there, and nothing in its directory changes.
+    pub access: Access,
 }
 
 impl Default for LedgerOptions {
@@ -51,7 +52,7 @@ impl Default for LedgerOptions {
             dax: false,
             node: None,
             log_bytes: 32 << 20,
-            salvage: false,
+            access: Access::Write,
         }
     }
 }
@@ -92,7 +93,7 @@ pub struct LedgerStats {
     pub log_bytes: u64,
     /// Entries that were executed again when it was opened.
     pub replayed: u64,
-    /// What was damaged, if it was opened to be salvaged.
+    /// What was damaged, if it was opened with [`Access::Salvage`].
     pub damage: Option<String>,
 }
 
@@ -120,7 +121,7 @@ impl Ledger {
         let book = Mutex::new(Book::open(dir, options, budget)?);
         let book = Arc::new(Guarded { book, stop: Condvar::new() });
         let keeper = match options.durability {
-            Durability::Interval(interval) if !options.salvage => {
+            Durability::Interval(interval) if options.access.writes() => {
                 let book = Arc::clone(&book);
                 let body = move || book.keep_synced(interval);
                 let started = std::thread::Builder::new().name("terrace-ledger".into()).spawn(body);

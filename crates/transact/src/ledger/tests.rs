@@ -5,6 +5,7 @@ use super::book::Book;
 use super::fast::Step;
 use super::*;
 use std::collections::BTreeMap;
+use terrace_durable::Access;
 use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::{Backing, Divide, Native, Region};
 
@@ -360,7 +361,7 @@ fn salvage_ends_before_an_entry_that_comes_out_otherwise() {
     drop(book);
     let Err(error) = Book::open(dir.path(), &options, &budget) else { panic!("another hash") };
     assert!(error.to_string().contains("entry 2 ends with the hash"), "{error}");
-    let salvage = LedgerOptions { salvage: true, ..options };
+    let salvage = LedgerOptions { access: Access::Salvage, ..options };
     let book = Book::open(dir.path(), &salvage, &budget).expect("what is intact");
     let stats = book.stats();
     assert_eq!(book.bank.account(2).expect("opened").balance, 5);

@@ -10,7 +10,7 @@ use super::{
 use terrace_durable::{IndexFile, Medium, State};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::Part;
-use terrace_store::{Kind, Map, MapOptions, Persist, Procedure, TreeForm};
+use terrace_store::{Access, Kind, Map, MapOptions, Persist, Procedure, TreeForm};
 use terrace_workload::history::Call;
 
 /// The collector's scenario takes the most.
@@ -300,7 +300,7 @@ pub(in super::super) fn salvage(design: Design, settings: &Settings) -> Explorer
         .check(move |memory, notes: &[Noted<u64>]| {
             let done = notes.last().map_or(0, |note| note.event);
             let values = Part::new(Without::nothing(memory.clone()), 0, VALUES_BYTES);
-            let options = MapOptions { salvage: true, ..opening.options() };
+            let options = MapOptions { access: Access::Salvage, ..opening.options() };
             let map = Map::over(values, false, 3, options).map_err(|e| e.to_string())?;
             let found = contents(&map)?;
             let is_right = (0..SOME).all(|key| {

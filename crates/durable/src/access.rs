@@ -1,0 +1,35 @@
+//! What a file is opened for.
+
+/// What a file is opened for. Only [`Access::Write`] changes anything on the medium: the others use a copy in
+/// memory, or a mapping whose stores stay in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// To read and write; what a crash left unfinished is mended.
+    #[default]
+    Write,
+    /// To read. What a crash left unfinished is passed over; damage is an error.
+    Read,
+    /// To read what is intact of a damaged file.
+    Salvage,
+}
+
+impl Access {
+    /// Whether anything may be written.
+    pub fn writes(self) -> bool {
+        self == Access::Write
+    }
+
+    /// Whether damage is gone around and told, rather than an error.
+    pub fn passes_damage(self) -> bool {
+        self == Access::Salvage
+    }
+
+    /// Why nothing is taken, where nothing is.
+    pub fn refusal(self) -> Option<&'static str> {
+        match self {
+            Access::Write => None,
+            Access::Read => Some("opened to be read"),
+            Access::Salvage => Some("opened with salvage: read-only"),
+        }
+    }
+}
