@@ -113,7 +113,7 @@ pub(crate) type Opened<M, I> = (Engine<M, I>, RecoveryReport);
 impl Opening<'_> {
     /// Finds everything by reading the values; the index is in DRAM.
     pub fn read_values<M: Memory>(&self, values: Stored<M>) -> Result<Opened<M, Native>> {
-        // What the last section of another opening changed among the values; in a copy, unless it is opened to be written.
+        // What the last section of another opening changed among the values; if they are only read, in a copy.
         self.replay::<M, Native>(&values, None)?;
         let index = self.new_index(&values)?;
         self.read_values_to(values, index)

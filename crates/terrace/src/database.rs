@@ -104,8 +104,8 @@ struct OpenedLedger {
 }
 
 impl Database {
-    /// Opens `dir`, made if absent unless it is opened only to be read. Maps start from `options`; its memory budget is for all of
-    /// them together. Maps are opened when first asked for.
+    /// Opens `dir`, made if absent unless it is opened only to be read. Maps start from `options`; its memory budget
+    /// is for all of them together. Maps are opened when first asked for.
     ///
     /// # Errors
     /// [`Error::Io`] when the directory cannot be made or read; [`Error::Option`] for a

@@ -106,7 +106,7 @@ pub(super) struct ModelledMap {
 }
 
 /// What a run came to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ran {
     /// Operations of all threads.
     pub operations: u64,

@@ -11,6 +11,7 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
+use crate::reproduce::measure::side_by_side;
 use crate::reproduce::modelled::{
     DRAM, Mix, ModelledMap, PMEM, Ran, Ycsb, all_threads, keys_beyond_caches, label, options, preset,
 };
@@ -87,12 +88,15 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut told = Vec::new();
     for (node, name) in MEMORIES {
         let costs = Arc::new(profiled(&preset, node).map_err(Error::system("measure a modelled memory"))?);
-        let mut found = Vec::new();
-        for &value_bytes in sizes {
-            let keys = run.size(10_000_000, keys_beyond_caches(&preset, all_threads(&preset), value_bytes));
-            (run.tell)(&format!("{name}, {keys} values of {value_bytes} B"));
-            found.push(ways(|way| measure(&preset, node, way, &costs, keys, value_bytes))?);
-        }
+        (run.tell)(&format!("{name}, values of {sizes:?} B"));
+        let is_full = run.full;
+        let found = ways(sizes, |value_bytes, way| {
+            let keys = match is_full {
+                true => 10_000_000,
+                false => keys_beyond_caches(&preset, all_threads(&preset), value_bytes),
+            };
+            measure(&preset, node, way, &costs, keys, value_bytes)
+        })?;
         if node == PMEM {
             judge_as_published(&mut outcome, sizes, &found);
         }
@@ -111,21 +115,18 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Each way's runs: two at a time, since each has a machine of its own, and the last alone, since the switch of
-/// pre-stores is the process's.
-fn ways(measure: impl Fn(&Way) -> Result<Loads> + Sync) -> Result<Ways> {
-    let [flushed, kept, auto, profiled, off] = &WAYS;
-    let both = |[a, b]: [&Way; 2]| -> Result<[Loads; 2]> {
-        let (a, b) = std::thread::scope(|scope| {
-            let a = scope.spawn(|| measure(a));
-            let b = measure(b);
-            (a.join().expect("a run does not panic"), b)
-        });
-        Ok([a?, b?])
-    };
-    let [flushed, kept] = both([flushed, kept])?;
-    let [auto, profiled] = both([auto, profiled])?;
-    Ok([flushed, kept, auto, profiled, measure(off)?])
+/// Each way's runs, by size. Each has a machine of its own; but the switch of pre-stores is the process's, so what
+/// runs with it off does not run beside what runs with it on.
+fn ways(sizes: &[usize], measure: impl Fn(usize, &Way) -> Result<Loads> + Sync) -> Result<Vec<Ways>> {
+    let mut found = vec![[[Ran::default(); LOADS.len()]; WAYS.len()]; sizes.len()];
+    for pre_stores in [true, false] {
+        let _switch = Switch::to(pre_stores);
+        let of_way = |way: usize| (0..sizes.len()).map(move |size| (size, way));
+        let all: Vec<_> = (0..WAYS.len()).filter(|way| WAYS[*way].pre_stores == pre_stores).flat_map(of_way).collect();
+        let loads = side_by_side(&all, |(size, way)| measure(sizes[*size], &WAYS[*way]))?;
+        all.iter().zip(loads).for_each(|((size, way), loads)| found[*size][*way] = loads);
+    }
+    Ok(found)
 }
 
 /// What a probe finds of the memory's ways to be written, by all threads of a socket.
@@ -151,7 +152,6 @@ fn measure(
     let options = MapOptions { domain: Domain::Eadr, flush: way.flush, costs, ..slabs };
     let mut map = ModelledMap::on(preset, node, 3 * keys / 2, value_bytes, options)?;
     map.fill(keys)?;
-    let _switch = Switch::to(way.pre_stores);
     let mut loads = Vec::new();
     for (seed, (distribution, updates, parts, _)) in (1..).zip(LOADS) {
         let mix = Mix { updates, ..Mix::default() };
