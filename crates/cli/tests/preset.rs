@@ -43,7 +43,7 @@ fn what_is_no_machine_is_refused_with_what_would_be() {
     for (model, words) in [
         ("optane", "there are optane-000"),
         (&modelled, "machine.is_modelled: true"),
-        (&bare, "nodes: no memory was measured"),
+        (&bare, "`nodes`: no memory was measured"),
         (&half, "missing field `version`"),
         ("no/such.json", "no/such.json: No such file"),
     ] {

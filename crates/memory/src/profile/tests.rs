@@ -111,23 +111,80 @@ fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
     assert_eq!((many.runs(), many.range()), (32, [8.0, 39.0]));
 }
 
+/// What is said of a profile that was changed.
+fn refused(change: impl FnOnce(&mut serde_json::Value)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let mut json = serde_json::to_value(profile(2, 1 << 30, 100.0)).unwrap();
+    change(&mut json);
+    std::fs::write(&path, json.to_string()).unwrap();
+    let error = Profile::read(&path).unwrap_err().to_string();
+    assert!(!error.contains('\n'));
+    error
+}
+
+#[test]
+fn what_is_wrong_within_a_part_is_named_with_its_field() {
+    use serde_json::json;
+    let point =
+        |bytes| json!({"bytes": bytes, "load": {"mean_ns": [1.0], "p50_ns": [1.0], "p99_ns": "x"}});
+    let bandwidth = json!({
+        "flavour": "reed", "is_random": false, "piece_bytes": 64, "threads": 1, "gb_s": [1.0]
+    });
+    for (part, value, field, reason) in [
+        ("latency", json!([point(64)]), "latency[0].load.p99_ns`", "string \"x\", expected"),
+        (
+            "latency",
+            json!({"points": [point(64)], "left_out": "no time"}),
+            "latency.points[0].load.p99_ns`",
+            "string \"x\", expected",
+        ),
+        ("latency", json!([{"byte": 64}]), "latency[0].byte`", "unknown field `byte`"),
+        ("bandwidth", json!([bandwidth]), "bandwidth[0].flavour`", "expected one of `read`"),
+        ("latency", json!({"not_measured": 7}), "latency.not_measured`", "expected a string"),
+        (
+            "latency",
+            json!({"not_measured": "", "why": ""}),
+            "latency.why`",
+            "expected one of `not_measured`",
+        ),
+        (
+            "latency",
+            json!({"not_measured": "", "points": []}),
+            "latency`",
+            "`points` beside `not_measured`",
+        ),
+        ("latency", json!({"points": []}), "latency`", "missing field `left_out`"),
+        ("latency", json!({"left_out": ""}), "latency`", "missing field `points`"),
+        ("latency", json!({}), "latency`", "missing field `not_measured`"),
+        ("latency", json!(7), "latency`", "expected an array of points, or an object with"),
+    ] {
+        let error = refused(|json| json["nodes"][0][part] = value);
+        assert!(
+            error.contains(&format!(": `nodes[0].{field}")) && error.contains(reason),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_profile_without_a_memory_says_so_and_what_measures_one() {
+    let error = refused(|json| json["nodes"] = serde_json::json!([]));
+    assert!(
+        error.contains("`nodes`: no memory was measured; `terrace probe --out FILE`"),
+        "{error}"
+    );
+}
+
 #[test]
 fn settings_at_which_nothing_can_be_measured_are_refused_by_their_field() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("profile.json");
-    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
-        let mut json = serde_json::to_value(profile(2, 1 << 30, 100.0)).unwrap();
-        change(&mut json);
-        std::fs::write(&path, json.to_string()).unwrap();
-        Profile::read(&path).unwrap_err().to_string()
-    };
-    let short = refused(&|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());
+    let short = refused(|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());
     assert!(
         short.contains("nodes[0].latency[0].bytes") && short.contains("at least 128"),
         "{short}"
     );
     let bandwidth = |threads: u64, bytes: u64| {
-        refused(&|json| {
+        refused(|json| {
             json["nodes"][0]["bandwidth"] = serde_json::json!([{
                 "flavour": "read", "is_random": false, "piece_bytes": bytes, "threads": threads, "gb_s": [1.0]
             }]);
