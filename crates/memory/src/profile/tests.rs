@@ -15,6 +15,7 @@ fn profile(threads: usize, bytes: u64, ns: f64) -> Profile {
     let machine = ProfiledMachine {
         name: "a machine".into(),
         is_modelled: false,
+        processor: None,
         threads,
         cache_bytes: 1 << 20,
         nodes: vec!["node0".into()],
@@ -58,6 +59,45 @@ fn a_run_elsewhere_is_refused_by_the_field_that_differs() {
     let error = known.refine(profile(4, 4096, 1.0)).unwrap_err().to_string();
     assert!(error.contains("threads is `2`, here it is `4`"), "{error}");
     assert_eq!(known, before, "nothing was changed");
+}
+
+#[test]
+fn a_machine_is_told_from_another_by_what_both_know_of_it() {
+    let known = profile(2, 4096, 100.0);
+    let with = |processor: Option<&str>, threads| {
+        let machine = profile(threads, 4096, 100.0).machine;
+        ProfiledMachine { processor: processor.map(String::from), ..machine }
+    };
+    let (here, other) = (with(Some("Fast 7"), 2), with(Some("Slow 1"), 2));
+    assert_eq!(known.machine.differs_from(&here), None, "its processor was not told then");
+    let told = other.differs_from(&here).unwrap();
+    for words in
+        ["by its processor: Slow 1, 2 threads, largest cache 1 MiB, node0", "this one is Fast 7, 2"]
+    {
+        assert!(told.contains(words), "{told}");
+    }
+    let told = known.machine.differs_from(&with(Some("Fast 7"), 4)).unwrap();
+    assert!(told.contains("by its threads: processor not told, 2 threads"), "{told}");
+    let model = ProfiledMachine { is_modelled: true, name: "cxl".into(), ..with(None, 2) };
+    assert!(model.differs_from(&here).unwrap().contains("modelled cxl, 2 threads"));
+    // A run tells the processor of a profile that was taken before it was asked.
+    let mut refined = known.clone();
+    let mut run = known;
+    run.machine = here.clone();
+    refined.refine(run).unwrap();
+    assert_eq!(refined.machine, here);
+    let mut run = profile(2, 4096, 1.0);
+    run.machine = other;
+    assert!(refined.refine(run).unwrap_err().to_string().contains("its processor is `Fast 7`"));
+}
+
+#[test]
+fn a_numa_node_is_known_by_its_number_too() {
+    let known = profile(2, 4096, 100.0);
+    assert_eq!(known.node("0"), known.node("node0"));
+    assert!(
+        known.node("node0").is_some() && known.node("1").is_none() && known.node("dram").is_none()
+    );
 }
 
 #[test]
