@@ -118,13 +118,18 @@ impl Profile {
         named(name).or_else(|| named(&node_name(name.parse().ok()?)))
     }
 
-    /// That a part of a memory is needed whole, and how it is measured into the profile at `path`.
+    /// That a part of a memory is needed whole, why it is not if a run could not, and how it is measured into the
+    /// profile at `path`.
     pub fn not_measured(&self, node: &str, part: &str, path: &Path) -> String {
+        let of = format!("{node}: {part}");
+        let left_out = self.left_out().into_iter().find(|(left_out, _)| *left_out == of);
+        let why = left_out.map(|(_, why)| format!(" ({why})"));
         let machine = &self.machine;
         let model = machine.is_modelled.then(|| format!("--model {} ", machine.name));
         format!(
-            "{part} of {node} was not measured, or not all of it; \
+            "{part} of {node} was not measured, or not all of it{}; \
              `terrace probe {}--node {node} --part {part} --out {}` does",
+            why.unwrap_or_default(),
             model.unwrap_or_default(),
             path.display()
         )

@@ -101,6 +101,21 @@ fn a_numa_node_is_known_by_its_number_too() {
 }
 
 #[test]
+fn a_part_that_is_missing_is_told_with_the_command_that_measures_it() {
+    let mut known = profile(2, 4096, 100.0);
+    let told = known.not_measured("node0", "loaded", Path::new("p.json"));
+    let expected = "loaded of node0 was not measured, or not all of it (one processor); \
+                    `terrace probe --node node0 --part loaded --out p.json` does";
+    assert_eq!(told, expected);
+    known.machine = ProfiledMachine { name: "cxl".into(), is_modelled: true, ..known.machine };
+    let told = known.not_measured("node0", "stores", Path::new("p.json"));
+    assert!(
+        told.contains("not all of it; `terrace probe --model cxl --node node0 --part stores"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_file_is_read_as_it_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.json");
