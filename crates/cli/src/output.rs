@@ -3,7 +3,12 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::time::Duration;
+use terrace::memory::Topology;
+use terrace::memory::profile::ProfiledMachine;
+use terrace_advise::machine::ground::Here;
+use terrace_advise::probe;
 
 /// Why a command ends without having done what it was asked.
 pub enum Failure {
@@ -144,6 +149,19 @@ pub fn say(what: impl Display) {
 pub fn warn_if_unoptimised() {
     if cfg!(debug_assertions) {
         say("warning: built with assertions and little optimisation; measure a release build");
+    }
+}
+
+/// Warns where the profile at `path`, of this `machine`, is taken for one of the machine that it is used on.
+pub fn warn_if_elsewhere(path: &Path, machine: &ProfiledMachine) {
+    let here = Topology::read().map_err(io::Error::other).and_then(Here::new);
+    let (profile, way) = (path.display(), "`terrace probe --out FILE` measures this one");
+    match here.map(|here| machine.differs_from(&probe::machine_of(&here))) {
+        Ok(None) => {}
+        Ok(Some(differs)) => say(format_args!("warning: {profile} is {differs}; {way}")),
+        Err(error) => {
+            say(format_args!("warning: {profile} may be of another machine: {error}; {way}"))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `terrace place`: which structure belongs on which memory.
 
-use crate::output::{Failure, Outcome, print, print_json};
+use crate::output::{self, Failure, Outcome, print, print_json};
 use crate::resp::{Connection, Reply};
 use crate::settings::{self, Flags};
 use clap::Args;
@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use terrace::memory::{Topology, tier};
+use terrace::memory::topology::node_name;
+use terrace::memory::{TierSpec, Topology, tier};
 use terrace_advise::place::maps::{self, MapUse};
-use terrace_advise::place::{Advice, EXAMPLE, Error, Question, advise};
+use terrace_advise::place::{Advice, EXAMPLE, Error, Figures, Question, advise};
 
 /// What `--help` ends with.
 pub fn examples() -> String {
@@ -34,6 +35,9 @@ pub struct Arguments {
     /// Place the maps of this directory too, which nobody has open
     #[arg(long, value_name = "DIR", conflicts_with = "server", requires_all = ["reads_per_s", "writes_per_s"])]
     map: Option<PathBuf>,
+    /// With --map: read this configuration instead of DIR/terrace.toml
+    #[arg(long, value_name = "FILE", requires = "map")]
+    config: Option<PathBuf>,
     /// With --map: values that will be read a second, of all maps together
     #[arg(long, value_name = "N", requires = "map")]
     reads_per_s: Option<f64>,
@@ -61,7 +65,7 @@ struct Maps {
     measured: Option<String>,
     assumed: Option<String>,
     /// Tiers that the directory's maps could be told to lie in.
-    tiers: Vec<String>,
+    tiers: Vec<TierSpec>,
 }
 
 /// Advises.
@@ -79,22 +83,28 @@ pub fn main(arguments: &Arguments) -> Outcome {
         idle = unused.into_iter().map(|(name, _)| name).collect();
         used.into_iter().flat_map(|(_, structures)| structures).collect()
     });
-    let advice = question.and_then(|question| advise(&question));
     let refused = |e| match e {
         Error::Unreadable { .. } => Failure::Usage(e.to_string()),
         _ => Failure::Usage(format!("{}: {e}", arguments.file.display())),
     };
-    let advice = advice.map_err(refused)?;
+    let question = question.map_err(refused)?;
+    let advice = advise(&question).map_err(refused)?;
+    let figures = question.figures();
+    // Of what lies here; a question alone may be of any machine.
+    if let (Some(_), Some(Figures::Profile { path, machine })) = (&arguments.map, figures) {
+        output::warn_if_elsewhere(path, machine);
+    }
     let settings = settings_for(&advice, &maps);
     if arguments.json {
         return print_json(&json!({
-            "placed": advice.plan().placed, "cost": advice.plan().cost,
-            "agrees": advice.agrees(), "advice": advice,
+            "placed": advice.plan().placed, "cost": advice.plan().cost, "figures": figures,
+            "agrees": advice.agrees(), "not_compared": advice.not_compared(), "advice": advice,
             "maps": maps.used, "unused_maps": idle, "terrace_toml": settings,
             "measured": maps.measured, "assumed": maps.assumed,
         }));
     }
     print(&advice)?;
+    figures.map_or(Ok(()), |figures| print(format_args!("figures of memories: {figures}")))?;
     for name in idle {
         print(format_args!("{name}: nobody used it, so nothing is said of it"))?;
     }
@@ -107,9 +117,8 @@ pub fn main(arguments: &Arguments) -> Outcome {
 /// Maps whose values or index are to lie on a node that is a tier of the directory's machine too, as settings.
 fn settings_for(advice: &Advice, maps: &Maps) -> Option<String> {
     let line = |key: &str, structure: String| {
-        let node = advice.node_of(&structure)?;
-        let is_tier = maps.tiers.iter().any(|tier| tier == node);
-        is_tier.then(|| format!("{key} = \"{node}\"\n"))
+        let tier = tier_of(&maps.tiers, advice.node_of(&structure)?)?;
+        Some(format!("{key} = \"{}\"\n", tier.name))
     };
     let section = |map: &MapUse| {
         let values = line("tier", maps::values_of(&map.name));
@@ -119,6 +128,15 @@ fn settings_for(advice: &Advice, maps: &Maps) -> Option<String> {
     };
     let sections: Vec<String> = maps.used.iter().filter_map(section).collect();
     (!sections.is_empty()).then(|| sections.join("\n"))
+}
+
+/// The tier of this name, or else the only one on the NUMA node of this name.
+fn tier_of<'a>(tiers: &'a [TierSpec], node: &str) -> Option<&'a TierSpec> {
+    let named = tiers.iter().find(|tier| tier.name == node);
+    named.or_else(|| {
+        let mut on = tiers.iter().filter(|tier| tier.node.map(node_name).as_deref() == Some(node));
+        on.next().filter(|_| on.next().is_none())
+    })
 }
 
 /// What a directory tells: sizes. How its maps will be used must be said.
@@ -131,13 +149,13 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
         })?;
     }
     let [reads, writes] = checked;
-    let (config, _) = settings::read(dir, None, &Flags::default())?;
+    let (config, _) = settings::read(dir, arguments.config.as_deref(), &Flags::default())?;
     let topology = Topology::read().map_err(Failure::new)?;
     let found = tier::found_specs(&topology);
     let memories = config.tiers.iter().chain(&found).filter(|tier| !tier.kind.has_path());
     // Where the directory's files are the memory, maps lie where these lie.
     let can_move = !config.domain.is_byte_addressable();
-    let tiers = memories.filter(|_| can_move).map(|tier| tier.name.clone()).collect();
+    let tiers = memories.filter(|_| can_move).cloned().collect();
     let db = settings::open_to_read(dir, &config, false)?;
     let mut used = Vec::new();
     for name in db.map_names().map_err(Failure::new)? {

@@ -5,10 +5,11 @@ use crate::output::{self, Failure, Outcome, print, print_json, say};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use terrace::memory::Profile;
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::model::calibrate::{self, Calibration};
+use terrace_advise::machine::model::preset::Opened;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -40,71 +41,43 @@ pub fn examples() -> &'static str {
      terrace probe --model mine.toml"
 }
 
-/// A model as it was named.
-pub struct Model {
-    pub preset: Preset,
-    /// Its file, with the source of every figure.
-    text: String,
-    /// What it was made from.
-    profile: Option<Profile>,
-}
-
 fn usage(error: impl Display) -> Failure {
     Failure::Usage(error.to_string())
 }
 
-impl Model {
-    /// A preset's name, or a file: a preset, or a profile to make one of.
-    pub fn read(name: &str) -> Result<Model, Failure> {
-        let path = Path::new(name);
-        if !name.contains(['/', '.']) && !path.is_file() {
-            let preset = Preset::named(name).map_err(|error| {
-                usage(format!("{error}; or name a preset's file, or a profile that `terrace probe --out` wrote"))
-            })?;
-            let text = Preset::text(name).unwrap_or_default().to_string();
-            return Ok(Model { preset, text, profile: None });
-        }
-        let at = |error: &dyn Display| usage(format!("{name}: {error}"));
-        let text = std::fs::read_to_string(path).map_err(|error| at(&error))?;
-        // A preset is TOML, where nothing begins so.
-        if text.trim_start().starts_with('{') {
-            let profile = Profile::read(path).map_err(usage)?;
-            let made = Preset::of_profile(&profile).map_err(|error| at(&error))?;
-            return Ok(Model { preset: made.preset, text: made.text, profile: Some(profile) });
-        }
-        let preset = Preset::parse(&text).map_err(|error| at(&error))?;
-        Ok(Model { preset, text, profile: None })
-    }
+/// A preset's name, its file, or a profile to make one of.
+pub fn open(name: &str) -> Result<Opened, Failure> {
+    Preset::open(name).map_err(usage)
+}
 
-    /// What the model of a profile leaves open, on standard error: nobody should take it for the machine.
-    pub fn warn(&self) -> Result<(), Failure> {
-        let Some(profile) = &self.profile else { return Ok(()) };
-        let found = calibrate::against(&self.preset, profile).map_err(Failure::new)?;
-        say(found.summary());
-        say(
-            "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`",
-        );
-        Ok(())
-    }
+/// What the model of a profile leaves open, on standard error: nobody should take it for the machine.
+pub fn warn(model: &Opened) -> Result<(), Failure> {
+    let Some(profile) = &model.profile else { return Ok(()) };
+    let found = calibrate::against(&model.preset, profile).map_err(Failure::new)?;
+    say(found.summary());
+    say(
+        "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`",
+    );
+    Ok(())
+}
 
-    fn calibration(&self, beside: Option<&Profile>) -> Result<Calibration, Failure> {
-        match beside.or(self.profile.as_ref()) {
-            Some(profile) => calibrate::against(&self.preset, profile).map_err(Failure::new),
-            None if Preset::text(&self.preset.name) == Some(&self.text) => {
-                calibrate::calibrate(&self.preset.name).map_err(Failure::new)
-            }
-            None => Err(usage(format!(
-                "`{}` is a file of its own, of which nothing was published; `--profile FILE` names what to hold it against",
-                self.preset.name
-            ))),
+fn calibration(model: &Opened, beside: Option<&Profile>) -> Result<Calibration, Failure> {
+    match beside.or(model.profile.as_ref()) {
+        Some(profile) => calibrate::against(&model.preset, profile).map_err(Failure::new),
+        None if Preset::text(&model.preset.name) == Some(&model.text) => {
+            calibrate::calibrate(&model.preset.name).map_err(Failure::new)
         }
+        None => Err(usage(format!(
+            "`{}` is a file of its own, of which nothing was published; `--profile FILE` names what to hold it against",
+            model.preset.name
+        ))),
     }
 }
 
 /// Prints names, a preset or its errors.
 pub fn main(arguments: &Arguments) -> Outcome {
     let Some(name) = &arguments.model else { return list(arguments.json) };
-    let model = Model::read(name)?;
+    let model = open(name)?;
     if !arguments.calibrate {
         return match arguments.json {
             true => print_json(&json!({ "name": model.preset.name, "text": model.text })),
@@ -114,7 +87,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
     let beside = arguments.profile.as_deref().map(Profile::read).transpose().map_err(usage)?;
     let spinner = output::spinner("calibrate");
-    let found = model.calibration(beside.as_ref());
+    let found = calibration(&model, beside.as_ref());
     spinner.finish_and_clear();
     let found = found?;
     if arguments.json { print_json(&as_json(&found)) } else { print(found.to_string().trim_end()) }

@@ -3,7 +3,7 @@
 mod eight;
 
 use crate::output::{self, Failure, Outcome, print, print_json, say};
-use crate::preset::Model;
+use crate::preset;
 use clap::Args;
 use eight::EightTests;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ pub struct Arguments {
 pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
     match &arguments.model {
-        Some(name) => on(&preset(name)?, arguments),
+        Some(name) => on(&model(name)?, arguments),
         None => on(&here(arguments)?, arguments),
     }
 }
@@ -159,9 +159,9 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
     }
 }
 
-fn preset(name: &str) -> Result<Preset, Failure> {
-    let model = Model::read(name)?;
-    model.warn()?;
+fn model(name: &str) -> Result<Preset, Failure> {
+    let model = preset::open(name)?;
+    preset::warn(&model)?;
     Ok(model.preset)
 }
 

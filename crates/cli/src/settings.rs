@@ -1,14 +1,16 @@
 //! Where a command's configuration comes from: the directory's `terrace.toml` (or `--config`),
 //! then flags, made from the same table of keys so that none is missing.
 
-use crate::output::{Failure, say};
+use crate::output::{self, Failure, say};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use terrace::config::{
     Config, ConfigError, KEYS, Key, LEDGER_KEYS, MAP_KEYS, QUEUE_KEYS, TIER_KEYS, WORDS_KEYS,
 };
 use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
+use terrace::memory::profile::MemoryCosts;
 use terrace::{Access, Database, Map, MapOptions, Queue, Words};
 
 /// Every key of the configuration as a flag.
@@ -172,6 +174,14 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
     Failure::Usage(format!("--{}: {what}", flag(key)))
 }
 
+/// What the engine goes by of the profile, with a warning where that is of another machine.
+fn costs(config: &Config) -> Result<Option<Arc<MemoryCosts>>, Failure> {
+    if let (Some(path), Some(profile)) = (&config.profile, config.read_profile()?) {
+        output::warn_if_elsewhere(path, &profile.machine);
+    }
+    Ok(config.costs()?)
+}
+
 /// Opens the database at `dir` to read it: nothing in it changes. `salvage` takes what is intact of a damaged one.
 pub fn open_to_read(dir: &Path, config: &Config, salvage: bool) -> Result<Database, Failure> {
     open_existing(dir, config, reading(salvage))
@@ -186,7 +196,7 @@ pub fn reading(salvage: bool) -> Access {
 pub fn open_existing(dir: &Path, config: &Config, access: Access) -> Result<Database, Failure> {
     must_exist(dir)?;
     prestore::set_enabled(config.pre_stores);
-    let options = MapOptions { access, costs: config.costs()?, ..config.options() };
+    let options = MapOptions { access, costs: costs(config)?, ..config.options() };
     Database::open(dir, options).map_err(Failure::new)
 }
 
@@ -220,7 +230,7 @@ pub fn tell_damage(map: &Map) {
 /// ledgers and tables of words.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
-    let options = MapOptions { costs: config.costs()?, ..config.options() };
+    let options = MapOptions { costs: costs(config)?, ..config.options() };
     let db = Database::open(dir, options).map_err(Failure::new)?;
     for name in config.maps.keys() {
         open_map(&db, name, config)?;

@@ -106,6 +106,113 @@ fn maps_at_rest_are_placed_and_their_settings_are_ready() {
     assert_eq!(run(&["get", data, "users", "3"]).1.trim_end(), value);
 }
 
+/// A profile of a machine of `processor` with the parts that `terrace place` needs, in `dir`.
+fn profile(dir: &Path, processor: &str, nodes: &[&str]) -> String {
+    let of_node = |name: &&str| {
+        let ns = serde_json::json!({"mean_ns": [80.0], "p50_ns": [80.0], "p99_ns": [90.0]});
+        let bandwidth = ["read", "store", "store-flush"].map(|flavour| {
+            serde_json::json!({
+                "flavour": flavour, "is_random": true, "piece_bytes": 64, "threads": 1, "gb_s": [5.0]
+            })
+        });
+        serde_json::json!({
+            "name": name, "latency": [{"bytes": 1 << 30, "load": ns}], "bandwidth": bandwidth,
+            "loaded": [], "dirty_cache": [],
+            "stores": [{"flavour": "store-flush", "piece_bytes": 64, "piece": ns}],
+        })
+    };
+    let profile = serde_json::json!({
+        "format": "terrace-profile", "version": 1, "taken_at": [], "pages": [], "copies": [],
+        "machine": {
+            "name": "this machine", "is_modelled": false, "processor": processor, "threads": 99,
+            "cache_bytes": 1 << 20, "nodes": nodes,
+        },
+        "nodes": nodes.iter().map(of_node).collect::<Vec<_>>(),
+    });
+    let path = dir.join("profile.json");
+    std::fs::write(&path, profile.to_string()).expect("written");
+    path.to_str().expect("text").into()
+}
+
+#[test]
+fn figures_of_another_machine_are_said_to_be_and_where_they_are_taken_for_this_one_warned_of() {
+    let dir = tempfile::tempdir().expect("directory");
+    let profile = profile(dir.path(), "Elsewhere 9000", &["node0"]);
+    let text = format!(
+        "profile = {profile:?}\n[[node]]\nname = \"0\"\ncapacity = \"1 GiB\"\n[[structure]]\nname = \"a\"\n\
+         bytes = 64\nebr = 0.1\naccesses_per_s = 1\nread_share = 1\n"
+    );
+    let path = file(dir.path(), &text);
+    let path = path.to_str().expect("text");
+    let (code, table, said) = run(&["place", path]);
+    let of = format!(
+        "figures of memories: of {profile}: Elsewhere 9000, 99 threads, largest cache 1 MiB, node0"
+    );
+    assert!(code == 0 && table.contains(&of), "{table}{said}");
+    assert_eq!(said, "", "a question may be of any machine");
+    let found = json(&run(&["place", path, "--json"]).1);
+    assert_eq!(found["figures"]["profile"]["machine"]["processor"], "Elsewhere 9000");
+    // Of a directory on this machine they are another's.
+    let data = dir.path().join("data");
+    let data = data.to_str().expect("text");
+    assert_eq!(run(&["put", data, "users", "key", "value"]).0, 0);
+    let warning = format!("warning: {profile} is of another machine, by its ");
+    let is_told = |said: &str| {
+        let way = "; `terrace probe --out FILE` measures this one\n";
+        said.starts_with(&warning) && said.ends_with(way) && said.lines().count() == 1
+    };
+    let rates = ["--reads-per-s", "1e5", "--writes-per-s", "1e4"];
+    let (code, _, said) = run(&[&["place", path, "--map", data][..], &rates].concat());
+    assert!(code == 0 && is_told(&said), "{said}");
+    // And where the engine goes by them.
+    let toml = format!("profile = {profile:?}\nprofile_node = 0\n");
+    std::fs::write(Path::new(data).join("terrace.toml"), toml).expect("written");
+    let (code, value, said) = run(&["get", data, "users", "key"]);
+    assert!(code == 0 && value == "value" && is_told(&said), "{value}{said}");
+    let (code, _, said) = run(&["open", data]);
+    assert!(code == 0 && is_told(&said), "{said}");
+    assert!(said.contains(": Elsewhere 9000, 99 threads"), "{said}");
+}
+
+#[test]
+fn a_node_of_a_profile_is_the_tier_that_is_on_it_alone() {
+    let dir = tempfile::tempdir().expect("directory");
+    let profile = profile(dir.path(), "Elsewhere 9000", &["node0"]);
+    let data = dir.path().join("data");
+    let data = data.to_str().expect("text");
+    assert_eq!(run(&["put", data, "users", "key", "value"]).0, 0);
+    let nodes =
+        format!("profile = {profile:?}\n[[node]]\nname = \"node0\"\ncapacity = \"1 GiB\"\n");
+    let path = file(dir.path(), &nodes);
+    let question = ["place", path.to_str().expect("text"), "--map", data, "--json"];
+    let rates = ["--reads-per-s", "1e5", "--writes-per-s", "1e4"];
+    let settings = || json(&run(&[&question[..], &rates].concat()).1)["terrace_toml"].clone();
+    let found = settings();
+    let found = found.as_str().expect("settings");
+    assert!(found.contains("tier = \"dram"), "what this machine calls its node 0: {found}");
+    // Where a second tier is on the node, which is meant is not known.
+    let second = "[[tier]]\nname = \"second\"\nkind = \"dram\"\nnode = 0\n";
+    std::fs::write(Path::new(data).join("terrace.toml"), second).expect("written");
+    assert_eq!(settings(), Value::Null);
+}
+
+#[test]
+fn a_rule_that_was_compared_with_nothing_agrees_with_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    let structure = |number| {
+        format!(
+            "[[structure]]\nname = \"s{number}\"\nbytes = 64\nebr = 0.1\naccesses_per_s = 1\nread_share = 1\n"
+        )
+    };
+    let path = file(dir.path(), &(0..21).map(structure).chain([NODES.into()]).collect::<String>());
+    let path = path.to_str().expect("text");
+    let found = json(&run(&["place", path, "--json"]).1);
+    let why = "there are 2097152 placements, and 1048576 are tried at the most";
+    assert_eq!((&found["agrees"], &found["not_compared"]), (&Value::Null, &why.into()), "{found}");
+    let table = run(&["place", path]).1;
+    assert!(table.contains(&format!("compared with nothing: {why}")), "{table}");
+}
+
 /// Two databases of the same size, one read a hundred times as often. Reads were once divided by keys, which made the
 /// two the same.
 #[test]

@@ -32,18 +32,23 @@ fn what_is_no_machine_is_refused_with_what_would_be() {
         std::fs::write(&path, text).expect("written");
         path.to_str().expect("text").to_string()
     };
-    let machine = |is_modelled: bool| {
+    let machine = |is_modelled: bool, nodes: &str| {
         format!(
             r#"{{"format":"terrace-profile","version":1,"machine":{{"name":"m","is_modelled":{is_modelled},"threads":2,
-            "cache_bytes":1048576,"nodes":["node0"]}},"taken_at":[],"nodes":[],"pages":[],"copies":[]}}"#
+            "cache_bytes":1048576,"nodes":["node0"]}},"taken_at":[],"nodes":[{nodes}],"pages":[],"copies":[]}}"#
         )
     };
-    let (modelled, bare) = (file("a.json", &machine(true)), file("b.json", &machine(false)));
+    let node =
+        r#"{"name":"node0","latency":[],"bandwidth":[],"loaded":[],"stores":[],"dirty_cache":[]}"#;
+    let modelled = file("a.json", &machine(true, node));
+    let (empty, bare) =
+        (file("d.json", &machine(false, node)), file("b.json", &machine(false, "")));
     let half = file("c.json", "{\"format\":\"terrace-profile\"}");
     for (model, words) in [
         ("optane", "there are optane-000"),
         (&modelled, "machine.is_modelled: true"),
-        (&bare, "nodes: no memory was measured"),
+        (&empty, "nodes.node0.stores: not measured (it has no points)"),
+        (&bare, "`nodes`: no memory was measured"),
         (&half, "missing field `version`"),
         ("no/such.json", "no/such.json: No such file"),
     ] {

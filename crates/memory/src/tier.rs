@@ -22,7 +22,7 @@ pub use refusal::TierError;
 use crate::dax::{self, FilesystemInfo, MapSync, PathError};
 use crate::domain::Domain;
 use crate::size::ByteSize;
-use crate::topology::{NumaNode, Topology};
+use crate::topology::{NumaNode, Topology, node_name};
 
 /// What a tier is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -284,7 +284,7 @@ pub fn found_specs(topology: &Topology) -> Vec<TierSpec> {
     let single = with_memory.iter().filter(|node| !node.is_cpu_less()).count() == 1;
     let memory = with_memory.iter().map(|node| {
         let (name, kind) = match (node.is_cpu_less(), single) {
-            (true, _) => (format!("node{}", node.node), TierKind::Node),
+            (true, _) => (node_name(node.node), TierKind::Node),
             (false, true) => ("dram".to_owned(), TierKind::Dram),
             (false, false) => (format!("dram{}", node.node), TierKind::Dram),
         };

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub use cache::{Cache, CacheKind};
 pub use mounts::{DaxOption, Mount};
-pub use node::{HmatAccess, KernelTier, MemorySideCache, NumaNode};
+pub use node::{HmatAccess, KernelTier, MemorySideCache, NumaNode, node_name};
 pub use pages::{HugePagePool, TransparentHugePages};
 pub use persistent::{DaxMount, DeviceDax, PersistentBlock, PersistentMemory, PersistentRegion};
 pub use processor::Processor;

@@ -112,12 +112,24 @@ impl Advice {
         self.best.as_ref().or(self.rule.as_ref()).expect("without either there is no advice")
     }
 
-    /// Whether the rule's placement costs no more than the best one. Where they were too many to try,
-    /// nothing contradicts it.
-    pub fn agrees(&self) -> bool {
-        match (&self.rule, &self.best) {
-            (Some(rule), Some(best)) => rule.same_as(best),
-            (rule, _) => rule.is_some(),
+    /// Whether the rule's placement costs no more than the best one; `None` where the rule was compared with
+    /// nothing, for the reason that [`Advice::not_compared`] gives.
+    pub fn agrees(&self) -> Option<bool> {
+        let best = self.best.as_ref()?;
+        Some(self.rule.as_ref().is_some_and(|rule| rule.same_as(best)))
+    }
+
+    /// Why the rule was compared with nothing; `None` where it was.
+    pub fn not_compared(&self) -> Option<String> {
+        let most = exhaustive::PLACEMENTS_MAX;
+        match (&self.best, self.placements) {
+            (Some(_), _) => None,
+            (None, Some(count)) => {
+                Some(format!("there are {count} placements, and {most} are tried at the most"))
+            }
+            (None, None) => Some(format!(
+                "there are more placements than can be counted, and {most} are tried at the most"
+            )),
         }
     }
 
@@ -153,7 +165,8 @@ impl fmt::Display for Advice {
         )?;
         match (&self.rule, &self.best) {
             (_, None) => {
-                write!(f, "by the rule alone: there are too many placements to try them all")
+                let why = self.not_compared().unwrap_or_default();
+                write!(f, "by the rule alone (lowest EBR nearest), compared with nothing: {why}")
             }
             (None, Some(_)) => {
                 let name = self.without_room.as_deref().unwrap_or_default();

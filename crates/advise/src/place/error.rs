@@ -47,6 +47,29 @@ pub enum Error {
         /// What it may be.
         valid: &'static str,
     },
+    /// The profile does not have the node, whose figures are not written either.
+    #[error(
+        "node `{node}`: {profile} has no memory of that name, it has {}; name one of these, or write `local`, \
+         `read_ns`, `write_ns`, `read_gb_s` and `write_gb_s` of the node", known.join(", ")
+    )]
+    NotInProfile {
+        /// The node.
+        node: String,
+        /// The profile.
+        profile: PathBuf,
+        /// The memories that it has.
+        known: Vec<String>,
+    },
+    /// The profile has the node, and not this figure.
+    #[error("node `{node}`: `{field}` is missing: {why}")]
+    NotMeasured {
+        /// The node.
+        node: String,
+        /// The field.
+        field: &'static str,
+        /// The part of the profile that has it, and the command that measures that.
+        why: String,
+    },
     /// No preset has this name, or the preset has no such node.
     #[error("{0}")]
     Preset(#[from] PresetError),

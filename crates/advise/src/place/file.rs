@@ -1,12 +1,12 @@
 //! A question as a file: what a preset or a machine's profile knows need not be written.
 
 use super::error::{Error, Result};
-use super::question::{Node, Structure, valid};
+use super::question::{Figures, Node, Structure, valid};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use terrace_machine::Preset;
 use terrace_machine::model::preset::{Wrong, from_toml};
-use terrace_memory::profile::{Flavour, NodeProfile};
+use terrace_memory::profile::{Flavour, NodeProfile, StoreCost};
 use terrace_memory::{ByteSize, Profile};
 
 /// Bytes of an access where nothing is said: a cache line.
@@ -16,7 +16,7 @@ pub(super) const LINE_BYTES: u64 = 64;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    /// A modelled machine that nodes take their figures from.
+    /// A modelled machine that nodes take their figures from, by its name or file.
     preset: Option<String>,
     /// A file that `terrace probe` wrote: nodes take their figures from it.
     profile: Option<PathBuf>,
@@ -79,38 +79,59 @@ fn needed<T>(value: Option<T>, of: &str, field: &'static str, valid: &'static st
     value.ok_or_else(|| Error::Missing { of: of.into(), field, valid })
 }
 
+/// What knows figures of nodes.
+enum Known {
+    Preset(Box<Preset>),
+    Profile(PathBuf, Box<Profile>),
+}
+
 impl File {
-    /// Its structures and nodes, with what the preset or the profile knows of these.
-    pub fn parts(self) -> Result<(Vec<Structure>, Vec<Node>)> {
-        let preset = self.preset.as_deref().map(Preset::named).transpose()?;
-        let profile = self.profile.as_deref().map(Profile::read).transpose()?;
-        if preset.is_some() && profile.is_some() {
-            return Err(Error::Field {
+    /// Its structures and nodes, with what the preset or the profile knows of these, and whose figures those are.
+    pub fn parts(self) -> Result<(Vec<Structure>, Vec<Node>, Option<Figures>)> {
+        let known = self.known()?;
+        let structures = self.structure.into_iter().enumerate();
+        let structures = structures.map(|(number, draft)| draft.structure(number + 1));
+        let nodes = self.node.into_iter().enumerate();
+        let nodes = nodes.map(|(number, draft)| match &known {
+            Some(Known::Preset(preset)) => draft.over_preset(number + 1, preset, self.socket),
+            Some(Known::Profile(path, profile)) => draft.over_profile(number + 1, path, profile),
+            None => draft.node(number + 1),
+        });
+        let (structures, nodes) =
+            (structures.collect::<Result<_>>()?, nodes.collect::<Result<_>>()?);
+        let figures = known.map(|known| match known {
+            Known::Preset(preset) => Figures::Preset(preset.name),
+            Known::Profile(path, profile) => Figures::Profile { path, machine: profile.machine },
+        });
+        Ok((structures, nodes, figures))
+    }
+
+    fn known(&self) -> Result<Option<Known>> {
+        match (&self.preset, &self.profile) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => Err(Error::Field {
                 of: "the question".into(),
                 field: "profile",
                 found: "given beside `preset`".into(),
                 valid: "the only one of the two",
-            });
+            }),
+            (None, Some(path)) => {
+                let profile = Profile::read(path)?;
+                Ok(Some(Known::Profile(path.clone(), Box::new(profile))))
+            }
+            (Some(name), None) => {
+                let preset = Preset::open(name)?.preset;
+                if self.socket >= preset.processor.sockets {
+                    return Err(Error::Field {
+                        of: format!("preset `{}`", preset.name),
+                        field: "socket",
+                        found: self.socket.to_string(),
+                        valid: "the number of one of its sockets, from 0",
+                    });
+                }
+                Ok(Some(Known::Preset(Box::new(preset))))
+            }
         }
-        if let Some(preset) = &preset
-            && self.socket >= preset.processor.sockets
-        {
-            return Err(Error::Field {
-                of: format!("preset `{}`", preset.name),
-                field: "socket",
-                found: self.socket.to_string(),
-                valid: "the number of one of its sockets, from 0",
-            });
-        }
-        let structures = self.structure.into_iter().enumerate();
-        let structures = structures.map(|(number, draft)| draft.structure(number + 1));
-        let nodes = self.node.into_iter().enumerate();
-        let nodes = nodes.map(|(number, draft)| match (&preset, &profile) {
-            (Some(preset), _) => draft.over_preset(number + 1, preset, self.socket),
-            (None, Some(profile)) => draft.over_profile(profile).node(number + 1),
-            (None, None) => draft.node(number + 1),
-        });
-        Ok((structures.collect::<Result<_>>()?, nodes.collect::<Result<_>>()?))
     }
 }
 
@@ -170,28 +191,63 @@ impl NodeDraft {
         })
     }
 
-    /// The same of what was measured. What a profile does not have must be written, as without one.
-    fn over_profile(self, profile: &Profile) -> NodeDraft {
-        let node = self.name.as_deref().and_then(|name| profile.node(name));
-        let write_ns = |node: &NodeProfile| {
-            let mut points = node.stores.points().iter();
-            let line = |point: &&terrace_memory::profile::StoreCost| {
+    /// The same of what was measured. What the profile does not have must be written, as without one.
+    fn over_profile(self, number: usize, path: &Path, profile: &Profile) -> Result<Node> {
+        let (name, _) = self.named(number)?;
+        let Some(node) = profile.node(&name) else {
+            return match self.missing() {
+                None => self.node(number),
+                Some(_) => Err(Error::NotInProfile {
+                    node: name,
+                    profile: path.into(),
+                    known: profile.nodes.iter().map(|node| node.name.clone()).collect(),
+                }),
+            };
+        };
+        let draft = self.over_measured(node, profile);
+        match draft.missing() {
+            None => draft.node(number),
+            Some((field, part)) => Err(Error::NotMeasured {
+                node: name,
+                field,
+                why: profile.not_measured(&node.name, part, path),
+            }),
+        }
+    }
+
+    /// What is written here goes before the figures of `node`, whose name the profile decides.
+    fn over_measured(self, node: &NodeProfile, profile: &Profile) -> NodeDraft {
+        let read_ns = |node: &NodeProfile| Some(node.idle_latency()?.load.mean_ns.median());
+        let write_ns = || {
+            let line = |point: &&StoreCost| {
                 (point.flavour, point.piece_bytes) == (Flavour::StoreFlush, LINE_BYTES)
             };
-            Some(points.find(line)?.piece.mean_ns.median())
+            Some(node.stores.points().iter().find(line)?.piece.mean_ns.median())
         };
-        let read_ns = |node: &NodeProfile| Some(node.idle_latency()?.load.mean_ns.median());
         // Whose memory it is, a profile does not say: the quickest is taken for the threads' own.
         let quickest = profile.nodes.iter().filter_map(read_ns).reduce(f64::min);
-        let local = node.map(|node| read_ns(node) == quickest);
         NodeDraft {
-            local: self.local.or(local),
-            read_ns: self.read_ns.or_else(|| read_ns(node?)),
-            write_ns: self.write_ns.or_else(|| write_ns(node?)),
-            read_gb_s: self.read_gb_s.or_else(|| node?.peak_gb_s(Flavour::Read, true)),
-            write_gb_s: self.write_gb_s.or_else(|| node?.peak_gb_s(Flavour::StoreFlush, true)),
-            unit_bytes: self.unit_bytes.or_else(|| Some(node?.granularity_bytes()?.0)),
+            name: Some(node.name.clone()),
+            local: self.local.or_else(|| Some(read_ns(node)? <= quickest?)),
+            read_ns: self.read_ns.or_else(|| read_ns(node)),
+            write_ns: self.write_ns.or_else(write_ns),
+            read_gb_s: self.read_gb_s.or_else(|| node.peak_gb_s(Flavour::Read, true)),
+            write_gb_s: self.write_gb_s.or_else(|| node.peak_gb_s(Flavour::StoreFlush, true)),
+            unit_bytes: self.unit_bytes.or_else(|| Some(node.granularity_bytes()?.0)),
             ..self
         }
+    }
+
+    /// The first figure that is not there, and the part of a profile that it is taken from.
+    fn missing(&self) -> Option<(&'static str, &'static str)> {
+        let figures = [
+            ("local", self.local.is_none(), "latency"),
+            ("read_ns", self.read_ns.is_none(), "latency"),
+            ("write_ns", self.write_ns.is_none(), "stores"),
+            ("read_gb_s", self.read_gb_s.is_none(), "bandwidth"),
+            ("write_gb_s", self.write_gb_s.is_none(), "bandwidth"),
+        ];
+        let missing = figures.into_iter().find(|(_, is_missing, _)| *is_missing);
+        missing.map(|(field, _, part)| (field, part))
     }
 }

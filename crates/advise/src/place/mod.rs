@@ -13,7 +13,7 @@
 //! let question = Question::parse_toml(EXAMPLE)?;
 //! let advice = advise(&question)?;
 //! assert_eq!(advice.node_of("record store"), Some("pmem0"));
-//! assert!(advice.agrees());
+//! assert_eq!(advice.agrees(), Some(true));
 //! # Ok::<(), terrace_advise::place::Error>(())
 //! ```
 
@@ -28,7 +28,7 @@ pub mod rule;
 
 pub use advice::{Advice, Placed, Plan, advise};
 pub use error::{Error, Result};
-pub use question::{Node, Placement, Question, Structure};
+pub use question::{Figures, Node, Placement, Question, Structure};
 
 /// A question as TOML, with what may be written in one.
 pub const EXAMPLE: &str = include_str!("example.toml");

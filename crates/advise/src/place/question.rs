@@ -1,11 +1,13 @@
 //! What is asked: structures with what was measured of them, nodes with what they cost.
 
 use super::error::{Error, Result};
-use super::file::{self, LINE_BYTES};
+use super::file::{self, File, LINE_BYTES};
 use serde::Serialize;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use terrace_machine::Preset;
 use terrace_memory::ByteSize;
+use terrace_memory::profile::ProfiledMachine;
 
 /// The node of each structure, by their numbers.
 pub type Placement = Vec<usize>;
@@ -53,11 +55,36 @@ pub struct Node {
     pub unit_bytes: u64,
 }
 
+/// Whose figures the nodes have as far as a question does not write them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figures {
+    /// Those of a modelled machine, by its name.
+    Preset(String),
+    /// Measured ones.
+    Profile {
+        /// The file they are in.
+        path: PathBuf,
+        /// The machine they were measured on.
+        machine: ProfiledMachine,
+    },
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Figures::Preset(name) => write!(f, "of the modelled machine {name}"),
+            Figures::Profile { path, machine } => write!(f, "of {}: {machine}", path.display()),
+        }
+    }
+}
+
 /// What is to be placed where.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Question {
     structures: Vec<Structure>,
     nodes: Vec<Node>,
+    figures: Option<Figures>,
 }
 
 impl Node {
@@ -111,11 +138,11 @@ impl Question {
                 capacity: largest.capacity,
             });
         }
-        Ok(Question { structures, nodes })
+        Ok(Question { structures, nodes, figures: None })
     }
 
     /// Reads a question: JSON if the file's name ends so, TOML otherwise. `terrace place --help` shows
-    /// one.
+    /// one. Relative paths in it are of the process's directory.
     ///
     /// # Errors
     /// It cannot be read, is neither, or as [`Question::new`].
@@ -132,12 +159,7 @@ impl Question {
             .map_err(|source| Error::Unreadable { path: path.into(), source })?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let file = if is_json { file::json(&text)? } else { file::toml(&text)? };
-        let (mut structures, nodes) = file.parts()?;
-        nodes.iter().try_for_each(check_node)?;
-        if let Some(nearest) = nearest_first(&nodes).first() {
-            structures.extend(more(&nodes[*nearest]));
-        }
-        Question::new(structures, nodes)
+        Question::of(file, more)
     }
 
     /// The same from the text of a TOML file.
@@ -145,8 +167,7 @@ impl Question {
     /// # Errors
     /// As [`Question::read`].
     pub fn parse_toml(text: &str) -> Result<Question> {
-        let (structures, nodes) = file::toml(text)?.parts()?;
-        Question::new(structures, nodes)
+        Question::of(file::toml(text)?, |_| Vec::new())
     }
 
     /// The same from the text of a JSON file.
@@ -154,8 +175,16 @@ impl Question {
     /// # Errors
     /// As [`Question::read`].
     pub fn parse_json(text: &str) -> Result<Question> {
-        let (structures, nodes) = file::json(text)?.parts()?;
-        Question::new(structures, nodes)
+        Question::of(file::json(text)?, |_| Vec::new())
+    }
+
+    fn of(file: File, more: impl FnOnce(&Node) -> Vec<Structure>) -> Result<Question> {
+        let (mut structures, nodes, figures) = file.parts()?;
+        nodes.iter().try_for_each(check_node)?;
+        if let Some(nearest) = nearest_first(&nodes).first() {
+            structures.extend(more(&nodes[*nearest]));
+        }
+        Ok(Question { figures, ..Question::new(structures, nodes)? })
     }
 
     /// What is to be placed.
@@ -166,6 +195,11 @@ impl Question {
     /// Where it can be placed.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    /// Whose figures nodes have that are not written in the question.
+    pub fn figures(&self) -> Option<&Figures> {
+        self.figures.as_ref()
     }
 
     /// Bytes that a placement leaves free on each node; `None` where it needs more than a node has.

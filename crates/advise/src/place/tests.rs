@@ -50,7 +50,8 @@ fn the_rule_keeps_the_papers_record_store_nearby_and_every_measure_agrees() {
     let question = of_the_paper();
     assert_eq!(rule::by_ebr(&question), Ok(vec![1, 0]), "the index is spilled");
     let advice = advise(&question).expect("advice");
-    assert!(advice.agrees() && advice.node_of("record store") == Some("pmem0"), "{advice}");
+    assert_eq!(advice.agrees(), Some(true), "{advice}");
+    assert_eq!(advice.node_of("record store"), Some("pmem0"));
     // And by what the paper measured: figure 8, operations a second.
     for (workload, records, index, none) in [
         ("A", 151_860.0, 127_210.0, 122_167.0),
@@ -79,7 +80,7 @@ fn where_the_better_ratio_is_used_far_more_often_the_disagreement_is_printed() {
     ];
     let nodes = vec![node("near", GIB, true), node("far", 2 * GIB, false)];
     let advice = advise(&Question::new(structures, nodes).expect("fits")).expect("advice");
-    assert!(!advice.agrees());
+    assert_eq!(advice.agrees(), Some(false));
     assert_eq!(advice.node_of("index"), Some("near"), "the best placement is advised");
     let text = advice.to_string();
     assert!(text.contains("DISAGREEMENT: the rule") && text.contains("log on near"), "{text}");
@@ -105,7 +106,7 @@ fn a_rule_that_paints_itself_into_a_corner_is_told_and_the_best_placement_taken(
     assert_eq!(rule::by_ebr(&question), Err(1));
     let advice = advise(&question).expect("advice");
     assert_eq!(advice.without_room.as_deref(), Some("large"));
-    assert_eq!((advice.node_of("large"), advice.agrees()), (Some("near"), false));
+    assert_eq!((advice.node_of("large"), advice.agrees()), (Some("near"), Some(false)));
     assert!(advice.to_string().contains("leaves no room for large"), "{advice}");
     let narrow = vec![node("near", 4 * GIB, true)];
     let error =
@@ -146,9 +147,9 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
         (changed("ebr = 0.169", "ebr = nan"), "structure `index`: `ebr` is NaN"),
         (
             changed("ebr = 0.169", "ebbr = 1"),
-            "line 6: unknown field `ebbr`, expected one of `name`",
+            "line 7: unknown field `ebbr`, expected one of `name`",
         ),
-        (changed("\"1 GiB\"", "\"1 bit\""), "line 5: \"1 bit\" is not an amount of bytes"),
+        (changed("\"1 GiB\"", "\"1 bit\""), "line 6: \"1 bit\" is not an amount of bytes"),
         (changed("1e6", "\"many\""), "(field `structure[0].accesses_per_s`)"),
         (
             changed("\"1 GiB\"", "0"),
@@ -196,7 +197,11 @@ fn too_many_placements_are_left_to_the_rule() {
     let nodes = vec![node("near", GIB, true), node("far", GIB, false)];
     let advice = advise(&Question::new(structures, nodes).expect("fits")).expect("advice");
     assert!(advice.best.is_none() && advice.placements == Some(1 << 21));
-    assert!(advice.to_string().contains("by the rule alone"), "{advice}");
+    assert_eq!(advice.agrees(), None, "nothing was compared");
+    let why = "there are 2097152 placements, and 1048576 are tried at the most";
+    assert_eq!(advice.not_compared().as_deref(), Some(why));
+    let told = format!("by the rule alone (lowest EBR nearest), compared with nothing: {why}");
+    assert!(advice.to_string().ends_with(&told), "{advice}");
 }
 
 fn questions() -> impl Strategy<Value = Question> {
@@ -276,7 +281,7 @@ proptest! {
         let nodes = vec![node_of(0, 10 * room, true), node_of(1, 1000, false)];
         let question = Question::new(structures.collect(), nodes).expect("it makes sense");
         let advice = advise(&question).expect("it fits");
-        prop_assert!(advice.agrees(), "{}", advice);
+        prop_assert_eq!(advice.agrees(), Some(true), "{}", advice);
     }
 }
 
@@ -294,23 +299,92 @@ fn what_was_measured_of_a_node_need_not_be_written() {
         is_quick: true,
     };
     probe(&server, &plan, &|_, _, _| {}).unwrap().write(&path).unwrap();
-    let question = |more: &str| {
+    let question_of = |node: &str, more: &str| {
         Question::parse_toml(&format!(
             "profile = {path:?}\n[[structure]]\nname = \"index\"\nbytes = \"1 GiB\"\nebr = 0.1\n\
-             accesses_per_s = 1e6\nread_share = 0.5\n[[node]]\nname = \"pmem0\"\ncapacity = \"2 GiB\"\n{more}"
+             accesses_per_s = 1e6\nread_share = 0.5\n[[node]]\nname = {node:?}\ncapacity = \"2 GiB\"\n{more}"
         ))
     };
+    let question = |more: &str| question_of("pmem0", more);
     let rates = "read_gb_s = 10.0\nwrite_gb_s = 3.0\n";
     let found = question(rates).unwrap();
     let node = &found.nodes()[0];
     assert!(!node.local, "DRAM is nearer");
     assert!((node.read_ns / 305.0 - 1.0).abs() < 0.15 && node.write_ns > 60.0, "{node:?}");
+    let figures = found.figures().unwrap().to_string();
+    assert!(figures.contains("profile.json: modelled optane-004, 56 threads"), "{figures}");
     // Bandwidth was not measured, so it must be written; and what is no profile is told.
     let missing = question("read_gb_s = 10.0\n").unwrap_err().to_string();
-    assert!(missing.contains("`write_gb_s` is missing"), "{missing}");
+    for words in [
+        "node `pmem0`: `write_gb_s` is missing: bandwidth of pmem0 was not measured",
+        "`terrace probe --model optane-004 --node pmem0 --part bandwidth --out ",
+    ] {
+        assert!(missing.contains(words), "{missing}");
+    }
+    // A node that the profile does not have needs all of its figures.
+    let unknown = question_of("far", rates).unwrap_err().to_string();
+    assert!(
+        unknown.contains("node `far`: ")
+            && unknown.contains("has no memory of that name, it has dram0, pmem0; "),
+        "{unknown}"
+    );
+    assert!(!unknown.contains('\n') && !missing.contains('\n'));
+    let written = format!("local = false\nread_ns = 900\nwrite_ns = 700\n{rates}");
+    assert_eq!(question_of("far", &written).unwrap().nodes()[0].name, "far");
     let nowhere = Question::parse_toml("profile = \"nowhere.json\"").unwrap_err().to_string();
     assert!(nowhere.contains("nowhere.json"), "{nowhere}");
     std::fs::write(&path, "{}").unwrap();
     let broken = question(rates).unwrap_err().to_string();
     assert!(broken.contains("missing field"), "{broken}");
+}
+
+#[test]
+fn a_numa_node_of_a_profile_is_known_by_its_number_and_is_one_memory() {
+    use terrace_memory::Profile;
+    use terrace_memory::profile::{NodeProfile, ProfiledMachine};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let mut profile = Profile::new(ProfiledMachine {
+        name: "this machine".into(),
+        is_modelled: false,
+        processor: None,
+        threads: 2,
+        cache_bytes: 1 << 20,
+        nodes: vec!["node0".into()],
+    });
+    profile.nodes.push(NodeProfile::new("node0"));
+    profile.write(&path).unwrap();
+    let node = |name: &str| {
+        format!(
+            "[[node]]\nname = {name:?}\ncapacity = 1024\nlocal = true\nread_ns = 80\nwrite_ns = 60\n\
+             read_gb_s = 80\nwrite_gb_s = 40\n"
+        )
+    };
+    let question = |nodes: &str| {
+        Question::parse_toml(&format!(
+            "profile = {path:?}\n[[structure]]\nname = \"a\"\nbytes = 64\nebr = 0.1\naccesses_per_s = 1\n\
+             read_share = 1\n{nodes}"
+        ))
+    };
+    assert_eq!(question(&node("0")).unwrap().nodes()[0].name, "node0");
+    let twice = question(&(node("0") + &node("node0"))).unwrap_err().to_string();
+    assert!(twice.contains("two [[node]] are called `node0`"), "{twice}");
+    let missing = question(&node("0").replace("write_ns = 60\n", "")).unwrap_err().to_string();
+    assert!(missing.contains("`terrace probe --node node0 --part stores --out "), "{missing}");
+}
+
+#[test]
+fn a_preset_may_be_a_file() {
+    use terrace_machine::Preset;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let mine = Preset::text("optane-001").unwrap();
+    std::fs::write(&path, mine.replace("name = \"optane-001\"", "name = \"mine\"")).unwrap();
+    let question = |preset: &str| Question::parse_toml(&EXAMPLE.replace("\"optane-001\"", preset));
+    let by_file = question(&format!("{path:?}")).unwrap();
+    let by_name = question("\"optane-001\"").unwrap();
+    assert_eq!(by_file.nodes(), by_name.nodes());
+    assert_eq!(by_file.figures(), Some(&Figures::Preset("mine".into())));
+    let nowhere = question("\"nowhere.toml\"").unwrap_err().to_string();
+    assert!(nowhere.contains("nowhere.toml: No such file"), "{nowhere}");
 }

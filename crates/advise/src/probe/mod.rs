@@ -91,6 +91,7 @@ pub fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
     ProfiledMachine {
         name: ground.name().into(),
         is_modelled: ground.is_modelled(),
+        processor: ground.processor(),
         threads: ground.most_threads(),
         cache_bytes: ground.cache_bytes(),
         nodes: ground.nodes(),

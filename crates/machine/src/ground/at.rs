@@ -35,6 +35,10 @@ impl<G: Ground> Ground for At<'_, G> {
         self.ground.is_modelled()
     }
 
+    fn processor(&self) -> Option<String> {
+        self.ground.processor()
+    }
+
     fn nodes(&self) -> Vec<String> {
         self.ground.nodes()
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use terrace_memory::{
     Backing, ByteSize, Divide, Domain, Memory, Native, Region, Tier, Topology, instructions,
-    topology::NumaNode,
+    topology::{NumaNode, node_name},
 };
 
 /// How long a thread measures one figure.
@@ -100,9 +100,13 @@ impl Ground for Here {
         false
     }
 
+    fn processor(&self) -> Option<String> {
+        self.topology.processor.model.clone()
+    }
+
     fn nodes(&self) -> Vec<String> {
         let nodes = self.topology.nodes.iter().filter(|node| node.has_memory());
-        nodes.map(|node| format!("node{}", node.node)).collect()
+        nodes.map(|node| node_name(node.node)).collect()
     }
 
     fn medium(&self, node: &str) -> String {
@@ -127,7 +131,7 @@ impl Ground for Here {
 
     fn homes(&self) -> Vec<String> {
         let nodes = self.topology.nodes.iter().filter(|node| !self.cpus_of(node).is_empty());
-        nodes.map(|node| format!("node{}", node.node)).collect()
+        nodes.map(|node| node_name(node.node)).collect()
     }
 
     fn most_threads(&self) -> usize {
@@ -300,7 +304,7 @@ impl HereBench {
             && bytes > available / 16 * 15
         {
             let (needed, available) = (ByteSize(bytes), ByteSize(available));
-            let what = format!("node{node} has {available} free, and {needed} are needed");
+            let what = format!("{name} has {available} free, and {needed} are needed");
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
         }
         let region = Region::reserve(bytes, Backing::HugePages)?;

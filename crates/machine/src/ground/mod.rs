@@ -28,6 +28,10 @@ pub trait Ground {
     fn name(&self) -> &str;
     /// Whether its time is virtual.
     fn is_modelled(&self) -> bool;
+    /// The model of its processor, where a system tells it.
+    fn processor(&self) -> Option<String> {
+        None
+    }
     /// The names of its memories, of the measuring threads' own socket first.
     fn nodes(&self) -> Vec<String>;
     /// What a memory is, in words: what it is made of, what it keeps, in which pages it was measured so far.

@@ -36,6 +36,9 @@ impl Profile {
             let reason = format!("it is {}, known here is {VERSION}", profile.version);
             return Err(malformed("version".into(), reason));
         }
+        if profile.nodes.is_empty() {
+            return Err(malformed("nodes".into(), "no memory was measured".into()));
+        }
         match profile.impossible() {
             None => Ok(profile),
             Some((field, reason)) => Err(malformed(field, reason)),

@@ -1,13 +1,17 @@
 //! What a part of a profile has: figures, a part of them, or the reason why there are none.
 
 use schemars::JsonSchema;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
 
 /// The reason that stands where a run did not ask.
 pub const NOT_ASKED_FOR: &str = "not asked for";
 
 /// Figures, or why there are none. A field that a file does not have was not asked for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Measured<P> {
     /// One for each setting.
@@ -99,6 +103,58 @@ impl<P> Measured<P> {
         match self {
             Measured::Points(points) | Measured::Partial { points, .. } => (points, left_out),
             Measured::Not { .. } => (Vec::new(), left_out),
+        }
+    }
+}
+
+/// The shape decides which of them it is, so that what is wrong further down is told with the field it is in.
+impl<'de, P: Deserialize<'de>> Deserialize<'de> for Measured<P> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ByShape(PhantomData))
+    }
+}
+
+struct ByShape<P>(PhantomData<P>);
+
+/// What an object may have.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<P> {
+    not_measured: Option<String>,
+    points: Option<Vec<P>>,
+    left_out: Option<String>,
+}
+
+impl<'de, P: Deserialize<'de>> Visitor<'de> for ByShape<P> {
+    type Value = Measured<P>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "an array of points, or an object with `not_measured`, or with `points` and `left_out`",
+        )
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, points: A) -> Result<Measured<P>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(points)).map(Measured::Points)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Measured<P>, A::Error> {
+        match Fields::deserialize(MapAccessDeserializer::new(fields))? {
+            Fields { not_measured: Some(not_measured), points: None, left_out: None } => {
+                Ok(Measured::Not { not_measured })
+            }
+            Fields { not_measured: Some(_), points, .. } => {
+                let beside = if points.is_some() { "points" } else { "left_out" };
+                Err(A::Error::custom(format_args!(
+                    "`{beside}` beside `not_measured`, which stands alone"
+                )))
+            }
+            Fields { points: Some(points), left_out: Some(left_out), .. } => {
+                Ok(Measured::Partial { points, left_out })
+            }
+            Fields { points: Some(_), .. } => Err(A::Error::missing_field("left_out")),
+            Fields { left_out: Some(_), .. } => Err(A::Error::missing_field("points")),
+            Fields { .. } => Err(A::Error::missing_field("not_measured")),
         }
     }
 }

@@ -17,6 +17,7 @@ mod estimate;
 mod figures;
 mod file;
 mod keeping;
+mod machine;
 mod measured;
 
 pub use accesses::Accesses;
@@ -29,10 +30,13 @@ pub use figures::{
     Remote, StoreCost,
 };
 pub use keeping::Keeping;
+pub use machine::ProfiledMachine;
 pub use measured::{Measured, NOT_ASKED_FOR};
 
+use crate::topology::node_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 
 /// What the first field of every profile says.
 pub const FORMAT: &str = "terrace-profile";
@@ -60,22 +64,6 @@ pub struct Profile {
     /// Every node's processors on every memory.
     #[serde(default)]
     pub remote: Measured<Remote>,
-}
-
-/// The machine that a profile is of. Two profiles are of one machine if all of this is equal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ProfiledMachine {
-    /// Its name; of a modelled machine, its preset's.
-    pub name: String,
-    /// Whether it is modelled and the times are virtual.
-    pub is_modelled: bool,
-    /// Processors that could be used.
-    pub threads: usize,
-    /// The largest cache, bytes.
-    pub cache_bytes: u64,
-    /// The names of its own memories; tiers of files may come and go.
-    pub nodes: Vec<String>,
 }
 
 /// What one memory costs.
@@ -124,9 +112,27 @@ impl Profile {
         }
     }
 
-    /// The memory of this name.
+    /// The memory of this name; that of a NUMA node by its number alone, too.
     pub fn node(&self, name: &str) -> Option<&NodeProfile> {
-        self.nodes.iter().find(|node| node.name == name)
+        let named = |name: &str| self.nodes.iter().find(|node| node.name == name);
+        named(name).or_else(|| named(&node_name(name.parse().ok()?)))
+    }
+
+    /// That a part of a memory is needed whole, why it is not if a run could not, and how it is measured into the
+    /// profile at `path`.
+    pub fn not_measured(&self, node: &str, part: &str, path: &Path) -> String {
+        let of = format!("{node}: {part}");
+        let left_out = self.left_out().into_iter().find(|(left_out, _)| *left_out == of);
+        let why = left_out.map(|(_, why)| format!(" ({why})"));
+        let machine = &self.machine;
+        let model = machine.is_modelled.then(|| format!("--model {} ", machine.name));
+        format!(
+            "{part} of {node} was not measured, or not all of it{}; \
+             `terrace probe {}--node {node} --part {part} --out {}` does",
+            why.unwrap_or_default(),
+            model.unwrap_or_default(),
+            path.display()
+        )
     }
 
     /// What is missing of what was asked for: of which memory and part, and why.
@@ -154,6 +160,7 @@ impl Profile {
     /// [`ProfileError::OtherMachine`]; then nothing was changed.
     pub fn refine(&mut self, run: Profile) -> Result<(), ProfileError> {
         self.must_be_of(&run.machine)?;
+        self.machine.processor = self.machine.processor.take().or(run.machine.processor);
         self.taken_at.extend(run.taken_at);
         for node in run.nodes {
             match self.nodes.iter_mut().find(|known| known.name == node.name) {
@@ -165,24 +172,6 @@ impl Profile {
         self.copies.refine(run.copies);
         self.remote.refine(run.remote);
         Ok(())
-    }
-}
-
-impl ProfiledMachine {
-    fn must_be(&self, other: &ProfiledMachine) -> Result<(), ProfileError> {
-        let fields = [
-            ("name", self.name.clone(), other.name.clone()),
-            ("is_modelled", self.is_modelled.to_string(), other.is_modelled.to_string()),
-            ("threads", self.threads.to_string(), other.threads.to_string()),
-            ("cache_bytes", self.cache_bytes.to_string(), other.cache_bytes.to_string()),
-            ("nodes", self.nodes.join(", "), other.nodes.join(", ")),
-        ];
-        match fields.into_iter().find(|(_, profile, here)| profile != here) {
-            None => Ok(()),
-            Some((field, profile, here)) => {
-                Err(ProfileError::OtherMachine { field, profile, here })
-            }
-        }
     }
 }
 

@@ -15,6 +15,7 @@ fn profile(threads: usize, bytes: u64, ns: f64) -> Profile {
     let machine = ProfiledMachine {
         name: "a machine".into(),
         is_modelled: false,
+        processor: None,
         threads,
         cache_bytes: 1 << 20,
         nodes: vec!["node0".into()],
@@ -58,6 +59,60 @@ fn a_run_elsewhere_is_refused_by_the_field_that_differs() {
     let error = known.refine(profile(4, 4096, 1.0)).unwrap_err().to_string();
     assert!(error.contains("threads is `2`, here it is `4`"), "{error}");
     assert_eq!(known, before, "nothing was changed");
+}
+
+#[test]
+fn a_machine_is_told_from_another_by_what_both_know_of_it() {
+    let known = profile(2, 4096, 100.0);
+    let with = |processor: Option<&str>, threads| {
+        let machine = profile(threads, 4096, 100.0).machine;
+        ProfiledMachine { processor: processor.map(String::from), ..machine }
+    };
+    let (here, other) = (with(Some("Fast 7"), 2), with(Some("Slow 1"), 2));
+    assert_eq!(known.machine.differs_from(&here), None, "its processor was not told then");
+    let told = other.differs_from(&here).unwrap();
+    for words in
+        ["by its processor: Slow 1, 2 threads, largest cache 1 MiB, node0", "this one is Fast 7, 2"]
+    {
+        assert!(told.contains(words), "{told}");
+    }
+    let told = known.machine.differs_from(&with(Some("Fast 7"), 4)).unwrap();
+    assert!(told.contains("by its threads: processor not told, 2 threads"), "{told}");
+    let model = ProfiledMachine { is_modelled: true, name: "cxl".into(), ..with(None, 2) };
+    assert!(model.differs_from(&here).unwrap().contains("modelled cxl, 2 threads"));
+    // A run tells the processor of a profile that was taken before it was asked.
+    let mut refined = known.clone();
+    let mut run = known;
+    run.machine = here.clone();
+    refined.refine(run).unwrap();
+    assert_eq!(refined.machine, here);
+    let mut run = profile(2, 4096, 1.0);
+    run.machine = other;
+    assert!(refined.refine(run).unwrap_err().to_string().contains("its processor is `Fast 7`"));
+}
+
+#[test]
+fn a_numa_node_is_known_by_its_number_too() {
+    let known = profile(2, 4096, 100.0);
+    assert_eq!(known.node("0"), known.node("node0"));
+    assert!(
+        known.node("node0").is_some() && known.node("1").is_none() && known.node("dram").is_none()
+    );
+}
+
+#[test]
+fn a_part_that_is_missing_is_told_with_the_command_that_measures_it() {
+    let mut known = profile(2, 4096, 100.0);
+    let told = known.not_measured("node0", "loaded", Path::new("p.json"));
+    let expected = "loaded of node0 was not measured, or not all of it (one processor); \
+                    `terrace probe --node node0 --part loaded --out p.json` does";
+    assert_eq!(told, expected);
+    known.machine = ProfiledMachine { name: "cxl".into(), is_modelled: true, ..known.machine };
+    let told = known.not_measured("node0", "stores", Path::new("p.json"));
+    assert!(
+        told.contains("not all of it; `terrace probe --model cxl --node node0 --part stores"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -111,23 +166,80 @@ fn an_estimate_is_of_finite_values_and_keeps_the_latest() {
     assert_eq!((many.runs(), many.range()), (32, [8.0, 39.0]));
 }
 
+/// What is said of a profile that was changed.
+fn refused(change: impl FnOnce(&mut serde_json::Value)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("profile.json");
+    let mut json = serde_json::to_value(profile(2, 1 << 30, 100.0)).unwrap();
+    change(&mut json);
+    std::fs::write(&path, json.to_string()).unwrap();
+    let error = Profile::read(&path).unwrap_err().to_string();
+    assert!(!error.contains('\n'));
+    error
+}
+
+#[test]
+fn what_is_wrong_within_a_part_is_named_with_its_field() {
+    use serde_json::json;
+    let point =
+        |bytes| json!({"bytes": bytes, "load": {"mean_ns": [1.0], "p50_ns": [1.0], "p99_ns": "x"}});
+    let bandwidth = json!({
+        "flavour": "reed", "is_random": false, "piece_bytes": 64, "threads": 1, "gb_s": [1.0]
+    });
+    for (part, value, field, reason) in [
+        ("latency", json!([point(64)]), "latency[0].load.p99_ns`", "string \"x\", expected"),
+        (
+            "latency",
+            json!({"points": [point(64)], "left_out": "no time"}),
+            "latency.points[0].load.p99_ns`",
+            "string \"x\", expected",
+        ),
+        ("latency", json!([{"byte": 64}]), "latency[0].byte`", "unknown field `byte`"),
+        ("bandwidth", json!([bandwidth]), "bandwidth[0].flavour`", "expected one of `read`"),
+        ("latency", json!({"not_measured": 7}), "latency.not_measured`", "expected a string"),
+        (
+            "latency",
+            json!({"not_measured": "", "why": ""}),
+            "latency.why`",
+            "expected one of `not_measured`",
+        ),
+        (
+            "latency",
+            json!({"not_measured": "", "points": []}),
+            "latency`",
+            "`points` beside `not_measured`",
+        ),
+        ("latency", json!({"points": []}), "latency`", "missing field `left_out`"),
+        ("latency", json!({"left_out": ""}), "latency`", "missing field `points`"),
+        ("latency", json!({}), "latency`", "missing field `not_measured`"),
+        ("latency", json!(7), "latency`", "expected an array of points, or an object with"),
+    ] {
+        let error = refused(|json| json["nodes"][0][part] = value);
+        assert!(
+            error.contains(&format!(": `nodes[0].{field}")) && error.contains(reason),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_profile_without_a_memory_says_so_and_what_measures_one() {
+    let error = refused(|json| json["nodes"] = serde_json::json!([]));
+    assert!(
+        error.contains("`nodes`: no memory was measured; `terrace probe --out FILE`"),
+        "{error}"
+    );
+}
+
 #[test]
 fn settings_at_which_nothing_can_be_measured_are_refused_by_their_field() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("profile.json");
-    let refused = |change: &dyn Fn(&mut serde_json::Value)| {
-        let mut json = serde_json::to_value(profile(2, 1 << 30, 100.0)).unwrap();
-        change(&mut json);
-        std::fs::write(&path, json.to_string()).unwrap();
-        Profile::read(&path).unwrap_err().to_string()
-    };
-    let short = refused(&|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());
+    let short = refused(|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());
     assert!(
         short.contains("nodes[0].latency[0].bytes") && short.contains("at least 128"),
         "{short}"
     );
     let bandwidth = |threads: u64, bytes: u64| {
-        refused(&|json| {
+        refused(|json| {
             json["nodes"][0]["bandwidth"] = serde_json::json!([{
                 "flavour": "read", "is_random": false, "piece_bytes": bytes, "threads": threads, "gb_s": [1.0]
             }]);

@@ -36,6 +36,11 @@ pub struct NumaNode {
     pub huge_pages: Vec<HugePagePool>,
 }
 
+/// The name of the NUMA node numbered `node`, in profiles and wherever memories are named.
+pub fn node_name(node: u32) -> String {
+    format!("node{node}")
+}
+
 impl NumaNode {
     /// Whether the node is memory alone. A node whose processors are not told is not called so.
     pub fn is_cpu_less(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::source::show_list;
-use super::{Cache, CacheKind, HmatAccess, NumaNode, Topology};
+use super::{Cache, CacheKind, HmatAccess, NumaNode, Topology, node_name};
 use crate::domain::Domain;
 use crate::size::ByteSize;
 
@@ -123,7 +123,7 @@ fn node_row(topology: &Topology, node: &NumaNode, hmat: bool) -> Vec<String> {
     let tier = topology.kernel_tiers.iter().find(|tier| tier.nodes.contains(&node.node));
     let distances: Vec<String> = node.distances.values().map(u32::to_string).collect();
     let mut row = vec![
-        node.node.to_string(),
+        node_name(node.node),
         match node.cpus.as_slice() {
             [] => "none".to_owned(),
             cpus => show_list(cpus),
@@ -157,8 +157,8 @@ fn access_cells(access: Option<&HmatAccess>) -> [String; 3] {
 fn side_cache_lines(node: &NumaNode) -> impl Iterator<Item = String> {
     node.memory_side_caches.iter().map(|cache| {
         format!(
-            "node {} has a memory-side cache, level {}: {}, {} B lines",
-            node.node,
+            "{} has a memory-side cache, level {}: {}, {} B lines",
+            node_name(node.node),
             cache.level,
             bytes_or_dash(cache.size_bytes),
             or_dash(cache.line_bytes),

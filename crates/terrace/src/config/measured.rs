@@ -4,6 +4,7 @@ use super::{Config, ConfigError};
 use std::sync::Arc;
 use terrace_memory::Profile;
 use terrace_memory::profile::{MemoryCosts, NodeProfile};
+use terrace_memory::topology::node_name;
 
 fn refused(key: &str, what: String) -> ConfigError {
     ConfigError::plain(format!("`{key}`: {what}"))
@@ -30,15 +31,7 @@ impl Config {
                 refused("profile_node", format!("no memory `{name}`; {}", names()))
             })?,
         };
-        let missing = || {
-            let name = &node.name;
-            let way =
-                format!("terrace probe --node {name} --part bandwidth --out {}", path.display());
-            refused(
-                "profile",
-                format!("bandwidth of {name} was not measured, or not all of it; {way} does"),
-            )
-        };
+        let missing = || refused("profile", profile.not_measured(&node.name, "bandwidth", path));
         MemoryCosts::of(node).map(|costs| Some(Arc::new(costs))).ok_or_else(missing)
     }
 
@@ -48,11 +41,15 @@ impl Config {
     /// The profile cannot be read.
     pub(super) fn costs_of_node(&self, node: u32) -> Result<Option<Arc<MemoryCosts>>, ConfigError> {
         let profile = self.read_profile()?;
-        let found = profile.as_ref().and_then(|profile| profile.node(&format!("node{node}")));
+        let found = profile.as_ref().and_then(|profile| profile.node(&node_name(node)));
         Ok(found.and_then(MemoryCosts::of).map(Arc::new))
     }
 
-    fn read_profile(&self) -> Result<Option<Profile>, ConfigError> {
+    /// The profile, if one is named.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_profile(&self) -> Result<Option<Profile>, ConfigError> {
         let read = self.profile.as_deref().map(Profile::read).transpose();
         read.map_err(|e| refused("profile", e.to_string()))
     }

@@ -356,6 +356,7 @@ fn a_profile_is_of_one_memory_that_was_measured_or_is_refused() {
     let mut profile = terrace_memory::Profile::new(ProfiledMachine {
         name: "this machine".into(),
         is_modelled: false,
+        processor: None,
         threads: 2,
         cache_bytes: 1 << 20,
         nodes: vec!["node0".into(), "node1".into()],

@@ -262,6 +262,7 @@ fn a_profile_and_its_page_keep_causes_and_recommendations() {
     let machine = ProfiledMachine {
         name: "paper 001".into(),
         is_modelled: false,
+        processor: None,
         threads: 28,
         cache_bytes: 38 << 20,
         nodes: vec!["pmem".into()],

@@ -10,12 +10,14 @@
 
 mod check;
 mod host;
+mod opened;
 mod profiled;
 #[cfg(test)]
 mod sources;
 mod text;
 
 pub use host::Measured;
+pub use opened::Opened;
 pub use profiled::Profiled;
 use serde::Deserialize;
 use std::fmt;
