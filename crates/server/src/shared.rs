@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use terrace::{Database, Durability, Map, MapOptions, TierUse, WhenFull};
+use terrace::{Bound, Database, Durability, Map, MapOptions, TierUse, WhenFull};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +134,7 @@ impl Maps {
             database,
         };
         // Asking for more than there is tells how much there is, and does nothing else.
-        let everything = maps.get(0)?.session().atomic(usize::MAX, |_| ());
+        let everything = maps.get(0)?.session().atomic(Bound::adding(usize::MAX), |_| ());
         if let Err(terrace::Error::ItemSize(_, most)) = everything {
             maps.item_bytes_max = most;
         }

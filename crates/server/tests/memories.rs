@@ -13,6 +13,13 @@ use terrace::memory::{ByteSize, Tier, TierKind, TierSpec, Topology};
 use terrace::{Database, Domain, Durability, Flush, MapOptions, MapTiers};
 use terrace_server::Server;
 
+/// What EXEC answers to these commands, or its error.
+fn together(client: &mut Client<TcpStream>, commands: &[&str]) -> String {
+    assert_eq!(client.line("MULTI"), "OK");
+    commands.iter().for_each(|command| assert_eq!(client.line(command), "QUEUED"));
+    client.line("EXEC")
+}
+
 fn section(client: &mut Client<TcpStream>, name: &str) -> String {
     let Reply::Bulk(text) = client.call(&["INFO", name]) else { panic!("INFO") };
     String::from_utf8(text).unwrap()
@@ -77,6 +84,23 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     assert_eq!(client.call(&["SET", "key", "again"]), Reply::Simple("OK".into()));
     assert!(matches!(client.call(&["MSET", "key", "x", "new", "x"]), Reply::Error(_)));
     assert_eq!(client.call(&["GET", "key"]), Reply::Bulk("again".into()));
+    // So are batches of such keys, and those that only delete; one new key, and nothing is done.
+    assert_eq!(client.call(&["MSET", "key", "once more", "k1", "x"]), Reply::Simple("OK".into()));
+    let refused = together(&mut client, &["DEL k2", "UNLINK k3 k4", "INCR none"]);
+    assert!(refused.starts_with("[-OOM the index has no room"), "{refused}");
+    assert_eq!(client.line("EXISTS k2 k3 k4"), ":3");
+    assert_eq!(together(&mut client, &["DEL k2", "DEL absent", "SET key last"]), "[:1, :0, OK]");
+    assert_eq!(
+        (client.line("EXISTS k2"), client.line("GET key")),
+        (":0".into(), "\"last\"".into())
+    );
+    // A deleted key of the batch that comes again is none that is new; one that was never there is.
+    assert_eq!(together(&mut client, &["DEL k5", "SET k5 back"]), "[:1, OK]");
+    assert_eq!(client.line("GET k5"), "\"back\"");
+    assert_eq!(client.line("SET k2 back"), "OK");
+    let refused = together(&mut client, &["DEL never", "SET never there"]);
+    assert!(refused.starts_with("[-OOM the index has no room"), "{refused}");
+    assert_eq!(client.line("EXISTS never"), ":0");
     // What all use is the sum, and the limit that CONFIG sets is of the one that is shared.
     let memory = section(&mut client, "memory");
     let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();

@@ -219,8 +219,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(gone)
     }
 
-    /// Room for a batch of writes, whatever its keys are: it is not refused half done, and may add as many entries
-    /// as it writes.
+    /// Room for a batch of writes that adds keys: it is not refused half done, and may add as many entries as it
+    /// writes.
     ///
     /// # Errors
     /// As [`Engine::room_in_index`].

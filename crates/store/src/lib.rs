@@ -48,7 +48,7 @@ pub use options::{
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};
 pub use range::Range;
 pub use recover::{Procedure, RecoveryReport};
-pub use session::Session;
+pub use session::{Bound, Session};
 pub use stats::MapStats;
 pub use terrace_durable::logs::{Damage, TornTail};
 pub use terrace_durable::{Access, Flush};

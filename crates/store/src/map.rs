@@ -8,7 +8,7 @@ use crate::lock::DirectoryLock;
 use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
-use crate::session::Session;
+use crate::session::{Bound, Session};
 use crate::stats::MapStats;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -229,7 +229,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
             .try_for_each(|(key, value)| self.inner.engine.check_sizes(key, value.len()))?;
         let bytes =
             pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
-        session.atomic(bytes, |session| {
+        let adds = session.would_add(pairs.iter().map(|(key, _)| *key))?;
+        session.atomic(Bound { bytes, adds }, |session| {
             pairs.chunks(32).try_for_each(|pairs| {
                 let mut keys = [&[][..]; 32];
                 keys.iter_mut().zip(pairs).for_each(|(slot, (key, _))| *slot = key);

@@ -26,6 +26,23 @@ pub struct Session<M: Memory = Native, I: Memory = Native> {
     found: u64,
 }
 
+/// What a batch may come to: see [`Session::atomic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Bytes of keys and values, and 32 bytes for each write, at the most.
+    pub bytes: usize,
+    /// Whether a key may come that was not in the map: the index needs room then. A batch that adds none is not
+    /// refused where the index has no room; should a key go meanwhile that it writes, the index takes it all the same.
+    pub adds: bool,
+}
+
+impl Bound {
+    /// Of a batch of so many bytes that may add keys.
+    pub fn adding(bytes: usize) -> Bound {
+        Bound { bytes, adds: true }
+    }
+}
+
 /// Values found that a session keeps to itself at the most.
 const FOUND_MAX: u64 = 63;
 
@@ -144,8 +161,25 @@ impl<M: Memory, I: Memory> Session<M, I> {
         self.map.inner.engine.prefetch(keys);
     }
 
+    /// Whether writes to all of these keys would need room in the index that is not there for sure: one of them is
+    /// not in the map, and the index has a tier of its own that is spent. See [`Bound::adds`].
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn would_add<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<bool> {
+        if !self.map.inner.engine.is_index_spent() {
+            return Ok(false);
+        }
+        for key in keys {
+            if self.get(key, |_| ())?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// What `f` writes through this session survives a crash together or not at all (logs).
-    /// `bound_bytes` is an upper bound: keys, values and 32 bytes for each write. Other writers
+    /// It may not write more than the bound says. Other writers
     /// of the same log wait; readers do not, and may see a part of it: their commits wait for the end.
     /// What another session writes over a part of it before that may survive without the rest. `f` must
     /// use this session alone, and not commit: another one's writes could wait for this batch to end.
@@ -154,16 +188,18 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
     pub fn atomic<R>(
         &mut self,
-        bound_bytes: usize,
+        bound: Bound,
         f: impl FnOnce(&mut Session<M, I>) -> R,
     ) -> Result<R> {
         let engine = Arc::clone(&self.map.inner.engine);
         let most = engine.values.max_item_bytes();
-        if bound_bytes > most {
-            return Err(Error::ItemSize(bound_bytes, most));
+        if bound.bytes > most {
+            return Err(Error::ItemSize(bound.bytes, most));
         }
-        engine.room_in_index_for_batch()?;
-        let held = engine.room(self.writer, bound_bytes, Room::Ordinary)?;
+        if bound.adds {
+            engine.room_in_index_for_batch()?;
+        }
+        let held = engine.room(self.writer, bound.bytes, Room::Ordinary)?;
         let mut batch = Batch { engine: &engine, held };
         batch.begin();
         let outer = std::mem::replace(&mut self.in_batch, true);

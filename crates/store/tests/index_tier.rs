@@ -87,7 +87,7 @@ fn a_spent_tier_refuses_new_keys_and_nothing_else() {
         assert!(most > 30_000, "{design:?}: {most} keys in {TIER} B");
         assert_eq!(index_bytes(&map), tier.budget.used());
         assert!(map.stats().memory_used_bytes < 512 * MIB, "the values have a budget of their own");
-        // Keys that are there are written, and read, and batches of them say that there is no room.
+        // Keys that are there are written, and read; a batch with one that is not says that there is no room.
         for n in (0..most).step_by(101) {
             map.put(&key(n), b"again").expect("no entry is needed");
         }
@@ -95,6 +95,9 @@ fn a_spent_tier_refuses_new_keys_and_nothing_else() {
         let pair = [(&key(most)[..], &b"x"[..]), (&key(0)[..], &b"x"[..])];
         assert!(matches!(map.multi_put(&pair), Err(Error::IndexFull { .. })));
         assert_eq!(map.get(&key(0)).expect("get"), Some(b"again".to_vec()), "refused as a whole");
+        let pair = [(&key(1)[..], &b"x"[..]), (&key(0)[..], &b"y"[..])];
+        map.multi_put(&pair).expect("no entry is needed");
+        assert_eq!(map.get(&key(0)).expect("get"), Some(b"y".to_vec()));
         // As many as are deleted may come again, and no more.
         for n in 0..1000 {
             assert!(map.delete(&key(n)).expect("deletes go on"));

@@ -6,7 +6,9 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use terrace_memory::Domain;
-use terrace_store::{Change, Durability, Error, Map, MapOptions, Session, Value, ValueDesign};
+use terrace_store::{
+    Bound, Change, Durability, Error, Map, MapOptions, Session, Value, ValueDesign,
+};
 
 type Sees = fn(&mut Session) -> bool;
 
@@ -36,7 +38,7 @@ fn waits(sees: Sees, patience: Duration) -> bool {
     // Sessions take the two writers in turn.
     let (mut writer, mut reader) = (map.session(), map.session());
     let (tell, told) = channel();
-    let waited = writer.atomic(1000, |session| {
+    let waited = writer.atomic(Bound::adding(1000), |session| {
         session.put(b"put", NEW, None).expect("put");
         session.delete(b"deleted").expect("delete");
         std::thread::spawn(move || {
@@ -121,7 +123,7 @@ fn what_no_batch_is_writing_is_told_at_once() {
 fn a_batch_that_would_wait_for_itself_is_an_error() {
     let (_dir, map) = map();
     let mut session = map.session();
-    let inside = session.atomic(1000, |session| {
+    let inside = session.atomic(Bound::adding(1000), |session| {
         session.put(b"put", NEW, None).expect("put");
         session.commit()
     });

@@ -26,7 +26,7 @@ pub use terrace_memory as memory;
 pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
-    Access, Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, IndexTier,
+    Access, Bound, Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, IndexTier,
     InnerTier, Kind, LeafForm, Map, MapOptions, MapStats, Persist, Popped, Procedure, Queue,
     QueueOptions, QueueStats, Range, RecoveryReport, Result, Session, TornTail, TreeForm, Value,
     ValueDesign, WhenFull, Words, WordsOptions, WordsSession,

@@ -1,8 +1,6 @@
 //! Clocks and medians.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 /// Processor time of this thread so far, in nanoseconds.
 pub(super) fn thread_ns() -> u64 {
@@ -27,31 +25,6 @@ pub(super) fn ns_per_operation<E>(
     let start = thread_ns();
     f()?;
     Ok((thread_ns() - start) as f64 / operations.max(1) as f64)
-}
-
-/// Runs all, as many at a time as there are processors, and returns what they came to in their order. For runs in
-/// virtual time: what goes by the clock runs alone.
-pub(super) fn side_by_side<I: Sync, T: Send, E: Send>(
-    all: &[I],
-    run: impl Fn(&I) -> Result<T, E> + Sync,
-) -> Result<Vec<T>, E> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mine = std::iter::from_fn(|| {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            all.get(number).map(|of| (number, run(of)))
-        });
-        mine.collect::<Vec<_>>()
-    };
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(all.len());
-    let mut found: Vec<_> = thread::scope(|scope| {
-        let others: Vec<_> = (1..workers).map(|_| scope.spawn(worker)).collect();
-        let mine = worker();
-        let others = others.into_iter().map(|other| other.join().expect("a run does not panic"));
-        others.chain([mine]).flatten().collect()
-    });
-    found.sort_by_key(|(number, _)| *number);
-    found.into_iter().map(|(_, found)| found).collect()
 }
 
 /// Repeated measurements of one thing.

@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::resp::Args;
-use terrace::Session;
+use terrace::{Bound, Session};
 
 /// Bytes an item may take beyond its key and value: what an atomic section reserves per write.
 pub(super) const ITEM_OVERHEAD_BYTES: usize = 64;
@@ -58,8 +58,9 @@ fn rename_key(
     if !replace && session.get(target, |_| ())?.is_some() {
         return Ok(false);
     }
-    let bound_bytes = args.bytes() + value.len() + 2 * ITEM_OVERHEAD_BYTES;
-    context.atomic(session, bound_bytes, |_, session| {
+    let bytes = args.bytes() + value.len() + 2 * ITEM_OVERHEAD_BYTES;
+    let adds = session.would_add([target])?;
+    context.atomic(session, Bound { bytes, adds }, |_, session| {
         session.put(target, &value, expires_at_ms)?;
         session.delete(source)
     })??;

@@ -39,7 +39,7 @@ use crate::stats::LoopStats;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use terrace::Session;
+use terrace::{Bound, Session};
 
 pub(crate) use execute::Executor;
 pub(crate) use info::{resident_bytes, totals};
@@ -199,18 +199,17 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Runs `f` so that its writes survive a crash together or not at all. `bound_bytes` is an
-    /// upper bound of keys and values written.
+    /// Runs `f` so that its writes survive a crash together or not at all; they stay within the bound.
     pub(crate) fn atomic<R>(
         &mut self,
         session: &mut Session,
-        bound_bytes: usize,
+        bound: Bound,
         f: impl FnOnce(&mut Self, &mut Session) -> R,
     ) -> Result<R, Failure> {
         if self.atomic {
             return Ok(f(self, session));
         }
-        session.atomic(bound_bytes, |session| f(self, session)).map_err(too_much_together)
+        session.atomic(bound, |session| f(self, session)).map_err(too_much_together)
     }
 
     /// Counts a look-up, for `keyspace_hits` and `keyspace_misses`.

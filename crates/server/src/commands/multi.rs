@@ -3,7 +3,7 @@
 use super::keys::ITEM_OVERHEAD_BYTES;
 use super::{Context, Failure, Outcome};
 use crate::resp::Args;
-use terrace::Session;
+use terrace::{Bound, Session};
 
 /// Keys looked up at a time.
 const CHUNK_KEYS: usize = 64;
@@ -53,13 +53,14 @@ fn put_all<'a>(
     context: &mut Context<'_>,
     session: &mut Session,
     args: Args<'a>,
-    mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Outcome {
+    let bytes = args.bytes() + args.len() * ITEM_OVERHEAD_BYTES;
+    let adds = session.would_add(pairs.clone().map(|(key, _)| key))?;
     let put = |_: &mut Context<'_>, session: &mut Session| {
         pairs.try_for_each(|(key, value)| session.put(key, value, None))
     };
-    let bound_bytes = args.bytes() + args.len() * ITEM_OVERHEAD_BYTES;
-    Ok(context.atomic(session, bound_bytes, put)??)
+    Ok(context.atomic(session, Bound { bytes, adds }, put)??)
 }
 
 pub(super) fn mset(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {

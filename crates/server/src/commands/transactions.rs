@@ -12,7 +12,7 @@ use super::{Client, Command, Context, Outcome, flag, too_much_together};
 use crate::resp::{Args, Output, Span};
 use std::collections::HashMap;
 use std::ops::Range;
-use terrace::Session;
+use terrace::{Bound, Session};
 
 /// A queue of requests.
 #[derive(Default)]
@@ -182,8 +182,8 @@ fn run_section(
             }
         };
         if section.clone().any(|i| transaction.request(i).0.is(flag::WRITE)) {
-            let bound_bytes = bound_bytes(session, transaction, section.clone())?;
-            session.atomic(bound_bytes, run)
+            let bound = bound(session, transaction, section.clone())?;
+            session.atomic(bound, run)
         } else {
             run(session);
             Ok(())
@@ -196,15 +196,16 @@ fn run_section(
     }
 }
 
-/// An upper bound of the bytes a section writes: key, value and overhead of every write, given how
-/// long the values can have become by then.
-fn bound_bytes(
+/// What a section writes at the most: key, value and overhead of every write, given how long the values can have
+/// become by then.
+fn bound(
     session: &mut Session,
     transaction: &Transaction,
     section: Range<usize>,
-) -> terrace::Result<usize> {
-    let mut lengths: HashMap<&[u8], usize> = HashMap::new();
-    let mut bound = 0usize;
+) -> terrace::Result<Bound> {
+    // By key: the longest its value can be, and whether the map had it before.
+    let mut known: HashMap<&[u8], (usize, bool)> = HashMap::new();
+    let mut bound = Bound { bytes: 0, adds: false };
     for i in section {
         let (command, args) = transaction.request(i);
         if !command.is(flag::WRITE) {
@@ -213,20 +214,30 @@ fn bound_bytes(
         let mut longest = 0;
         for position in command.keys.of(args.len()) {
             let key = args.at(position);
-            let len = match lengths.get(key) {
-                Some(len) => *len,
-                None => session.get(key, |value| value.bytes.len())?.unwrap_or(0),
+            let (len, was_there) = match known.get(key) {
+                Some(known) => *known,
+                None => {
+                    let found = session.get(key, |value| value.bytes.len())?;
+                    *known.entry(key).or_insert((found.unwrap_or(0), found.is_some()))
+                }
             };
+            bound.adds |= !was_there && may_add(command);
             longest = longest.max(len);
         }
         for position in command.keys.of(args.len()) {
             let key = args.at(position);
             let len = longest_after(command, args, position, longest);
-            lengths.insert(key, len);
-            bound = bound.saturating_add(len).saturating_add(key.len() + ITEM_OVERHEAD_BYTES);
+            known.entry(key).and_modify(|known| known.0 = len);
+            let key_bytes = key.len() + ITEM_OVERHEAD_BYTES;
+            bound.bytes = bound.bytes.saturating_add(len).saturating_add(key_bytes);
         }
     }
     Ok(bound)
+}
+
+/// Whether the command may make a key that is not there: it needs memory, or another key's value.
+fn may_add(command: &Command) -> bool {
+    command.is(flag::DENY_OOM) || matches!(command.name, "rename" | "renamenx")
 }
 
 /// The longest that the value of the key at `position` can be after the command, when the longest

@@ -169,7 +169,7 @@ fn a_batch_stays_whole_when_it_is_collected_before_it_is_durable() {
     session.commit().expect("commit");
     let acknowledged = map.medium().trace_length();
     session
-        .atomic(10_000, |session| {
+        .atomic(Bound::adding(10_000), |session| {
             session.put(b"a", &[2; 3_000], None)?;
             session.put(b"b", &[2; 3_000], None)
         })

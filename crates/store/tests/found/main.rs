@@ -22,7 +22,7 @@ use terrace_durable::logs::{Logs, Room};
 use terrace_durable::medium::Event;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
-use terrace_store::{Access, Change, Domain, Durability, Error, Map, MapOptions, Session};
+use terrace_store::{Access, Bound, Change, Domain, Durability, Error, Map, MapOptions, Session};
 
 const LONG_INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
 

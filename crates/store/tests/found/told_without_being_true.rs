@@ -44,8 +44,9 @@ fn nothing_is_acknowledged_after_a_close() {
     map.close().expect("close");
     let answer = other.put(b"after", b"x");
     let mut session = other.session();
-    let batch =
-        session.atomic(100, |session| session.put(b"in a batch", b"x", None)).and_then(|put| put);
+    let batch = session
+        .atomic(Bound::adding(100), |session| session.put(b"in a batch", b"x", None))
+        .and_then(|put| put);
     drop((session, other, map));
     let map = Map::open(dir.path(), options(LONG_INTERVAL)).expect("open");
     assert!(
@@ -127,7 +128,7 @@ fn a_batch_that_keeps_to_its_bound_is_never_cut_short() {
         // Two writes of 8 + 8 bytes, 32 more for each, as documented.
         let value = n.to_le_bytes();
         let half = session
-            .atomic(2 * (8 + 8 + 32), |session| {
+            .atomic(Bound::adding(2 * (8 + 8 + 32)), |session| {
                 session.put(&1u64.to_be_bytes(), &value, None)?;
                 session.update(&2u64.to_be_bytes(), |_| Change::Put {
                     value: &value,

@@ -12,7 +12,7 @@ use std::path::Path;
 use tempfile::TempDir;
 use terrace_memory::Domain;
 use terrace_store::{
-    Durability, Error, Kind, Map, MapOptions, Persist, Procedure, TreeForm, ValueDesign,
+    Bound, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, TreeForm, ValueDesign,
 };
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -437,7 +437,7 @@ fn a_batch_under_sections_is_whole_or_not_there() {
     let mut before: Contents = contents(&map);
     let mut session = map.session();
     let inside = session
-        .atomic(1000, |session| {
+        .atomic(Bound::adding(1000), |session| {
             session.put(b"a", b"in the batch", None).expect("put");
             session.put(b"b", b"new", None).expect("put");
             session.delete(b"c").expect("delete");

@@ -7,7 +7,7 @@ use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
-use terrace_store::{Change, Session};
+use terrace_store::{Bound, Change, Session};
 
 /// Head, a log of each writer and what recovery writes to.
 const MEMORY_BYTES: u64 = 6 * SEGMENT_BYTES;
@@ -61,7 +61,7 @@ fn write(session: &mut Session<Without<Crashable>>, log: &Log<Note>) {
                 }
             }
         };
-        session.atomic(1000, batch).expect("there is room");
+        session.atomic(Bound::adding(1000), batch).expect("there is room");
         session.commit().expect("commit");
         log.note(Note::Wrote(number));
     }

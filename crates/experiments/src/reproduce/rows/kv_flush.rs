@@ -11,7 +11,6 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
-use crate::reproduce::measure::side_by_side;
 use crate::reproduce::modelled::{
     DRAM, Mix, ModelledMap, PMEM, Ran, Ycsb, all_threads, keys_beyond_caches, label, options, preset,
 };
@@ -88,15 +87,12 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let mut told = Vec::new();
     for (node, name) in MEMORIES {
         let costs = Arc::new(profiled(&preset, node).map_err(Error::system("measure a modelled memory"))?);
-        (run.tell)(&format!("{name}, values of {sizes:?} B"));
-        let is_full = run.full;
-        let found = ways(sizes, |value_bytes, way| {
-            let keys = match is_full {
-                true => 10_000_000,
-                false => keys_beyond_caches(&preset, all_threads(&preset), value_bytes),
-            };
-            measure(&preset, node, way, &costs, keys, value_bytes)
-        })?;
+        let mut found = Vec::new();
+        for &value_bytes in sizes {
+            let keys = run.size(10_000_000, keys_beyond_caches(&preset, all_threads(&preset), value_bytes));
+            (run.tell)(&format!("{name}, {keys} values of {value_bytes} B"));
+            found.push(ways(|way| measure(&preset, node, way, &costs, keys, value_bytes))?);
+        }
         if node == PMEM {
             judge_as_published(&mut outcome, sizes, &found);
         }
@@ -115,16 +111,13 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Each way's runs, by size. Each has a machine of its own; but the switch of pre-stores is the process's, so what
-/// runs with it off does not run beside what runs with it on.
-fn ways(sizes: &[usize], measure: impl Fn(usize, &Way) -> Result<Loads> + Sync) -> Result<Vec<Ways>> {
-    let mut found = vec![[[Ran::default(); LOADS.len()]; WAYS.len()]; sizes.len()];
-    for pre_stores in [true, false] {
-        let _switch = Switch::to(pre_stores);
-        let of_way = |way: usize| (0..sizes.len()).map(move |size| (size, way));
-        let all: Vec<_> = (0..WAYS.len()).filter(|way| WAYS[*way].pre_stores == pre_stores).flat_map(of_way).collect();
-        let loads = side_by_side(&all, |(size, way)| measure(sizes[*size], &WAYS[*way]))?;
-        all.iter().zip(loads).for_each(|((size, way), loads)| found[*size][*way] = loads);
+/// Each way's runs. One after the other: slots come back when the process's epoch has gone on, and what another run
+/// does meanwhile would decide when that is.
+fn ways(measure: impl Fn(&Way) -> Result<Loads>) -> Result<Ways> {
+    let mut found = [[Ran::default(); LOADS.len()]; WAYS.len()];
+    for (found, way) in found.iter_mut().zip(&WAYS) {
+        let _switch = Switch::to(way.pre_stores);
+        *found = measure(way)?;
     }
     Ok(found)
 }

@@ -4,7 +4,6 @@
 //! Before the cells each map is updated until the collector has as much to do as it will have.
 
 use super::super::{Figure, Form, Outcome, Result, Run};
-use crate::reproduce::measure::side_by_side;
 use super::{CELLS, COMBINATIONS, Combination, Rates, VALUE_BYTES, designs, levels, scans, sections};
 use crate::reproduce::modelled::{
     Collector, Mix, ModelledMap, Ycsb, keys_beyond_caches, label, label_of_ordered, options, preset,
@@ -20,18 +19,20 @@ pub(super) fn run(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     let preset = preset();
     let keys = run.size(10_000_000, keys_beyond_caches(&preset, 1, VALUE_BYTES));
     let first = outcome.checks.len();
-    (run.tell)(&format!("modelled: {} maps of {keys} values of {VALUE_BYTES} B", COMBINATIONS.len()));
-    let found = side_by_side(&COMBINATIONS, |combination| -> Result<Rates> {
+    let mut found = Vec::new();
+    for combination in &COMBINATIONS {
+        (run.tell)(&format!("modelled: {}, {keys} values of {VALUE_BYTES} B", combination.name));
         let cells = CELLS.map(|(workload, distribution, _)| (workload, distribution));
         let rates = rates(&preset, combination, Kind::Hash, &cells, keys)?;
-        Ok(Rates::try_from(rates).expect("a rate of each cell"))
-    })?;
-    (run.tell)(&format!("modelled: {} ordered maps of {keys} values of {VALUE_BYTES} B", scans::COMBINATIONS.len()));
-    let ordered = side_by_side(&scans::COMBINATIONS, |combination| -> Result<scans::Rates> {
+        found.push(Rates::try_from(rates).expect("a rate of each cell"));
+    }
+    let mut ordered = Vec::new();
+    for combination in &scans::COMBINATIONS {
+        (run.tell)(&format!("modelled, ordered: {}, {keys} values of {VALUE_BYTES} B", combination.name));
         let cells = scans::CELLS.map(|(workload, distribution, _)| (workload, Some(distribution)));
         let rates = rates(&preset, combination, Kind::Ordered, &cells, keys)?;
-        Ok(scans::Rates::try_from(rates).expect("a rate of each cell"))
-    })?;
+        ordered.push(scans::Rates::try_from(rates).expect("a rate of each cell"));
+    }
     let [slabs, logs, slabs_kept, _, slabs_full, _] = &found[..] else { return Ok(()) };
     outcome.checks.extend(designs(slabs, logs));
     outcome.checks.extend(levels(slabs, slabs_kept));
