@@ -83,7 +83,13 @@ pub fn main(arguments: &Arguments) -> Outcome {
         idle = unused.into_iter().map(|(name, _)| name).collect();
         used.into_iter().flat_map(|(_, structures)| structures).collect()
     });
+    let is_idle = !maps.used.is_empty() && idle.len() == maps.used.len();
     let refused = |e| match e {
+        Error::Nothing { what: "structure" } if is_idle => Failure::new(format_args!(
+            "nothing to place: {} has no [[structure]], and nobody used {}",
+            arguments.file.display(),
+            idle.join(", ")
+        )),
         Error::Unreadable { .. } => Failure::Usage(e.to_string()),
         _ => Failure::Usage(format!("{}: {e}", arguments.file.display())),
     };

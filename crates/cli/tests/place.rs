@@ -307,6 +307,11 @@ fn a_servers_databases_are_placed_by_what_it_counts() {
         let most = f64::from(sets) * 11_000.0;
         assert!((10_000.0..most).contains(&written), "{domain}: {written} of {most}: {found}");
         assert_eq!(found["placed"][1]["structure"], "db0: values");
+        // No key takes what its log has room for.
+        assert!((10_000..20_000).contains(&map["live_bytes"].as_u64().expect("a number")), "{map}");
+        let path = path.to_str().expect("text");
+        let (code, _, stderr) = run(&["place", path, "--server", &server, "--seconds", "1"]);
+        assert!(code == 1 && stderr.contains("nobody used db0"), "{stderr}");
         served.kill();
     }
 }

@@ -378,7 +378,7 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
         lines.add(&format!("db{number}_values"), format_args!(
             "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",
             stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
-            stats.bytes_written as f64 / stats.live_bytes.max(1) as f64,
+            stats.bytes_written as f64 / stats.item_bytes_written.max(1) as f64,
         ));
     }
 }

@@ -36,8 +36,10 @@ const KEPT: f64 = 1.14;
 const EQUAL: [f64; 2] = [0.95, 1.05];
 /// Values from here on are not small.
 const LARGE: usize = 1024;
-/// Memories of the server, and what figures call them.
-const MEMORIES: [(&str, &str); 2] = [(PMEM, "persistent memory"), (DRAM, "DRAM that survives")];
+/// Bytes of values; and memories of the server, what figures call them, and the sizes there of a small run.
+const SIZES: &[usize] = &[64, 128, 256, 512, LARGE];
+const MEMORIES: [(&str, &str, &[usize]); 2] =
+    [(PMEM, "persistent memory", &[64, 256, LARGE]), (DRAM, "DRAM that survives", &[LARGE])];
 /// Pieces that are measured for a profile: about as large as items.
 const PIECES: [u64; 5] = [64, 128, 256, 512, 1024];
 
@@ -82,10 +84,10 @@ type Ways = [Loads; WAYS.len()];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let preset = preset();
-    let sizes: &[usize] = run.size(&[64, 128, 256, 512, 1024], &[64, 256, 1024]);
     let mut outcome = Outcome::default();
     let mut told = Vec::new();
-    for (node, name) in MEMORIES {
+    for (node, name, small) in MEMORIES {
+        let sizes = run.size(SIZES, small);
         let costs = Arc::new(profiled(&preset, node).map_err(Error::system("measure a modelled memory"))?);
         let mut found = Vec::new();
         for &value_bytes in sizes {
@@ -100,7 +102,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         draw(&mut outcome, name, sizes, &found);
     }
     outcome.size("threads", all_threads(&preset));
-    outcome.size("values", format!("{sizes:?} B"));
+    outcome.size("values", format!("{:?} B", run.size(SIZES, MEMORIES[0].2)));
     outcome.size("keys", "as many as fill the caches of a socket twice");
     outcome.note = format!(
         "{}. Operations run to their end one by one: nobody waits at a hot key's lock. {}. On A Zipfian a wait for a \
