@@ -1,4 +1,4 @@
-//! `get`, `put`, `del`, `scan`: single operations on a directory no other process has open.
+//! `get`, `put`, `del`, `scan`: single operations on a directory that no other process writes to.
 
 use crate::output::{Failure, Outcome, print, print_json, say};
 use crate::settings::{self, Flags};

@@ -185,17 +185,13 @@ fn chosen(map: &Map) -> String {
 }
 
 fn explained(report: &RecoveryReport) -> String {
-    let mut text = String::new();
-    if let Some(why) = &report.unfit {
-        text.push_str(&format!("\n  the kept index was not used: {why}"));
-    }
-    text.push_str(&format!(
+    let mut text = format!(
         "\n  {} items, {}, {} logs or superblocks, {} torn writes cut off",
         report.items,
         format_size(report.bytes),
         report.segments,
         report.torn.len()
-    ));
+    );
     for (step, took) in &report.steps {
         text.push_str(&format!("\n  {:>10.2} ms  {step}", ms(*took)));
     }

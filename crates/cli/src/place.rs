@@ -32,7 +32,7 @@ A question (JSON if its name ends so):
 pub struct Arguments {
     /// Structures and nodes; with --map or --server nodes are enough
     file: PathBuf,
-    /// Place the maps of this directory too, which nobody has open
+    /// Place the maps of this directory too, which nobody writes to
     #[arg(long, value_name = "DIR", conflicts_with = "server", requires_all = ["reads_per_s", "writes_per_s"])]
     map: Option<PathBuf>,
     /// With --map: read this configuration instead of DIR/terrace.toml

@@ -304,13 +304,15 @@ pub fn words_there(db: &Database, config: &Config) -> Result<Vec<String>, Failur
     Ok(names)
 }
 
-/// Opens one map with its own settings, and says so if the index that was kept cannot be used.
+/// Opens one map with its own settings; says so, when it is opened first, if the index that was kept is not taken up as
+/// it was.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
     let options = |base| config.options_of(name, base);
+    let is_open = db.tier_of(name).is_some();
     let map = db.map_in(name, &config.tiers_of(name)?, options);
     let map = map.map_err(|e| locked_or(db.dir(), e))?;
-    if let Some(why) = &map.recovery().unfit {
-        say(format_args!("terrace: map {name}: the kept index was not used: {why}"));
+    if let (Some(why), false) = (&map.recovery().unfit, is_open) {
+        say(format_args!("terrace: map {name}: the kept index was not taken up as it was: {why}"));
     }
     Ok(map)
 }
@@ -337,13 +339,13 @@ pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
     Err(Failure::new(format_args!("no map `{name}`; {hint}")))
 }
 
-/// Two processes never share a directory; the one who has it may serve us.
+/// Who writes to a directory has it alone; the one who has it may serve us.
 pub fn locked_or(dir: &Path, error: terrace::Error) -> Failure {
     match error {
         terrace::Error::Locked(_) => Failure::new(format_args!(
-            "{} is open in another process, and two processes never share a directory.\n\
+            "{} is open in another process, and who writes to a directory has it alone.\n\
              If that process is `terrace serve`, go through it: redis-cli for single keys, \
-             `--server HOST:PORT` for export and import.",
+             `--server HOST:PORT` for export and import. If it only reads, wait for its end.",
             dir.display()
         )),
         other => Failure::new(other),

@@ -112,11 +112,13 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
 
 fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Failure> {
     let place = &arguments.place;
+    // The format's head is written once there is something to read: else it would pass for an empty export.
+    let format = Format::from(place.format);
     let mut out = BufWriter::with_capacity(1 << 20, out);
-    let mut writer = Format::from(place.format).writer(&mut out)?;
     let summary = if let Some(server) = &place.server {
         let mut source = ServerSource::open(place, server)?;
         let bar = progress(source.keys, "keys", false);
+        let mut writer = format.writer(&mut out)?;
         let done =
             transfer::export(&mut source, &mut *writer, &mut |s| bar.set_position(s.records));
         finished(&bar, done)?
@@ -128,6 +130,7 @@ fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Fa
         settings::tell_damage(&map);
         let bar = progress(map.len(), "keys", false);
         let mut source = MapSource::new(&map);
+        let mut writer = format.writer(&mut out)?;
         let done =
             transfer::export(&mut source, &mut *writer, &mut |s| bar.set_position(s.records));
         let summary = finished(&bar, done)?;
@@ -135,7 +138,6 @@ fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Fa
         db.close().map_err(Failure::new)?;
         summary
     };
-    drop(writer);
     out.flush()?;
     Ok(summary)
 }

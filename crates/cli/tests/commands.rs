@@ -80,7 +80,7 @@ fn a_kept_index_outlives_those_who_read_without_its_settings() {
     std::fs::write(&settings, "domain = \"eadr\"\npersist = \"full\"\n").expect("settings");
     fine(&["put", &logs, "users", "ada", "lovelace", "--config", &settings]);
     let (code, _, stderr) = run(&["put", &logs, "users", "grace", "hopper"]);
-    assert!(code == 0 && stderr.contains("map users: the kept index was not used"), "{stderr}");
+    assert!(code == 0 && stderr.contains("map users: the kept index was not taken up"), "{stderr}");
     let told = fine(&["open", &logs, "--explain"]);
     assert!(!told.contains("kept"), "{told}");
 }

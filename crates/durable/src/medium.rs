@@ -37,7 +37,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// How a medium is to be opened.
 #[derive(Clone, Debug)]
 pub struct MediumSpec {
-    /// The file; made if absent.
+    /// The file; made if absent and opened to be written.
     pub path: PathBuf,
     /// When a store to the file is safe: byte-addressable domains are mapped, the others mirrored.
     pub domain: Domain,
@@ -170,8 +170,9 @@ impl<M: Memory> Medium<M> {
         }
     }
 
-    /// The same medium, used as one that was opened for this.
+    /// The same medium, used as one that was opened for this; one that was opened to be read stays so.
     pub fn opened_for(self, access: Access) -> Medium<M> {
+        let access = if self.access.writes() { access } else { self.access };
         Medium { access, ..self }
     }
 

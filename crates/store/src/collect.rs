@@ -19,7 +19,7 @@ use crate::index_room::DELETED_SHARE;
 use std::sync::atomic::Ordering;
 use terrace_durable::BucketLock;
 use terrace_durable::item::{Item, NewItem};
-use terrace_durable::logs::{COLLECTOR, Logs, Room, SegmentView, State};
+use terrace_durable::logs::{self, COLLECTOR, Logs, Room, SegmentView, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_index::{Change as Entry, hash_key};
@@ -113,7 +113,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let mut sealed = logs.survey();
         sealed.retain(|v| v.state == State::Sealed);
-        let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
+        let mut due = logs::due(&sealed);
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
         due.truncate((logs.total_segments() / 16).max(VICTIMS));
         if (due.is_empty() || are_deleted_in_the_way) && self.tombstones_pile_up() {

@@ -2,8 +2,8 @@
 //!
 //! An index that could not grow in the middle of a change would leave it half done, so growth never fails: it is
 //! taken from the tier's budget even beyond the limit, and whoever would add a key after that is refused, or has
-//! keys evicted, before anything is written. Keys that are there already are written all the same, but for batches:
-//! these have room as a whole before they begin, or none.
+//! keys evicted, before anything is written. Keys that are there already are written all the same; batches
+//! that add any have room as a whole before they begin, or none.
 //!
 //! The bytes of an index never shrink, so "spent" cannot be undone by deleting keys. What can be told instead:
 //! an index that had so many keys in its bytes has room for as many again. Deleted keys of a map in logs keep their

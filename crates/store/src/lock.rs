@@ -25,17 +25,12 @@ impl DirectoryLock {
             }
             false => FlockOperation::NonBlockingLockShared,
         };
-        let file = dir.join("lock");
-        let made = OpenOptions::new().create(true).truncate(false).write(true).open(&file);
-        let lock = match made {
-            // A reader may not be allowed to make it; and where nobody may, nobody writes.
-            Err(error) if !access.writes() && is_read_only(&error) => match File::open(&file) {
-                Err(absent) if absent.kind() == ErrorKind::NotFound => {
-                    return Ok(DirectoryLock(None));
-                }
-                opened => opened,
-            },
-            made => made,
+        let lock = match open(&dir.join("lock")) {
+            // Nobody can write there.
+            Err(error) if !access.writes() && error.kind() == ErrorKind::ReadOnlyFilesystem => {
+                return Ok(DirectoryLock(None));
+            }
+            opened => opened,
         };
         let lock = lock.map_err(io("open lock in"))?;
         match rustix::fs::flock(&lock, how) {
@@ -43,6 +38,19 @@ impl DirectoryLock {
             Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked(dir.to_path_buf())),
             Err(errno) => Err(io("lock")(errno.into())),
         }
+    }
+}
+
+/// The file that is locked, made if absent. To be locked it has to be readable alone: it may be another user's.
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    match options.read(true).write(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => options.create(true).open(path),
+        Err(error) if is_read_only(&error) => File::open(path).map_err(|second| {
+            // Where it could only be made, why it cannot be is what matters.
+            if second.kind() == ErrorKind::NotFound { error } else { second }
+        }),
+        opened => opened,
     }
 }
 

@@ -66,7 +66,11 @@ fn physical_pages() -> u64 {
 }
 
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
-    let options = tree::settled(options)?;
+    let options = match options.access.writes() {
+        true => tree::settled(options)?,
+        // A reader keeps nothing: what is kept, and where, is no matter.
+        false => MapOptions { persist: Persist::Values, tree: None, node_bytes: None, ..options },
+    };
     let (lock, path, design) = claim(dir, &options)?;
     let capacity_bytes = reserved_bytes(&options);
     // Slots are used where they lie. To be read they may lie anywhere: no store reaches the file.
@@ -96,6 +100,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     }
     let values = opening.values(medium, design)?;
     let (engine, recovery) = match opening.options.persist {
+        _ if opening.options.access.passes_damage() => opening.read_values(values)?,
         _ if !opening.options.access.writes() => opening.read_values_beside(values, &index)?,
         Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
         // Moved to a disk: the index cannot be kept there.

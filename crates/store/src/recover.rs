@@ -9,7 +9,7 @@
 //! After an orderly end an index that was kept is taken up as it was closed.
 
 use crate::engine::{Engine, Stored};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::kept::{IndexInDirectory, IndexPlace};
 use crate::located::location;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{Damage, Recovered, TornTail};
-use terrace_durable::{Error as Below, Reach, Values};
+use terrace_durable::{Error as Below, IndexFile, Reach, Values};
 use terrace_index::hash_key;
 use terrace_index::tree::Entry;
 use terrace_memory::{Memory, Native};
@@ -138,22 +138,35 @@ impl Opening<'_> {
         index: &IndexInDirectory,
     ) -> Result<Opened<Native, Native>> {
         let mark = values.index_mark();
+        let found = if mark == 0 { Ok(None) } else { index.existing() };
+        let (file, unfit) = match found {
+            Ok(Some(file)) if file.marks.contains(&mark) => (Some(file), None),
+            Ok(_) if mark == 0 => (None, None),
+            Ok(_) => (None, Some("it is missing, or goes with other values".into())),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let state = file.as_ref().map(IndexFile::state);
+        if values.logs().is_some() && state.is_some_and(|state| state.is_exact && !state.is_closed)
+        {
+            return Err(self.is_half_done(&values));
+        }
         let (engine, report) = self.read_values(values)?;
-        let kept = if mark == 0 { None } else { Some(self.kept_form(mark, index)) };
-        Ok((engine, RecoveryReport { kept, ..report }))
+        let kept = file.and_then(|file| match file.tables {
+            0 => tree::made_as(&file).map(|(form, bytes)| format!("{form}: leaves of {bytes} B")),
+            _ => Some("hash".into()),
+        });
+        Ok((engine, RecoveryReport { kept, unfit, ..report }))
     }
 
-    /// What the index is that goes with values of this mark.
-    fn kept_form(&self, mark: u64, place: &IndexInDirectory) -> String {
-        match place.existing() {
-            Ok(Some(file)) if file.marks.contains(&mark) && file.tables > 0 => "hash".into(),
-            Ok(Some(file)) if file.marks.contains(&mark) => match tree::made_as(&file) {
-                Some((form, bytes)) => format!("{form}: leaves of {bytes} B"),
-                None => "a tree that is damaged".into(),
-            },
-            Ok(_) => "one that is missing, or another's".into(),
-            Err(error) => error.to_string(),
-        }
+    /// Of logs whose every write is a section the books alone say what counts: a scan would show what the next opening
+    /// takes back.
+    fn is_half_done(&self, values: &Stored<Native>) -> Error {
+        let path = values.medium().path().display();
+        let why = format!(
+            "{path}: its process ended in the middle of its work, and with persist = \"full\" the index says what of that \
+             counts; open it once to be written, with its settings (`terrace open DIR`), or read it with salvage"
+        );
+        Error::Option { field: "access", why }
     }
 
     /// Finds everything by reading the values into an empty index.

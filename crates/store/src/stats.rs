@@ -3,7 +3,7 @@
 use crate::engine::Stored;
 use crate::map::Map;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{SEGMENT_BYTES, State};
+use terrace_durable::logs::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};
 use terrace_durable::slabs;
 use terrace_memory::Memory;
 
@@ -77,7 +77,8 @@ fn sizes<M: Memory>(values: &Stored<M>) -> Sizes {
             let segment_bytes = u64::from(SEGMENT_BYTES);
             let survey = logs.survey_exactly();
             let dead: u64 = survey.iter().map(|v| v.dead_bytes).sum();
-            let used: u64 = survey.iter().map(|v| v.used_bytes).sum();
+            let head = u64::from(SEGMENT_HEADER_BYTES);
+            let used: u64 = survey.iter().map(|v| v.used_bytes.saturating_sub(head)).sum();
             let open = survey.iter().filter(|v| v.state == State::Open);
             Sizes {
                 live: used.saturating_sub(dead),

@@ -57,7 +57,6 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
     ) -> Result<Opened<M, I>> {
         let begin = Instant::now();
-        let is_new = values.medium().is_new();
         let found = self.find(&values, place)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let was_full = found.as_ref().is_ok_and(|file| file.state().is_full);
@@ -71,7 +70,9 @@ impl Opening<'_> {
         let mut fit = match tried {
             Ok(fit) => fit,
             Err((values, why)) => {
-                Fit { unfit: (!is_new).then_some(why), ..self.make(values, place)? }
+                // Where none was kept there is nothing to say.
+                let was_kept = values.index_mark() != 0;
+                Fit { unfit: was_kept.then_some(why), ..self.make(values, place)? }
             }
         };
         let is_full = match self.options.persist {

@@ -46,7 +46,7 @@ pub struct TierUse {
 /// own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
-/// of words one below `words/`; two processes never have the same one open.
+/// of words one below `words/`; a process that writes to one has it alone.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -219,7 +219,7 @@ impl Database {
     /// [`Error::Io`] when their folder cannot be read.
     pub fn map_names(&self) -> Result<Vec<String>> {
         let open = self.maps().keys().cloned().collect();
-        self.names("maps", open)
+        self.names("maps", open, |file| matches!(file, "values.log" | "values.slab"))
     }
 
     /// The queue `name`, opened or made: bounded, first in first out, for any number of producers and
@@ -266,7 +266,7 @@ impl Database {
     /// [`Error::Io`] when their folder cannot be read.
     pub fn queue_names(&self) -> Result<Vec<String>> {
         let open = self.queues().keys().cloned().collect();
-        self.names("queues", open)
+        self.names("queues", open, |file| file == "ring")
     }
 
     /// The queues that are open, by name.
@@ -274,9 +274,15 @@ impl Database {
         self.queues().iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
     }
 
-    /// Names of the folders below `folder`, and `open`, sorted. What cannot be read is not taken for empty: a
-    /// backup would lack it.
-    fn names(&self, folder: &str, open: BTreeSet<String>) -> Result<Vec<String>> {
+    /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted: a
+    /// crash may have left others, in which nothing was ever told to be. What cannot be read is not taken for empty:
+    /// a backup would lack it.
+    fn names(
+        &self,
+        folder: &str,
+        open: BTreeSet<String>,
+        is_one: fn(&str) -> bool,
+    ) -> Result<Vec<String>> {
         let folder = self.dir.join(folder);
         let unreadable = |path: &Path| {
             let path = path.to_path_buf();
@@ -294,8 +300,9 @@ impl Database {
             let entry = entry.map_err(unreadable(&folder))?;
             let path = entry.path();
             let is_folder = std::fs::metadata(&path).map_err(unreadable(&path))?.is_dir();
+            let is_there = is_folder && holds(&path, is_one).map_err(unreadable(&path))?;
             // A name that is no text is none of ours.
-            names.extend(entry.file_name().into_string().ok().filter(|_| is_folder));
+            names.extend(entry.file_name().into_string().ok().filter(|_| is_there));
         }
         Ok(names.into_iter().collect())
     }
@@ -397,6 +404,17 @@ impl Database {
         // A panic elsewhere leaves the table of handles as it was: it is only ever inserted into.
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a file of this folder has such a name.
+fn holds(folder: &Path, is_one: fn(&str) -> bool) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if name.to_str().is_some_and(is_one) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A name is that of a folder.

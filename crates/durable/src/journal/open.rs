@@ -3,6 +3,7 @@
 use super::format::{HEAD_BYTES, JournalShape, Mark, RECORD_ALIGN, RecordHead, WORDS};
 use super::step::{Step, Steps};
 use super::{Journal, StatePen};
+use crate::access::Access;
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
@@ -146,8 +147,11 @@ impl<M: Memory> Journal<M> {
         let stopped = medium.access().refusal().map(String::from);
         let mut journal =
             Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
-        if journal.medium.access().writes() {
-            journal.begin_session()?;
+        match journal.medium.access() {
+            Access::Write => journal.begin_session()?,
+            // What was found may not have been synced, and will be told.
+            Access::Read => journal.medium.sync()?,
+            Access::Salvage => {}
         }
         Ok((journal, found))
     }

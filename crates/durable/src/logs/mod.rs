@@ -57,6 +57,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Memory, Native};
 
@@ -67,6 +68,12 @@ pub const COLLECTOR: usize = 0;
 /// Most writers, the collector included.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 1;
+
+/// So many short logs are made one.
+const SHORT_TOGETHER: usize = 4;
+
+/// How long a survey waits for a writer.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Longest item in bytes that fits a log.
 pub const MAX_ITEM_BYTES: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - BATCH_END_BYTES;
@@ -267,8 +274,7 @@ impl<M: Memory> Logs<M> {
     /// Recounts the segments due for collection.
     pub fn recount_backlog(&self) {
         self.uncounted.store(0, Ordering::Relaxed);
-        let due = self.survey().iter().filter(|v| v.is_due()).count();
-        self.backlog.store(due as i64, Ordering::Relaxed);
+        self.backlog.store(due(&self.survey()).len() as i64, Ordering::Relaxed);
     }
 
     /// Sequence number of the next log: the stamp of a tombstone written now.
@@ -295,10 +301,11 @@ impl<M: Memory> Logs<M> {
         self.survey_with(&HashMap::new())
     }
 
-    /// The same with the bytes in use of open ones, for which it waits for their writers.
+    /// The same with the bytes in use of open ones, but of those whose writer is at work for long: nobody waits here
+    /// for one who may wait for him.
     pub fn survey_exactly(&self) -> Vec<SegmentView> {
         let tail = |writer: &CachePadded<ReentrantMutex<RefCell<Writer>>>| {
-            let lock = writer.lock();
+            let lock = writer.try_lock_for(PATIENCE)?;
             let writer = lock.try_borrow().ok()?;
             Some((writer.segment, writer.tail))
         };
@@ -473,7 +480,20 @@ pub struct SegmentView {
 
 impl SegmentView {
     /// Whether it is sealed and at least half dead.
-    pub fn is_due(&self) -> bool {
+    fn is_dead(&self) -> bool {
         self.state == State::Sealed && self.dead_bytes * 2 >= self.used_bytes
     }
+
+    /// Whether it was sealed before it was half full, as at the end of each process that wrote little.
+    fn is_short(&self) -> bool {
+        self.state == State::Sealed && self.used_bytes * 2 < u64::from(SEGMENT_BYTES)
+    }
+}
+
+/// Those to be collected: sealed and at least half dead; or short, where these are many enough that moving them together
+/// gives back most of what they take.
+pub fn due(views: &[SegmentView]) -> Vec<SegmentView> {
+    let short = views.iter().filter(|v| v.is_short()).count();
+    let is_due = |v: &&SegmentView| v.is_dead() || v.is_short() && short >= SHORT_TOGETHER;
+    views.iter().filter(is_due).copied().collect()
 }

@@ -193,7 +193,8 @@ impl<M: Memory> Logs<M> {
     }
 
     pub(super) fn settle(&self, count: u32, mends: &[Mend]) -> Result<()> {
-        if self.medium.access().writes() {
+        // What a killed process left may not have been synced, and will be told.
+        if !self.medium.access().passes_damage() {
             self.medium.sync()?;
         }
         let mut free = Vec::new();

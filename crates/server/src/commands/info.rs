@@ -375,10 +375,15 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
             stats.item_bytes_written, stats.item_reads, stats.index_nodes, stats.index_node_bytes,
             stats.evicted, stats.expired,
         ));
+        // Of each byte that operations wrote.
+        let amplification = match stats.item_bytes_written {
+            0 => 0.0,
+            items => stats.bytes_written as f64 / items as f64,
+        };
         lines.add(&format!("db{number}_values"), format_args!(
             "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",
             stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
-            stats.bytes_written as f64 / stats.item_bytes_written.max(1) as f64,
+            amplification,
         ));
     }
 }

@@ -59,7 +59,7 @@ fn rename_key(
         return Ok(false);
     }
     let bytes = args.bytes() + value.len() + 2 * ITEM_OVERHEAD_BYTES;
-    let adds = session.would_add([target])?;
+    let adds = !context.atomic && session.would_add([target])?;
     context.atomic(session, Bound { bytes, adds }, |_, session| {
         session.put(target, &value, expires_at_ms)?;
         session.delete(source)

@@ -56,7 +56,7 @@ fn put_all<'a>(
     mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
 ) -> Outcome {
     let bytes = args.bytes() + args.len() * ITEM_OVERHEAD_BYTES;
-    let adds = session.would_add(pairs.clone().map(|(key, _)| key))?;
+    let adds = !context.atomic && session.would_add(pairs.clone().map(|(key, _)| key))?;
     let put = |_: &mut Context<'_>, session: &mut Session| {
         pairs.try_for_each(|(key, value)| session.put(key, value, None))
     };

@@ -244,6 +244,10 @@ fn check_largest(options: &QueueOptions, made: &RingOptions) -> Result<()> {
 /// What is intact of the queue in a medium that is never written out; damage is an error unless that is asked for.
 fn read(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
     medium.read_all()?;
+    if !medium.access().passes_damage() {
+        // As found it may not have been synced, and will be told.
+        medium.sync()?;
+    }
     let native = *medium.memory();
     let damaged = |error: OpenError| named(medium, &error);
     let made = Ring::<Native>::shape(&native).map_err(damaged)?;

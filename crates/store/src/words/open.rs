@@ -71,6 +71,10 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
 fn as_it_lies(spec: MediumSpec) -> Result<Medium> {
     let medium = Medium::open(&MediumSpec { domain: Domain::Eadr, ..spec.clone() })?;
     let made = Made::read(medium.memory()).map_err(|error| named(medium.path(), &error))?;
+    if !made.domain.is_byte_addressable() {
+        let what = format!("it says that it was made in the domain: {}", made.domain);
+        return Err(damaged(medium.path(), 0, what));
+    }
     Ok(Medium::open(&MediumSpec { domain: made.domain, ..spec })?)
 }
 

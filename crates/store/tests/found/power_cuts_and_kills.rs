@@ -161,8 +161,10 @@ fn a_flush_under_way_does_not_undo_a_change_of_rule() {
 /// items and lose the tombstone, and the deleted keys are back.
 #[test]
 fn a_tombstone_outlives_what_it_shadows() {
-    let together: usize = (0..5).map(|_| tombstones_collected_with_what_they_shadow()).sum();
-    assert!(together > 0, "no round freed two logs together: the test shows nothing");
+    // Whether one round finds both logs due is the collector's tick: few do.
+    let together = (0..500).map(|_| tombstones_collected_with_what_they_shadow());
+    let found = together.filter(|pairs| *pairs > 0).take(2).count();
+    assert!(found > 0, "no round freed two logs together: the test shows nothing");
 }
 
 /// Returns how many pairs of logs were freed together.

@@ -93,7 +93,10 @@ impl Database {
     /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read.
     pub fn ledger_names(&self) -> Result<Vec<String>> {
         let open = self.ledgers().keys().cloned().collect();
-        self.names("ledgers", open)
+        let is_ledger = |file: &str| {
+            file.strip_prefix("ledger-").is_some_and(|number| number.parse::<u64>().is_ok())
+        };
+        self.names("ledgers", open, is_ledger)
     }
 
     /// The ledgers that are open, by name.

@@ -79,7 +79,7 @@ impl Database {
     /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read.
     pub fn words_names(&self) -> Result<Vec<String>> {
         let open = self.tables_of_words().keys().cloned().collect();
-        self.names("words", open)
+        self.names("words", open, |file| file == "table")
     }
 
     pub(super) fn tables_of_words(&self) -> MutexGuard<'_, BTreeMap<String, Words>> {
