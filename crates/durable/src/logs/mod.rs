@@ -490,8 +490,8 @@ impl SegmentView {
     }
 }
 
-/// Those to be collected: sealed and at least half dead; or short, where these are many enough that moving them together
-/// gives back most of what they take.
+/// Those to be collected: sealed and at least half dead; or short, where these are many enough that moving them
+/// together gives back most of what they take.
 pub fn due(views: &[SegmentView]) -> Vec<SegmentView> {
     let short = views.iter().filter(|v| v.is_short()).count();
     let is_due = |v: &&SegmentView| v.is_dead() || v.is_short() && short >= SHORT_TOGETHER;
