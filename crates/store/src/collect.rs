@@ -57,12 +57,23 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
+    /// At the end of a map without anything else to do: processes that end before the collector has its turn would each
+    /// leave a log with little in it. What it cannot move stays where it is; what stops the map is told by that.
+    pub fn tidy(&self) {
+        let Stored::Logs(logs) = &self.values else { return };
+        // Nobody waits for room any more.
+        let _pressed = self.pressure.take();
+        let _index_pressed = self.index_room.as_ref().map(|room| room.pressure.take());
+        let _moved = self.collect_logs(logs);
+    }
+
     /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
     /// log.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.take();
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
-        if !pressed && !index_pressed && !logs.has_backlog() && !self.tombstones_pile_up() {
+        let is_due = logs.has_backlog() || logs.has_short() || self.tombstones_pile_up();
+        if !pressed && !index_pressed && !is_due {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
@@ -113,7 +124,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let mut sealed = logs.survey();
         sealed.retain(|v| v.state == State::Sealed);
-        let mut due = logs::due(&sealed);
+        let mut due: Vec<_> = sealed.iter().copied().filter(SegmentView::is_due).collect();
         due.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes * 1024 / v.used_bytes.max(1)));
         due.truncate((logs.total_segments() / 16).max(VICTIMS));
         if (due.is_empty() || are_deleted_in_the_way) && self.tombstones_pile_up() {
@@ -121,6 +132,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let oldest = sealed.iter().filter(|old| due.iter().all(|v| v.number != old.number));
             let oldest: Vec<_> = oldest.copied().take(VICTIMS).collect();
             due.extend(oldest);
+        }
+        if due.is_empty() {
+            // While deleted keys pile up what is sealed is short each time, and was taken above.
+            due = logs::short(&sealed);
+            due.truncate(VICTIMS);
         }
         if due.is_empty() && pressed {
             // Two logs that are an eighth dead and more still make room; below, only eviction.

@@ -473,9 +473,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             };
         };
         background.stop();
-        // Processes that end before the collector has its turn would each leave a log with little in it. What it cannot
-        // move stays where it is; what stops the map is told.
-        let _tidied = self.engine.collect();
+        self.engine.tidy();
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));
         }

@@ -299,10 +299,12 @@ impl Database {
         for entry in entries {
             let entry = entry.map_err(unreadable(&folder))?;
             let path = entry.path();
+            // A name that is no text, or none of ours, may be anybody's: `lost+found`.
+            let name = entry.file_name().into_string().ok();
+            let Some(name) = name.filter(|name| may_be_name("_-.:", name)) else { continue };
             let is_folder = std::fs::metadata(&path).map_err(unreadable(&path))?.is_dir();
             let is_there = is_folder && holds(&path, is_one).map_err(unreadable(&path))?;
-            // A name that is no text is none of ours.
-            names.extend(entry.file_name().into_string().ok().filter(|_| is_there));
+            names.extend(is_there.then_some(name));
         }
         Ok(names.into_iter().collect())
     }
@@ -417,14 +419,14 @@ fn holds(folder: &Path, is_one: fn(&str) -> bool) -> std::io::Result<bool> {
     Ok(false)
 }
 
+fn may_be_name(signs: &str, name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.starts_with('.') && name.chars().all(fits)
+}
+
 /// A name is that of a folder.
 fn check_name(of: &'static str, signs: &str, name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
-    if name.is_empty()
-        || name.len() > MAX_NAME_BYTES
-        || name.starts_with('.')
-        || !name.chars().all(fits)
-    {
+    if !may_be_name(signs, name) {
         let signs: Vec<String> = signs.chars().map(|sign| format!("'{sign}'")).collect();
         let why = format!(
             "{name:?} is no name for a {of}: 1 to {MAX_NAME_BYTES} letters, digits, {}, not starting with '.'",

@@ -100,6 +100,8 @@ pub struct Logs<M: Memory = Native> {
     next_sequence: AtomicU64,
     /// Sealed segments that are at least half dead, when they were counted last.
     backlog: AtomicI64,
+    /// Whether short logs are to be made one, when they were counted last.
+    has_short: AtomicBool,
     /// Logs opened since they were counted.
     uncounted: AtomicUsize,
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
@@ -150,6 +152,7 @@ impl<M: Memory> Logs<M> {
             frozen: (0..count).map(|_| AtomicU32::new(overwrite::ALL)).collect(),
             overwrites: AtomicBool::new(false),
             backlog: AtomicI64::new(0),
+            has_short: AtomicBool::new(false),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| (0..count).map(|_| AtomicU32::new(0)).collect()).collect(),
             bounded: AtomicBool::new(cut.rule == Rule::Bounded),
@@ -271,10 +274,18 @@ impl<M: Memory> Logs<M> {
         self.backlog.load(Ordering::Relaxed) > self.total_segments() as i64 / 16
     }
 
-    /// Recounts the segments due for collection.
+    /// Whether there are [`short`] logs to be made one, as counted last. No writer waits for that.
+    pub fn has_short(&self) -> bool {
+        self.has_short.load(Ordering::Relaxed)
+    }
+
+    /// Recounts the segments due for collection, and the short ones.
     pub fn recount_backlog(&self) {
         self.uncounted.store(0, Ordering::Relaxed);
-        self.backlog.store(due(&self.survey()).len() as i64, Ordering::Relaxed);
+        let views = self.survey();
+        let due = views.iter().filter(|v| v.is_due()).count();
+        self.backlog.store(due as i64, Ordering::Relaxed);
+        self.has_short.store(!short(&views).is_empty(), Ordering::Relaxed);
     }
 
     /// Sequence number of the next log: the stamp of a tombstone written now.
@@ -480,20 +491,20 @@ pub struct SegmentView {
 
 impl SegmentView {
     /// Whether it is sealed and at least half dead.
-    fn is_dead(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         self.state == State::Sealed && self.dead_bytes * 2 >= self.used_bytes
     }
 
     /// Whether it was sealed before it was half full, as at the end of each process that wrote little.
     fn is_short(&self) -> bool {
-        self.state == State::Sealed && self.used_bytes * 2 < u64::from(SEGMENT_BYTES)
+        self.state == State::Sealed
+            && !self.is_due()
+            && self.used_bytes * 2 < u64::from(SEGMENT_BYTES)
     }
 }
 
-/// Those to be collected: sealed and at least half dead; or short, where these are many enough that moving them
-/// together gives back most of what they take.
-pub fn due(views: &[SegmentView]) -> Vec<SegmentView> {
-    let short = views.iter().filter(|v| v.is_short()).count();
-    let is_due = |v: &&SegmentView| v.is_dead() || v.is_short() && short >= SHORT_TOGETHER;
-    views.iter().filter(is_due).copied().collect()
+/// Short logs, where these are many enough that moving them together gives back most of what they take.
+pub fn short(views: &[SegmentView]) -> Vec<SegmentView> {
+    let short: Vec<_> = views.iter().filter(|v| v.is_short()).copied().collect();
+    if short.len() < SHORT_TOGETHER { Vec::new() } else { short }
 }
