@@ -25,14 +25,14 @@ pub struct Replayed {
     pub records: u64,
     /// Their bytes in the log.
     pub log_bytes: u64,
-    /// What was damaged, under [`Access::Salvage`](crate::Access).
+    /// What was damaged, under [`Access::Salvage`].
     pub damage: Option<String>,
 }
 
 impl Journal<Native> {
     /// Opens a journal of kind `kind` and hands its state and records to `take`, which may refuse one with a word.
     /// Unless the medium is opened to be written, nothing is written and the journal takes nothing; under
-    /// [`Access::Salvage`](crate::Access) what follows damage
+    /// [`Access::Salvage`] what follows damage
     /// is left out.
     ///
     /// # Errors

@@ -114,10 +114,10 @@ impl Words {
     /// A new table is there as a whole or not at all. Recovery writes only what leaves the same to the next one.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if another process has it;
-    /// [`Error::Option`](crate::Error::Option) on a disk, and for options that cannot be or that differ from
-    /// those it was made with; [`Error::OutOfMemory`](crate::Error::OutOfMemory);
-    /// [`Error::Medium`](crate::Error::Medium) naming file and offset of damage.
+    /// [`Error::Locked`] if another process has it;
+    /// [`Error::Option`] on a disk, and for options that cannot be or that differ from
+    /// those it was made with; [`Error::OutOfMemory`];
+    /// [`Error::Medium`] naming file and offset of damage.
     pub fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> Result<Words> {
         open::open(dir, options, budget)
     }
@@ -141,7 +141,7 @@ impl<M: Memory + Clone> Words<M> {
     /// A handle for one thread: [`SESSIONS`] of them at most.
     ///
     /// # Errors
-    /// [`Error::Sessions`](crate::Error::Sessions).
+    /// [`Error::Sessions`].
     pub fn session(&self) -> Result<WordsSession<M>> {
         let session = self.inner.table.session()?;
         let refusal = self.inner.medium.as_ref().and_then(|medium| medium.access().refusal());
