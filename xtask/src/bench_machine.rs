@@ -11,13 +11,14 @@ mod ledger;
 mod machine;
 mod parts;
 
+use crate::run::target;
 use checks::{MAPS, Verdict};
 use ledger::Ledger;
 use machine::{Boot, End, Firmware, Machine};
 use parts::Found;
 use std::fs;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Records of the load of each map.
 const RECORDS: u64 = 20_000;
@@ -57,12 +58,6 @@ pub fn main(root: &Path) -> Result<Option<String>, String> {
         0 => Ok(None),
         n => Err(format!("{n} of {} checks on the emulated machine failed", rows.len())),
     }
-}
-
-/// Where builds go.
-fn target(root: &Path) -> PathBuf {
-    let asked = std::env::var_os("CARGO_TARGET_DIR").map(|target| root.join(PathBuf::from(target)));
-    asked.unwrap_or_else(|| root.join("target"))
 }
 
 fn row(name: impl Into<String>, verdict: Verdict) -> Row {

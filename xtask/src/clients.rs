@@ -1,7 +1,7 @@
 //! Clients nobody here wrote, against a real server: they disagree with us where we misread the
 //! protocol.
 
-use crate::run::{cargo, run};
+use crate::run::{binary, run, target};
 use crate::tools::find;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -18,13 +18,11 @@ struct Server {
 
 impl Server {
     fn start(root: &Path, name: &str) -> Result<Self, String> {
-        run(cargo(root).args(["build", "--quiet", "-p", "terrace-cli"]))?;
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), |t| root.join(PathBuf::from(t)));
-        let dir = target.join("clients").join(name);
+        let binary = binary(root)?;
+        let dir = target(root).join("clients").join(name);
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-        let mut child = Command::new(target.join("debug/terrace"))
+        let mut child = Command::new(binary)
             .arg("serve")
             .arg(&dir)
             .args(["--port", "0", "--memory-budget", "512 MiB"])
@@ -52,9 +50,9 @@ impl Drop for Server {
     }
 }
 
-/// The Python client, in an environment of its own under `target/`.
+/// The Python client, in an environment of its own beside what is built.
 pub fn python(root: &Path) -> Result<Option<String>, String> {
-    let venv = root.join("target/clients-venv");
+    let venv = target(root).join("clients-venv");
     let python = venv.join("bin/python");
     let installed = |python: &Path| {
         Command::new(python)
@@ -80,7 +78,7 @@ pub fn java(root: &Path) -> Result<Option<String>, String> {
         return Ok(Some("no JDK with Maven (packages default-jdk-headless, maven)".into()));
     }
     let project = root.join("tests/clients/ycsb");
-    let build = root.join("target/clients-ycsb");
+    let build = target(root).join("clients-ycsb");
     let jars = build.join("jars");
     let classes = build.join("classes");
     std::fs::create_dir_all(&classes).map_err(|e| format!("{}: {e}", classes.display()))?;

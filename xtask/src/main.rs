@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 mod bench_machine;
+mod changed;
 mod clients;
 mod crashes;
+mod kept;
 mod performance;
 mod run;
 mod test;
@@ -21,7 +23,10 @@ The one door to every check.
 Usage: cargo xtask COMMAND
 
   test            everything a change must pass; installs what is missing when it may
+    --changed [REV]  only what differs from REV (or from origin/main, or the last commit): the tests of
+                  those crates, clippy for them and for all that stands on them
     --long        also the soak: more crash cycles, more histories
+    --keep        keep built dependencies in a cache folder for the next run, in whichever clone
     --peers       also check that the comparison with other databases compiles
     --skip STEP   leave a step out (may be repeated)
     --only STEP   run one step (may be repeated)

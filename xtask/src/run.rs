@@ -1,8 +1,29 @@
 //! Running one command as one step: named, timed, and loud when it fails.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+/// Where this process has everything built, if not where cargo would.
+static TARGET: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on everything is built in `folder`.
+pub fn build_in(folder: PathBuf) {
+    TARGET.get_or_init(|| folder);
+}
+
+/// Where builds go.
+pub fn target(root: &Path) -> PathBuf {
+    let asked = || std::env::var_os("CARGO_TARGET_DIR").map(|target| root.join(target));
+    TARGET.get().cloned().or_else(asked).unwrap_or_else(|| root.join("target"))
+}
+
+/// The optimised binary, built if it is not there yet: what users run, and most steps look at.
+pub fn binary(root: &Path) -> Result<PathBuf, String> {
+    run(cargo(root).args(["build", "--quiet", "--release", "-p", "terrace-cli"]))?;
+    Ok(target(root).join("release/terrace"))
+}
 
 /// What became of a step.
 pub struct Done {
@@ -56,6 +77,9 @@ pub fn cargo(root: &Path) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root);
+    if let Some(folder) = TARGET.get() {
+        command.env("CARGO_TARGET_DIR", folder);
+    }
     // What cargo says about this crate to whom it runs would let build scripts of others run again.
     for (name, _) in std::env::vars_os() {
         let told = ["CARGO_PKG_", "CARGO_MANIFEST_"];

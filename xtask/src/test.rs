@@ -1,14 +1,16 @@
 //! `cargo xtask test`: the steps, in the order in which they fail fastest.
 
 use crate::clients;
-use crate::run::{Log, cargo, run};
-use crate::{bench_machine, crashes, tidy, tools};
+use crate::kept::{self, Kept};
+use crate::run::{Log, build_in, cargo, run};
+use crate::{bench_machine, changed, crashes, tidy, tools};
 use std::path::Path;
 use std::process::Command;
 
 struct Options {
     long: bool,
     peers: bool,
+    keep: bool,
     skip: Vec<String>,
     only: Vec<String>,
 }
@@ -29,7 +31,8 @@ const STEPS: &[(&str, &str)] = &[
 ];
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { long: false, peers: false, skip: vec![], only: vec![] };
+    let mut options =
+        Options { long: false, peers: false, keep: false, skip: vec![], only: vec![] };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut step = || {
@@ -42,6 +45,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
         match word.as_str() {
             "--long" => options.long = true,
             "--peers" => options.peers = true,
+            "--keep" => options.keep = true,
             "--skip" => options.skip.push(step()?),
             "--only" => options.only.push(step()?),
             other => return Err(format!("no option `{other}`; see cargo xtask help")),
@@ -58,12 +62,45 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<(), String> {
         }
         return Ok(());
     }
+    if let [first, rest @ ..] = arguments
+        && first == "--changed"
+    {
+        return match rest {
+            [] => changed::main(root, None),
+            [revision] => changed::main(root, Some(revision)),
+            _ => Err("--changed takes one revision and stands alone".into()),
+        };
+    }
     let options = options(arguments)?;
+    let kept = if options.keep { keep(root) } else { None };
+    let result = all(root, &options);
+    if let Some(Err(what)) = kept.map(Kept::end) {
+        println!("    the next run builds its dependencies anew: {what}");
+    }
+    result
+}
+
+/// A folder with dependencies of earlier runs to build in; where there is none, this run does without.
+fn keep(root: &Path) -> Option<Kept> {
+    match kept::claim(root) {
+        Ok(kept) => {
+            println!("    built in {}", kept.folder.display());
+            build_in(kept.folder.clone());
+            Some(kept)
+        }
+        Err(what) => {
+            println!("    built in the clone; no dependencies are kept: {what}");
+            None
+        }
+    }
+}
+
+fn all(root: &Path, options: &Options) -> Result<(), String> {
     let mut log = Log::default();
     for (name, _) in STEPS {
         let wanted = options.only.is_empty() || options.only.iter().any(|o| o == name);
         if wanted && !options.skip.iter().any(|s| s == name) {
-            log.step(name, || step(root, &options, name))?;
+            log.step(name, || step(root, options, name))?;
         }
     }
     log.print();
@@ -85,8 +122,8 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
             "-D",
             "warnings",
         ])),
-        "tests" => run(&mut tests(root, options)),
-        "ordered" => run(&mut ordered(root, options)),
+        "tests" => tests(root, options),
+        "ordered" => ordered(root, options),
         "crashes" => crashes::main(root, options.long),
         "bench-machine" => return bench_machine::main(root),
         "docs" => run(cargo(root)
@@ -106,7 +143,13 @@ fn step(root: &Path, options: &Options, name: &str) -> Result<Option<String>, St
     done.map(|()| None)
 }
 
-fn tests(root: &Path, options: &Options) -> Command {
+fn tests(root: &Path, options: &Options) -> Result<(), String> {
+    run(tests_of_workspace(root, options).args(["--lib", "--bins", "--tests"]))?;
+    run(tests_of_workspace(root, options).args(["--doc", "--quiet"]))
+}
+
+/// Always of the whole workspace: with a crate alone its dependencies have other features, and are built anew.
+fn tests_of_workspace(root: &Path, options: &Options) -> Command {
     let mut command = cargo(root);
     command.args(["test", "--workspace"]);
     // A test that needs a client fails, rather than passing over it, when this door has seen to
@@ -119,23 +162,19 @@ fn tests(root: &Path, options: &Options) -> Command {
 }
 
 /// The tests of maps that are alike for both kinds, on the kind that they do not run on by themselves.
-fn ordered(root: &Path, options: &Options) -> Command {
-    const FILES: [&str; 7] = [
-        "map",
-        "space_stays_within_bounds",
-        "concurrent_histories_have_an_explanation",
-        "values_read_are_always_whole",
-        "what_is_overwritten_where_it_lies_is_whole",
-        "deleted_keys_stay_deleted_across_power_cuts",
-        "what_a_session_saw_and_committed_survives",
+fn ordered(root: &Path, options: &Options) -> Result<(), String> {
+    const MODULES: [&str; 7] = [
+        "map::",
+        "space_stays_within_bounds::",
+        "concurrent_histories_have_an_explanation::",
+        "values_read_are_always_whole::",
+        "what_is_overwritten_where_it_lies_is_whole::",
+        "deleted_keys_stay_deleted_across_power_cuts::",
+        "what_a_session_saw_and_committed_survives::",
     ];
-    let mut command = cargo(root);
-    command.args(["test", "-p", "terrace-store"]).env("TERRACE_KIND", "ordered");
-    FILES.iter().for_each(|file| _ = command.args(["--test", file]));
-    if options.long {
-        command.env("TERRACE_LONG", "1");
-    }
-    command
+    let mut command = tests_of_workspace(root, options);
+    command.args(["--test", "suite", "--"]).args(MODULES).env("TERRACE_KIND", "ordered");
+    run(&mut command)
 }
 
 /// `cargo xtask bench-server`: the optimised binary measures itself and the others.

@@ -4,8 +4,11 @@
 //! Each rule is a function from text to complaints, and each has a test with a planted breach: an
 //! alarm that never rang is not known to work.
 
+mod examples;
 mod layers;
 mod source;
+mod suites;
+mod words;
 
 use std::path::{Path, PathBuf};
 
@@ -31,16 +34,22 @@ fn check(root: &Path) -> Result<Vec<String>, String> {
     walk(root, &mut files)?;
     files.sort();
     let mut complaints = Vec::new();
-    let mut manifests = Vec::new();
+    let (mut manifests, mut tests, mut said) = (Vec::new(), Vec::new(), Vec::new());
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
         let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
         source::check(&name, &text, &mut complaints);
+        said.push((name.clone(), text.clone()));
         if let Some(room) = room_of_manifest(&name) {
             manifests.push((room.to_string(), text));
+        } else if name.contains("/tests/") {
+            tests.push((name, text));
         }
     }
     layers::check(&manifests, &mut complaints);
+    suites::check(&tests, &mut complaints);
+    words::check(&said, &mut complaints);
+    examples::check(&said, &mut complaints);
     Ok(complaints)
 }
 

@@ -1,7 +1,7 @@
 //! The instruments: what this machine's memories are, what they cost, and what to put where.
 //!
 //! * [`probe`] measures every memory and writes a profile.
-//! * [`idiosyncrasies`] holds a memory to the eight tests of PMIdioBench (paper 001), finds their causes
+//! * [`idiosyncrasies`] holds a memory to the eight tests of PMIdioBench (Gugnani), finds their causes
 //!   and says what follows for this machine.
 //! * [`place`] puts structures on memories by their effective bandwidth ratio.
 //! * [`doctor`] says what the machine offers, what is missing and what would enable it.

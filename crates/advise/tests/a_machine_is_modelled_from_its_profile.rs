@@ -21,6 +21,7 @@ fn profile() -> Profile {
             parts: vec![Part::Latency, Part::Bandwidth, Part::Stores, Part::Loaded],
             threads: Some(2),
             is_quick: true,
+            limit: None,
         };
         let mut profile = probe(&server, &plan, &|_, _, _| {}).expect("a profile");
         profile.machine.is_modelled = false;

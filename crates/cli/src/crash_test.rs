@@ -1,6 +1,7 @@
 //! `terrace crash-test`: crashes of every persistent structure, explored.
 
-use crate::output::{self, Failure, Outcome, print, print_json, say};
+use crate::output::{Failure, Outcome, print, print_json, say};
+use crate::progress;
 use clap::Args;
 use serde_json::json;
 use std::panic::{self, AssertUnwindSafe};
@@ -14,7 +15,7 @@ pub struct Arguments {
     /// Tests to run, as --list names them; all of them where absent
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// List the tests
+    /// List the tests that there are in the domain
     #[arg(long, conflicts_with_all = ["names", "controls", "all", "replay"])]
     list: bool,
     /// Crash states each test looks at, and each of the 20 seeds of a control at most; tests of every
@@ -44,7 +45,7 @@ pub struct Arguments {
 
 pub fn main(arguments: &Arguments) -> Outcome {
     if arguments.list {
-        return list(arguments.json);
+        return list(&chosen(&[], domain(&arguments.domain)?)?, arguments.json);
     }
     quietly(|| explore(arguments))
 }
@@ -122,20 +123,20 @@ fn chosen(names: &[String], domain: Domain) -> Result<Vec<&'static CrashTest>, F
     names.iter().map(named).collect()
 }
 
-fn list(json: bool) -> Outcome {
+fn list(tests: &[&CrashTest], json: bool) -> Outcome {
     if json {
         let tests: Vec<_> =
-            crash::ALL.iter().map(|t| json!({"name": t.name, "about": t.about})).collect();
+            tests.iter().map(|t| json!({"name": t.name, "about": t.about})).collect();
         return print_json(&json!({ "tests": tests }));
     }
-    crash::ALL.iter().try_for_each(|test| print(format!("{:28}{}", test.name, test.about)))
+    tests.iter().try_for_each(|test| print(format!("{:28}{}", test.name, test.about)))
 }
 
 fn run(tests: &[&CrashTest], settings: &Settings, what: What, json: bool) -> Outcome {
     let mut rows = Vec::new();
     let (mut states, mut elapsed, mut failed) = (0, Duration::ZERO, false);
     let (mut left_out, mut missed) = (0, 0);
-    let bar = output::progress(tests.len() as u64, "crash tests", false);
+    let bar = progress::bar(tests.len() as u64, "crash tests", false);
     for test in tests {
         let report = what.test.then(|| test.run(settings));
         if let Some(report) = &report {

@@ -1,6 +1,7 @@
 //! `ledger open`, `run`, `show`: accounts and blocks of transfers in a directory no other process has open.
 
-use crate::output::{Failure, Outcome, print, print_json, progress};
+use crate::output::{Failure, Outcome, print, print_json, table};
+use crate::progress;
 use crate::settings::{self, Flags};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -17,7 +18,7 @@ pub enum Command {
     /// Open accounts, and make the ledger if there is none
     #[command(after_help = "Examples:\n  \
                       terrace ledger open ./data bank --count 1000000 --balance 100\n  \
-                      terrace ledger open ./data bank --profile smallcoin+ --accounts accounts.csv")]
+                      terrace ledger open ./data coins --profile smallcoin+ --accounts accounts.csv")]
     Open(OpenArguments),
     /// Execute a file of transfers, in blocks
     #[command(after_help = "Examples:\n  \
@@ -113,7 +114,7 @@ pub struct ShowArguments {
     /// Print all accounts
     #[arg(long)]
     all: bool,
-    /// Look at all accounts, and compare their hash with the one that is kept
+    /// Read all accounts and compare their hash with the recorded one
     #[arg(long)]
     verify: bool,
     /// Read what is intact of a damaged ledger
@@ -138,7 +139,8 @@ impl Place {
     ) -> Result<(Database, Ledger), Failure> {
         let config = settings::read(&self.dir, self.config.as_deref(), &Flags::default())?.0;
         let db = match make {
-            Some(_) => Database::open(&self.dir, config.options()).map_err(Failure::new)?,
+            Some(_) => Database::open(&self.dir, config.options())
+                .map_err(|e| settings::locked_or(&self.dir, e))?,
             None => settings::open_existing(&self.dir, &config, access)?,
         };
         if make.is_none() && !db.ledger_names().map_err(Failure::new)?.contains(&self.name) {
@@ -187,7 +189,7 @@ fn open(arguments: &OpenArguments) -> Outcome {
             take(&some.collect::<Result<Vec<_>, Failure>>()?)?;
         }
     } else {
-        let bar = progress(arguments.count, "accounts", false);
+        let bar = progress::bar(arguments.count, "accounts", false);
         let mut from = 0;
         while from < arguments.count {
             let to = arguments.count.min(from + TOGETHER);
@@ -276,7 +278,7 @@ fn run(arguments: &RunArguments) -> Outcome {
         |e: std::io::Error, path: &PathBuf| Failure::new(format!("{}: {e}", path.display()));
     let file = File::open(path).map_err(|e| named(e, path))?;
     let bytes = file.metadata().map_or(0, |found| found.len());
-    let bar = progress(bytes, "", true);
+    let bar = progress::bar(bytes, "", true);
     let format = match arguments.format {
         FormatName::Csv => OrderFormat::Csv,
         FormatName::Jsonl => OrderFormat::Jsonl,
@@ -445,16 +447,26 @@ fn print_shown(shown: &Shown) -> Outcome {
     if let Some(damage) = &shown.damage {
         print(format!("damage    {damage}"))?;
     }
-    if !shown.shown.is_empty() {
-        print(format!(
-            "{:>20} {:>20} {:>10} {:>10} {:>10}",
-            "account", "balance", "turns", "sent", "received"
-        ))?;
+    if shown.shown.is_empty() {
+        return Ok(());
     }
-    shown.shown.iter().try_for_each(|a| {
-        print(format!(
-            "{:>20} {:>20} {:>10} {:>10} {:>10}",
-            a.account, a.balance, a.turns, a.sent, a.received
-        ))
-    })
+    print(format!("\n{}", accounts_table(shown)))
+}
+
+/// Accounts as lines. Turns and what was sent and received stand there where the ledger counts them.
+fn accounts_table(shown: &Shown) -> String {
+    let is_counted = shown.shown.iter().any(|a| (a.turns, a.sent, a.received) != (0, 0, 0));
+    let mut head = vec!["account", "balance"];
+    if is_counted {
+        head.extend(["turns", "sent", "received"]);
+    }
+    let row = |a: &ShownAccount| {
+        let mut row = vec![a.account.to_string(), a.balance.to_string()];
+        if is_counted {
+            row.extend([a.turns, a.sent, a.received].map(|count| count.to_string()));
+        }
+        row
+    };
+    let rows = std::iter::once(head.into_iter().map(String::from).collect());
+    table(&rows.chain(shown.shown.iter().map(row)).collect::<Vec<_>>())
 }

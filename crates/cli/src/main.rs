@@ -15,6 +15,7 @@ mod output;
 mod place;
 mod preset;
 mod probe;
+mod progress;
 mod reproduce;
 mod resp;
 mod serve;
@@ -22,12 +23,14 @@ mod settings;
 mod stats;
 mod topology;
 mod transfer;
+mod verify;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::{Failure, say};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// A key-value database for machines whose memory is not all alike.
+/// A durable key-value server and its tools
 #[derive(Parser)]
 #[command(
     name = "terrace",
@@ -73,18 +76,23 @@ enum Command {
     /// Print what a directory holds
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
-    /// Recover a directory and say how
+    /// Open a directory as a server would, and report how it was recovered
     #[command(after_help = "Examples:\n  \
                       terrace open ./data --explain\n  \
-                      terrace open /dev/shm/data --domain adr --persist index --explain --json")]
+                      terrace open ./data --memory-budget '4 GiB' --explain --json")]
     Open(open::Arguments),
+    /// Read everything a directory holds, and name what is damaged
+    #[command(after_help = "Examples:\n  \
+                      terrace verify ./data\n  \
+                      terrace verify ./data --json")]
+    Verify(verify::Arguments),
     /// Open accounts, execute blocks of transfers, print balances
     #[command(subcommand, after_help = "Example: terrace ledger run ./data bank transfers.csv")]
     Ledger(ledger::Command),
     /// Print the memories of this machine
     #[command(after_help = "Example: terrace topology --json")]
     Topology(topology::Arguments),
-    /// Say what this machine offers, what is missing and what would enable it
+    /// Check what this machine offers, what is missing and how to enable it
     #[command(after_help = "Example: terrace doctor --json")]
     Doctor(doctor::Arguments),
     /// Measure what every memory of this machine costs
@@ -96,19 +104,19 @@ enum Command {
                       terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
                       Run again with the same --out it refines the profile.")]
     Probe(probe::Arguments),
-    /// Print the machines that can be modelled, this one's profile among them, and the models' errors
+    /// List the modelled machines, print one, or print a model's errors
     #[command(after_help = preset::examples())]
     Preset(preset::Arguments),
-    /// Say which structure belongs on which memory
+    /// Advise which structure to put on which memory
     #[command(after_help = place::examples())]
     Place(place::Arguments),
-    /// Let the power fail under every persistent structure, and look at what recovery makes of it
+    /// Simulate power failures under every persistent structure and check what recovery returns
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
                       terrace crash-test map-logs --states 500000 --seed 7\n  \
                       terrace crash-test --all --states 5000 --json")]
     CrashTest(crash_test::Arguments),
-    /// Try what the papers claim, and judge it by what is measured
+    /// Reproduce the papers' claims and judge them by measurements
     #[command(
         subcommand,
         after_help = "Examples:\n  \
@@ -117,13 +125,26 @@ enum Command {
                       terrace reproduce report"
     )]
     Reproduce(reproduce::Command),
-    /// Measure: YCSB, other databases, other servers
+    /// Benchmark: YCSB, other databases, other servers
     #[command(subcommand, after_help = "Example: terrace bench ycsb --workload A --threads 2")]
     Bench(bench::Command),
 }
 
+/// What was asked; `--help-all` is `--help` of a command that hides nothing.
+fn parse() -> CommandLine {
+    let all = format!("--{}", settings::HELP_ALL);
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if !arguments.iter().any(|argument| *argument == *all) {
+        return CommandLine::parse();
+    }
+    let asked = arguments.iter().map(|a| if *a == *all { "--help".into() } else { a.clone() });
+    let command = settings::with_all_shown(CommandLine::command());
+    let matches = command.get_matches_from(asked);
+    CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
 fn main() -> ExitCode {
-    let command = CommandLine::parse().command;
+    let command = parse().command;
     let done = match command.unwrap_or(Command::Serve(serve::Arguments::default())) {
         Command::Serve(a) => serve::main(a),
         Command::Get(a) => data::get(&a),
@@ -134,6 +155,7 @@ fn main() -> ExitCode {
         Command::Import(a) => transfer::import(&a),
         Command::Stats(a) => stats::main(&a),
         Command::Open(a) => open::main(&a),
+        Command::Verify(a) => verify::main(&a),
         Command::Ledger(command) => ledger::main(command),
         Command::Topology(a) => topology::main(&a),
         Command::Doctor(a) => doctor::main(&a),
@@ -178,5 +200,34 @@ mod tests {
             assert!(help.contains("Example"), "{name} --help has no example");
             open.extend(command.get_subcommands().filter(|c| c.get_name() != "help").cloned());
         }
+    }
+
+    /// Subcommands as lines of `docs/commands.md`, those below a command behind it.
+    fn lines_of(command: &clap::Command, name: &str) -> String {
+        let mut lines = String::new();
+        for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
+            let name = format!("{name} {}", below.get_name());
+            let about = below.get_about().map(ToString::to_string).unwrap_or_default();
+            lines.push_str(&format!("| `{name}` | {about} |\n"));
+            lines.push_str(&lines_of(below, &name));
+        }
+        lines
+    }
+
+    #[test]
+    fn the_page_of_commands_is_what_help_says() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+        let page = std::fs::read_to_string(&path).expect("the page");
+        let (begin, end) = ("<!-- commands: begin -->\n", "<!-- commands: end -->");
+        let (before, rest) = page.split_once(begin).expect("where the table begins");
+        let (table, after) = rest.split_once(end).expect("where it ends");
+        let lines = lines_of(&super::CommandLine::command(), "terrace");
+        let right = format!("\n| command | what it does |\n|---|---|\n{lines}\n");
+        if std::env::var_os("TERRACE_UPDATE").is_some() {
+            std::fs::write(&path, [before, begin, &right, end, after].concat()).expect("written");
+            return;
+        }
+        let way = "TERRACE_UPDATE=1 cargo test -p terrace-cli the_page_of_commands writes it anew";
+        assert!(table == right, "docs/commands.md is not what --help says: {way}");
     }
 }

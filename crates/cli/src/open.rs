@@ -28,7 +28,7 @@ pub struct Arguments {
     flags: MapFlags,
 }
 
-/// Opens every map, queue and table of words, as a server would, and closes it again.
+/// Opens every map, queue and word table, as a server would, and closes it again.
 pub fn main(arguments: &Arguments) -> Outcome {
     settings::must_exist(&arguments.dir)?;
     let flags = &arguments.flags.0;
@@ -101,9 +101,12 @@ fn row_of_queue(name: &str, queue: &Queue) -> serde_json::Value {
 
 fn told_of_queue(name: &str, queue: &Queue) -> String {
     let (found, stats) = (queue.recovery(), queue.stats());
-    let counted = if found.bound.is_some() { "up to a cut" } else { "whatever was whole" };
+    let counted = match found.bound {
+        Some(_) => "up to the last checkpoint",
+        None => "every intact one",
+    };
     format!(
-        "queue {name}: {} elements, {counted}; {} of {} slots in use, {} void, {} torn; {}",
+        "queue {name}: {} elements, {counted}; {} of {} slots in use, {} invalid, {} torn; {}",
         found.elements, stats.used_slots, stats.slots, found.void, found.torn, stats.form
     )
 }
@@ -157,10 +160,13 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
     if explain {
         text.push_str(&explained(report));
         let stats = map.stats();
-        let kept = if report.kept.is_some() { ", kept" } else { "" };
+        let kept = if report.kept.is_some() { ", persistent" } else { "" };
         text.push_str(&format!("\n  the index is {}{kept}{}", stats.index, chosen(map)));
-        text.push_str(&format!("\n  lookups of a batch go {} at a time", stats.lookups_together));
-        text.push_str(&format!("\n  lines are written back {}", map.options().flush_rule()));
+        text.push_str(&format!(
+            "\n  batched lookups are prefetched {} at a time",
+            stats.lookups_together
+        ));
+        text.push_str(&format!("\n  cache-line write-back: {}", map.options().flush_rule()));
     }
     text
 }
@@ -168,16 +174,16 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
 /// What chose an ordered map's tree.
 fn chosen(map: &Map) -> String {
     let options = map.options();
-    match (options.kind, options.tree) {
+    match (options.kind, options.laboratory.tree) {
         (Kind::Hash, _) => String::new(),
-        (_, Some(form)) => format!("; index = \"{form}\" was asked for"),
+        (_, Some(form)) => format!("; set by index = \"{form}\""),
         (_, None) => {
             let report = map.recovery();
             let rule = options.index_rule().filter(|_| report.kept.is_some());
             let how = match (rule, report.procedure) {
                 (None, _) => String::new(),
                 (Some(rule), Procedure::ReadSlots | Procedure::ReadLogs) => format!(": {rule}"),
-                (Some(rule), _) => format!(": as it was made; one made now would be {rule}"),
+                (Some(rule), _) => format!(": as it was made; a new one would be {rule}"),
             };
             format!("; index = \"auto\"{how}")
         }
@@ -186,12 +192,19 @@ fn chosen(map: &Map) -> String {
 
 fn explained(report: &RecoveryReport) -> String {
     let mut text = format!(
-        "\n  {} items, {}, {} logs or superblocks, {} torn writes cut off",
+        "\n  {} items, {}, {} logs or superblocks, {} torn writes truncated",
         report.items,
         format_size(report.bytes),
         report.segments,
         report.torn.len()
     );
+    for torn in report.torn.iter().filter(|torn| torn.dropped_bytes > 0) {
+        let (at, bytes) = (torn.offset, torn.dropped_bytes);
+        text.push_str(&format!(
+            "\n  torn at offset {at}: {bytes} bytes of whole items behind it were in no commit known to have returned, \
+             and are dropped"
+        ));
+    }
     for (step, took) in &report.steps {
         text.push_str(&format!("\n  {:>10.2} ms  {step}", ms(*took)));
     }

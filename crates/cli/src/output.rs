@@ -1,10 +1,8 @@
-//! What every command shares: how it fails, how it prints, how it shows progress.
+//! What every command shares: how it fails and how it prints.
 
-use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 use terrace::memory::Topology;
 use terrace::memory::profile::ProfiledMachine;
 use terrace_advise::machine::ground::Here;
@@ -61,57 +59,6 @@ pub fn print(text: impl Display) -> Outcome {
     writeln!(out, "{text}")?;
     out.flush()?;
     Ok(())
-}
-
-/// A bar over `total` steps where someone watches standard error; nothing elsewhere.
-/// `total` 0 means unknown: a spinner with a count.
-pub fn progress(total: u64, unit: &str, bytes: bool) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let (position, length, rate) = match bytes {
-        true => ("{bytes}", "{total_bytes}", "{bytes_per_sec}"),
-        false => ("{human_pos}", "{human_len}", "{per_sec}"),
-    };
-    let (bar, template) = match total {
-        0 => (ProgressBar::new_spinner(), format!("{{spinner}} {position} {unit}, {rate}")),
-        n => (
-            ProgressBar::new(n),
-            format!("{{wide_bar}} {position} of {length} {unit}, {rate}, {{eta}} left"),
-        ),
-    };
-    bar.enable_steady_tick(Duration::from_millis(200));
-    match ProgressStyle::with_template(&template) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
-
-/// A bar of steps, whose number is told with the first, beside a name and what is being done; nothing where nobody
-/// watches standard error.
-pub fn steps(name: &str) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0).with_prefix(name.to_string());
-    bar.enable_steady_tick(Duration::from_millis(200));
-    match ProgressStyle::with_template("{prefix} {bar:24} {pos} of {len}, {elapsed}: {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
-}
-
-/// A spinner beside a name and what is being done; nothing where nobody watches standard error.
-pub fn spinner(name: &str) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let spinner = ProgressBar::new_spinner().with_prefix(name.to_string());
-    spinner.enable_steady_tick(Duration::from_millis(200));
-    match ProgressStyle::with_template("{spinner} {prefix} {elapsed}: {msg}") {
-        Ok(style) => spinner.with_style(style),
-        Err(_) => spinner,
-    }
 }
 
 /// A table with columns as wide as their widest cell; the first column is text, the rest numbers.

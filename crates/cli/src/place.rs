@@ -18,11 +18,11 @@ use terrace_advise::place::{Advice, EXAMPLE, Error, Figures, Question, advise};
 pub fn examples() -> String {
     format!(
         "Examples:
-  terrace place question.toml --json
+  terrace place structures.toml
   terrace place nodes.toml --server 127.0.0.1:6379 --seconds 10
   terrace place nodes.toml --map ./data --reads-per-s 1e6 --writes-per-s 1e5
 
-A question (JSON if its name ends so):
+Both files are in the folder examples/ of the source. structures.toml (JSON is read if the name ends so):
 
 {EXAMPLE}"
     )
@@ -63,7 +63,8 @@ pub struct Arguments {
 struct Maps {
     used: Vec<MapUse>,
     measured: Option<String>,
-    assumed: Option<String>,
+    /// A sentence each.
+    assumed: Vec<String>,
     /// Tiers that the directory's maps could be told to lie in.
     tiers: Vec<TierSpec>,
 }
@@ -114,8 +115,9 @@ pub fn main(arguments: &Arguments) -> Outcome {
     for name in idle {
         print(format_args!("{name}: nobody used it, so nothing is said of it"))?;
     }
-    for (what, text) in [("measured", maps.measured), ("assumed", maps.assumed)] {
-        text.map_or(Ok(()), |text| print(format_args!("{what}: {text}")))?;
+    maps.measured.map_or(Ok(()), |text| print(format_args!("measured: {text}")))?;
+    if !maps.assumed.is_empty() {
+        print(format_args!("assumed:\n  {}", maps.assumed.join("\n  ")))?;
     }
     settings.map_or(Ok(()), |settings| print(format_args!("\nfor terrace.toml:\n{settings}")))
 }
@@ -189,12 +191,14 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
         used,
         tiers,
         measured: Some("bytes and keys, by the maps' own counters".into()),
-        assumed: Some(format!(
-            "the given rates, divided among maps by their keys; {}; {}",
-            maps::ASSUMED,
-            maps::NOT_PLACED
-        )),
+        assumed: assumed("The given rates are divided among maps by their numbers of keys."),
     })
+}
+
+/// What the advice takes for granted, with what is so of one way to count alone.
+fn assumed(first: &str) -> Vec<String> {
+    let all = std::iter::once(first).chain(maps::ASSUMED).chain([maps::NOT_PLACED]);
+    all.map(String::from).collect()
 }
 
 /// A server's counters at one moment: by database, what INFO says of it.
@@ -232,11 +236,7 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
         measured: Some(format!(
             "bytes, keys, bytes of items written and values found, by each database's counters in {seconds} s"
         )),
-        assumed: Some(format!(
-            "what collection moves is no write; {}; {}",
-            maps::ASSUMED,
-            maps::NOT_PLACED
-        )),
+        assumed: assumed("What garbage collection moves does not count as written."),
     })
 }
 

@@ -2,6 +2,7 @@
 //! command takes as `--model` is read here too.
 
 use crate::output::{self, Failure, Outcome, print, print_json, say};
+use crate::progress;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -86,7 +87,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     }
     output::warn_if_unoptimised();
     let beside = arguments.profile.as_deref().map(Profile::read).transpose().map_err(usage)?;
-    let spinner = output::spinner("calibrate");
+    let spinner = progress::spinner("calibrate");
     let found = calibration(&model, beside.as_ref());
     spinner.finish_and_clear();
     let found = found?;

@@ -4,6 +4,7 @@ mod eight;
 
 use crate::output::{self, Failure, Outcome, print, print_json, say};
 use crate::preset;
+use crate::progress;
 use clap::Args;
 use eight::EightTests;
 use std::path::PathBuf;
@@ -17,8 +18,8 @@ use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Fewer settings, about a minute: after 45 seconds no measurement is begun, and what was left out is named. Of the
-    /// eight tests fewer settings, however long they take
+    /// Fewer settings, about a minute: no measurement begins after 45 seconds, and the report names what was left out.
+    /// With --idiosyncrasies: a reduced set of the eight tests, without a time limit
     #[arg(long)]
     quick: bool,
     /// Measure this node or tier alone, as `terrace topology` names it; may be given again
@@ -41,7 +42,7 @@ pub struct Arguments {
     /// Measure a modelled machine instead of this one: a preset's name, its file, or a machine's profile
     #[arg(long, value_name = "PRESET")]
     model: Option<String>,
-    /// Hold one memory to the eight tests of PMIdioBench instead: effects, causes and what follows
+    /// Run the eight tests of PMIdioBench on one memory instead: effects, causes, recommendations
     #[arg(long, conflicts_with_all = ["parts", "threads"])]
     idiosyncrasies: bool,
     /// The memory to compare it with, DRAM; the machine's first such where absent
@@ -92,6 +93,7 @@ fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
         parts: if arguments.parts.is_empty() { Part::ALL.into() } else { arguments.parts.clone() },
         threads: arguments.threads,
         is_quick: arguments.quick,
+        limit: arguments.quick.then_some(probe::QUICK),
     };
     let run = measure(ground, &plan)?;
     if known.is_some() {
@@ -167,7 +169,7 @@ fn model(name: &str) -> Result<Preset, Failure> {
 
 /// A run by the plan.
 fn measure<G: Ground>(ground: &G, plan: &Plan) -> Result<Profile, Failure> {
-    let bar = output::steps("probe");
+    let bar = progress::steps("probe");
     let tell = |done: usize, of: usize, what: &str| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);

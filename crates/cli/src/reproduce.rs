@@ -2,6 +2,7 @@
 
 use crate::crash_test::quietly;
 use crate::output::{self, Failure, Outcome, print, print_json, table};
+use crate::progress;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -24,14 +25,14 @@ pub enum Command {
     /// Run rows; a missed check is a result and no error
     #[command(after_help = "Examples:\n  \
                       terrace reproduce run kv-sustained kv-gc-stall\n  \
-                      terrace reproduce run --full --json > results.json\n\n\
+                      terrace reproduce run --full --calibrate --json > results.json\n\n\
                       In the root of the repository an optimised build keeps the records in \
                       docs/results/reproduction.json; elsewhere only with --results.")]
     Run(RunArguments),
     /// Write reproduction.md and reproduction.html from the records
     #[command(after_help = "Examples:\n  \
                       terrace reproduce report\n  \
-                      terrace reproduce report --results mine.json --dir /tmp")]
+                      terrace reproduce report --results mine.json --dir .")]
     Report(ReportArguments),
 }
 
@@ -53,10 +54,10 @@ pub struct RunArguments {
     /// The paper's sizes instead of small ones: minutes instead of seconds
     #[arg(long)]
     full: bool,
-    /// Leave out the models' calibration, which runs and is printed before the first row on each of them; the
-    /// record is without it then
+    /// Calibrate the models first (up to minutes each) and print how far they are from their machines; without it a
+    /// record keeps the last calibration that is on record
     #[arg(long)]
-    no_calibration: bool,
+    calibrate: bool,
     /// Keep the records in this file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
@@ -151,8 +152,9 @@ fn run(arguments: &RunArguments) -> Outcome {
     let mut results = read(kept.as_ref())?;
     let (mut done, mut models, mut shown) = (Vec::new(), Vec::new(), BTreeSet::new());
     for row in rows {
-        let calibrations = if arguments.no_calibration { Vec::new() } else { calibrate(row)? };
-        for found in &calibrations {
+        let calibrations =
+            if arguments.calibrate { calibrate(row)? } else { on_record(row, &results) };
+        for found in calibrations.iter().filter(|_| arguments.calibrate) {
             if shown.insert(found.preset.clone()) {
                 if !arguments.json {
                     print(found)?;
@@ -179,16 +181,25 @@ fn run(arguments: &RunArguments) -> Outcome {
     kept.map_or(Ok(()), |path| print(format!("recorded in {}", path.display())))
 }
 
+/// The last calibrations on record of the models that a row rests on.
+fn on_record(row: &Row, results: &Results) -> Vec<Arc<Calibrated>> {
+    let models = row.presets().filter_map(|preset| {
+        let model = results.models.iter().find(|model| model.preset == preset)?;
+        Some(Arc::new(model.clone()))
+    });
+    models.collect()
+}
+
 /// The calibration of the models that a row rests on.
 fn calibrate(row: &Row) -> Result<Vec<Arc<Calibrated>>, Failure> {
-    let spinner = output::spinner(row.id);
+    let spinner = progress::spinner(row.id);
     let found = row.calibrate(&|step| spinner.set_message(step.to_string()));
     spinner.finish_and_clear();
     found.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
 }
 
 fn run_row(row: &Row, full: bool, calibrations: &[Arc<Calibrated>]) -> Result<Record, Failure> {
-    let spinner = output::spinner(row.id);
+    let spinner = progress::spinner(row.id);
     let record =
         row.run(&Run { full, calibrations, tell: &|step| spinner.set_message(step.to_string()) });
     spinner.finish_and_clear();

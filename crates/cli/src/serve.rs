@@ -9,11 +9,12 @@ use signal_hook::iterator::Signals;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 use terrace::config::{Config, ServerConfig, WordsConfig, format_size};
 use terrace::memory::tier::SystemPaths;
 use terrace::memory::{TierSpec, Topology};
-use terrace::{Database, Durability, Map, WhenFull, durability_of};
+use terrace::{Database, Durability, Map, Opening, WhenFull, durability_of};
 use terrace_server::{Addresses, Limits, Server, ServerOptions, TlsOptions};
 
 #[derive(Args)]
@@ -42,13 +43,11 @@ pub fn main(arguments: Arguments) -> Outcome {
     let dir = &arguments.dir;
     let (config, source) = settings::read(dir, arguments.config.as_deref(), &arguments.flags)?;
     let tiers = tiers(&config)?;
-    let db = Arc::new(settings::open(dir, &config)?);
+    let db = Arc::new(settings::open_directory(dir, &config)?);
+    let (server, first) = start_server(&db, &config)?;
     // From here on a signal drains; before, during a long recovery, it ends the process at once,
     // which recovery survives like any crash.
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::new)?;
-    let first = settings::open_map(&db, "0", &config)?;
-    let server = Server::start(Arc::clone(&db), options(&config.server)).map_err(Failure::new)?;
-    let server = Arc::new(server);
     let addresses = server.addresses().clone();
     let stopper = Arc::clone(&server);
     let handle = signals.handle();
@@ -85,6 +84,44 @@ pub fn main(arguments: Arguments) -> Outcome {
     close(db)?;
     ended.map_err(Failure::new)?;
     print("flushed and closed")
+}
+
+/// Listens, then opens what is to be served: clients are told to wait meanwhile, and whoever looks at standard error
+/// how far it is.
+fn start_server(db: &Arc<Database>, config: &Config) -> Result<(Arc<Server>, Map), Failure> {
+    let mut opened = None;
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let watched = Arc::clone(db);
+    let teller = std::thread::spawn(move || tell_of_opening(&watched, &is_over));
+    let started = Server::start_opening(Arc::clone(db), options(&config.server), || {
+        let first =
+            settings::open_declared(db, config).and_then(|()| settings::open_map(db, "0", config));
+        let is_open = first.is_ok();
+        opened = Some(first);
+        // What is told then is the failure itself.
+        let failed = || terrace::Error::ReadOnly("it could not be opened".into());
+        is_open.then_some(()).ok_or_else(failed)
+    });
+    drop(over);
+    let _ = teller.join();
+    match (started, opened) {
+        (_, Some(Err(failure))) => Err(failure),
+        (Ok(server), Some(Ok(first))) => Ok((Arc::new(server), first)),
+        (Err(error), _) => Err(Failure::new(error)),
+        (Ok(_), None) => Err(Failure::new("nothing was opened")),
+    }
+}
+
+/// Says now and then how far the opening is, until it is over.
+fn tell_of_opening(db: &Database, is_over: &Receiver<()>) {
+    let mut patience = Duration::from_secs(1);
+    while is_over.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        let Opening { loaded_bytes, total_bytes } = db.opening();
+        let percent = loaded_bytes * 100 / total_bytes.max(1);
+        let (loaded, total) = (format_size(loaded_bytes), format_size(total_bytes));
+        say(format_args!("opening: {percent} % read, {loaded} of {total}"));
+        patience = Duration::from_secs(5);
+    }
 }
 
 /// The declared tiers, each checked against this machine.
@@ -166,7 +203,7 @@ fn banner(
     let durability = match options.durability {
         Durability::Sync => "sync: an acknowledged write survives power loss".to_string(),
         Durability::Interval(time) => format!(
-            "interval: a crash may take the last {} ms of acknowledged writes",
+            "interval: a killed process loses nothing acknowledged, a power cut at most the last {} ms",
             time.as_millis()
         ),
         Durability::None => {
@@ -210,7 +247,7 @@ fn banner(
     lines.join("\n")
 }
 
-/// The same of tables of words that have a directory or a domain of their own.
+/// The same of word tables that have a directory or a domain of their own.
 fn media_of_words(db: &Database, config: &Config) -> Vec<String> {
     let told = |(name, own): (&String, &WordsConfig)| {
         let place = own.path.clone().unwrap_or_else(|| db.dir().join("words"));

@@ -2,6 +2,7 @@
 //! then flags, made from the same table of keys so that none is missing.
 
 use crate::output::{self, Failure, say};
+use crate::progress;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,23 @@ fn flag(key: &str) -> String {
 #[derive(Clone, Default)]
 pub struct MapFlags(pub Flags);
 
+/// The keys that `--help` shows; the others come with `--help-all`.
+const COMMON: &[&str] = &[
+    "listen",
+    "port",
+    "password",
+    "databases",
+    "metrics",
+    "durability",
+    "interval_ms",
+    "kind",
+    "domain",
+    "memory_budget",
+    "when_full",
+    "profile",
+    "limits.clients",
+];
+
 /// Whether a key of the top level is about maps.
 fn is_of_maps(key: &str) -> bool {
     matches!(key, "memory_budget" | "domain" | "pre_stores" | "profile" | "profile_node")
@@ -47,6 +65,7 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
             .long(flag(key.name))
             .value_name("VALUE")
             .help(format!("{} [default: {default}]", key.help))
+            .hide(!COMMON.contains(&key.name))
             .help_heading(heading);
         command.arg(arg)
     });
@@ -57,16 +76,27 @@ fn augment(command: Command, keep: impl Fn(&str) -> bool) -> Command {
     let one = "NAME.KEY=VALUE";
     let queue = "a key of one queue's section [queues.NAME]; repeatable";
     let ledger = "a key of one ledger's section [ledgers.NAME]; repeatable";
-    let words = "a key of one table of words' section [words.NAME]; repeatable";
+    let words = "a key of one word table's section [words.NAME]; repeatable";
     let tier = "a memory declared like a section [[tier]]; repeatable";
     // Every key of a map is a flag of its own, for all of them.
     let map = "a key of one map's section [maps.NAME]; repeatable";
+    let all = Arg::new(HELP_ALL).long(HELP_ALL).action(ArgAction::SetTrue);
     command
         .arg(many("map", one, map, String::new()))
-        .arg(many("queue", one, queue, listed(QUEUE_KEYS)))
-        .arg(many("ledger", one, ledger, listed(LEDGER_KEYS)))
-        .arg(many("words", one, words, listed(WORDS_KEYS)))
-        .arg(many("tier", "KEY=VALUE,...", tier, listed(TIER_KEYS)))
+        .arg(many("queue", one, queue, listed(QUEUE_KEYS)).hide(true))
+        .arg(many("ledger", one, ledger, listed(LEDGER_KEYS)).hide(true))
+        .arg(many("words", one, words, listed(WORDS_KEYS)).hide(true))
+        .arg(many("tier", "KEY=VALUE,...", tier, listed(TIER_KEYS)).hide(true))
+        .arg(all.help("Print help with all settings").help_heading(heading))
+}
+
+/// The flag whose help hides nothing.
+pub const HELP_ALL: &str = "help-all";
+
+/// The command with nothing hidden, nor in what is below it.
+pub fn with_all_shown(command: Command) -> Command {
+    let shown = command.mut_args(|arg| arg.hide(false));
+    shown.mut_subcommands(with_all_shown)
 }
 
 /// Keys of a section, a line each, as a long help ends with.
@@ -145,6 +175,10 @@ pub fn read(
         Some(file) => (Config::load(file)?, Some(file.to_path_buf())),
         None => Config::of_directory(dir)?,
     };
+    for told in &config.retired {
+        let file = source.as_deref().unwrap_or(dir);
+        say(format_args!("{}: {told}", file.display()));
+    }
     for (key, value) in &flags.keys {
         config.set(key, value).map_err(|e| bad_flag(key, &e))?;
     }
@@ -174,7 +208,7 @@ fn bad_flag(key: &str, error: &ConfigError) -> Failure {
     Failure::Usage(format!("--{}: {what}", flag(key)))
 }
 
-/// What the engine goes by of the profile, with a warning where that is of another machine.
+/// What the engine takes from the profile, with a warning where that is of another machine.
 fn costs(config: &Config) -> Result<Option<Arc<MemoryCosts>>, Failure> {
     if let (Some(path), Some(profile)) = (&config.profile, config.read_profile()?) {
         output::warn_if_elsewhere(path, &profile.machine);
@@ -197,7 +231,7 @@ pub fn open_existing(dir: &Path, config: &Config, access: Access) -> Result<Data
     must_exist(dir)?;
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { access, costs: costs(config)?, ..config.options() };
-    Database::open(dir, options).map_err(Failure::new)
+    Database::open(dir, options).map_err(|e| locked_or(dir, e))
 }
 
 /// Damage that a salvage of a queue went around.
@@ -226,25 +260,35 @@ pub fn tell_damage(map: &Map) {
     }
 }
 
-/// Opens the database at `dir` and, for maps with settings of their own, those maps; and the declared queues,
-/// ledgers and tables of words.
+/// Opens the database at `dir` with all that the settings declare.
 pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
+    let db = open_directory(dir, config)?;
+    open_declared(&db, config)?;
+    Ok(db)
+}
+
+/// Opens the database at `dir`, and nothing in it yet.
+pub fn open_directory(dir: &Path, config: &Config) -> Result<Database, Failure> {
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { costs: costs(config)?, ..config.options() };
-    let db = Database::open(dir, options).map_err(Failure::new)?;
+    Database::open(dir, options).map_err(|e| locked_or(dir, e))
+}
+
+/// Opens maps with settings of their own, and the declared queues, ledgers and word tables.
+pub fn open_declared(db: &Database, config: &Config) -> Result<(), Failure> {
     for name in config.maps.keys() {
-        open_map(&db, name, config)?;
+        open_map(db, name, config)?;
     }
     for name in config.queues.keys() {
-        open_queue(&db, name, config)?;
+        open_queue(db, name, config)?;
     }
     for name in config.ledgers.keys() {
-        open_ledger(&db, name, config)?;
+        open_ledger(db, name, config)?;
     }
     for name in config.words.keys() {
-        open_words(&db, name, config)?;
+        open_words(db, name, config)?;
     }
-    Ok(db)
+    Ok(())
 }
 
 /// Opens one ledger with its own settings.
@@ -256,17 +300,19 @@ pub fn open_ledger(db: &Database, name: &str, config: &Config) -> Result<Ledger,
     Ok(ledger)
 }
 
-/// Opens one ledger, in its tier if it has one, with these options.
+/// Opens one ledger, in its tier if it has one, with these options. Opening what is large is told in lines.
 pub fn ledger_with(
     db: &Database,
     name: &str,
     config: &Config,
     options: impl FnOnce(LedgerOptions) -> LedgerOptions,
 ) -> Result<Ledger, Failure> {
+    let told = progress::opening("ledger", name);
     let ledger = match config.tier_of_ledger(name)? {
         Some(tier) => db.ledger_in(name, &tier, options),
         None => db.ledger_with(name, options),
     };
+    drop(told);
     ledger.map_err(|e| ledger_failure(db.dir(), e))
 }
 
@@ -284,7 +330,7 @@ pub fn open_queue(db: &Database, name: &str, config: &Config) -> Result<Queue, F
     db.queue_with(name, options).map_err(|e| locked_or(db.dir(), e))
 }
 
-/// Opens one table of words with its own settings.
+/// Opens one word table with its own settings.
 pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, Failure> {
     let path = config.words.get(name).and_then(|own| own.path.clone());
     let place = path.unwrap_or_else(|| db.dir().join("words"));
@@ -304,15 +350,19 @@ pub fn words_there(db: &Database, config: &Config) -> Result<Vec<String>, Failur
     Ok(names)
 }
 
-/// Opens one map with its own settings; says so, when it is opened first, if the index that was kept is not taken up as
+/// Opens one map with its own settings; says so, when it is opened first, if the persistent index is not reopened as
 /// it was.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
     let options = |base| config.options_of(name, base);
     let is_open = db.tier_of(name).is_some();
+    let told = progress::opening("map", name);
     let map = db.map_in(name, &config.tiers_of(name)?, options);
+    drop(told);
     let map = map.map_err(|e| locked_or(db.dir(), e))?;
     if let (Some(why), false) = (&map.recovery().unfit, is_open) {
-        say(format_args!("terrace: map {name}: the kept index was not taken up as it was: {why}"));
+        say(format_args!(
+            "terrace: map {name}: the persistent index was not reopened as it was: {why}"
+        ));
     }
     Ok(map)
 }
@@ -343,8 +393,8 @@ pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
 pub fn locked_or(dir: &Path, error: terrace::Error) -> Failure {
     match error {
         terrace::Error::Locked(_) => Failure::new(format_args!(
-            "{} is open in another process, and who writes to a directory has it alone.\n\
-             If that process is `terrace serve`, go through it: redis-cli for single keys, \
+            "{} is open in another process: one process writes to a directory, and readers share it.\n\
+             If that process is `terrace serve`, go through it: redis-cli for keys and ledgers, \
              `--server HOST:PORT` for export and import. If it only reads, wait for its end.",
             dir.display()
         )),
@@ -365,6 +415,25 @@ mod tests {
             let found = command.get_arguments().any(|a| a.get_long() == Some(&long));
             assert!(found, "--{long}");
         }
+    }
+
+    /// Dozens of flags hid the few that everybody needs.
+    #[test]
+    fn help_shows_the_common_settings_and_help_all_the_rest() {
+        assert!(
+            COMMON.iter().all(|name| KEYS.iter().any(|key| key.name == *name)),
+            "a key is gone"
+        );
+        let mut command = Flags::augment_args(Command::new("serve"));
+        let common = command.render_long_help().to_string();
+        let all = with_all_shown(command).render_long_help().to_string();
+        for key in KEYS {
+            let flag = format!("--{} <VALUE>", flag(key.name));
+            assert_eq!(common.contains(&flag), COMMON.contains(&key.name), "{flag}");
+            assert!(all.contains(&flag), "{flag}");
+        }
+        assert!(common.contains("--help-all") && common.lines().count() < 90, "{common}");
+        assert!(all.contains("--queue") && all.contains("largest"));
     }
 
     #[test]

@@ -155,10 +155,13 @@ impl WordsReport {
     }
 }
 
-/// Opens (and so recovers) every map, queue, table of words and ledger, and reports.
+/// Opens (and so recovers) every map, queue, word table and ledger, and reports.
 pub fn main(arguments: &Arguments) -> Outcome {
     let flags = Flags::default();
     let (config, _) = settings::read(&arguments.dir, arguments.config.as_deref(), &flags)?;
+    // What `open` would refuse is refused here too, for a map that is not there yet as well.
+    config.maps.keys().try_for_each(|map| config.tiers_of(map).map(drop))?;
+    config.ledgers.keys().try_for_each(|ledger| config.tier_of_ledger(ledger).map(drop))?;
     let start = Instant::now();
     let db = settings::open_to_read(&arguments.dir, &config, arguments.salvage)?;
     let mut maps = Vec::new();
@@ -296,7 +299,7 @@ fn map_table(maps: &[MapReport]) -> String {
             m.domain.clone(),
             format_size(m.index_bytes),
             m.index_tier.clone().unwrap_or_default(),
-            if m.index_kept { format!("{}, kept", m.index) } else { m.index.clone() },
+            if m.index_kept { format!("{}, persistent", m.index) } else { m.index.clone() },
         ]
     }));
     table(&rows)
@@ -305,15 +308,12 @@ fn map_table(maps: &[MapReport]) -> String {
 /// Pre-stores in sentences.
 pub fn shown(found: &prestore::Report) -> String {
     let mut text = String::from(match (found.enabled, found.can_clean) {
-        (false, _) => "pre-stores are switched off",
-        (true, false) => {
-            "pre-stores are on; no instruction here cleans without evicting, so none is issued"
-        }
-        (true, true) => "pre-stores are on",
+        (false, _) => "Pre-stores: disabled",
+        (true, false) => "Pre-stores: enabled, but no instruction here cleans without evicting",
+        (true, true) => "Pre-stores: enabled",
     });
-    if found.sites.is_empty() {
-        text.push_str("; no place has issued one");
-    }
+    let issued: u64 = found.sites.iter().map(|site| site.calls).sum();
+    text.push_str(&format!(", {issued} issued."));
     for SiteReport { name, file, line, calls, lines, bytes } in &found.sites {
         text.push_str(&format!(
             "\n  {name} ({file}:{line}): {calls} calls, {lines} lines, {bytes} bytes"

@@ -1,7 +1,8 @@
 //! `export` and `import`: files, progress and the choice between the directory and a server that
 //! has it open. The formats are `terrace::transfer`'s.
 
-use crate::output::{Failure, Outcome, print, print_json, progress, say};
+use crate::output::{Failure, Outcome, print, print_json, say};
+use crate::progress;
 use crate::resp::{Connection, Reply};
 use crate::settings::{self, Flags};
 use clap::{Args, ValueEnum};
@@ -36,7 +37,7 @@ impl From<FormatName> for Format {
 
 #[derive(Args)]
 struct Place {
-    /// Directory of the database
+    /// Directory of the database; with --server the one it serves, or `-` for whichever that is
     dir: PathBuf,
     /// Map within it; a server's database 0 is the map `0`
     map: String,
@@ -107,7 +108,11 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
         File::open(folder)?.sync_all()?;
         summary
     };
-    report(place, "exported", &summary, start, stdout)
+    report(place, "exported", &summary, start, stdout)?;
+    match summary.lacks {
+        None => Ok(()),
+        Some(lacks) => Err(Failure::new(format_args!("{}: lacks {lacks}", place.file.display()))),
+    }
 }
 
 fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Failure> {
@@ -117,7 +122,7 @@ fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Fa
     let mut out = BufWriter::with_capacity(1 << 20, out);
     let summary = if let Some(server) = &place.server {
         let mut source = ServerSource::open(place, server)?;
-        let bar = progress(source.keys, "keys", false);
+        let bar = progress::bar(source.keys, "keys", false);
         let mut writer = format.writer(&mut out)?;
         let done =
             transfer::export(&mut source, &mut *writer, &mut |s| bar.set_position(s.records));
@@ -128,7 +133,7 @@ fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Fa
         settings::map_must_exist(&db, &place.map)?;
         let map = settings::open_map(&db, &place.map, &config)?;
         settings::tell_damage(&map);
-        let bar = progress(map.len(), "keys", false);
+        let bar = progress::bar(map.len(), "keys", false);
         let mut source = MapSource::new(&map);
         let mut writer = format.writer(&mut out)?;
         let done =
@@ -182,7 +187,7 @@ pub fn import(arguments: &ImportArguments) -> Outcome {
 }
 
 fn verify(arguments: &ImportArguments, input: impl Read, bytes: u64) -> Result<Summary, Failure> {
-    let bar = progress(bytes, "checked", true);
+    let bar = progress::bar(bytes, "checked", true);
     let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
     let reader = Format::from(arguments.place.format).reader(input, arguments.salvage);
     let done = reader.and_then(|mut r| transfer::verify(&mut *r, &mut |_| ()));
@@ -195,7 +200,7 @@ fn import_from(
     bytes: u64,
 ) -> Result<Summary, Failure> {
     let place = &arguments.place;
-    let bar = progress(bytes, "imported", true);
+    let bar = progress::bar(bytes, "imported", true);
     let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
     let reader = Format::from(place.format).reader(input, arguments.salvage);
     if let Some(server) = &place.server {
@@ -253,8 +258,34 @@ fn report(place: &Place, verb: &str, summary: &Summary, start: Instant, quiet: b
 fn connect(place: &Place, server: &str) -> Result<Connection, Failure> {
     let words = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
     let mut connection = Connection::open(server, place.password.as_deref()).map_err(words)?;
+    if place.dir != Path::new("-") {
+        must_serve(&mut connection, place, server)?;
+    }
     connection.call(&[b"SELECT", place.map.as_bytes()]).map_err(words)?;
     Ok(connection)
+}
+
+/// Refuses a server of another directory than the one that was named: a backup of it would have the wrong name.
+fn must_serve(connection: &mut Connection, place: &Place, server: &str) -> Result<(), Failure> {
+    let named = place.dir.display();
+    let way = "name its directory, or `-` for whichever it serves";
+    let told = connection.call(&[b"CONFIG", b"GET", b"dir"]);
+    let served = match told.map_err(|e| Failure::new(format_args!("{server}: {e}; {way}")))? {
+        Reply::Array(parts) => match parts.as_slice() {
+            [_, Reply::Bulk(Some(dir))] => String::from_utf8_lossy(dir).into_owned(),
+            _ => {
+                return Err(Failure::new(format_args!(
+                    "{server} does not say what it serves; {way}"
+                )));
+            }
+        },
+        _ => return Err(Failure::new(format_args!("{server} does not say what it serves; {way}"))),
+    };
+    let here = std::fs::canonicalize(&place.dir).unwrap_or_else(|_| place.dir.clone());
+    if Path::new(&served) == here || Path::new(&served) == place.dir {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!("{server} serves {served}, not {named}; {way}")))
 }
 
 /// A server's database, read with SCAN.
@@ -316,6 +347,15 @@ impl Source for ServerSource {
         }
         self.cursor = cursor.clone();
         Ok(self.cursor != b"0")
+    }
+
+    fn lacks(&mut self) -> Result<Option<String>, transfer::TransferError> {
+        let info = self.connection.call(&[b"INFO", b"persistence"])?;
+        let Reply::Bulk(Some(info)) = info else { return Err(remote(info)) };
+        let info = String::from_utf8_lossy(&info);
+        let why = info.lines().find_map(|line| line.trim_end().strip_prefix("read_only:"));
+        let why = why.filter(|why| *why != "no");
+        Ok(why.map(|why| format!("what was written and was not durable by then: {why}")))
     }
 }
 

@@ -7,9 +7,7 @@
 //!
 //! 12 cycles; `TERRACE_LONG=1` makes it 120. `TERRACE_SEED=N` repeats a run's choices.
 
-mod common;
-
-use common::{Served, cycles, seed};
+use crate::common::{Served, cycles, seed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! `terrace preset` as a process: names, files, and what is no machine.
 
-mod common;
-
-use common::run;
+use crate::common::run;
 
 #[test]
 fn presets_are_listed_printed_and_held_against_what_was_published() {

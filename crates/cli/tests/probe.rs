@@ -1,8 +1,6 @@
 //! `terrace probe` as a process: tiers that are files, what it writes, and what it refuses before it measures.
 
-mod common;
-
-use common::run;
+use crate::common::run;
 
 #[test]
 fn a_tier_is_measured_into_a_profile_and_a_page() {
@@ -23,7 +21,7 @@ fn a_tier_is_measured_into_a_profile_and_a_page() {
     assert_eq!(profile["nodes"][0]["name"], "disk");
     assert_eq!(profile["nodes"][0]["files"][0]["op"], "read");
     let page = std::fs::read_to_string(&page).expect("a page");
-    assert!(page.contains("A piece of a file at a random place"), "a drawing of it");
+    assert!(page.contains("A block of a file at a random place"), "a drawing of it");
     let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a folder").collect();
     assert_eq!(left.len(), 3, "the file that was measured is gone: {left:?}");
     // The same tier as a flag refines what is there.

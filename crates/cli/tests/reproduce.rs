@@ -54,7 +54,7 @@ fn a_row_runs_is_recorded_listed_and_reported() {
     assert_eq!(code, 0, "{errors}");
     let read = |name| std::fs::read_to_string(dir.path().join(name)).expect("written");
     assert!(read("reproduction.md").contains("## prestore-hotline"));
-    assert!(read("reproduction.html").contains("<svg"));
+    assert!(read("reproduction.html").contains("<canvas"));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `terrace serve` with the tools people have: redis-cli, redis-benchmark, and the commands that go
 //! through a server because it has the directory.
 
-mod common;
-
-use common::{Served, have};
+use crate::common::{self, Served, have};
+use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::process::Command;
+use terrace::{Access, Database, MapOptions};
 
 fn output(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
@@ -101,6 +101,13 @@ fn a_directory_in_use_is_refused_and_the_way_through_the_server_is_named() {
         assert!(words.contains("open in another process") && words.contains("--server"), "{words}");
     }
     let address = format!("127.0.0.1:{}", served.port);
+    // Once any name was taken for that of the server's directory, and the backup was of another.
+    let other = dir.path().to_str().expect("text");
+    let (code, _, stderr) = common::run(&["export", "--server", &address, other, "0", &file]);
+    assert!(code == 1 && stderr.contains(&format!("{data}, not {other}")), "{stderr}");
+    let piped =
+        output(&mut terrace(&["export", "--server", &address, "-", "0", "-", "--format", "csv"]));
+    assert_eq!(piped.lines().count(), 502);
     let done = output(&mut terrace(&["export", "--server", &address, &data, "0", &file]));
     assert!(done.starts_with("exported 501 records"), "{done}");
     output(&mut terrace(&["import", "--server", &address, &data, "1", &file]));
@@ -135,10 +142,10 @@ fn settings_of_single_maps_and_of_the_server_take_effect() {
 }
 
 /// A server whose output is read by nobody but the test.
-fn piped(data: &std::path::Path) -> std::process::Child {
+fn piped(data: &std::path::Path, stdout: impl Into<std::process::Stdio>) -> std::process::Child {
     let mut server = terrace(&["serve"]);
     server.arg(data).args(["--port", "0", "--memory-budget", "64 MiB"]);
-    server.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    server.stdout(stdout).stderr(std::process::Stdio::piped());
     server.spawn().expect("the binary starts")
 }
 
@@ -153,9 +160,10 @@ fn end(server: &std::process::Child) {
 fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
     let dir = tempfile::tempdir().expect("directory");
     let data = dir.path().join("data");
-    let mut server = piped(&data);
-    // The reader goes before the first line.
-    drop(server.stdout.take());
+    // The reader goes before the first line: before there is a server.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut server = piped(&data, writer);
     let mut said = std::io::BufReader::new(server.stderr.take().expect("piped")).lines();
     let waits =
         said.by_ref().map_while(Result::ok).any(|line| line.contains("serving all the same"));
@@ -165,15 +173,24 @@ fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
     assert!(said.map_while(Result::ok).any(|line| line.contains("SIGTERM: draining")));
 }
 
+/// Whether it waits for signals already: they are looked for when everything is open.
+fn catches_sigterm(server: &std::process::Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id()));
+    let caught = status.ok().and_then(|text| {
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_string();
+        u64::from_str_radix(&mask, 16).ok()
+    });
+    caught.is_some_and(|mask| mask & 1 << (15 - 1) != 0)
+}
+
 /// The same where nobody reads what it says of its end either.
 #[test]
 fn a_server_that_nobody_listens_to_ends_by_a_signal() {
     let dir = tempfile::tempdir().expect("directory");
     let data = dir.path().join("data");
-    let mut server = piped(&data);
+    let mut server = piped(&data, std::process::Stdio::piped());
     drop((server.stdout.take(), server.stderr.take()));
-    // Made when it waits for signals already.
-    while !data.join("maps").join("0").exists() {
+    while !catches_sigterm(&server) {
         assert!(server.try_wait().expect("a process").is_none(), "it serves");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -190,4 +207,65 @@ fn a_server_that_nobody_listens_to_ends_by_a_signal() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
     assert!(ended.success(), "it drained: {ended}");
+}
+
+/// A server had the directory, and `terrace put D newmap` and `ledger open` succeeded beside it: a lock stood on each
+/// map and none on the directory, so two processes shared neither the budget nor what they knew of it.
+#[test]
+fn one_process_writes_to_a_directory_and_readers_share_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = dir.path().join("data");
+    let place = data.to_str().expect("text");
+    let served = Served::start(&data, &[]);
+    let refused = |arguments: &[&str]| {
+        let (code, _, stderr) = common::run(arguments);
+        assert_eq!(code, 1, "{arguments:?}: {stderr}");
+        assert!(stderr.contains("one process writes to a directory"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("terrace serve"), "{arguments:?}: {stderr}");
+    };
+    refused(&["put", place, "newmap", "key", "value"]);
+    refused(&["ledger", "open", place, "bank", "--count", "2"]);
+    let csv = dir.path().join("pairs.csv");
+    std::fs::write(&csv, "key,value\na,b\n").expect("written");
+    refused(&["import", place, "newmap", csv.to_str().expect("text"), "--format", "csv"]);
+    refused(&["stats", place]);
+    assert!(!data.join("maps/newmap").exists() && !data.join("ledgers/bank").exists());
+    served.terminate();
+    output(&mut terrace(&["put", place, "newmap", "key", "value"]));
+    // Readers of other processes are let in beside a reader, a writer is not.
+    let only_read = MapOptions { access: Access::Read, ..MapOptions::default() };
+    let reader = Database::open(&data, only_read.clone()).expect("nobody writes");
+    assert_eq!(output(&mut terrace(&["get", place, "newmap", "key"])), "value");
+    refused(&["put", place, "newmap", "key", "other"]);
+    let here = Database::open(&data, MapOptions::default()).err().expect("a reader has it");
+    assert!(here.to_string().contains("in this process already"), "{here}");
+    drop(reader);
+    output(&mut terrace(&["put", place, "newmap", "key", "other"]));
+    // A copy may come without the lock, and on a mount where none can be made.
+    std::fs::remove_file(data.join("lock")).expect("the lock of the directory");
+    let copy = Database::open(&data, only_read).expect("a copy");
+    assert_eq!(
+        copy.map("newmap").expect("a map").get(b"key").expect("read"),
+        Some(b"other".to_vec())
+    );
+}
+
+#[test]
+fn the_page_of_commands_names_every_command_of_the_protocol_and_no_other() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let served = Served::start(dir.path(), &[]);
+    let mut connection = served.connect();
+    let offered: Vec<String> =
+        redis::cmd("COMMAND").arg("LIST").query(&mut connection).expect("a list");
+    let offered: BTreeSet<String> = offered.iter().map(|name| name.to_uppercase()).collect();
+    let page = include_str!("../../../docs/commands.md");
+    let (_, page) = page.split_once("## Of the Redis protocol").expect("the section");
+    let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
+    let named = cells.flat_map(|cell| cell.split_whitespace());
+    let named = named.filter_map(|word| word.strip_prefix('`')?.strip_suffix('`'));
+    let named: BTreeSet<String> = named.map(String::from).collect();
+    let missing: Vec<_> = offered.difference(&named).collect();
+    let unknown: Vec<_> = named.difference(&offered).collect();
+    assert!(missing.is_empty() && unknown.is_empty(), "missing {missing:?}, unknown {unknown:?}");
+    served.terminate();
 }

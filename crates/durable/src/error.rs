@@ -50,6 +50,20 @@ pub enum Error {
         /// What was found.
         what: String,
     },
+    /// The file is of a format that a later version brought.
+    #[error(
+        "{path}: made by a newer Terrace: {what} {found}, and this one reads up to {known}; open it with that one"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What of it has a number.
+        what: &'static str,
+        /// Its number.
+        found: u64,
+        /// The highest number that is known here.
+        known: u64,
+    },
     /// A kept index does not say what the values say: it is made anew from them.
     #[error("the kept index does not fit the values: {0}")]
     Unfit(String),

@@ -82,6 +82,9 @@ impl Recent {
     }
 }
 
+/// Bytes of an item's checksum.
+const CHECKSUM_BYTES: u64 = 4;
+
 /// Under eADR nothing rests on a write-back: it is a pre-store.
 static ITEM: Site = Site::new("item of a log or slab, before it is published");
 /// Values that are written past the caches.
@@ -145,6 +148,45 @@ impl Flusher {
         // SAFETY: by contract. What was streamed, a fence makes durable.
         unsafe { self.persist(memory, location, plain - location) };
         end
+    }
+
+    /// As [`Flusher::write`] into a slot, whose checksum stays clear until all else is stored: where stores survive in
+    /// their order, and within a line anywhere, a crash leaves the slot free or the item whole.
+    ///
+    /// # Safety
+    /// As for [`Memory::write`]; the slot is aligned to 8 bytes and has 8 at least.
+    #[inline(always)]
+    pub unsafe fn write_slot<M: Memory>(
+        &mut self,
+        memory: &M,
+        location: u64,
+        [header, key, value]: [&[u8]; 3],
+    ) {
+        let (mut first, mut at) = ([0; 8], 0);
+        for byte in header.iter().chain(key).chain(value).take(first.len()) {
+            first[at] = *byte;
+            at += 1;
+        }
+        let end = location + (header.len() + key.len() + value.len()) as u64;
+        let value_at = end - value.len() as u64;
+        let may_skip = self.flush == Flush::Skip && value.len() >= SKIPPED_BYTES;
+        // SAFETY: by contract. A value that skips the caches is longer than a line, and is fenced with the rest.
+        unsafe {
+            memory.write(location + CHECKSUM_BYTES, &header[CHECKSUM_BYTES as usize..]);
+            memory.write(location + header.len() as u64, key);
+            let skipped = may_skip && SKIPPED.write_in(memory, value_at, value);
+            if !may_skip {
+                memory.write(value_at, value);
+            }
+            memory.store(location, u64::from_le_bytes(first));
+            let plain = if skipped { value_at } else { end };
+            self.persist(memory, location, (plain - location).max(8));
+        }
+    }
+
+    /// Whether what is stored last survives last.
+    pub fn is_ordered(&self, domain: Domain) -> bool {
+        domain == Domain::Eadr && self.flush != Flush::Skip
     }
 
     /// Makes an item of `bytes` at `at` durable on a byte-addressable memory.

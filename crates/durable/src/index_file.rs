@@ -23,11 +23,14 @@ use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{get_u32, get_u64, put_u32, put_u64};
+use crate::version;
 use std::sync::Arc;
 use terrace_memory::{Divide, Memory, Native};
 
 const MAGIC: &[u8; 8] = b"TERRACEi";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// What that of before says of itself is read; the index is made anew.
+const FORMAT_BEFORE: u32 = 2;
 const HEAD_BYTES: usize = 64;
 const MARK_AT: u64 = 64;
 const NEXT_MARK_AT: u64 = 72;
@@ -65,6 +68,7 @@ pub struct State {
 #[derive(Debug)]
 pub struct IndexFile<I: Memory = Native> {
     medium: Arc<Medium<I>>,
+    format: u32,
     /// Number of its tables; none if it is for the leaves of a tree.
     pub tables: u32,
     /// Seed of its hashes.
@@ -148,7 +152,9 @@ impl<I: Memory> IndexFile<I> {
         }
         let medium = Arc::new(medium);
         let books_bytes = [books_bytes, pages.bytes];
-        let file = IndexFile { medium, tables, seed, marks: [mark; 2], books_bytes, area_bytes };
+        let format = FORMAT;
+        let file =
+            IndexFile { medium, format, tables, seed, marks: [mark; 2], books_bytes, area_bytes };
         for (at, word) in [(MARK_AT, mark), (NEXT_MARK_AT, mark), (STATE_AT, 0), (SUM_AT, 0)] {
             file.store(at, word);
         }
@@ -167,9 +173,18 @@ impl<I: Memory> IndexFile<I> {
         self.store(MARK_AT, self.marks[0]);
     }
 
+    /// Whether its entries are as this version reads them.
+    pub fn is_present_format(&self) -> bool {
+        self.format == FORMAT
+    }
+
     /// What may be relied on beside the entries.
     pub fn state(&self) -> State {
         let word = self.load(STATE_AT);
+        if self.is_present_format() && word >> 32 != !word & 0xffff_ffff {
+            // Nothing may be relied on, then.
+            return State::default();
+        }
         let is = |bit: u64| word & bit == bit;
         State { is_full: is(1), is_exact: is(2), is_closed: is(4) }
     }
@@ -178,7 +193,7 @@ impl<I: Memory> IndexFile<I> {
     pub fn set_state(&self, state: State) {
         let State { is_full, is_exact, is_closed } = state;
         let word = u64::from(is_full) | u64::from(is_exact) << 1 | u64::from(is_closed) << 2;
-        self.store(STATE_AT, word);
+        self.store(STATE_AT, word | (!word & 0xffff_ffff) << 32);
     }
 
     /// Closes an index that nobody changes any more: what is in use of it (`used`: beginnings and
@@ -282,24 +297,33 @@ impl<I: Memory> IndexFile<I> {
         }
         // SAFETY: the file holds the block, and nobody writes to it meanwhile.
         let head = unsafe { medium.memory().bytes(0, 128) };
-        if &head[..8] != MAGIC || Crc::new(FORMAT).update(&head[..60]).finish() != get_u32(head, 60)
-        {
-            return Err(damaged("the head of the index does not match its checksum"));
-        }
         let (format, tables) = (get_u32(head, 8), get_u32(head, 12));
-        let (seed, area_bytes) = (get_u64(head, 16), get_u64(head, 24));
-        let books_bytes = [32, 40].map(|at| get_u64(head, at));
-        let marks = [MARK_AT, NEXT_MARK_AT].map(|at| get_u64(head, at as usize));
-        if format != FORMAT {
+        // Before any checksum: whatever else of another version may be elsewhere.
+        if &head[..8] == MAGIC && ![FORMAT_BEFORE, FORMAT].contains(&format) {
+            version::check(medium.path(), "index of format", (format, FORMAT), || {
+                [FORMAT_BEFORE, FORMAT].into_iter().any(|format| {
+                    let mut as_ours = head[..60].to_vec();
+                    put_u32(&mut as_ours, 8, format);
+                    Crc::new(format).update(&as_ours).finish() == get_u32(head, 60)
+                })
+            })?;
             let (found, wanted) = (format.to_string(), FORMAT.to_string());
             return Err(Error::Mismatch { path: path(), field: "index format", found, wanted });
         }
+        if &head[..8] != MAGIC || Crc::new(format).update(&head[..60]).finish() != get_u32(head, 60)
+        {
+            return Err(damaged("the head of the index does not match its checksum"));
+        }
+        let (seed, area_bytes) = (get_u64(head, 16), get_u64(head, 24));
+        let books_bytes = [32, 40].map(|at| get_u64(head, at));
+        let marks = [MARK_AT, NEXT_MARK_AT].map(|at| get_u64(head, at as usize));
         let areas_bytes = areas_of(tables) * area_bytes;
         if BLOCK_BYTES + books_bytes[0] + areas_bytes > medium.capacity_bytes() {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
         }
-        Ok(IndexFile { medium: Arc::new(medium), tables, seed, marks, books_bytes, area_bytes })
+        let medium = Arc::new(medium);
+        Ok(IndexFile { medium, format, tables, seed, marks, books_bytes, area_bytes })
     }
 
     /// Gives a new file its name, as [`Medium::publish`].

@@ -8,11 +8,12 @@
 //!        .   0 | 1 | 4 | 8  version (0 bytes: version 1)
 //!        .   0 | 8     expiry, milliseconds since 1970
 //!        .             key, value
-//! flags: bits 0-1 width of the value length (0: 1, 1: 2, 2: 4 bytes; 3: a batch end, 5 bytes in all)
+//! flags: bits 0-1 width of the value length (0: 1, 1: 2, 2: 4 bytes; 3: no item, see below)
 //!        bit  2   width of the key length     bits 3-4 width of the version (0: 0, 1: 1, 2: 4, 3: 8)
 //!        bit  5   has an expiry               bit  6   tombstone
 //!        bit  7   one of a batch: counts only if the batch end follows
 //! ```
+//! Flags of 3 are a batch end, 5 bytes in all; flags of 7 a control record ([`control`]).
 //! All integers are little-endian. The usual item (key and value below 256 bytes) has a header of 7
 //! bytes when it is the key's first version and of 8 up to the 255th.
 //!
@@ -23,7 +24,8 @@
 //! left over from a log's former life never passes for one of its present.
 
 use crate::checksum::Crc;
-use terrace_memory::Memory;
+use crate::control::{self, CONTROL_HEADER_BYTES, Control};
+use terrace_memory::{Memory, lab};
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;
@@ -45,7 +47,17 @@ const KEY_WIDE: u8 = 1 << 2;
 const EXPIRES: u8 = 1 << 5;
 const TOMBSTONE: u8 = 1 << 6;
 const IN_BATCH: u8 = 1 << 7;
-const BATCH_END: u8 = 3;
+/// In the lowest two bits: no item.
+const NO_ITEM: u8 = 3;
+const BATCH_END: u8 = NO_ITEM;
+/// Flags of a control record.
+pub(crate) const CONTROL: u8 = NO_ITEM | KEY_WIDE;
+
+/// Whether a whole record is an item, and neither a batch end nor a control record.
+#[inline(always)]
+pub(crate) fn is_item(record: &[u8]) -> bool {
+    record[FLAGS_AT as usize] & NO_ITEM != NO_ITEM
+}
 
 /// An item to be written.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +112,10 @@ impl Header {
         self.header_bytes + self.key_bytes + self.value_bytes
     }
 
-    fn is_batch_end(&self) -> bool {
-        self.flags & 3 == BATCH_END
+    /// Whether items such as this one are overwritten where they lie, if they are short.
+    #[inline(always)]
+    pub(crate) fn is_overwritten(&self) -> bool {
+        self.flags & (EXPIRES | TOMBSTONE | IN_BATCH) == 0
     }
 
     /// Decodes the header at the start of `bytes`, which must hold [`MAX_HEADER_BYTES`] or the
@@ -129,14 +143,13 @@ impl Header {
 
     fn decode_wide(bytes: &[u8]) -> Option<Header> {
         let flags = *bytes.get(4)?;
-        if flags & 3 == BATCH_END {
-            return Some(Header {
-                flags,
-                header_bytes: BATCH_END_BYTES,
-                key_bytes: 0,
-                value_bytes: 0,
-                version: 0,
-            });
+        if flags & NO_ITEM == NO_ITEM {
+            let (header_bytes, bytes) = match flags & CONTROL {
+                CONTROL => (CONTROL_HEADER_BYTES, control::record_bytes(bytes)?),
+                _ => (BATCH_END_BYTES, BATCH_END_BYTES),
+            };
+            let value_bytes = bytes - header_bytes;
+            return Some(Header { flags, header_bytes, key_bytes: 0, value_bytes, version: 0 });
         }
         let widths = Widths::of(flags);
         let header_bytes = 5 + widths.fields() + if flags & EXPIRES != 0 { 8 } else { 0 };
@@ -162,6 +175,19 @@ impl Header {
         let version = if widths.version == 0 { 1 } else { field(widths.version) };
         Some(Header { flags, header_bytes, key_bytes, value_bytes, version })
     }
+}
+
+/// Of an item as most are, short, without an expiry, no tombstone and not in a batch: bytes before the key, of the key
+/// and of all of it. `word` is what follows the checksum.
+#[inline(always)]
+pub(crate) fn usual(word: u64) -> Option<(u64, u64, u64)> {
+    let flags = word as u8;
+    let code = usize::from(flags >> 3 & 3);
+    if flags & !(3 << 3) != 0 || code == 3 {
+        return None;
+    }
+    let (before, key) = (7 + VERSION_WIDTHS[code] as u64, word >> 8 & 0xff);
+    Some((before, key, before + key + (word >> 16 & 0xff)))
 }
 
 /// Bytes that hold every field of a header but flags and expiry.
@@ -192,7 +218,7 @@ impl Widths {
 }
 
 /// Borrows what claims to be an item at `at`, if it ends at or before `end`. Of it header and key are
-/// looked at; whoever looks at the value says so ([`Memory::looked_at`]).
+/// looked at; whoever looks at the value says so ([`lab::looked_at`]).
 ///
 /// # Safety
 /// The range is committed, and not written while borrowed but for what readers do not look at.
@@ -207,10 +233,10 @@ pub(crate) unsafe fn borrow<M: Memory>(memory: &M, at: u64, end: u64) -> Option<
     }
     let before_value = header.header_bytes + header.key_bytes;
     if before_value > head.len() {
-        memory.looked_at(at, before_value as u64);
+        lab::looked_at(memory, at, before_value as u64);
     }
     // SAFETY: by contract.
-    Some(unsafe { memory.borrow(at, bytes) })
+    Some(unsafe { lab::borrow(memory, at, bytes) })
 }
 
 impl<'a> Item<'a> {
@@ -269,8 +295,22 @@ pub enum Record<'a> {
     Item(Item<'a>, usize),
     /// The end of a batch, of this many bytes.
     BatchEnd(usize),
+    /// A control record of this many bytes.
+    Control(Control, usize),
     /// Nothing intact: free space, a torn write, or damage.
     Invalid,
+}
+
+impl Record<'_> {
+    /// Bytes of what is intact.
+    pub fn length(&self) -> Option<usize> {
+        match self {
+            Record::Item(_, length) | Record::BatchEnd(length) | Record::Control(_, length) => {
+                Some(*length)
+            }
+            Record::Invalid => None,
+        }
+    }
 }
 
 /// Verifies and reads what stands at the start of `bytes`.
@@ -285,8 +325,10 @@ pub fn verify(bytes: &[u8], seed: u32) -> Record<'_> {
     if Crc::new(seed).update(covered).finish() != stored {
         return Record::Invalid;
     }
-    if header.is_batch_end() {
-        return Record::BatchEnd(length);
+    match header.flags & CONTROL {
+        BATCH_END => return Record::BatchEnd(length),
+        CONTROL => return Record::Control(control::read(&bytes[..length]), length),
+        _ => {}
     }
     Item::read(bytes).map_or(Record::Invalid, |item| Record::Item(item, length))
 }

@@ -1,6 +1,7 @@
 //! What survives a crash: items, logs, slabs, and the medium they lie on.
 //!
 //! * [`item`] is the one format of a stored key and value.
+//! * [`control`] is what stands among items and is none: commit marks.
 //! * [`medium`] is a file and the memory its contents are used from; it says what is durable when.
 //! * [`logs`] appends items to logs and makes them durable by group commit.
 //! * [`slabs`] keeps items in slots of their size, freed and used again in place.
@@ -8,6 +9,7 @@
 //! * [`journal`] keeps a state and a log of what happened to it since.
 //! * [`sections`] changes a memory as a whole or not at all, by one of three engines.
 //! * [`IndexFile`] is where an index lies that is kept beside its values.
+//! * A redo log ([`Left`]) holds what the death of the process would take, under `interval`.
 //! * [`superblock`] is the head of a value file: what it is, and how much of it counts.
 //!
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
@@ -15,6 +17,7 @@
 mod access;
 mod books;
 pub mod checksum;
+pub mod control;
 mod error;
 mod flush;
 mod index_file;
@@ -22,11 +25,15 @@ pub mod item;
 pub mod journal;
 pub mod logs;
 pub mod medium;
+mod progress;
+mod redo_log;
 pub mod sections;
 pub mod slabs;
 mod steps;
 pub mod superblock;
+mod sync;
 pub mod values;
+mod version;
 
 pub use access::Access;
 pub use books::{BookPages, Books};
@@ -34,5 +41,9 @@ pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};
 pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
-pub use medium::{Medium, MediumSpec};
-pub use values::{BucketLock, Keeps, LogsOrSlabs, Reach, RoomInEither, Values, Writing};
+pub use medium::{Medium, MediumSpec, make_folders};
+pub use progress::scanned_bytes;
+pub use redo_log::{Left, Redo};
+pub use values::{
+    BucketLock, Keeps, LogsOrSlabs, NoItem, Reach, RoomInEither, Seen, Values, Writing,
+};

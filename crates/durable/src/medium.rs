@@ -19,15 +19,21 @@
 
 mod disk;
 mod file;
+mod folders;
+mod stable;
 
 pub use disk::Disk;
 pub use file::Event;
+pub use folders::make_folders;
+#[doc(hidden)]
+pub use folders::{FolderEvent, FolderTrace};
 
 use crate::access::Access;
 use crate::error::{Result, io_error};
 use file::ValueFile;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Domain, Memory, Native, Region};
 
@@ -55,6 +61,8 @@ pub struct MediumSpec {
 pub struct Medium<M: Memory = Native> {
     memory: M,
     capacity_bytes: u64,
+    /// Up to here memory can be read: all of what is mapped, else as far as it was committed.
+    usable_bytes: AtomicU64,
     mirrored: bool,
     file: Option<ValueFile>,
     /// What a medium without a file is mirrored to, and its memory.
@@ -75,6 +83,7 @@ impl Medium {
         Ok(Medium {
             memory: file.region.native(),
             capacity_bytes: file.region.len(),
+            usable_bytes: AtomicU64::new(if file.mirrored { 0 } else { file.region.len() }),
             mirrored: file.mirrored,
             is_new: file.is_new,
             access: spec.access,
@@ -112,11 +121,6 @@ impl Medium {
         found.map_err(io_error(self.path(), "ask for the nodes of the memory of"))
     }
 
-    fn region(&self) -> Option<&Region> {
-        let of_file = self.file.as_ref().map(|file| &file.region);
-        of_file.or(self.disk.as_ref().map(|(region, _)| region))
-    }
-
     /// Mirrors `disk`, which is all there from the start; `is_new` if it holds nothing yet.
     /// `lifetime` differs from opening to opening of one disk.
     ///
@@ -128,6 +132,7 @@ impl Medium {
         Ok(Medium {
             memory: region.native(),
             capacity_bytes: region.len(),
+            usable_bytes: AtomicU64::new(0),
             mirrored: true,
             file: None,
             disk: Some((region, disk)),
@@ -160,6 +165,7 @@ impl<M: Memory> Medium<M> {
         let capacity_bytes = memory.len();
         Medium {
             capacity_bytes,
+            usable_bytes: AtomicU64::new(capacity_bytes),
             memory,
             mirrored: false,
             file: None,
@@ -203,12 +209,18 @@ impl<M: Memory> Medium<M> {
         self.file.as_ref().map_or(Path::new("(memory)"), |file| &file.path)
     }
 
+    /// Where a file `name` beside this one is, or would be; only of a file that is mirrored.
+    pub(crate) fn companion(&self, name: &str) -> Option<PathBuf> {
+        let file = self.file.as_ref().filter(|_| self.mirrored)?;
+        Some(file.path.with_file_name(name))
+    }
+
     /// Whether the file was made by this opening.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
-    /// Gives a new file its name, durably, with everything written so far.
+    /// Gives a new file its name, durably, with everything written so far and the folders above it.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); the file does not exist then.
@@ -220,6 +232,12 @@ impl<M: Memory> Medium<M> {
     #[inline(always)]
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
+    }
+
+    /// Up to here memory can be read, whatever a location says.
+    #[inline(always)]
+    pub(crate) fn usable_bytes(&self) -> u64 {
+        self.usable_bytes.load(Ordering::Relaxed)
     }
 
     /// Length of the file in bytes.
@@ -268,16 +286,23 @@ impl<M: Memory> Medium<M> {
     /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is
     /// changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
-        self.file.as_ref().map_or_else(|| self.commit(at, bytes), |file| file.grow(at, bytes))
+        match &self.file {
+            None => self.commit(at, bytes),
+            Some(file) => file.grow(at, bytes).map(|()| self.is_usable(at + bytes)),
+        }
     }
 
     /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until
     /// [`Medium::grow`] makes the range usable again.
     ///
+    /// # Safety
+    /// Nobody reads or writes the range meanwhile, or borrows it.
+    ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
-    pub fn release(&self, at: u64, bytes: u64) -> Result<()> {
-        self.file.as_ref().map_or(Ok(()), |file| file.release(at, bytes))
+    pub unsafe fn release(&self, at: u64, bytes: u64) -> Result<()> {
+        // SAFETY: by contract.
+        self.file.as_ref().map_or(Ok(()), |file| unsafe { file.release(at, bytes) })
     }
 
     /// Commits memory for a part of the file that exists.
@@ -285,10 +310,22 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn commit(&self, at: u64, bytes: u64) -> Result<()> {
-        if let Some((region, _)) = &self.disk {
-            return region.commit(at, bytes).map_err(io_error(self.path(), "commit memory"));
-        }
-        self.file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes))
+        let committed = match (&self.disk, &self.file) {
+            (Some((region, _)), _) => {
+                region.commit(at, bytes).map_err(io_error(self.path(), "commit memory"))
+            }
+            (None, file) => file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes)),
+        };
+        committed.map(|()| self.is_usable(at + bytes))
+    }
+
+    fn is_usable(&self, end: u64) {
+        self.usable_bytes.fetch_max(end.min(self.capacity_bytes), Ordering::Release);
+    }
+
+    fn region(&self) -> Option<&Region> {
+        let of_file = self.file.as_ref().map(|file| &file.region);
+        of_file.or(self.disk.as_ref().map(|(region, _)| region))
     }
 
     /// What is mirrored in memory.
@@ -308,7 +345,7 @@ impl<M: Memory> Medium<M> {
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
     /// on return. Bytes around the range in the same blocks are written as they are: whoever
-    /// changes them later writes them again.
+    /// changes them later writes them again; the last block, to which others may append meanwhile, goes out as a copy.
     ///
     /// On a byte-addressable medium the range is written back and fenced instead.
     ///
@@ -320,13 +357,29 @@ impl<M: Memory> Medium<M> {
             unsafe { self.memory.persist(at, bytes) };
             return Ok(());
         };
-        let from = at / BLOCK_BYTES * BLOCK_BYTES;
-        let to = (at + bytes).next_multiple_of(BLOCK_BYTES);
-        // SAFETY: committed by the caller. Others may append behind `at + bytes` in the last
-        // block meanwhile; the kernel copies or transfers whatever it finds, and those bytes are
-        // written again before anyone relies on them.
-        let image = unsafe { self.memory.bytes(from, to - from) };
-        disk.write(from, image, durable)
+        let (from, end) = (at / BLOCK_BYTES * BLOCK_BYTES, at + bytes);
+        let to = end.next_multiple_of(BLOCK_BYTES);
+        // What is short goes out as a copy, in one write; of what is long the last block.
+        let copied = match end == to {
+            true => to,
+            false if to - from <= stable::MOST_BYTES => from,
+            false => end / BLOCK_BYTES * BLOCK_BYTES,
+        };
+        if from < copied {
+            // SAFETY: committed by the caller, and at rest.
+            let image = unsafe { self.memory.bytes(from, copied - from) };
+            disk.write(from, image, durable && copied == to)?;
+        }
+        if copied < to {
+            let is_one = from == copied;
+            let write = |image: &[u8]| disk.write(copied, image, durable && is_one);
+            // SAFETY: committed by the caller.
+            unsafe { stable::copied(&self.memory, copied, to, write)? };
+            if durable && !is_one {
+                disk.sync()?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything written out before is safe on return.
@@ -345,13 +398,9 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); a file that ends early reads as zero there.
     pub unsafe fn read_in(&self, at: u64, bytes: u64) -> Result<()> {
-        let Some(disk) = self.disk() else { return Ok(()) };
+        let Some((disk, region)) = self.disk().zip(self.region()) else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
-        let image = unsafe {
-            let start = self.memory.bytes(at, bytes).as_ptr().cast_mut();
-            std::slice::from_raw_parts_mut(start, bytes as usize)
-        };
-        disk.read(at, image)
+        disk.read(at, unsafe { region.exclusive(at, bytes) })
     }
 }
 

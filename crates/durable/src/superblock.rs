@@ -3,9 +3,14 @@
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
 //! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails,
-//!              the mark of the index that goes with the values
+//!              the mark of the index that goes with the values, features
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
+//! A file of a later format is refused by its number, before anything else of it is believed
+//! (`version.rs`); so is a cut with a *feature* that is not known here. Format 2 differs from 1 in what
+//! may stand in segments, which say their own format: a file of format 1 opens as it is, keeps its superblock, and
+//! gets segments of format 2 as its logs are written anew (`docs/decisions/0023-formats-two.md`).
+//!
 //! The *cut* says which bytes of the logs count after a crash:
 //! * rule **All**: every intact item (durability `sync`: an item is acknowledged once it is safe);
 //! * rule **Bounded**: only what was there when the cut was taken, all logs at one instant. Then
@@ -18,10 +23,13 @@
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
+use crate::version;
 use terrace_memory::Memory;
 
 const MAGIC: &[u8; 8] = b"TERRACEv";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Seed of the checksums of blocks, whatever the format.
+const CHECK_SEED: u32 = 1;
 const CUT_MAGIC: u32 = 0x0054_5543;
 /// Bytes of the head of the file that these blocks take.
 pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
@@ -29,6 +37,10 @@ pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
 pub const MAX_OPEN: usize = 64;
 /// Offset in a cut's block of the mark of its index: behind the open logs.
 const INDEX_AT: usize = 40 + 16 * MAX_OPEN;
+/// Offset of the features: bits without which what the file holds cannot be read. None is known yet. What follows is
+/// reserved and zero: place and bytes of an image of the index, floor of commit timestamps, seed of the hashes in
+/// segment summaries (`docs/value-file.md`).
+const FEATURES_AT: usize = INDEX_AT + 8;
 
 /// Which items count after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +108,13 @@ pub(crate) fn get_u64(block: &[u8], at: usize) -> u64 {
 
 pub(crate) fn seal_block(block: &mut [u8]) {
     let end = block.len() - 4;
-    let crc = Crc::new(FORMAT).update(&block[..end]).finish();
+    let crc = Crc::new(CHECK_SEED).update(&block[..end]).finish();
     put_u32(block, end, crc);
 }
 
 pub(crate) fn block_is_intact(block: &[u8]) -> bool {
     let end = block.len() - 4;
-    Crc::new(FORMAT).update(&block[..end]).finish() == get_u32(block, end)
+    Crc::new(CHECK_SEED).update(&block[..end]).finish() == get_u32(block, end)
 }
 
 impl Shape {
@@ -133,6 +145,7 @@ impl Shape {
         if &block[..8] != MAGIC {
             return Err(damaged("no Terrace value file: the magic number is missing"));
         }
+        version::check_block(medium.path(), "value file of format", block, FORMAT)?;
         if !block_is_intact(block) {
             return Err(damaged("the superblock does not match its checksum"));
         }
@@ -141,7 +154,7 @@ impl Shape {
         };
         let (format, segment_bytes, design) =
             (get_u32(block, 8), get_u32(block, 12), get_u32(block, 16));
-        if format != FORMAT {
+        if !(1..=FORMAT).contains(&format) {
             return mismatch("format version", format.to_string(), FORMAT.to_string());
         }
         if design != self.design {
@@ -181,6 +194,12 @@ impl Cut {
         put_u64(&mut block, INDEX_AT, self.index);
         seal_block(&mut block);
         block
+    }
+
+    /// Tells it from other checkpoint records of its number.
+    pub(crate) fn check(&self) -> u64 {
+        let block = self.encode();
+        1 << 32 | u64::from(get_u32(&block, block.len() - 4))
     }
 
     fn decode(block: &[u8]) -> Option<Cut> {
@@ -272,22 +291,31 @@ fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
         |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
     let file_bytes = medium.file_bytes()?;
     medium.commit(0, HEAD_BYTES)?;
+    // SAFETY: nobody else has the medium yet.
+    unsafe { medium.read_in(0, HEAD_BYTES)? };
     if file_bytes < HEAD_BYTES {
         return Err(damaged(
             file_bytes,
             format!("the file ends at {file_bytes}, inside its head of {HEAD_BYTES} bytes"),
         ));
     }
-    // SAFETY: nobody else has the medium yet.
-    unsafe { medium.read_in(0, HEAD_BYTES)? };
     // SAFETY: committed above and not written while borrowed.
     let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
     shape.check(block(0), medium)?;
-    let newest =
-        [1, 2].into_iter().filter_map(|n| Cut::decode(block(n))).max_by_key(|cut| cut.number);
-    newest.ok_or_else(|| {
-        damaged(BLOCK_BYTES, "neither of the two cut blocks matches its checksum".into())
-    })
+    let newest = [1, 2].into_iter().filter_map(|n| Some((Cut::decode(block(n))?, block(n))));
+    let Some((newest, block)) = newest.max_by_key(|(cut, _)| cut.number) else {
+        return Err(damaged(
+            BLOCK_BYTES,
+            "neither of the two cut blocks matches its checksum".into(),
+        ));
+    };
+    match get_u64(block, FEATURES_AT) {
+        0 => Ok(newest),
+        found => {
+            let (path, what) = (medium.path().into(), "value file with features");
+            Err(Error::Newer { path, what, found, known: 0 })
+        }
+    }
 }
 
 fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {

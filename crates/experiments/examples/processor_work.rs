@@ -5,7 +5,8 @@
 use std::hint::black_box;
 use std::ops::Bound;
 use terrace_memory::{Backing, Domain, Region};
-use terrace_store::{Durability, Flush, Kind, Map, MapOptions, Range, Session, Value, ValueDesign};
+use terrace_store::laboratory::{Flush, Laboratory};
+use terrace_store::{Durability, Kind, Map, MapOptions, Range, Session, Value, ValueDesign};
 
 const MEMORY: u64 = 256 << 20;
 /// Few enough that everything stays in the nearest caches.
@@ -34,7 +35,7 @@ fn measure(kind: Kind, design: ValueDesign) {
         domain: Domain::Eadr,
         kind,
         values: design,
-        flush: Flush::Keep,
+        laboratory: Laboratory { flush: Flush::Keep, ..Laboratory::default() },
         memory_budget_bytes: 1 << 40,
         writers: 1,
         ..MapOptions::default()

@@ -1,5 +1,5 @@
 //! Prints what failure-atomic sections cost by undo, redo and shadow sub-paging, on the nine workloads
-//! of 004 table 3.2.
+//! of Ni, table 3.2.
 //!
 //! ```sh
 //! cargo run --release -p terrace-experiments --example sections -- [SECTIONS] [KEYS] [TUPLES] [DIR]

@@ -1,4 +1,4 @@
-//! The B+-trees of paper 004, chapter 5, measured: on its Optane server, modelled, and counted.
+//! The B+-trees of Ni, chapter 5, measured: on its Optane server, modelled, and counted.
 //!
 //! The whole tree runs on the modelled memory, in virtual time. Its keys and values have 16 bytes and
 //! come without order, as the paper's. Fewer of them than its 160 million: the caches beyond what a core

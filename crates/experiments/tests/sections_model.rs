@@ -55,9 +55,8 @@ fn section<S: Structure>(pool: &Pool<Native>, toggles: &[(u64, u64)], end: End) 
 fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[Step]) {
     let options =
         Options::new(engine).pages(2, 2).log_bytes(32 << 10).journal_bytes(512).grain(grain);
-    let file = tempfile::tempfile().expect("a file");
-    file.set_len(BYTES).expect("its length");
-    let region = Region::map_file(&file, BYTES, false, Domain::Adr).expect("memory");
+    let folder = std::env::temp_dir();
+    let region = Region::unnamed_file(&folder, BYTES, Domain::Adr).expect("memory");
     let mut pool = Pool::create(region.native(), &options).expect("a pool");
     pool.section(|tx| S::create(tx)).expect("created");
     let mut model = S::model_created();
@@ -96,6 +95,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         grain in prop_oneof![Just(Grain::Word), Just(Grain::Line)],
     ) {
+        let _beside = crate::beside_others();
         for engine in EngineKind::ALL {
             follows_the_model::<RedBlackTree>(engine, grain, &steps);
             follows_the_model::<BTree>(engine, grain, &steps);

@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Bytes of a key that its head holds.
 const HEAD_BYTES: usize = 15;
 
+/// Why a node is not split: what would stand between its halves would lead astray.
+pub(crate) const UNTOLD: &str = "a key of the node that is to be split cannot be told";
+
 /// What an ordered index must be told about the keys its entries stand for.
 pub trait Keys {
     /// The head of `key`. Heads order keys as the keys themselves, but for ties.
@@ -32,7 +35,8 @@ pub trait Keys {
     fn prefetch(&self, _value: [u64; 2]) {}
 
     /// Whether every value that was shown so far names something whose key could be told. What a crash left
-    /// is looked at before anything of it is known: recovery changes nothing once one could not be.
+    /// is looked at before anything of it is known: recovery changes nothing once one could not be, and no node
+    /// is split.
     fn could_tell(&self) -> bool {
         true
     }

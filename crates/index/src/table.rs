@@ -37,6 +37,7 @@ use shard::{Keeping, Shard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
 use terrace_memory::{Backing, Budget, Memory, Native};
 
@@ -44,8 +45,18 @@ use terrace_memory::{Backing, Budget, Memory, Native};
 pub trait Items {
     /// Whether the item at `location` has this key.
     fn has_key(&self, location: u64, key: &[u8]) -> bool;
-    /// The hash of the key of the item at `location`.
-    fn hash(&self, location: u64) -> u64;
+    /// The same of an item in a bucket that is locked.
+    #[inline(always)]
+    fn has_key_locked(&self, location: u64, key: &[u8], _lock: &BucketLock) -> bool {
+        self.has_key(location, key)
+    }
+    /// The hash of the key of the item at `location`, if it can be told: a damaged one has none, and its bucket is not
+    /// split.
+    fn hash(&self, location: u64) -> Option<u64>;
+    /// The same of an item in a bucket that is locked.
+    fn hash_locked(&self, location: u64, _lock: &BucketLock) -> Option<u64> {
+        self.hash(location)
+    }
     /// Asks for the item to be brought near.
     fn prefetch(&self, location: u64);
     /// Called between two tries to lock a bucket that another thread has: where the threads are
@@ -284,7 +295,7 @@ impl<I: Memory> HashIndex<I> {
         items: &impl Items,
         f: impl FnOnce(Option<u64>) -> Change,
     ) -> io::Result<Option<u64>> {
-        self.update_then(hash, key, items, |location, _| (f(location), ()), |(), _| ())
+        self.update_then(hash, key, items, |location, _, _| (f(location), ()), |(), _| ())
     }
 
     /// As [`HashIndex::update`]; passes on to `then` what `f` gave beside, once the change is done, or
@@ -297,10 +308,11 @@ impl<I: Memory> HashIndex<I> {
         hash: u64,
         key: &[u8],
         items: &impl Items,
-        f: impl FnOnce(Option<u64>, &mut Changes) -> (Change, T),
+        f: impl FnOnce(Option<u64>, &BucketLock, &mut Changes) -> (Change, T),
         then: impl FnOnce(T, &mut Changes),
     ) -> io::Result<Option<u64>> {
-        self.shard(hash).update(hash, items, |location| items.has_key(location, key), f, then)
+        let is_key = |location, lock: &BucketLock| items.has_key_locked(location, key, lock);
+        self.shard(hash).update(hash, items, is_key, f, then)
     }
 
     /// Runs `f` on the current location of `key`, if it has one, while no writer can change it.
@@ -312,7 +324,8 @@ impl<I: Memory> HashIndex<I> {
         f: impl FnOnce(u64) -> R,
     ) -> Option<R> {
         let bucket = self.shard(hash).lock_bucket_of(hash, items);
-        let (_, _, entry) = bucket.find(hash, |location| items.has_key(location, key))?;
+        let is_key = |location| items.has_key_locked(location, key, &bucket.lock);
+        let (_, _, entry) = bucket.find(hash, is_key)?;
         Some(f(entry & LOCATION_MASK))
     }
 
@@ -323,7 +336,7 @@ impl<I: Memory> HashIndex<I> {
         hash: u64,
         location: u64,
         items: &impl Items,
-        f: impl FnOnce(&mut Changes) -> Change,
+        f: impl FnOnce(&BucketLock, &mut Changes) -> Change,
     ) -> bool {
         self.shard(hash).update_at(hash, location, items, f)
     }

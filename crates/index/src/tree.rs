@@ -15,8 +15,9 @@
 //! * reads what it needs, then makes sure of the version: all of it was there at that moment.
 //!
 //! If either fails, it begins again. So a reader needs no epoch for nodes: what it reads of a node that
-//! was used again is thrown away. Values are shown to [`Keys`] only behind the second look; that what
-//! they name can be read until the caller is done is the caller's business.
+//! was used again is thrown away, and so is what it reads where the memory of nodes was given back. Values are
+//! shown to [`Keys`] only behind the second look; that what they name can be read until the caller
+//! is done is the caller's business.
 //!
 //! # Writers
 //! A writer goes down like a reader and latches the leaf if its version is still the one it saw. A split
@@ -40,15 +41,16 @@ mod change;
 mod descend;
 mod grouping;
 mod inner;
-mod latch;
 mod leaf;
 mod log;
+mod pack;
 mod range;
 mod recover;
 mod structure;
 
 use crate::keys::Probe;
 pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
+use crate::latch::Latch;
 use crate::{Ground, whole};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
@@ -56,15 +58,16 @@ pub use descend::Watch;
 pub use grouping::GroupFlush;
 use grouping::Grouping;
 use inner::Rows;
-use latch::Latch;
 use leaf::{Leaf, Leaves};
 use log::Logs;
+use parking_lot::Mutex;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use terrace_durable::BucketLock;
 use terrace_memory::{Backing, Budget, Memory, Native};
 
 /// Words of a leaf.
@@ -241,6 +244,8 @@ pub struct Tree<L: Memory = Native, N: Memory = L> {
     inner: Arena<N>,
     rows: Rows,
     entries: CachePadded<AtomicU64>,
+    /// Held while memory is given back.
+    packing: Mutex<()>,
 }
 
 impl<L: Memory, N: Memory> fmt::Debug for Tree<L, N> {
@@ -272,8 +277,14 @@ impl Tree {
     ) -> io::Result<Tree> {
         // Address space alone: leaves that can neither be merged nor are full are a third full.
         let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
-        let ground = || Ground::reserve(bytes, Backing::HugePages, node);
-        Tree::over(options, ground()?, ground()?, budget)
+        let ground = || Ground::reserve_to_release(bytes, Backing::HugePages, node);
+        let ((leaves, release_leaves), (inner, release_inner)) = (ground()?, ground()?);
+        let mut tree = Tree::over(options, leaves, inner, budget)?;
+        if !options.form.is_kept() {
+            tree.leaves.arena.releasing_by(release_leaves);
+        }
+        tree.inner.releasing_by(release_inner);
+        Ok(tree)
     }
 }
 
@@ -347,6 +358,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             rows: Rows::of(inner_bytes),
             inner: Arena::new(inner, inner_bytes, LINE, FIRST_COMMIT_BYTES, budget)?,
             entries: CachePadded::new(AtomicU64::new(0)),
+            packing: Mutex::new(()),
         })
     }
 
@@ -392,7 +404,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         keys: &K,
         f: impl FnOnce(Option<[u64; 2]>) -> Change,
     ) -> io::Result<Option<[u64; 2]>> {
-        self.update_then(key, keys, |value| (f(value), ()), |()| ())
+        self.update_then(key, keys, |value, _| (f(value), ()), |()| ())
     }
 
     /// As [`Tree::update`]; passes on to `then` what `f` gave beside, once the change is done and still
@@ -404,7 +416,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         &self,
         key: &[u8],
         keys: &K,
-        f: impl FnOnce(Option<[u64; 2]>) -> (Change, T),
+        f: impl FnOnce(Option<[u64; 2]>, &BucketLock) -> (Change, T),
         then: impl FnOnce(T),
     ) -> io::Result<Option<[u64; 2]>> {
         let probe = Probe::of(key, keys);
@@ -417,7 +429,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
                 self.make_room(&probe, 0)?;
                 continue;
             }
-            let (change, rest) = f(found.value);
+            // SAFETY: the leaf is latched.
+            let (change, rest) = f(found.value, &unsafe { BucketLock::held() });
             match (change, found.value) {
                 (Change::Set(value), None) => {
                     debug_assert!(value[0] != 0, "a value's first word is not zero");
@@ -445,14 +458,15 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         key: &[u8],
         value: [u64; 2],
         keys: &K,
-        f: impl FnOnce() -> Change,
+        f: impl FnOnce(&BucketLock) -> Change,
     ) -> bool {
         let probe = Probe::of(key, keys);
         let (latch, found) = self.latch_leaf(&probe);
         if found.value != Some(value) {
             return false;
         }
-        let change = f();
+        // SAFETY: the leaf is latched.
+        let change = f(&unsafe { BucketLock::held() });
         self.change(&latch, found.slot, change);
         let is_thin = change == Change::Remove && self.is_thin_leaf(&self.leaves.leaf(latch.at));
         drop(latch);

@@ -98,3 +98,62 @@ fn histories_of_threads_have_an_explanation() {
         }
     }
 }
+
+/// Other keys than those of the history, enough of them for memory to be given back when they go.
+const OTHERS: std::ops::Range<u64> = 1_000..81_000;
+
+fn put_others(tree: &Tree) {
+    for number in OTHERS {
+        let put = tree.update(&key(number), &Numbered, |_| Change::Set([1, number]));
+        put.expect("memory");
+    }
+}
+
+/// The same while the tree grows, shrinks and gives memory back: leaves and inner nodes move under whoever uses them.
+#[test]
+fn histories_have_an_explanation_while_memory_is_given_back() {
+    for form in [Form::Rows, Form::Sorted, Form::Unsorted, Form::FastFair] {
+        let budget = Arc::new(Budget::new(1 << 40));
+        let tree = Tree::new(&TreeOptions::of(form, 128), 1 << 18, &budget).expect("memory");
+        put_others(&tree);
+        let recorder = Recorder::new();
+        let mut operations = Vec::new();
+        let (mut bytes, running) = (0, std::sync::atomic::AtomicUsize::new(3));
+        std::thread::scope(|scope| {
+            let run = |thread: u64| {
+                let (tree, mut client, running) = (&tree, recorder.client(), &running);
+                move || {
+                    let mut state = thread + 1;
+                    for _ in 0..OPERATIONS {
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
+                        operate(tree, &mut client, state >> 12);
+                        std::thread::yield_now();
+                    }
+                    running.fetch_sub(1, std::sync::atomic::Ordering::AcqRel);
+                    client.into_operations()
+                }
+            };
+            let threads: Vec<_> = (0..3).map(|n| scope.spawn(run(n))).collect();
+            while running.load(std::sync::atomic::Ordering::Acquire) > 0 {
+                for number in OTHERS.filter(|number| !number.is_multiple_of(16)) {
+                    tree.update(&key(number), &Numbered, |_| Change::Remove).expect("memory");
+                }
+                bytes += tree.shrink(&Numbered);
+                put_others(&tree);
+            }
+            for thread in threads {
+                operations.extend(thread.join().expect("no panic"));
+            }
+        });
+        assert!(form.is_kept() || bytes >= 2 << 20, "{form}: {bytes} B given back");
+        match check(&operations, DEFAULT_BUDGET) {
+            Verdict::Linearizable => {}
+            found => panic!("{form}: {found:?}"),
+        }
+        for number in OTHERS {
+            assert_eq!(tree.get(&key(number), &Numbered), Some([1, number]), "{form}");
+        }
+    }
+}

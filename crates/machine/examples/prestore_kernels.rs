@@ -1,4 +1,4 @@
-//! What pre-stores do to the programs of paper 000 on a modelled machine:
+//! What pre-stores do to the programs of Wu on a modelled machine:
 //! `cargo run --release -p terrace-machine --example prestore_kernels [PRESET [NODE [THREADS]]]`; without
 //! arguments optane-000, pmem0 and 10. Prints nanoseconds an operation and, where the node's devices
 //! count, bytes written to the medium for each that left the caches.

@@ -1,4 +1,4 @@
-//! A pointer chase through one memory while another is written (paper 000, A5).
+//! A pointer chase through one memory while another is written (Wu, chapter 2, dirty lines).
 //!
 //! The chapter says that dirty persistent lines, left in the caches, slow accesses to DRAM: whoever
 //! brings a line in makes one go, and waits for the write-back queue if that is dirty and the queue is

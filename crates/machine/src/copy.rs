@@ -1,4 +1,4 @@
-//! Copies of much memory by processors (paper 000, C1): each thread copies its share of one piece to
+//! Copies of much memory by processors (Wu, section 4.2): each thread copies its share of one piece to
 //! another, as a whole, again and again, through the caches or past them.
 
 use crate::ground::{Bench, Ground};

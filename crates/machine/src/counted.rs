@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Memory, Native, Request, Wrapper};
 
 const LINE_BYTES: u64 = 64;
 
@@ -31,6 +31,8 @@ pub struct Counts {
     pub stores: u64,
     /// Compare-exchanges, failed ones included.
     pub compare_exchanges: u64,
+    /// Atomic additions.
+    pub additions: u64,
     /// Plain reads, copies, and borrows that are looked at.
     pub reads: u64,
     /// Plain writes.
@@ -47,7 +49,7 @@ pub struct Counts {
     pub fences: u64,
     /// Prefetches of either kind.
     pub prefetches: u64,
-    /// Bytes loaded, read, borrowed and looked at by compare-exchanges.
+    /// Bytes loaded, read, borrowed and looked at, by compare-exchanges and additions too.
     pub bytes_read: u64,
     /// Bytes stored and written, and exchanged where that succeeded.
     pub bytes_written: u64,
@@ -61,11 +63,12 @@ pub struct Counts {
 
 impl Counts {
     /// Every count with its name, as text and in both numbers.
-    fn fields(&mut self) -> [(&mut u64, &'static str, &'static str); 16] {
+    fn fields(&mut self) -> [(&mut u64, &'static str, &'static str); 17] {
         [
             (&mut self.loads, "load", "loads"),
             (&mut self.stores, "store", "stores"),
             (&mut self.compare_exchanges, "compare-exchange", "compare-exchanges"),
+            (&mut self.additions, "addition", "additions"),
             (&mut self.reads, "read", "reads"),
             (&mut self.writes, "write", "writes"),
             (&mut self.streams, "stream", "streams"),
@@ -116,6 +119,53 @@ struct Tally {
 }
 
 impl Tally {
+    /// Counts what was asked.
+    fn note(&mut self, what: Request, at: u64, bytes: u64, succeeded: bool) {
+        let counts = &mut self.counts;
+        let (mut read, mut written) = (0, 0);
+        match what {
+            Request::Load => (counts.loads, read) = (counts.loads + 1, bytes),
+            Request::LoadLine => (counts.loads, read) = (counts.loads + 8, bytes),
+            Request::Store => (counts.stores, written) = (counts.stores + 1, bytes),
+            Request::Exchange => {
+                counts.compare_exchanges += 1;
+                (read, written) = (bytes, if succeeded { bytes } else { 0 });
+            }
+            Request::Add => {
+                counts.additions += 1;
+                (read, written) = (bytes, bytes);
+            }
+            Request::Read | Request::CopyChanging | Request::Bytes | Request::LookedAt => {
+                counts.reads += 1;
+                read = bytes;
+            }
+            Request::Write | Request::WriteChanging => {
+                counts.writes += 1;
+                written = bytes;
+            }
+            Request::Stream => {
+                counts.streams += 1;
+                counts.bytes_streamed += bytes;
+            }
+            Request::WriteBack => {
+                counts.write_backs += lines(at, bytes).count() as u64;
+                self.written_back.extend(lines(at, bytes));
+                return;
+            }
+            Request::Clean => counts.cleans += lines(at, bytes).count() as u64,
+            Request::Demote => counts.demotes += lines(at, bytes).count() as u64,
+            Request::Fence => counts.fences += 1,
+            Request::Prefetch | Request::PrefetchOfMany | Request::PrefetchToWrite => {
+                counts.prefetches += 1;
+            }
+        }
+        counts.bytes_read += read;
+        counts.bytes_written += written;
+        if read + written > 0 || what == Request::Stream {
+            self.touched.extend(lines(at, bytes));
+        }
+    }
+
     fn merge(&mut self, mut other: Tally) {
         let theirs = other.counts.fields().map(|(count, ..)| *count);
         for ((ours, ..), theirs) in self.counts.fields().into_iter().zip(theirs) {
@@ -211,14 +261,6 @@ impl<M: Memory> Counted<M> {
         let mut threads = self.lock();
         action(threads.entry(std::thread::current().id()).or_insert_with(|| vec![Tally::default()]))
     }
-
-    fn count(&self, at: u64, bytes: u64, note: impl FnOnce(&mut Counts)) {
-        self.own(|sections| {
-            let tally = sections.last_mut().expect("the outermost is never popped");
-            note(&mut tally.counts);
-            tally.touched.extend(lines(at, bytes));
-        });
-    }
 }
 
 /// An open section; closed also when the operation panics.
@@ -250,154 +292,17 @@ fn lines(at: u64, bytes: u64) -> impl Iterator<Item = u64> {
     at / LINE_BYTES..end
 }
 
-impl<M: Memory> Memory for Counted<M> {
-    fn len(&self) -> u64 {
-        self.memory.len()
+// SAFETY: all of the memory that was given.
+unsafe impl<M: Memory> Wrapper for Counted<M> {
+    type Inner = M;
+
+    fn inner(&self) -> &M {
+        &self.memory
     }
 
-    fn domain(&self) -> Domain {
-        self.memory.domain()
-    }
-
-    unsafe fn load(&self, at: u64) -> u64 {
-        self.count(at, 8, |counts| {
-            counts.loads += 1;
-            counts.bytes_read += 8;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.load(at) }
-    }
-
-    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
-        self.count(at, 64, |counts| {
-            counts.loads += 8;
-            counts.bytes_read += 64;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.load_line(at) }
-    }
-
-    unsafe fn store(&self, at: u64, value: u64) {
-        self.count(at, 8, |counts| {
-            counts.stores += 1;
-            counts.bytes_written += 8;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.store(at, value) }
-    }
-
-    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        // SAFETY: the caller's promise is passed on.
-        let result = unsafe { self.memory.compare_exchange(at, current, new) };
-        self.count(at, 8, |counts| {
-            counts.compare_exchanges += 1;
-            counts.bytes_read += 8;
-            counts.bytes_written += if result.is_ok() { 8 } else { 0 };
-        });
-        result
-    }
-
-    unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        self.count(at, target.len() as u64, |counts| {
-            counts.reads += 1;
-            counts.bytes_read += target.len() as u64;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.read(at, target) }
-    }
-
-    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
-        self.count(at, bytes as u64, |counts| {
-            counts.reads += 1;
-            counts.bytes_read += bytes as u64;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.copy_changing(at, target, bytes) }
-    }
-
-    unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.count(at, source.len() as u64, |counts| {
-            counts.writes += 1;
-            counts.bytes_written += source.len() as u64;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.write(at, source) }
-    }
-
-    unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.count(at, source.len() as u64, |counts| {
-            counts.streams += 1;
-            counts.bytes_streamed += source.len() as u64;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.stream(at, source) }
-    }
-
-    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
-        self.count(at, bytes, |counts| {
-            counts.reads += 1;
-            counts.bytes_read += bytes;
-        });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.bytes(at, bytes) }
-    }
-
-    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
-        // Not yet an access.
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.borrow(at, bytes) }
-    }
-
-    fn looked_at(&self, at: u64, bytes: u64) {
-        self.count(at, bytes, |counts| {
-            counts.reads += 1;
-            counts.bytes_read += bytes;
-        });
-        self.memory.looked_at(at, bytes);
-    }
-
-    unsafe fn write_back(&self, at: u64, bytes: u64) {
+    fn asked(&self, what: Request, at: u64, bytes: u64, succeeded: bool) {
         self.own(|sections| {
-            let tally = sections.last_mut().expect("the outermost is never popped");
-            tally.counts.write_backs += lines(at, bytes).count() as u64;
-            tally.written_back.extend(lines(at, bytes));
+            sections.last_mut().expect("never popped").note(what, at, bytes, succeeded)
         });
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.write_back(at, bytes) }
-    }
-
-    fn fence(&self) {
-        self.count(0, 0, |counts| counts.fences += 1);
-        self.memory.fence();
-    }
-
-    fn prefetch(&self, at: u64) {
-        self.count(0, 0, |counts| counts.prefetches += 1);
-        self.memory.prefetch(at);
-    }
-
-    fn prefetch_to_write(&self, at: u64) {
-        self.count(0, 0, |counts| counts.prefetches += 1);
-        self.memory.prefetch_to_write(at);
-    }
-
-    unsafe fn clean(&self, at: u64, bytes: u64) {
-        self.count(0, 0, |counts| counts.cleans += lines(at, bytes).count() as u64);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.clean(at, bytes) }
-    }
-
-    unsafe fn demote(&self, at: u64, bytes: u64) {
-        self.count(0, 0, |counts| counts.demotes += lines(at, bytes).count() as u64);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.memory.demote(at, bytes) }
-    }
-
-    fn pause(&self) {
-        self.memory.pause();
-    }
-
-    fn zeros(&self, at: u64, bytes: u64) -> u64 {
-        self.memory.zeros(at, bytes)
     }
 }

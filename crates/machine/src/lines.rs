@@ -1,5 +1,5 @@
 //! Passes over the lines of a memory, one access after the other: what tests of latency are made of
-//! (PMIdioBench, paper 001, I1 and I8).
+//! (PMIdioBench, Gugnani, I1 and I8).
 //!
 //! Lines come in an order that looks random and is the same in every pass, and where the next one is
 //! depends on what the last one holds. So no prefetcher runs ahead and no core overlaps them, on

@@ -1,4 +1,4 @@
-//! What two threads of a machine may rely on when they share memory (paper 000, C10, Listings 12, 13).
+//! What two threads of a machine may rely on when they share memory (Wu, listings 12 and 13).
 //!
 //! Three probes, each run for many rounds in which threads do not wait for one another, so that they meet
 //! at every possible moment:

@@ -1,4 +1,4 @@
-//! The load generator of the papers' microbenchmarks (PMIdioBench, paper 001, 2.3): threads that each go
+//! The load generator of the papers' microbenchmarks (PMIdioBench, Gugnani, I1 to I8): threads that each go
 //! over a file of their own, piece by piece, on this machine or on a modelled one.
 
 use crate::ground::{Bench, Ground};

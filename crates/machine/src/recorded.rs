@@ -6,7 +6,7 @@
 //! have waited for one another's locks is not in it, and neither is what they would have found changed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Memory, Native, Request, Wrapper};
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum What {
     Load,
     /// A word was stored.
     Store,
-    /// A word was exchanged, or was not what was expected.
+    /// A word was exchanged, or was not what was expected, or was added to.
     Exchange,
     /// A range was read in one piece: its lines overlap.
     Read,
@@ -104,125 +104,35 @@ impl<M: Memory> Recorded<M> {
     pub fn new(memory: M, place: u16, tape: &Tape) -> Self {
         Recorded { memory, place, tape: tape.clone() }
     }
-
-    fn note(&self, what: What, at: u64, bytes: u64) {
-        self.tape.note(what, self.place, at, bytes);
-    }
 }
 
-// SAFETY, for every method: the caller's promise is passed on.
-impl<M: Memory> Memory for Recorded<M> {
-    fn len(&self) -> u64 {
-        self.memory.len()
+// SAFETY: all of the memory that was given.
+unsafe impl<M: Memory> Wrapper for Recorded<M> {
+    type Inner = M;
+
+    fn inner(&self) -> &M {
+        &self.memory
     }
 
-    fn domain(&self) -> Domain {
-        self.memory.domain()
-    }
-
-    unsafe fn load(&self, at: u64) -> u64 {
-        self.note(What::Load, at, 8);
-        // SAFETY: above.
-        unsafe { self.memory.load(at) }
-    }
-
-    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
-        self.note(What::Read, at, 64);
-        // SAFETY: above.
-        unsafe { self.memory.load_line(at) }
-    }
-
-    unsafe fn store(&self, at: u64, value: u64) {
-        self.note(What::Store, at, 8);
-        // SAFETY: above.
-        unsafe { self.memory.store(at, value) }
-    }
-
-    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        self.note(What::Exchange, at, 8);
-        // SAFETY: above.
-        unsafe { self.memory.compare_exchange(at, current, new) }
-    }
-
-    unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        self.note(What::Read, at, target.len() as u64);
-        // SAFETY: above.
-        unsafe { self.memory.read(at, target) }
-    }
-
-    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
-        self.note(What::Read, at, bytes as u64);
-        // SAFETY: above.
-        unsafe { self.memory.copy_changing(at, target, bytes) }
-    }
-
-    unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.note(What::Write, at, source.len() as u64);
-        // SAFETY: above.
-        unsafe { self.memory.write(at, source) }
-    }
-
-    unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.note(What::Stream, at, source.len() as u64);
-        // SAFETY: above.
-        unsafe { self.memory.stream(at, source) }
-    }
-
-    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
-        self.note(What::Read, at, bytes);
-        // SAFETY: above.
-        unsafe { self.memory.bytes(at, bytes) }
-    }
-
-    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
-        // Not yet an access.
-        // SAFETY: above.
-        unsafe { self.memory.borrow(at, bytes) }
-    }
-
-    fn looked_at(&self, at: u64, bytes: u64) {
-        self.note(What::Read, at, bytes);
-        self.memory.looked_at(at, bytes);
-    }
-
-    unsafe fn write_back(&self, at: u64, bytes: u64) {
-        self.note(What::WriteBack, at, bytes);
-        // SAFETY: above.
-        unsafe { self.memory.write_back(at, bytes) }
-    }
-
-    fn fence(&self) {
-        self.note(What::Fence, 0, 0);
-        self.memory.fence();
-    }
-
-    fn prefetch(&self, at: u64) {
-        self.note(What::Prefetch, at, 1);
-        self.memory.prefetch(at);
-    }
-
-    fn prefetch_to_write(&self, at: u64) {
-        self.note(What::PrefetchToWrite, at, 1);
-        self.memory.prefetch_to_write(at);
-    }
-
-    unsafe fn clean(&self, at: u64, bytes: u64) {
-        self.note(What::Clean, at, bytes);
-        // SAFETY: above.
-        unsafe { self.memory.clean(at, bytes) }
-    }
-
-    unsafe fn demote(&self, at: u64, bytes: u64) {
-        self.note(What::Demote, at, bytes);
-        // SAFETY: above.
-        unsafe { self.memory.demote(at, bytes) }
-    }
-
-    fn pause(&self) {
-        self.memory.pause();
-    }
-
-    fn zeros(&self, at: u64, bytes: u64) -> u64 {
-        self.memory.zeros(at, bytes)
+    fn asked(&self, what: Request, at: u64, bytes: u64, _succeeded: bool) {
+        let (what, bytes) = match what {
+            Request::Load => (What::Load, bytes),
+            Request::Store => (What::Store, bytes),
+            Request::Exchange | Request::Add => (What::Exchange, bytes),
+            Request::LoadLine
+            | Request::Read
+            | Request::CopyChanging
+            | Request::Bytes
+            | Request::LookedAt => (What::Read, bytes),
+            Request::Write | Request::WriteChanging => (What::Write, bytes),
+            Request::Stream => (What::Stream, bytes),
+            Request::WriteBack => (What::WriteBack, bytes),
+            Request::Fence => (What::Fence, 0),
+            Request::Prefetch | Request::PrefetchOfMany => (What::Prefetch, bytes),
+            Request::PrefetchToWrite => (What::PrefetchToWrite, bytes),
+            Request::Clean => (What::Clean, bytes),
+            Request::Demote => (What::Demote, bytes),
+        };
+        self.tape.note(what, self.place, at, bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! One piece of memory, streamed again and again (PMIdioBench, paper 001, I7): what a device with a buffer
+//! One piece of memory, streamed again and again (PMIdioBench, Gugnani, I7): what a device with a buffer
 //! makes of it shows in its counters alone.
 
 use crate::ground::{Bench, Ground};

@@ -4,7 +4,7 @@
 //! Steps of a protocol have no names where it is one store behind another; their places in memory tell
 //! them apart.
 
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Memory, Request, Wrapper};
 
 /// Another memory, without the write-backs of some places or without fences.
 #[derive(Clone, Copy, Debug)]
@@ -34,106 +34,20 @@ impl<M: Memory> Without<M> {
     }
 }
 
-impl<M: Memory> Memory for Without<M> {
-    fn len(&self) -> u64 {
-        self.memory.len()
+// SAFETY: all of the memory that was given.
+unsafe impl<M: Memory> Wrapper for Without<M> {
+    type Inner = M;
+
+    fn inner(&self) -> &M {
+        &self.memory
     }
 
-    fn domain(&self) -> Domain {
-        self.memory.domain()
-    }
-
-    unsafe fn load(&self, at: u64) -> u64 {
-        // SAFETY: passed on.
-        unsafe { self.memory.load(at) }
-    }
-
-    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
-        // SAFETY: passed on.
-        unsafe { self.memory.load_line(at) }
-    }
-
-    unsafe fn store(&self, at: u64, value: u64) {
-        // SAFETY: passed on.
-        unsafe { self.memory.store(at, value) }
-    }
-
-    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        // SAFETY: passed on.
-        unsafe { self.memory.compare_exchange(at, current, new) }
-    }
-
-    unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        // SAFETY: passed on.
-        unsafe { self.memory.read(at, target) }
-    }
-
-    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
-        // SAFETY: passed on.
-        unsafe { self.memory.copy_changing(at, target, bytes) }
-    }
-
-    unsafe fn write(&self, at: u64, source: &[u8]) {
-        // SAFETY: passed on.
-        unsafe { self.memory.write(at, source) }
-    }
-
-    unsafe fn stream(&self, at: u64, source: &[u8]) {
-        // SAFETY: passed on.
-        unsafe { self.memory.stream(at, source) }
-    }
-
-    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
-        // SAFETY: passed on.
-        unsafe { self.memory.bytes(at, bytes) }
-    }
-
-    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
-        // SAFETY: passed on.
-        unsafe { self.memory.borrow(at, bytes) }
-    }
-
-    fn looked_at(&self, at: u64, bytes: u64) {
-        self.memory.looked_at(at, bytes);
-    }
-
-    unsafe fn write_back(&self, at: u64, bytes: u64) {
-        if !(self.write_backs)(at, bytes) {
-            // SAFETY: passed on.
-            unsafe { self.memory.write_back(at, bytes) }
+    fn leaves_out(&self, what: Request, at: u64, bytes: u64) -> bool {
+        match what {
+            Request::WriteBack => (self.write_backs)(at, bytes),
+            Request::Fence => self.fences,
+            _ => false,
         }
-    }
-
-    fn fence(&self) {
-        if !self.fences {
-            self.memory.fence();
-        }
-    }
-
-    fn prefetch(&self, at: u64) {
-        self.memory.prefetch(at);
-    }
-
-    fn prefetch_to_write(&self, at: u64) {
-        self.memory.prefetch_to_write(at);
-    }
-
-    unsafe fn clean(&self, at: u64, bytes: u64) {
-        // SAFETY: passed on.
-        unsafe { self.memory.clean(at, bytes) }
-    }
-
-    unsafe fn demote(&self, at: u64, bytes: u64) {
-        // SAFETY: passed on.
-        unsafe { self.memory.demote(at, bytes) }
-    }
-
-    fn pause(&self) {
-        self.memory.pause();
-    }
-
-    fn zeros(&self, at: u64, bytes: u64) -> u64 {
-        self.memory.zeros(at, bytes)
     }
 }
 

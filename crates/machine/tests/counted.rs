@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 use terrace_machine::{Counted, Counts};
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Domain, Laboratory, Memory, Native};
 
 #[repr(align(4096))]
 struct Page([u8; 4096]);
@@ -52,7 +52,9 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         memory.load_line(64);
         memory.compare_exchange(0, 1, 2).unwrap();
         memory.compare_exchange(0, 1, 3).unwrap_err();
+        assert_eq!(memory.fetch_add(0, 5), 2);
         memory.write(250, &[1; 20]);
+        memory.write_changing(250, &[1; 20]);
         memory.read(250, &mut [0; 20]);
         assert_eq!(memory.bytes(250, 2), [1, 1]);
         memory.copy_changing(250, [0u8; 20].as_mut_ptr(), 20);
@@ -67,22 +69,24 @@ fn every_operation_is_counted_with_its_bytes_and_lines() {
         memory.looked_at(250, 2);
         memory.demote(0, 8);
         memory.prefetch(0);
+        memory.prefetch_of_many(0);
         memory.pause();
     });
     let expected = Counts {
         loads: 9,
         stores: 1,
         compare_exchanges: 2,
+        additions: 1,
         reads: 4,
-        writes: 1,
+        writes: 2,
         streams: 1,
         write_backs: 3,
         fences: 1,
         cleans: 2,
         demotes: 1,
-        prefetches: 1,
-        bytes_read: 8 + 64 + 16 + 42 + 2,
-        bytes_written: 8 + 8 + 20,
+        prefetches: 2,
+        bytes_read: 8 + 64 + 16 + 8 + 42 + 2,
+        bytes_written: 8 + 8 + 8 + 20 + 20,
         bytes_streamed: 128,
         lines_touched: 2 + 2 + 2,
         lines_written_back: 2,

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use terrace_machine::{Crashable, Explorer};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Laboratory, Memory};
 
 const BYTES: u64 = 8192;
 /// Words of three lines, two of them on one page.
@@ -126,7 +126,8 @@ impl Naive {
     }
 }
 
-impl Memory for Naive {
+// SAFETY: of a fixed length, and nothing stands on it but these scenarios.
+unsafe impl Memory for Naive {
     fn len(&self) -> u64 {
         BYTES
     }
@@ -156,8 +157,17 @@ impl Memory for Naive {
     unsafe fn copy_changing(&self, _: u64, _: *mut u8, _: usize) {
         unreachable!("not an operation of these scenarios")
     }
+    unsafe fn load_line(&self, _: u64) -> [u64; 8] {
+        unreachable!("not an operation of these scenarios")
+    }
+    unsafe fn fetch_add(&self, _: u64, _: u64) -> u64 {
+        unreachable!("not an operation of these scenarios")
+    }
     unsafe fn write(&self, at: u64, source: &[u8]) {
         self.put(at, source, false);
+    }
+    unsafe fn write_changing(&self, _: u64, _: &[u8]) {
+        unreachable!("not an operation of these scenarios")
     }
     unsafe fn stream(&self, at: u64, source: &[u8]) {
         self.put(at, source, true);
@@ -172,7 +182,13 @@ impl Memory for Naive {
         self.record(Happened::Fence);
     }
     fn prefetch(&self, _: u64) {}
+    fn prefetch_of_many(&self, _: u64) {}
+    fn prefetch_to_write(&self, _: u64) {}
+    unsafe fn clean(&self, _: u64, _: u64) {}
     unsafe fn demote(&self, _: u64, _: u64) {}
+    fn lab(&self) -> Option<&dyn Laboratory> {
+        None
+    }
 }
 
 impl Synced for Naive {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use terrace_machine::{Crashable, Explorer};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Laboratory, Memory};
 
 /// Two accounts whose sum stays 100, in two lines.
 const ACCOUNTS: [u64; 2] = [64, 128];

@@ -6,7 +6,7 @@ use terrace_machine::ground::{Ground, Here};
 use terrace_machine::litmus::{Form, PROBES, Probe};
 use terrace_machine::model::{Player, Stage};
 use terrace_machine::{Access, Counted, Machine, Modelled, Preset, Recorded, Tape, What, Without};
-use terrace_memory::{Backing, Domain, Memory, Part, Region, Topology};
+use terrace_memory::{Backing, Domain, Memory, Part, Region, Topology, lab};
 
 const BYTES: u64 = 4 << 20;
 
@@ -27,8 +27,8 @@ fn work(memory: &impl Memory) {
             memory.read(at, &mut buffer[..if round % 2 == 0 { 4096 } else { 100 }]);
             memory.clean(at, 264);
             // Of two borrows one is looked at.
-            memory.borrow(at + 512, 512);
-            memory.looked_at(at + 512, memory.borrow(at + 512, 200).len() as u64);
+            lab::borrow(memory, at + 512, 512);
+            lab::looked_at(memory, at + 512, lab::borrow(memory, at + 512, 200).len() as u64);
             memory.demote(at, 64);
             memory.load(at);
             memory.load_line(at + 128);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_machine::{Crashable, Explorer, Noted, Schedule};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Laboratory, Memory};
 
 const HEAD: u64 = 0;
 

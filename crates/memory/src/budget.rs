@@ -60,6 +60,29 @@ impl Budget {
         debug_assert!(before >= bytes, "more given back than taken");
     }
 
+    /// Bytes taken beyond the limit, as after the limit was lowered.
+    pub fn excess(&self) -> u64 {
+        self.used().saturating_sub(self.limit())
+    }
+
+    /// Bytes that whoever may be refused leaves to what may not be: growth half done, and whatever frees memory in
+    /// the end but takes some first. An eighth, of a large budget less.
+    pub fn headroom(&self) -> u64 {
+        let limit = self.limit();
+        (limit / 8).min((8 << 20) + limit / 64)
+    }
+
+    /// Whether growth that was not refused has used the headroom up, but for an eighth: whoever can wait does not add
+    /// to it.
+    pub fn is_spent(&self) -> bool {
+        self.is_spent_by(0)
+    }
+
+    /// Whether it would be with so many bytes more.
+    pub fn is_spent_by(&self, bytes: u64) -> bool {
+        self.used() + bytes + self.headroom() / 8 > self.limit()
+    }
+
     /// Bytes taken.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
@@ -90,6 +113,19 @@ mod tests {
         budget.give(100);
         budget.take_anyway(150);
         assert!(budget.take(1).is_err());
+    }
+
+    #[test]
+    fn a_budget_is_spent_before_its_last_byte_and_one_without_a_limit_never() {
+        let budget = Budget::new(64 << 20);
+        assert_eq!(budget.headroom(), 8 << 20);
+        budget.take_anyway(63 << 20);
+        assert!(!budget.is_spent() && budget.is_spent_by(1));
+        budget.take_anyway(2 << 20);
+        assert_eq!((budget.is_spent(), budget.excess()), (true, 1 << 20));
+        let endless = Budget::new(u64::MAX);
+        endless.take_anyway(1 << 50);
+        assert!(!endless.is_spent_by(1 << 40) && endless.excess() == 0);
     }
 
     #[test]

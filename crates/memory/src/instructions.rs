@@ -268,6 +268,53 @@ pub unsafe fn copy_changing(source: *const u8, target: *mut u8, bytes: usize) {
     }
 }
 
+/// Copies bytes to where another thread may be copying them from ([`copy_changing`]). Stores are done in order, as all
+/// stores are, after every one before and before every one that follows.
+///
+/// # Safety
+/// As for [`copy_changing`], and no other thread stores to `target`.
+#[inline(always)]
+pub unsafe fn store_changing(source: *const u8, target: *mut u8, bytes: usize) {
+    let mut done = 0;
+    #[cfg(target_feature = "avx2")]
+    if bytes >= 32 {
+        while done < bytes {
+            // The last 32 bytes may be stored twice in part.
+            let at = done.min(bytes - 32);
+            // SAFETY: 32 bytes within both ranges.
+            unsafe { store_block(source.add(at), target.add(at)) };
+            done = at + 32;
+        }
+    }
+    while bytes - done >= 8 {
+        // SAFETY: eight bytes within both ranges; volatile, so that it stays where it is among stores.
+        unsafe {
+            let word = source.add(done).cast::<u64>().read_unaligned();
+            asm!("mov [{}], {}", in(reg) target.add(done), in(reg) word, options(nostack, preserves_flags));
+        }
+        done += 8;
+    }
+    for at in done..bytes {
+        // SAFETY: one byte within both ranges.
+        unsafe { target.add(at).write_volatile(source.add(at).read()) };
+    }
+}
+
+/// Stores 32 bytes that another thread may be loading.
+///
+/// # Safety
+/// 32 bytes may be read at `source` and written at `target`.
+#[cfg(target_feature = "avx2")]
+#[inline(always)]
+unsafe fn store_block(source: *const u8, target: *mut u8) {
+    use std::arch::x86_64::{__m256i, _mm256_loadu_si256};
+    // SAFETY: by contract; the block may write memory, so it stays where it is among stores.
+    unsafe {
+        let block: __m256i = _mm256_loadu_si256(source.cast());
+        asm!("vmovdqu [{}], {}", in(reg) target, in(ymm_reg) block, options(nostack, preserves_flags));
+    }
+}
+
 /// As [`move_word`], of 32 bytes.
 ///
 /// # Safety

@@ -2,18 +2,30 @@
 
 use crate::domain::Domain;
 use crate::instructions;
+use crate::lab::Laboratory;
 use crate::memory::Memory;
 use crate::part::Divide;
 use crate::prestore::{self, Op};
+use crate::region::Mapping;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A base address and a length; offsets become `base + offset`.
-#[derive(Clone, Copy, Debug)]
+/// A base address and a length; offsets become `base + offset`. What is mapped there stays mapped while this value,
+/// a clone or a part of it lives.
+#[derive(Clone, Debug)]
 pub struct Native {
     base: NonNull<u8>,
     bytes: u64,
+    ground: Arc<Backed>,
+}
+
+/// What no access needs.
+#[derive(Debug)]
+struct Backed {
     domain: Domain,
+    /// Held, so that it is not unmapped.
+    _mapping: Option<Arc<Mapping>>,
 }
 
 // SAFETY: `Native` is an address; the contracts of `Memory` govern concurrent access.
@@ -23,9 +35,16 @@ unsafe impl Sync for Native {}
 
 impl Native {
     /// # Safety
-    /// `base` must point to a mapping of `bytes` bytes that outlives this value and every copy.
+    /// `base` must point to a mapping of `bytes` bytes that outlives this value, every clone and every part of it.
     pub unsafe fn new(base: NonNull<u8>, bytes: u64, domain: Domain) -> Self {
-        Native { base, bytes, domain }
+        Native { base, bytes, ground: Arc::new(Backed { domain, _mapping: None }) }
+    }
+
+    /// All of a mapping, which it holds.
+    pub(crate) fn of(mapping: &Arc<Mapping>, domain: Domain) -> Native {
+        let (base, bytes) = mapping.range();
+        let backed = Backed { domain, _mapping: Some(Arc::clone(mapping)) };
+        Native { base, bytes, ground: Arc::new(backed) }
     }
 
     #[inline(always)]
@@ -61,13 +80,14 @@ impl Divide for Native {
         let end = start.checked_add(len);
         assert!(end.is_some_and(|end| end <= self.bytes), "{start} + {len} is in the memory");
         assert!(start.is_multiple_of(64), "a part begins at a cache line");
-        // SAFETY: inside the mapping (asserted), which outlives every copy of this value.
+        // SAFETY: inside the mapping (asserted), which this value and its parts hold.
         let base = unsafe { self.base.add(start as usize) };
-        Native { base, bytes: len, domain: self.domain }
+        Native { base, bytes: len, ground: Arc::clone(&self.ground) }
     }
 }
 
-impl Memory for Native {
+// SAFETY: the length is fixed, and words are the machine's own.
+unsafe impl Memory for Native {
     #[inline(always)]
     fn len(&self) -> u64 {
         self.bytes
@@ -75,12 +95,19 @@ impl Memory for Native {
 
     #[inline(always)]
     fn domain(&self) -> Domain {
-        self.domain
+        self.ground.domain
     }
 
     #[inline(always)]
     unsafe fn load(&self, at: u64) -> u64 {
         self.word(at).load(Ordering::Acquire)
+    }
+
+    #[cfg(not(target_feature = "avx2"))]
+    #[inline(always)]
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { crate::memory::by_words::load_line(self, at) }
     }
 
     #[cfg(target_feature = "avx2")]
@@ -151,6 +178,13 @@ impl Memory for Native {
     }
 
     #[inline(always)]
+    unsafe fn write_changing(&self, at: u64, source: &[u8]) {
+        let target = self.at(at, source.len() as u64);
+        // SAFETY: in bounds, and no other thread writes there, by contract.
+        unsafe { instructions::store_changing(source.as_ptr(), target, source.len()) };
+    }
+
+    #[inline(always)]
     unsafe fn stream(&self, at: u64, source: &[u8]) {
         // SAFETY: in bounds and owned by contract.
         unsafe { instructions::stream(self.at(at, source.len() as u64), source) };
@@ -198,5 +232,10 @@ impl Memory for Native {
     unsafe fn demote(&self, at: u64, bytes: u64) {
         // SAFETY: in bounds by contract.
         unsafe { prestore::hint(Op::Demote, self.at(at, bytes), bytes as usize) };
+    }
+
+    #[inline(always)]
+    fn lab(&self) -> Option<&dyn Laboratory> {
+        None
     }
 }

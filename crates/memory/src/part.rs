@@ -1,7 +1,7 @@
 //! A part of a memory, as a memory of its own.
 
-use crate::domain::Domain;
 use crate::memory::Memory;
+use crate::wrapper::Wrapper;
 
 /// A memory of which parts can be had that are memories of the same kind.
 pub trait Divide: Memory {
@@ -43,91 +43,22 @@ impl<M: Memory> Part<M> {
     }
 }
 
-// SAFETY, for every method: the caller's range lies inside `0..len`, so that moved by `start` lies
-// inside the memory; alignment is kept, since `start` is a multiple of 64. The rest of the caller's
-// promise is passed on.
-impl<M: Memory> Memory for Part<M> {
-    fn len(&self) -> u64 {
+// SAFETY: the range lies in the memory and begins at a line (asserted in `new`); memories keep their length.
+unsafe impl<M: Memory> Wrapper for Part<M> {
+    type Inner = M;
+
+    #[inline(always)]
+    fn inner(&self) -> &M {
+        &self.memory
+    }
+
+    #[inline(always)]
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    #[inline(always)]
+    fn length(&self) -> u64 {
         self.len
-    }
-    fn domain(&self) -> Domain {
-        self.memory.domain()
-    }
-    #[inline(always)]
-    unsafe fn load(&self, at: u64) -> u64 {
-        // SAFETY: above.
-        unsafe { self.memory.load(self.start + at) }
-    }
-    #[inline(always)]
-    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
-        // SAFETY: above.
-        unsafe { self.memory.load_line(self.start + at) }
-    }
-    #[inline(always)]
-    unsafe fn store(&self, at: u64, value: u64) {
-        // SAFETY: above.
-        unsafe { self.memory.store(self.start + at, value) }
-    }
-    #[inline(always)]
-    unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        // SAFETY: above.
-        unsafe { self.memory.compare_exchange(self.start + at, current, new) }
-    }
-    unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        // SAFETY: above.
-        unsafe { self.memory.read(self.start + at, target) }
-    }
-    unsafe fn copy_changing(&self, at: u64, target: *mut u8, bytes: usize) {
-        // SAFETY: above.
-        unsafe { self.memory.copy_changing(self.start + at, target, bytes) }
-    }
-    unsafe fn write(&self, at: u64, source: &[u8]) {
-        // SAFETY: above.
-        unsafe { self.memory.write(self.start + at, source) }
-    }
-    unsafe fn stream(&self, at: u64, source: &[u8]) {
-        // SAFETY: above.
-        unsafe { self.memory.stream(self.start + at, source) }
-    }
-    unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
-        // SAFETY: above.
-        unsafe { self.memory.bytes(self.start + at, bytes) }
-    }
-    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
-        // SAFETY: above.
-        unsafe { self.memory.borrow(self.start + at, bytes) }
-    }
-    fn looked_at(&self, at: u64, bytes: u64) {
-        self.memory.looked_at(self.start + at, bytes);
-    }
-    unsafe fn write_back(&self, at: u64, bytes: u64) {
-        // SAFETY: above.
-        unsafe { self.memory.write_back(self.start + at, bytes) }
-    }
-    fn fence(&self) {
-        self.memory.fence();
-    }
-    fn prefetch(&self, at: u64) {
-        self.memory.prefetch(self.start + at);
-    }
-    fn prefetch_of_many(&self, at: u64) {
-        self.memory.prefetch_of_many(self.start + at);
-    }
-    fn prefetch_to_write(&self, at: u64) {
-        self.memory.prefetch_to_write(self.start + at);
-    }
-    unsafe fn clean(&self, at: u64, bytes: u64) {
-        // SAFETY: above.
-        unsafe { self.memory.clean(self.start + at, bytes) }
-    }
-    unsafe fn demote(&self, at: u64, bytes: u64) {
-        // SAFETY: above.
-        unsafe { self.memory.demote(self.start + at, bytes) }
-    }
-    fn pause(&self) {
-        self.memory.pause();
-    }
-    fn zeros(&self, at: u64, bytes: u64) -> u64 {
-        self.memory.zeros(self.start + at, bytes)
     }
 }

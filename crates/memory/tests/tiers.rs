@@ -5,7 +5,7 @@ mod common;
 
 use std::path::Path;
 
-use common::{Tree, check_snapshot};
+use crate::common::{Tree, check_snapshot};
 use terrace_memory::dax::{FilesystemInfo, MapSync, PathError};
 use terrace_memory::tier::{
     Access, PathProbe, SystemPaths, Tier, TierError, TierKind, TierSpec, found_specs, found_tiers,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Tree;
+use crate::common::Tree;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use terrace_memory::topology::TopologyError;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Tree, check_snapshot};
+use crate::common::{Tree, check_snapshot};
 use terrace_memory::Domain;
 use terrace_memory::topology::{CacheKind, DaxOption};
 

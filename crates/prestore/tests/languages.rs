@@ -4,6 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The library as the manifest names it for these tests.
+const LIBRARY: &str = "terrace_prestore_tested";
+
 /// The folder of this crate.
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -13,7 +16,8 @@ fn here() -> &'static Path {
 fn libraries() -> [PathBuf; 2] {
     let output = Command::new(env!("CARGO"))
         .current_dir(here())
-        .args(["build", "--quiet", "--package", "terrace-prestore", "--message-format", "json"])
+        // Of the workspace: with this package alone its dependencies would have other features, and be built anew.
+        .args(["build", "--quiet", "--workspace", "--example", LIBRARY, "--message-format", "json"])
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -21,7 +25,7 @@ fn libraries() -> [PathBuf; 2] {
     let built: Vec<PathBuf> = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "terrace_prestore")
+        .filter(|message| message["target"]["name"] == LIBRARY)
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|name| name.as_str().map(PathBuf::from))
         .collect();

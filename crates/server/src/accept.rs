@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const BACKLOG: i32 = 511;
 /// Connections accepted from one listener before the others are looked at.
 const ACCEPTS_IN_A_ROW: usize = 256;
+/// Bytes of buffers that were given up since memory was given back last.
+const GIVEN_BACK_BYTES: u64 = 8 << 20;
 /// Pause after the system had no file descriptor left for a connection.
 const OUT_OF_FILES_PAUSE: Duration = Duration::from_millis(50);
 
@@ -148,6 +150,7 @@ pub(crate) fn run(shared: &Arc<Shared>, listeners: &Listeners) {
         if elapsed >= Duration::from_secs(1) {
             sampled = Instant::now();
             shared.sample_rate(elapsed);
+            give_memory_back(shared);
         }
     }
     for listener in &listeners.0 {
@@ -155,6 +158,18 @@ pub(crate) fn run(shared: &Arc<Shared>, listeners: &Listeners) {
             // Somebody else may have removed it already.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+/// Gives what clients' buffers took and gave up back to the system: the allocator keeps it otherwise.
+fn give_memory_back(shared: &Shared) {
+    let held = shared.sum(|stats| stats.buffer_bytes.get());
+    if shared.sum(|stats| stats.buffer_bytes_peak.get()) >= held + GIVEN_BACK_BYTES {
+        shared
+            .loops
+            .iter()
+            .for_each(|each| each.stats.buffer_bytes_peak.set(each.stats.buffer_bytes.get()));
+        terrace::memory::heap::give_back();
     }
 }
 
@@ -290,6 +305,8 @@ fn client_info(
         no_evict: AtomicBool::new(false),
         no_touch: AtomicBool::new(false),
         killed: AtomicBool::new(false),
+        paused: AtomicBool::new(false),
+        waits: Default::default(),
         words: Default::default(),
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// What everybody may know about a connection.
 pub(crate) struct ClientInfo {
@@ -34,7 +34,44 @@ pub(crate) struct ClientInfo {
     pub(crate) no_touch: AtomicBool,
     /// Another loop wants the connection closed.
     pub(crate) killed: AtomicBool,
+    /// Whether a pause holds its next command back.
+    pub(crate) paused: AtomicBool,
+    pub(crate) waits: WaitState,
     pub(crate) words: RwLock<ClientWords>,
+}
+
+/// Whether a client waits for an element of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    Not = 0,
+    /// It does.
+    Yes = 1,
+    /// It was told that its time is over.
+    ToldOver = 2,
+    /// It was told that somebody ended the wait.
+    ToldError = 3,
+}
+
+/// The same, as the client's loop and those who end its wait know it.
+#[derive(Default)]
+pub(crate) struct WaitState(AtomicU32);
+
+impl WaitState {
+    pub(crate) fn get(&self) -> Waits {
+        match self.0.load(SeqCst) {
+            0 => Waits::Not,
+            1 => Waits::Yes,
+            2 => Waits::ToldOver,
+            _ => Waits::ToldError,
+        }
+    }
+    pub(crate) fn set(&self, waits: Waits) {
+        self.0.store(waits as u32, SeqCst);
+    }
+    /// Ends the wait; whether there was one.
+    pub(crate) fn tell(&self, how: Waits) -> bool {
+        self.0.compare_exchange(Waits::Yes as u32, how as u32, SeqCst, SeqCst).is_ok()
+    }
 }
 
 /// What a client said about itself.
@@ -59,6 +96,7 @@ impl ClientInfo {
         let command = crate::commands::name_of(self.command.load(Relaxed));
         let mut flags = String::new();
         for (set, flag) in [
+            (self.waits.get() != Waits::Not || self.paused.load(Relaxed), 'b'),
             (queued >= 0, 'x'),
             (self.no_evict.load(Relaxed), 'e'),
             (self.no_touch.load(Relaxed), 'T'),
@@ -110,6 +148,13 @@ impl Clients {
     }
     pub(crate) fn remove(&self, id: u64) {
         self.by_id.lock().remove(&id);
+    }
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<ClientInfo>> {
+        self.by_id.lock().get(&id).cloned()
+    }
+    /// How many a pause holds back.
+    pub(crate) fn paused(&self) -> usize {
+        self.by_id.lock().values().filter(|info| info.paused.load(Relaxed)).count()
     }
     /// Everybody, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<ClientInfo>> {

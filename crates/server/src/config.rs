@@ -74,11 +74,6 @@ impl Config {
     }
 }
 
-/// An argument larger than any value the engine takes is read all the same up to this size, so that
-/// the client gets the engine's clear error; a larger one is not worth the memory and closes the
-/// connection.
-const REFUSED_BULK_BYTES_MAX: usize = 64 << 20;
-
 /// A loop's copy of the settings it needs in every turn.
 #[derive(Clone, Debug)]
 pub(crate) struct LoopLimits {
@@ -102,8 +97,9 @@ impl LoopLimits {
         let Shared { config, options, maps, .. } = shared;
         let generation = config.generation();
         let limits = &options.limits;
-        let configured = config.bulk_bytes_max.load(Relaxed);
-        let bulk_bytes_max = configured.min(maps.item_bytes_max().max(REFUSED_BULK_BYTES_MAX));
+        // An argument larger than any value the engine takes is read all the same: the client gets
+        // the engine's clear error, and the connection stays.
+        let bulk_bytes_max = config.bulk_bytes_max.load(Relaxed);
         let authenticated = RequestLimits {
             arguments_max: limits.arguments_max,
             bulk_bytes_max,
@@ -118,14 +114,19 @@ impl LoopLimits {
         };
         let ms = |seconds: &AtomicU64| Some(seconds.load(Relaxed) * 1000).filter(|ms| *ms > 0);
         let loops = if options.threads == 0 { 1 } else { options.threads };
+        let all_buffers_bytes = config.all_buffers_bytes_max.load(Relaxed) / loops;
         LoopLimits {
             generation,
             authenticated,
             unauthenticated,
-            value_bytes: configured.min(maps.item_bytes_max()),
+            value_bytes: bulk_bytes_max.min(maps.item_bytes_max()),
             query_buffer_bytes: config.query_buffer_bytes_max.load(Relaxed),
-            output_buffer_bytes: config.output_buffer_bytes_max.load(Relaxed),
-            all_buffers_bytes: config.all_buffers_bytes_max.load(Relaxed) / loops,
+            // One client alone does not take more than all may.
+            output_buffer_bytes: config
+                .output_buffer_bytes_max
+                .load(Relaxed)
+                .min(all_buffers_bytes),
+            all_buffers_bytes,
             idle_ms: ms(&config.idle_timeout_s),
             stall_ms: ms(&config.stall_timeout_s),
             slow_log: u64::try_from(config.slow_log_us.load(Relaxed))

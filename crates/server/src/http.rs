@@ -44,6 +44,9 @@ fn answer(shared: &Shared, stream: &mut TcpStream) -> std::io::Result<()> {
     let (method, target) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let path = target.split('?').next().unwrap_or("");
     match (method, path) {
+        ("GET" | "HEAD", "/metrics") if shared.loading.is_on() => {
+            reply(stream, "503 Service Unavailable", "text/plain", "loading\n")
+        }
         ("GET" | "HEAD", "/metrics") => {
             let text = metrics::render(shared);
             let body = if method == "GET" { text.as_str() } else { "" };
@@ -64,7 +67,11 @@ fn answer(shared: &Shared, stream: &mut TcpStream) -> std::io::Result<()> {
 
 /// What keeps the server from doing its whole job.
 fn ill(shared: &Shared) -> Option<String> {
-    if shared.stopping() { Some("stopping".into()) } else { shared.maps.stopped() }
+    match (shared.stopping(), shared.loading.is_on()) {
+        (true, _) => Some("stopping".into()),
+        (_, true) => Some("loading".into()),
+        _ => shared.maps.stopped(),
+    }
 }
 
 /// Closes our side and reads what the client still sends: closing on unread bytes would reset the

@@ -16,11 +16,14 @@ pub(crate) struct Ledgers {
 }
 
 impl Ledgers {
+    pub(crate) fn new(database: Arc<Database>, most: usize) -> Ledgers {
+        Ledgers { database, open: RwLock::default(), left: AtomicUsize::new(most) }
+    }
+
     /// Opens those that exist.
-    pub(crate) fn new(database: Arc<Database>, most: usize) -> terrace::Result<Ledgers> {
-        let mut open = HashMap::new();
-        for name in database.ledger_names()? {
-            let ledger = match database.ledger(&name) {
+    pub(crate) fn open_all(&self) -> terrace::Result<()> {
+        for name in self.database.ledger_names()? {
+            let ledger = match self.database.ledger(&name) {
                 Ok(ledger) => ledger,
                 Err(LedgerError::Store(error)) => return Err(error),
                 Err(other) => {
@@ -28,9 +31,9 @@ impl Ledgers {
                     return Err(terrace::Error::Option { field: "ledger", why });
                 }
             };
-            open.insert(name.into_bytes(), ledger);
+            self.open.write().insert(name.into_bytes(), ledger);
         }
-        Ok(Ledgers { database, open: RwLock::new(open), left: AtomicUsize::new(most) })
+        Ok(())
     }
 
     /// The ledger of this name.

@@ -40,16 +40,16 @@
 //!   while it runs, no other loop runs anything.
 //! - The writes of MSET, MSETNX, RENAME and of a transaction survive a crash together or not at
 //!   all; a transaction that selects another database or flushes one is cut there into parts of
-//!   which this holds. Together they may write what fits one log of the engine (about 4 MB); more
-//!   is refused whole.
+//!   which this holds. Together they may write what fits one log of the engine (4 MiB); more is
+//!   refused whole, and a transaction with `EXECABORT`.
 //! - MGET and EXISTS of several keys see each key as it was at some moment of the command; single
 //!   writes by other loops may fall between two of them. Inside a transaction they may not.
-//! - WATCH notices every write of the key, one that sets the same value included. It may also
-//!   object when the engine has merely moved the value; the client tries again, as it must anyway.
+//! - WATCH notices every write of the key, one that sets the same value included, and every push to
+//!   and pop from the queue of that name; nothing else.
 //!
 //! # Limits
 //! See [`Limits`]; each has a test at the limit and one beyond. The slow log notes GETs that were
-//! looked up together, and SETs that stood next to each other in a pipeline, as one entry.
+//! looked up together, and SETs that stood next to each other in a pipeline, as one entry each, with all keys.
 //!
 //! This crate is not: a storage engine (it sees sessions of the facade and nothing below), a
 //! cluster, or a replica.
@@ -62,6 +62,9 @@ mod commands;
 mod config;
 mod event_loop;
 mod gate;
+#[cfg(test)]
+#[path = "gate/tests.rs"]
+mod gate_tests;
 mod glob;
 mod http;
 mod ledgers;
@@ -75,6 +78,7 @@ mod sessions;
 mod shared;
 mod slowlog;
 mod stats;
+mod sync;
 mod tls;
 
 pub use options::{Limits, ServerError, ServerOptions, TlsOptions};

@@ -80,7 +80,8 @@ pub struct Limits {
     pub query_buffer_bytes_max: usize,
     /// Bytes of replies a client may leave unread; beyond, it is closed.
     pub output_buffer_bytes_max: usize,
-    /// Bytes all clients' buffers may take together; beyond, the largest client is closed.
+    /// Bytes all clients' buffers may take together; beyond, the clients that hold most are closed at once, and
+    /// before anyone else is served.
     pub all_buffers_bytes_max: usize,
     /// Queues that clients may make by pushing to a name that has none.
     pub queues_max: usize,

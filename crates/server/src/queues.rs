@@ -1,35 +1,75 @@
 //! The queues that clients reach by list commands, and who waits for what is pushed to them.
 
-use parking_lot::RwLock;
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use terrace::queue::QueueTicket;
 use terrace::{Database, Popped, Queue};
+
+/// Counts of queues made and removed: a name has one of these, and shares it with few others.
+const LIVES: usize = 4096;
 
 /// The queues of the database, opened at the start or when first pushed to.
 pub(crate) struct Queues {
     database: Arc<Database>,
+    /// Never held while somebody waits for the disk.
     open: RwLock<HashMap<Vec<u8>, Queue>>,
+    /// Held by whoever makes or removes a queue, disk and all; nobody else waits for that.
+    changing: Mutex<()>,
+    /// Those that the configuration declares: clients empty them, and they stay.
+    declared: OnceLock<HashSet<Vec<u8>>>,
     /// There is one: who asks about keys need not ask about queues otherwise.
     any: AtomicBool,
-    /// How many more clients may make.
-    left: AtomicUsize,
+    /// How many clients may make.
+    most: usize,
     /// Clients that wait for an element.
     pub(crate) waiting: AtomicUsize,
+    /// How often a queue of such a name was made or removed: its positions begin again with each life.
+    lives: Box<[AtomicU64]>,
+    names: RandomState,
 }
 
 impl Queues {
-    /// Opens those that exist.
-    pub(crate) fn new(database: Arc<Database>, most: usize) -> terrace::Result<Queues> {
-        let mut open = HashMap::new();
-        for name in database.queue_names()? {
-            let queue = database.queue(&name)?;
-            open.insert(name.into_bytes(), queue);
+    pub(crate) fn new(database: Arc<Database>, most: usize) -> Queues {
+        Queues {
+            database,
+            open: RwLock::default(),
+            changing: Mutex::default(),
+            declared: OnceLock::new(),
+            any: AtomicBool::new(false),
+            most,
+            waiting: AtomicUsize::new(0),
+            lives: (0..LIVES).map(|_| AtomicU64::new(0)).collect(),
+            names: RandomState::new(),
         }
-        let (left, any) = (AtomicUsize::new(most), AtomicBool::new(!open.is_empty()));
-        let waiting = AtomicUsize::new(0);
-        Ok(Queues { database, open: RwLock::new(open), any, left, waiting })
+    }
+
+    fn life_of(&self, name: &[u8]) -> &AtomicU64 {
+        &self.lives[self.names.hash_one(name) as usize % LIVES]
+    }
+
+    /// A number that differs before and after a queue of this name was made or removed. That of others may make it
+    /// differ too.
+    pub(crate) fn life(&self, name: &[u8]) -> u64 {
+        self.life_of(name).load(SeqCst)
+    }
+
+    /// Opens those that exist; what is open already was declared.
+    pub(crate) fn open_all(&self) -> terrace::Result<()> {
+        let declared = self.database.open_queues().into_iter();
+        self.declared.get_or_init(|| declared.map(|(name, _)| name.into_bytes()).collect());
+        for name in self.database.queue_names()? {
+            let queue = self.database.queue(&name)?;
+            self.open.write().insert(name.into_bytes(), queue);
+            self.any.store(true, SeqCst);
+        }
+        Ok(())
+    }
+
+    fn is_declared(&self, name: &[u8]) -> bool {
+        self.declared.get().is_some_and(|declared| declared.contains(name))
     }
 
     /// The queue of this name, if there is one.
@@ -38,8 +78,8 @@ impl Queues {
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> Vec<Queue> {
-        self.open.read().values().cloned().collect()
+    pub(crate) fn all(&self) -> Vec<(Vec<u8>, Queue)> {
+        self.open.read().iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
     }
 
     /// The names of those that have elements, in order.
@@ -53,27 +93,68 @@ impl Queues {
 
     /// The queue of this name, made if there is none.
     pub(crate) fn get_or_make(&self, name: &[u8]) -> Result<Queue, String> {
-        if let Some(queue) = self.get(name) {
+        let there = || self.get(name).filter(|queue| !queue.was_given_up());
+        if let Some(queue) = there() {
             return Ok(queue);
         }
-        let mut open = self.open.write();
-        if let Some(queue) = open.get(name) {
-            return Ok(queue.clone());
+        // One that is being removed is gone then.
+        let _changing = self.changing.lock();
+        if let Some(queue) = there() {
+            return Ok(queue);
         }
         let refused =
             |_| "ERR a queue's name is 1 to 64 letters, digits, '_', '-', ':' or '.'".to_string();
         let text = std::str::from_utf8(name).map_err(refused)?;
-        if self.left.load(SeqCst) == 0 {
-            return Err(format!(
-                "ERR no queue '{text}', and clients may make no more: declare [queues.{text}] in terrace.toml, \
-                 or raise limits.queues"
-            ));
+        while self.made() >= self.most {
+            if !self.give_up_some()? {
+                return Err(format!(
+                    "ERR no queue '{text}', and clients may make no more: declare [queues.{text}] in terrace.toml, \
+                     or raise limits.queues"
+                ));
+            }
         }
         let queue = self.database.queue(text).map_err(|error| format!("ERR {error}"))?;
-        self.left.fetch_sub(1, SeqCst);
-        open.insert(name.to_vec(), queue.clone());
+        self.life_of(name).fetch_add(1, SeqCst);
+        self.open.write().insert(name.to_vec(), queue.clone());
         self.any.store(true, SeqCst);
         Ok(queue)
+    }
+
+    /// How many there are that clients made, before this start too.
+    fn made(&self) -> usize {
+        self.open.read().keys().filter(|name| !self.is_declared(name)).count()
+    }
+
+    /// Removes the queue of this name if it is empty and clients made it: its memory and disk are free, and clients
+    /// may make another.
+    pub(crate) fn give_up(&self, name: &[u8]) -> terrace::Result<()> {
+        let _changing = self.changing.lock();
+        self.give_up_alone(name).map(drop)
+    }
+
+    /// The same for whoever holds `changing`; whether it was removed.
+    fn give_up_alone(&self, name: &[u8]) -> terrace::Result<bool> {
+        let text = std::str::from_utf8(name).ok().filter(|_| !self.is_declared(name));
+        let Some((text, queue)) = text.zip(self.get(name)) else { return Ok(false) };
+        let given_up = self.database.give_up_queue(text);
+        // Also where its folder could not be removed.
+        if queue.was_given_up() {
+            self.open.write().remove(name);
+            self.life_of(name).fetch_add(1, SeqCst);
+        }
+        given_up
+    }
+
+    /// Removes a queue that clients made and emptied, so that they may make another; whether there was one.
+    fn give_up_some(&self) -> Result<bool, String> {
+        let empty = self.all().into_iter().filter(|(_, queue)| queue.is_empty());
+        for (name, _) in empty {
+            match self.give_up_alone(&name) {
+                Ok(false) => {}
+                given_up => return given_up.map_err(|error| format!("ERR {error}")),
+            }
+        }
+        Ok(false)
     }
 }
 

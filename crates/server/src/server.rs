@@ -27,8 +27,8 @@ fn usual_loops() -> usize {
 }
 
 impl Server {
-    /// Starts to serve `database`. When this returns, every address is listened on and clients
-    /// can connect.
+    /// Starts to serve `database`. When this returns, every address is listened on, clients can connect, and the maps,
+    /// queues and ledgers that they may ask for are open; clients that come before are told `LOADING`.
     ///
     /// The process's limit of open files is raised to what `options.limits.clients_max` needs;
     /// where the system does not allow that, `clients_max` is lowered to what is possible.
@@ -37,6 +37,19 @@ impl Server {
     /// An option that cannot be, an address that cannot be listened on, a certificate that cannot
     /// be used, a map that cannot be opened, or a system that refuses threads or files.
     pub fn start(database: Arc<Database>, options: ServerOptions) -> Result<Server, ServerError> {
+        Server::start_opening(database, options, || Ok(()))
+    }
+
+    /// As [`Server::start`]; runs `open` first, once clients can connect. Until it has returned, and what else is to be
+    /// served is open, their commands are answered `LOADING`, and INFO tells how far it is.
+    ///
+    /// # Errors
+    /// As there, and those of `open`: the server is shut down again.
+    pub fn start_opening(
+        database: Arc<Database>,
+        options: ServerOptions,
+        open: impl FnOnce() -> terrace::Result<()>,
+    ) -> Result<Server, ServerError> {
         options.check()?;
         let threads = if options.threads == 0 { usual_loops() } else { options.threads };
         let options = ServerOptions { threads, ..options };
@@ -62,6 +75,11 @@ impl Server {
             server.spawn("terrace-metrics".into(), move |shared| {
                 http::run(shared, &socket);
             })?;
+        }
+        if let Err(error) = open().and_then(|()| server.shared.open()) {
+            // There is nothing to flush but what was opened whole, which is when it is dropped.
+            server.shared.skip_final_sync.store(true, Relaxed);
+            return Err(error.into());
         }
         Ok(server)
     }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use terrace::{Bound, Database, Durability, Map, MapOptions, TierUse, WhenFull};
+use terrace::{Database, Durability, Map, MapOptions, TierUse, WhenFull};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +114,7 @@ struct MapSettings {
 pub(crate) struct Maps {
     database: Arc<Database>,
     /// Bytes of key and value together that the engine takes.
-    item_bytes_max: usize,
+    item_bytes_max: OnceLock<usize>,
     open: Vec<OnceLock<Map>>,
     opening: Mutex<MapSettings>,
 }
@@ -125,35 +125,35 @@ impl Maps {
         &self.database
     }
 
-    /// Opens database 0 and those that exist already.
-    pub(crate) fn new(database: Arc<Database>, count: usize) -> terrace::Result<Maps> {
-        let mut maps = Maps {
-            item_bytes_max: usize::MAX,
+    fn new(database: Arc<Database>, count: usize) -> Maps {
+        Maps {
+            item_bytes_max: OnceLock::new(),
             open: (0..count).map(|_| OnceLock::new()).collect(),
             opening: Mutex::default(),
             database,
-        };
-        // Asking for more than there is tells how much there is, and does nothing else.
-        let everything = maps.get(0)?.session().atomic(Bound::adding(usize::MAX), |_| ());
-        if let Err(terrace::Error::ItemSize(_, most)) = everything {
-            maps.item_bytes_max = most;
         }
-        for name in maps.database.map_names()? {
+    }
+
+    /// Opens database 0 and those that exist already.
+    fn open(&self) -> terrace::Result<()> {
+        let most = self.get(0)?.item_bytes_max();
+        self.item_bytes_max.get_or_init(|| most);
+        for name in self.database.map_names()? {
             if let Ok(number @ 0..) = name.parse::<usize>()
-                && number < count
+                && number < self.count()
                 && number.to_string() == name
             {
-                maps.get(number)?;
+                self.get(number)?;
             }
         }
-        Ok(maps)
+        Ok(())
     }
 
     pub(crate) fn count(&self) -> usize {
         self.open.len()
     }
     pub(crate) fn item_bytes_max(&self) -> usize {
-        self.item_bytes_max
+        self.item_bytes_max.get().copied().unwrap_or(usize::MAX)
     }
 
     /// Database `number` (below [`Maps::count`]), opened or made.
@@ -236,6 +236,15 @@ impl MapSettings {
     }
 }
 
+/// Whether the database is still being opened: clients are told so, and wait.
+pub(crate) struct Loading(AtomicBool);
+
+impl Loading {
+    pub(crate) fn is_on(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+}
+
 /// Counters of the acceptor.
 #[derive(Default)]
 pub(crate) struct AcceptCounters {
@@ -249,6 +258,7 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) config: Config,
     pub(crate) maps: Maps,
+    pub(crate) loading: Loading,
     pub(crate) queues: Queues,
     pub(crate) ledgers: Ledgers,
     pub(crate) gate: Gate,
@@ -266,6 +276,8 @@ pub(crate) struct Shared {
     pub(crate) rate: Mutex<Rate>,
     /// Seconds since 1970 of the last `SAVE` that worked, and whether the last one did.
     pub(crate) saved_s: AtomicU64,
+    /// Commands that had written when it began.
+    saved_changes: AtomicU64,
     pub(crate) save_failed: AtomicBool,
     pub(crate) saving: AtomicBool,
     /// `BGSAVE` waits to be taken up by the acceptor thread.
@@ -299,9 +311,10 @@ impl Shared {
             .collect::<Result<Vec<_>, ServerError>>()?;
         Ok(Shared {
             config: Config::new(&options),
-            queues: Queues::new(Arc::clone(&database), options.limits.queues_max)?,
-            ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max)?,
-            maps: Maps::new(database, options.databases)?,
+            queues: Queues::new(Arc::clone(&database), options.limits.queues_max),
+            ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max),
+            maps: Maps::new(database, options.databases),
+            loading: Loading(AtomicBool::new(true)),
             gate: Gate::new(threads),
             loops,
             clients: Clients::default(),
@@ -315,6 +328,7 @@ impl Shared {
             addresses: OnceLock::new(),
             rate: Mutex::default(),
             saved_s: AtomicU64::new(unix_time().as_secs()),
+            saved_changes: AtomicU64::new(0),
             save_failed: AtomicBool::new(false),
             saving: AtomicBool::new(false),
             save_requested: AtomicBool::new(false),
@@ -324,6 +338,39 @@ impl Shared {
             metrics_waker: waker()?,
             options,
         })
+    }
+
+    /// Opens what clients may ask for; from then on they are answered.
+    pub(crate) fn open(&self) -> terrace::Result<()> {
+        self.maps.open()?;
+        self.queues.open_all()?;
+        self.ledgers.open_all()?;
+        self.loading.0.store(false, SeqCst);
+        self.tell_of_settings();
+        Ok(())
+    }
+
+    /// Has every loop look at the settings at once, not when its next client comes.
+    pub(crate) fn tell_of_settings(&self) {
+        self.config.changed();
+        self.loops.iter().for_each(|each| each.waker.wake());
+    }
+
+    /// Commands that wrote, since the server started.
+    fn changes(&self) -> u64 {
+        let writes = crate::commands::COMMANDS.iter().filter(|command| command.writes());
+        let done = |command: &crate::commands::Command| {
+            self.sum(|stats| {
+                let stats = &stats.commands[command.index()];
+                stats.calls.get().saturating_sub(stats.failed.get())
+            })
+        };
+        writes.map(done).sum()
+    }
+
+    /// Commands that wrote since the last save.
+    pub(crate) fn changes_since_save(&self) -> u64 {
+        self.changes().saturating_sub(self.saved_changes.load(Relaxed))
     }
 
     /// Starts the end: no more connections, no more requests; loops drain and return.
@@ -374,10 +421,12 @@ impl Shared {
 
     /// Makes everything acknowledged so far durable, and remembers how that went.
     pub(crate) fn save(&self) -> terrace::Result<()> {
+        let changes = self.changes();
         let result = self.maps.sync();
         self.save_failed.store(result.is_err(), Relaxed);
         if result.is_ok() {
             self.saved_s.store(unix_time().as_secs(), Relaxed);
+            self.saved_changes.store(changes, Relaxed);
         }
         result
     }

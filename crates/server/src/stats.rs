@@ -5,6 +5,8 @@
 //! another loop's cache line to count itself.
 
 use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -24,10 +26,19 @@ impl Counter {
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
+    /// Sets it to `value` if it is less.
+    pub(crate) fn raise(&self, value: u64) {
+        if self.get() < value {
+            self.set(value);
+        }
+    }
 }
 
 /// Durations, in buckets that double: bucket `i` holds those below `2^i` microseconds.
 pub(crate) const BUCKETS: usize = 26;
+
+/// Codes of errors that are counted.
+const ERROR_CODES_MAX: usize = 128;
 
 /// What one loop knows about one command.
 #[derive(Default)]
@@ -70,13 +81,16 @@ pub(crate) struct LoopStats {
     pub(crate) key_hits: Counter,
     pub(crate) key_misses: Counter,
     pub(crate) error_replies: Counter,
+    /// Error replies by their code, the first word. Errors are few; whoever counts one takes the lock.
+    errors: Mutex<BTreeMap<Box<str>, u64>>,
     pub(crate) alone_turns: Counter,
     pub(crate) closed_for_output: Counter,
     pub(crate) closed_for_query: Counter,
     pub(crate) closed_for_silence: Counter,
     pub(crate) closed_for_memory: Counter,
-    /// Bytes of the loop's connections' buffers, as of the last tick.
+    /// Bytes of the loop's connections' buffers, and the most they were since memory was given back last.
     pub(crate) buffer_bytes: Counter,
+    pub(crate) buffer_bytes_peak: Counter,
 }
 
 impl LoopStats {
@@ -87,9 +101,27 @@ impl LoopStats {
         })
     }
 
+    /// Counts an error reply.
+    pub(crate) fn error(&self, text: &str) {
+        self.error_replies.add(1);
+        let code = text.split(' ').next().unwrap_or_default();
+        let mut errors = self.errors.lock();
+        if let Some(count) = errors.get_mut(code) {
+            *count += 1;
+        } else if errors.len() < ERROR_CODES_MAX {
+            errors.insert(code.into(), 1);
+        }
+    }
+
+    /// Error replies by their code.
+    pub(crate) fn errors(&self) -> BTreeMap<Box<str>, u64> {
+        self.errors.lock().clone()
+    }
+
     /// Forgets everything that `CONFIG RESETSTAT` forgets. Racing with the owner is harmless: a
     /// count or two may survive.
     pub(crate) fn reset(&self) {
+        self.errors.lock().clear();
         for command in &self.commands {
             for counter in
                 [&command.calls, &command.nanoseconds, &command.rejected, &command.failed]

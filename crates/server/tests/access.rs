@@ -1,8 +1,7 @@
 //! Who may do what: protected mode and passwords.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Client, TestServer, options};
+use crate::common::{Client, TestServer, options};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use terrace_server::ServerOptions;
 
@@ -63,7 +62,6 @@ fn passwords() {
         "GET a",
         "SET a 1",
         "MULTI",
-        "EXEC",
         "CLIENT ID",
         "CONFIG GET *",
         "INFO",
@@ -72,6 +70,10 @@ fn passwords() {
     ] {
         assert_eq!(client.line(line), refused, "{line}");
     }
+    assert_eq!(
+        client.line("EXEC"),
+        "-EXECABORT Transaction discarded because of: NOAUTH Authentication required."
+    );
     assert_eq!(client.line("get"), "-ERR wrong number of arguments for 'get' command");
     assert!(
         client
@@ -102,9 +104,9 @@ fn passwords() {
     let mut client = server.client();
     client.send(
         &[
-            common::request(&["SET", "a", "2"]),
-            common::request(&["AUTH", "secret"]),
-            common::request(&["GET", "a"]),
+            crate::common::request(&["SET", "a", "2"]),
+            crate::common::request(&["AUTH", "secret"]),
+            crate::common::request(&["GET", "a"]),
         ]
         .concat(),
     );

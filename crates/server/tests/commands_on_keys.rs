@@ -1,13 +1,12 @@
 //! The key commands, expiry and scans, against ourselves and the real redis-server.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer};
+use crate::common::{Reply, TestServer};
 use std::collections::BTreeSet;
 
 #[test]
 fn keys_as_such() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         MSET a 1 b 2 c 3 => OK
         EXISTS a => :1
@@ -98,7 +97,7 @@ fn keys_as_such() {
 
 #[test]
 fn expiry() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         SET a 1 => OK
         TTL a => :-1
@@ -179,7 +178,7 @@ fn keys_end_when_they_said() {
 
 #[test]
 fn scans() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         SCAN 0 => ["0", []]
         SET one 1 => OK
@@ -223,7 +222,7 @@ fn a_full_scan_sees_every_key() {
     let mut client = server.client();
     let all: BTreeSet<String> = (0..5000).map(|i| format!("key:{i}")).collect();
     for key in &all {
-        client.send(&common::request(&["SET", key, "v"]));
+        client.send(&crate::common::request(&["SET", key, "v"]));
     }
     all.iter().for_each(|_| assert_eq!(client.reply(), Reply::Simple("OK".into())));
     assert_eq!(client.line("DBSIZE"), ":5000");

@@ -1,8 +1,7 @@
 //! Ledgers over the wire: accounts, blocks, hashes, and what is refused.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer, options};
+use crate::common::{Reply, TestServer, options};
 use terrace::{Durability, MapOptions};
 
 fn server() -> TestServer {

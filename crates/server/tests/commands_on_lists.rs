@@ -2,14 +2,12 @@
 //! clients that wait.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-
-use common::TestServer;
+use crate::common::TestServer;
 use std::time::{Duration, Instant};
 
 #[test]
 fn both_idioms_of_a_queue() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         LLEN jobs => :0
         RPOP jobs => nil
@@ -54,13 +52,13 @@ fn both_idioms_of_a_queue() {
 
 #[test]
 fn what_a_queue_is_not_is_said() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         LPUSH jobs a b => :2
         LPOP jobs !> -ERR this queue is pushed to by LPUSH: it is first in, first out, and popped by RPOP
         BLPOP jobs 1 !> -ERR this queue is pushed to by LPUSH*
         RPUSH jobs c !> -ERR this queue is pushed to by LPUSH: it is first in, first out, and turns round*
-        LRANGE jobs 0 -1 !> -ERR LRANGE is not supported by Terrace: this server keeps strings and queues
+        LRANGE jobs 0 -1 !> -ERR LRANGE is not supported by Terrace: lists are queues here*
         GET jobs !> nil
         LPUSH "a name" x !> -ERR queue name: *
         SELECT 1 => OK
@@ -76,7 +74,7 @@ fn what_a_queue_is_not_is_said() {
 
 #[test]
 fn a_queue_is_there_while_it_has_elements() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         LPUSH jobs a b => :2
         TYPE jobs => list
@@ -129,16 +127,16 @@ fn a_queue_is_there_while_it_has_elements() {
 #[test]
 fn no_more_is_popped_than_the_reply_takes() {
     const ELEMENTS: usize = 40;
-    let mut options = common::options();
+    let mut options = crate::common::options();
     options.threads = 1;
     options.limits.output_buffer_bytes_max = 256 << 10;
     let server = TestServer::with(options);
     let mut client = server.client();
     let element = |number: usize| vec![b'a' + (number % 26) as u8; 32 << 10];
-    let fill = |client: &mut common::Client<std::net::TcpStream>| {
+    let fill = |client: &mut crate::common::Client<std::net::TcpStream>| {
         for number in 0..ELEMENTS {
             let pushed = client.call(&[&b"LPUSH"[..], b"jobs", &element(number)]);
-            assert!(matches!(pushed, common::Reply::Integer(_)), "{pushed}");
+            assert!(matches!(pushed, crate::common::Reply::Integer(_)), "{pushed}");
         }
     };
     let whole = |number: usize| format!("\"{}\"", String::from_utf8(element(number)).unwrap());
@@ -156,7 +154,7 @@ fn no_more_is_popped_than_the_reply_takes() {
     fill(&mut client);
     let mut number = 0;
     while number < ELEMENTS {
-        let common::Reply::Array(popped) = client.call(&["RPOP", "jobs", "100"]) else {
+        let crate::common::Reply::Array(popped) = client.call(&["RPOP", "jobs", "100"]) else {
             panic!("an array");
         };
         assert!((1..=8).contains(&popped.len()), "{} of 32 KiB in 256 KiB", popped.len());
@@ -181,7 +179,7 @@ fn no_more_is_popped_than_the_reply_takes() {
 
 #[test]
 fn clients_make_so_many_queues_and_no_more() {
-    let mut options = common::options();
+    let mut options = crate::common::options();
     options.limits.queues_max = 1;
     let server = TestServer::with(options);
     let mut client = server.client();
@@ -199,15 +197,15 @@ fn clients_make_so_many_queues_and_no_more() {
 
 #[test]
 fn waiting_clients_of_a_loop_are_served_in_turn_and_nobody_else_waits() {
-    let mut options = common::options();
+    let mut options = crate::common::options();
     options.threads = 1;
     let server = TestServer::with(options);
     let mut other = server.client();
     let mut waiting: Vec<_> = (0..3).map(|_| server.client()).collect();
     for (turn, client) in waiting.iter_mut().enumerate() {
         client.send(b"BRPOP jobs 0\r\nPING\r\n");
-        common::eventually("a client waits", || {
-            common::info(&mut other, "blocked_clients") == (turn + 1).to_string()
+        crate::common::eventually("a client waits", || {
+            crate::common::info(&mut other, "blocked_clients") == (turn + 1).to_string()
         });
     }
     assert_eq!(other.line("PING"), "PONG");
@@ -218,14 +216,16 @@ fn waiting_clients_of_a_loop_are_served_in_turn_and_nobody_else_waits() {
     }
     // One that leaves takes nothing with it.
     drop(waiting.pop());
-    common::eventually("nobody waits", || common::info(&mut other, "blocked_clients") == "0");
+    crate::common::eventually("nobody waits", || {
+        crate::common::info(&mut other, "blocked_clients") == "0"
+    });
     assert_eq!(other.line("LPUSH jobs c"), ":1");
     assert_eq!(other.line("RPOP jobs"), "\"c\"");
 }
 
 #[test]
 fn a_push_reaches_those_who_wait_on_other_loops() {
-    let mut options = common::options();
+    let mut options = crate::common::options();
     options.threads = 3;
     let server = TestServer::with(options);
     let mut other = server.client();
@@ -251,7 +251,7 @@ fn a_wait_ends_with_its_time() {
     assert_eq!(client.line("BRPOP jobs 0.2"), "nil");
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(190), "{took:?}");
-    assert_eq!(common::info(&mut client, "blocked_clients"), "0");
+    assert_eq!(crate::common::info(&mut client, "blocked_clients"), "0");
 }
 
 #[test]

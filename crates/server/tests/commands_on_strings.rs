@@ -1,11 +1,9 @@
 //! The string commands, every option, against ourselves and the real redis-server.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-
 #[test]
 fn set_and_get() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         GET a => nil
         SET a 1 => OK
@@ -79,7 +77,7 @@ fn set_and_get() {
 
 #[test]
 fn variants_of_set_and_get() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         SETNX a 1 => :1
         SETNX a 2 => :0
@@ -138,7 +136,7 @@ fn variants_of_set_and_get() {
 
 #[test]
 fn ranges() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         SET s "This is a string" => OK
         GETRANGE s 0 3 => "This"
@@ -176,7 +174,7 @@ fn ranges() {
 
 #[test]
 fn counters() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         INCR n => :1
         INCR n => :2
@@ -231,7 +229,7 @@ fn counters() {
 
 #[test]
 fn several_keys() {
-    common::script::run(
+    crate::common::script::run(
         r#"
         MSET a 1 b 2 c 3 => OK
         MGET a b c nothing a => ["1", "2", "3", nil, "1"]

@@ -1,8 +1,7 @@
 //! Every limit, at n and at n + 1.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer, eventually, info, options, request};
+use crate::common::{Reply, TestServer, eventually, info, options, request};
 use std::time::Duration;
 use terrace_server::{Limits, ServerOptions};
 
@@ -45,8 +44,42 @@ fn bytes_of_an_argument() {
     client.send(&request(&["SET", "k", &"x".repeat(1001)]));
     assert_eq!(client.rest(), b"-ERR Protocol error: invalid bulk length\r\n");
     let mut client = server.client();
-    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 1001"), "OK");
+    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 1mb"), "OK");
     assert_eq!(client.call(&["SET", "k", &"x".repeat(1001)]).to_string(), "OK");
+}
+
+/// An argument of more than 64 MiB was no argument, whatever the limit said.
+#[test]
+fn an_argument_may_be_as_long_as_the_limit_says() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let long = vec![b'x'; 100 << 20];
+    let refused = client.call(&[&b"SET"[..], b"k", &long]).to_string();
+    assert!(refused.starts_with("-ERR a key and value of 104857601 bytes: "), "{refused}");
+    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 80mb"), "OK");
+    client.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", (80 << 20) + 1).as_bytes());
+    assert_eq!(client.rest(), b"-ERR Protocol error: invalid bulk length\r\n");
+}
+
+/// A value close to the limit could be stored, and not renamed: the deletion of the old name needs room too.
+#[test]
+fn what_can_be_stored_can_be_renamed() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let refused = client.call(&["SET", "k", &"x".repeat(5 << 20)]).to_string();
+    // The key counts twice.
+    let most: usize = 1 + refused.rsplit(' ').next().unwrap().parse::<usize>().unwrap();
+    assert!(most > (4 << 20) - 200, "{refused}");
+    for name_bytes in [1, 1000, 65_535] {
+        let name = "n".repeat(name_bytes);
+        let other = "o".repeat(name_bytes);
+        let value = "x".repeat(most - 2 * name_bytes);
+        assert_eq!(client.call(&["SET", &name, &value]).to_string(), "OK");
+        assert_eq!(client.call(&["RENAME", &name, &other]).to_string(), "OK");
+        assert_eq!(client.call(&["STRLEN", &other]).to_string(), format!(":{}", value.len()));
+        let refused = client.call(&["SET", &name, &(value + "x")]).to_string();
+        assert!(refused.starts_with("-ERR a key and value of "), "{refused}");
+    }
 }
 
 #[test]
@@ -161,6 +194,43 @@ fn bytes_of_all_buffers() {
     assert_eq!(info(&mut boss, "evicted_clients"), "1");
     small.send(&request(&["SET", "k", &"x".repeat(500_000)])[400_000..]);
     assert_eq!(small.reply().to_string(), "OK");
+}
+
+/// 150 clients that ask and do not read held 1.8 GiB under a limit of 64 MiB: one was closed a turn, and what they had
+/// held stayed with the process.
+#[test]
+fn clients_that_do_not_read_are_kept_within_the_limit_at_once() {
+    const LIMIT: u64 = 32 << 20;
+    let server = TestServer::with(ServerOptions {
+        limits: Limits { all_buffers_bytes_max: LIMIT as usize, ..Limits::default() },
+        threads: 1,
+        ..options()
+    });
+    let mut boss = server.client();
+    assert_eq!(boss.line("CLIENT NO-EVICT on"), "OK");
+    assert_eq!(boss.call(&["SET", "k", &"x".repeat(1_000_000)]).to_string(), "OK");
+    let before: u64 = info(&mut boss, "used_memory_rss").parse().unwrap();
+    let asks = request(&["GET", "k"]).repeat(20);
+    let mut greedy: Vec<_> = (0..60).map(|_| server.client()).collect();
+    for client in &mut greedy {
+        // Closed while it asks, perhaps.
+        let _ = std::io::Write::write_all(&mut client.stream, &asks);
+    }
+    let mut most = 0;
+    eventually("most are closed", || {
+        most = most.max(info(&mut boss, "mem_clients_normal").parse::<u64>().unwrap());
+        info(&mut boss, "evicted_clients").parse::<u64>().unwrap() >= 30
+    });
+    assert!(most <= LIMIT + (4 << 20), "{most} bytes of buffers");
+    // Lowered while the server runs, without a client that would wake a loop: at once.
+    assert_eq!(boss.line("CONFIG SET maxmemory-clients 1mb"), "OK");
+    eventually("the limit holds", || {
+        info(&mut boss, "mem_clients_normal").parse::<u64>().unwrap() <= 1 << 20
+    });
+    drop(greedy);
+    eventually("memory is given back", || {
+        info(&mut boss, "used_memory_rss").parse::<u64>().unwrap() < before + (40 << 20)
+    });
 }
 
 #[test]

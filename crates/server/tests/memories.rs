@@ -2,15 +2,14 @@
 //! engine writes back early.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Client, Reply, TestServer, options};
+use crate::common::{Client, Reply, TestServer, options};
 use std::net::TcpStream;
 use std::sync::Arc;
+use terrace::laboratory::{Flush, Laboratory};
 use terrace::memory::prestore;
 use terrace::memory::tier::SystemPaths;
 use terrace::memory::{ByteSize, Tier, TierKind, TierSpec, Topology};
-use terrace::{Database, Domain, Durability, Flush, MapOptions, MapTiers};
+use terrace::{Database, Domain, Durability, MapOptions, MapTiers};
 use terrace_server::Server;
 
 /// What EXEC answers to these commands, or its error.
@@ -87,7 +86,11 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     // So are batches of such keys, and those that only delete; one new key, and nothing is done.
     assert_eq!(client.call(&["MSET", "key", "once more", "k1", "x"]), Reply::Simple("OK".into()));
     let refused = together(&mut client, &["DEL k2", "UNLINK k3 k4", "INCR none"]);
-    assert!(refused.starts_with("[-OOM the index has no room"), "{refused}");
+    assert!(
+        refused
+            .starts_with("-EXECABORT Transaction discarded because of: OOM the index has no room"),
+        "{refused}"
+    );
     assert_eq!(client.line("EXISTS k2 k3 k4"), ":3");
     assert_eq!(together(&mut client, &["DEL k2", "DEL absent", "SET key last"]), "[:1, :0, OK]");
     assert_eq!(
@@ -99,7 +102,10 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     assert_eq!(client.line("GET k5"), "\"back\"");
     assert_eq!(client.line("SET k2 back"), "OK");
     let refused = together(&mut client, &["DEL never", "SET never there"]);
-    assert!(refused.starts_with("[-OOM the index has no room"), "{refused}");
+    assert!(
+        refused.starts_with("-EXECABORT Transaction discarded because of: OOM the index has"),
+        "{refused}"
+    );
     assert_eq!(client.line("EXISTS never"), ":0");
     // What all use is the sum, and the limit that CONFIG sets is of the one that is shared.
     let memory = section(&mut client, "memory");
@@ -119,7 +125,7 @@ fn places_that_write_back_early_are_told_and_switched_off() {
     let maps = MapOptions {
         durability: Durability::Sync,
         domain: Domain::Eadr,
-        flush: Flush::Eager,
+        laboratory: Laboratory { flush: Flush::Eager, ..Laboratory::default() },
         memory_budget_bytes: 256 << 20,
         ..MapOptions::default()
     };

@@ -1,8 +1,7 @@
 //! Ordered maps over the wire: RANGE, and what all maps do.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{TestServer, options};
+use crate::common::{TestServer, options};
 use terrace::{Durability, Kind, MapOptions};
 
 fn ordered() -> TestServer {
@@ -50,15 +49,15 @@ fn a_large_range_is_read_page_by_page() {
     let server = ordered();
     let mut client = server.client();
     for n in 0..5_000 {
-        client.send(&common::request(&["SET", &format!("key:{n:05}"), "x"]));
+        client.send(&crate::common::request(&["SET", &format!("key:{n:05}"), "x"]));
     }
     (0..5_000).for_each(|_| assert_eq!(client.reply().to_string(), "OK"));
     let (mut from, mut seen) = ("-".to_string(), Vec::new());
     loop {
-        let common::Reply::Array(keys) = client.call(&["RANGE", &from, "+", "KEYS"]) else {
+        let crate::common::Reply::Array(keys) = client.call(&["RANGE", &from, "+", "KEYS"]) else {
             panic!()
         };
-        let Some(common::Reply::Bulk(last)) = keys.last() else { break };
+        let Some(crate::common::Reply::Bulk(last)) = keys.last() else { break };
         assert!(keys.len() <= 1000, "the limit where none is given");
         from = format!("({}", String::from_utf8_lossy(last));
         seen.extend(keys.iter().map(ToString::to_string));
@@ -107,8 +106,11 @@ fn an_ordered_map_scans_and_draws_random_keys() {
     let mut cursor = "0".to_string();
     loop {
         let reply = client.call(&["SCAN", &cursor, "COUNT", "7"]);
-        let common::Reply::Array(parts) = reply else { panic!("{reply}") };
-        let [common::Reply::Bulk(next), common::Reply::Array(keys)] = &parts[..] else { panic!() };
+        let crate::common::Reply::Array(parts) = reply else { panic!("{reply}") };
+        let [crate::common::Reply::Bulk(next), crate::common::Reply::Array(keys)] = &parts[..]
+        else {
+            panic!()
+        };
         seen.extend(keys.iter().map(ToString::to_string));
         cursor = String::from_utf8_lossy(next).into_owned();
         if cursor == "0" {

@@ -1,8 +1,7 @@
 //! Many requests before any reply: order, batches, and requests cut anywhere.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer, options, request};
+use crate::common::{Reply, TestServer, options, request};
 use std::io::Write;
 
 /// A pipeline that mixes batched GETs with everything else comes back in order.

@@ -1,8 +1,7 @@
 //! Clients that others wrote: redis-cli, redis-benchmark, the `redis` crate.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{TestServer, options};
+use crate::common::{TestServer, options};
 use redis::{Commands, RedisResult};
 use std::process::Command;
 use terrace_server::ServerOptions;
@@ -66,8 +65,9 @@ fn redis_cli() {
     }
     assert!(run("redis-cli", &server, &["INFO", "tiers"]).unwrap().contains("tier=memory"));
     // A mass insertion, by redis-cli's own way of streaming the protocol.
-    let mass: Vec<u8> =
-        (0..10_000).flat_map(|i| common::request(&["SET", &format!("mass:{i}"), "v"])).collect();
+    let mass: Vec<u8> = (0..10_000)
+        .flat_map(|i| crate::common::request(&["SET", &format!("mass:{i}"), "v"]))
+        .collect();
     let mut child = Command::new("redis-cli")
         .args(["-p", &server.port(), "--pipe"])
         .stdin(std::process::Stdio::piped())

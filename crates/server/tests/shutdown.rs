@@ -1,8 +1,7 @@
 //! The end: what was read is finished, replies are sent, data is kept.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer, options, request};
+use crate::common::{Reply, TestServer, options, request};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +28,7 @@ fn every_acknowledged_write_is_there_afterwards() {
     let have_begun = Arc::new(AtomicUsize::new(0));
     let writers: Vec<_> = (0..8)
         .map(|writer| {
-            let mut client = common::Client::connect(address);
+            let mut client = crate::common::Client::connect(address);
             let have_begun = Arc::clone(&have_begun);
             std::thread::spawn(move || {
                 let mut acknowledged = 0;
@@ -57,7 +56,7 @@ fn every_acknowledged_write_is_there_afterwards() {
             })
         })
         .collect();
-    common::eventually("all have begun", || have_begun.load(Ordering::Relaxed) == 8);
+    crate::common::eventually("all have begun", || have_begun.load(Ordering::Relaxed) == 8);
     std::thread::sleep(Duration::from_millis(200));
     server.shutdown();
     server.wait().unwrap();

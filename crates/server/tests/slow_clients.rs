@@ -1,8 +1,7 @@
 //! Clients that are slow, silent or greedy cost bounded memory and nobody else's time.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Reply, TestServer, eventually, info, options, request};
+use crate::common::{Reply, TestServer, eventually, info, options, request};
 use std::io::Write;
 use terrace_server::{Limits, ServerOptions};
 

@@ -1,8 +1,7 @@
 //! TLS on its own port, with a certificate made for the occasion.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod common;
-use common::{Client, PATIENCE, Reply, TestServer, info, options, request};
+use crate::common::{Client, PATIENCE, Reply, TestServer, info, options, request};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};

@@ -2,8 +2,9 @@
 //! collector frees logs.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
-use crate::index::{Index, Position};
+use crate::index::{KeyIndex, Position};
 use crate::options::Durability;
+use crate::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -32,9 +33,15 @@ const RELEASE_TICK: Duration = Duration::from_secs(1);
 /// How soon after the last cut a pause brings the next, or a quarter of the interval if that is
 /// sooner.
 const PAUSE_CUT: Duration = Duration::from_secs(1);
+/// How often the durable ends of open logs are noted where every write is durable once it is told: what a crash
+/// cuts off cannot be told from damage if it is younger.
+const NOTE_TICK: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
 const SWEEP_ITEMS: usize = 2_000;
+/// Sweeps go on at once, for so long at most between two ticks, while one item in so many had expired.
+const SWEEP_SHARE: usize = 8;
+const SWEEP_TIME: Duration = Duration::from_millis(25);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -52,11 +59,13 @@ impl Background {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let keeper = Keeper {
             engine: Arc::clone(engine),
-            last_cut: Instant::now(),
+            pace: Pace::default(),
             last_sweep: Instant::now(),
             last_release: Instant::now(),
             last_load: Instant::now(),
+            last_note: Instant::now(),
             sweep_at: Position::Start,
+            sweeps_on: false,
             writes: 0,
             writes_in_cut: 0,
         };
@@ -128,10 +137,7 @@ fn spawn(
 /// which whoever needs the room is told.
 fn tidy_index<M: Memory, I: Memory>(engine: &Engine<M, I>) -> bool {
     let guard = crossbeam_epoch::pin();
-    let is_more = || match &engine.index {
-        Index::Ordered(ordered) => ordered.tidy(&engine.located(&guard)),
-        Index::Hash(_) => Ok(false),
-    };
+    let is_more = || engine.index.tidy(&engine.located(&guard));
     for _ in 0..TIDIED_MOST {
         match is_more() {
             Ok(true) => {}
@@ -155,11 +161,14 @@ pub(crate) fn keep<M: Memory, I: Memory>(
 
 struct Keeper<M: Memory, I: Memory> {
     engine: Arc<Engine<M, I>>,
-    last_cut: Instant,
+    pace: Pace,
     last_sweep: Instant,
     last_release: Instant,
     last_load: Instant,
+    last_note: Instant,
     sweep_at: Position,
+    /// The last sweep found much, and there may be more.
+    sweeps_on: bool,
     /// Items written, at the last tick and at the last cut.
     writes: u64,
     writes_in_cut: u64,
@@ -178,29 +187,31 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         if self.last_release.elapsed() >= RELEASE_TICK {
             self.last_release = Instant::now();
             engine.release_unused(KEPT_FREE);
+            engine.values.logs().iter().for_each(|logs| logs.release_redo());
         }
-        if let Index::Ordered(ordered) = &engine.index
-            && self.last_load.elapsed() >= LOAD_TICK
-        {
-            ordered.went_by(self.last_load.elapsed());
+        if self.last_load.elapsed() >= LOAD_TICK {
+            engine.index.went_by(self.last_load.elapsed());
             self.last_load = Instant::now();
         }
         if engine.counters.expiries.load(Ordering::Relaxed)
-            && self.last_sweep.elapsed() >= SWEEP_TICK
+            && (self.sweeps_on || self.last_sweep.elapsed() >= SWEEP_TICK)
         {
             self.last_sweep = Instant::now();
-            self.sweep();
+            self.sweep_for(SWEEP_TIME);
         }
         kept.is_ok() && engine.values.stopped().is_none()
     }
 
-    /// Makes fresh logs ready ahead of need. A full disk refuses them; whoever needs one is told.
-    fn get_ready(&self) -> Result<(), ()> {
+    /// Makes fresh logs ready ahead of need, and notes how long the file is and how far its logs are durable. A full
+    /// disk refuses them; whoever needs one is told.
+    fn get_ready(&mut self) -> Result<(), ()> {
         let _refused = self.engine.values.prepare(2);
-        match &self.engine.values {
-            Stored::Logs(logs) => logs.note_growth().map_err(|_| ()),
-            Stored::Slabs(_) => Ok(()),
+        let Stored::Logs(logs) = &self.engine.values else { return Ok(()) };
+        if self.last_note.elapsed() < NOTE_TICK {
+            return logs.note_growth().map_err(|_| ());
         }
+        self.last_note = Instant::now();
+        logs.note_tails().map_err(|_| ())
     }
 
     /// Writes the oldest logs out, and takes a cut when it is time, or earlier when nobody writes: an
@@ -209,19 +220,33 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         let writes = self.engine.values.logs().map_or(0, Logs::writes);
         // Not after every single write of a trickle.
         let soon = (every / 4).min(PAUSE_CUT);
-        let pause = writes == self.writes
-            && writes != self.writes_in_cut
-            && self.last_cut.elapsed() >= soon;
+        let pause =
+            writes == self.writes && writes != self.writes_in_cut && self.pace.since() >= soon;
         self.writes = writes;
-        let is_due = pause || self.last_cut.elapsed() >= every;
-        if is_due {
-            self.last_cut = Instant::now();
-            self.writes_in_cut = writes;
+        let engine = &self.engine;
+        let presses = engine.values.logs().is_some_and(Logs::redo_presses);
+        let is_due = self.pace.is_due(every) || pause || presses;
+        if !is_due {
+            return keep(engine, KEPT_UNWRITTEN_BYTES, false).map_err(|_| ());
         }
-        keep(&self.engine, KEPT_UNWRITTEN_BYTES, is_due).map_err(|_| ())
+        self.writes_in_cut = writes;
+        self.pace.run(|| keep(engine, KEPT_UNWRITTEN_BYTES, true)).map_err(|_| ())
     }
 
-    fn sweep(&mut self) {
+    /// Sweeps once, and again for so long while much of what it looks at has expired: keys that are due
+    /// together leave together.
+    fn sweep_for(&mut self, most: Duration) {
+        let start = Instant::now();
+        loop {
+            self.sweeps_on = self.sweep() * SWEEP_SHARE >= SWEEP_ITEMS;
+            if !self.sweeps_on || start.elapsed() >= most {
+                return;
+            }
+        }
+    }
+
+    /// Looks at the next items; how many of them had expired.
+    fn sweep(&mut self) -> usize {
         let engine = Arc::clone(&self.engine);
         let now = now_ms();
         let mut gone = Vec::new();
@@ -235,6 +260,7 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
             });
             self.sweep_at = if reached == Position::End { Position::Start } else { reached };
         }
+        let found = gone.len();
         for key in gone {
             let swept = engine.update(1, &key, Hint::Bytes(8), Room::Urgent, |live| match live {
                 // Written again meanwhile.
@@ -245,5 +271,6 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
                 engine.counters.expired.fetch_add(1, Ordering::Relaxed);
             }
         }
+        found
     }
 }

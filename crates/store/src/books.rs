@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::index::Index;
+use crate::index::KeyIndex;
 use crate::kept::Kept;
 use std::sync::atomic::Ordering;
 use terrace_durable::Books;
@@ -54,10 +54,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Some(joint) => joint.make_void(self.values.medium().memory()),
             None => self.write_books(&kept.books)?,
         }
-        let used = match &self.index {
-            Index::Hash(table) => table.used(),
-            Index::Ordered(tree) => vec![(kept.file.areas_at(), tree.kept_bytes())],
-        };
+        let used = self.index.used(kept.file.areas_at());
         Ok(kept.file.close(&used, self.values.segments_end())?)
     }
 

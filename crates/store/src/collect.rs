@@ -15,11 +15,12 @@
 
 use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
+use crate::index::KeyIndex;
 use crate::index_room::DELETED_SHARE;
+use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
-use terrace_durable::BucketLock;
 use terrace_durable::item::{Item, NewItem};
-use terrace_durable::logs::{self, COLLECTOR, Logs, Room, SegmentView, State};
+use terrace_durable::logs::{self, COLLECTOR, Logs, Room, SEGMENT_BYTES, SegmentView, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_index::{Change as Entry, hash_key};
@@ -28,22 +29,43 @@ use terrace_memory::Memory;
 /// Logs collected in one round at least; of a large map a sixteenth, since a round costs two syncs.
 const VICTIMS: usize = 4;
 
+/// Segments that a map gives up for its own writers alone.
+const KEPT_SEGMENTS: usize = 4;
+
+/// Logs that a map that evicts keeps free for its writers, and one for each 64 it has.
+const AHEAD: u64 = 2;
+
+/// Leaves out what the collector has no room to copy the rest of; but for one log, since there is more to gain.
+fn truncate_to_room(victims: &mut Vec<SegmentView>, room: u64) {
+    let mut copied = 0;
+    let mut fits = |victim: &SegmentView| {
+        copied += victim.used_bytes.saturating_sub(victim.dead_bytes);
+        copied <= room
+    };
+    let most = victims.iter().take_while(|victim| fits(victim)).count();
+    victims.truncate(most.max(1));
+}
+
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Round {
     pub freed_segments: usize,
 }
 
-struct Moving<'a, M: Memory, I: Memory> {
-    engine: &'a Engine<M, I>,
-    logs: &'a Logs<M>,
+/// What a round does with the logs it has claimed.
+pub(crate) struct Moving<'a, M: Memory, I: Memory> {
+    pub engine: &'a Engine<M, I>,
+    pub logs: &'a Logs<M>,
+    /// Keeps what the logs held readable after they are free.
+    pub guard: &'a Guard,
     /// Tombstones of the victim at hand with a stamp up to this can go with it: no other log, not
     /// even another victim, holds anything older. (Victims are freed one by one: a crash may come
     /// between two of them.)
     oldest_elsewhere: u64,
     /// Under eviction: live items are deleted instead of moved.
     evict: bool,
-    dropped: Vec<(u64, u64)>,
+    /// Hashes and locations of what goes with its log.
+    pub dropped: Vec<(u64, u64)>,
     moved_bytes: u64,
     evicted: u64,
 }
@@ -57,8 +79,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// At the end of a map without anything else to do: processes that end before the collector has its turn would each
-    /// leave a log with little in it. What it cannot move stays where it is; what stops the map is told by that.
+    /// At the end of a map without anything else to do: processes that end before the collector has its turn would
+    /// each leave a log with little in it. What it cannot move stays where it is; what stops the map is told by that.
     pub fn tidy(&self) {
         let Stored::Logs(logs) = &self.values else { return };
         // Nobody waits for room any more.
@@ -68,31 +90,59 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
-    /// log.
+    /// logs: as many as are missing, ahead of need, and as the budget was exceeded by.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.take();
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
+        // What cannot be released now is tried again.
+        let _kept = logs.release_excess();
+        let mut missing = self.missing_logs(logs);
+        if (pressed || index_pressed || missing > 0) && self.shrink_index() {
+            missing = self.missing_logs(logs);
+        }
         let is_due = logs.has_backlog() || logs.has_short() || self.tombstones_pile_up();
-        if !pressed && !index_pressed && !is_due {
+        if !pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
-        let (victims, evict) =
-            self.victims(logs, pressed, index_pressed && self.are_deleted_in_the_way());
+        let (victims, evict) = self.victims(
+            logs,
+            (pressed || missing > 0).then_some(missing),
+            index_pressed && self.are_deleted_in_the_way(),
+        );
         let round = self.collect_segments(logs, &victims, evict);
         // Freed logs that wait for readers to leave are room to come.
         let freed = round.as_ref().is_ok_and(|round| round.freed_segments > 0)
             || logs.waiting_segments() > 0;
-        if pressed && !freed {
-            self.pressure.give_up(this_round);
+        match freed {
+            true => self.pressure.relieve(),
+            false if pressed => self.pressure.give_up(this_round),
+            false => {}
         }
+        let _kept = logs.release_excess();
         let relieved = match index_pressed {
             true => self.relieve_index(logs, this_round, freed),
             false => Ok(()),
         };
         logs.recount_backlog();
         relieved.and(round)
+    }
+
+    /// How many logs a map that evicts should free: so that writers find some without waiting, and the budget holds.
+    fn missing_logs(&self, logs: &Logs<M>) -> usize {
+        let total = logs.total_segments();
+        match self.evicts() && self.evicts_for_others(total) {
+            true => logs.missing_segments(AHEAD + total as u64 / 64),
+            false => 0,
+        }
+    }
+
+    /// Whether a map of so many segments evicts although none of its own writers waits: it has most of what its
+    /// budget is used for, or more is used than there may be. A small map beside a large one keeps what it has.
+    pub(crate) fn evicts_for_others(&self, segments: usize) -> bool {
+        let held = segments as u64 * u64::from(SEGMENT_BYTES) + self.index.bytes();
+        held * 2 >= self.budget.used() || self.budget.excess() > 0 && segments > KEPT_SEGMENTS
     }
 
     /// Gives free logs back to the system, but for `keep` in a hundred of those in use. An error
@@ -112,11 +162,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         are_many && tombstones > self.len() / DELETED_SHARE
     }
 
-    /// The logs to collect, and whether what lives in them is to go.
+    /// The logs to collect, and whether what lives in them is to go. `missing`: under pressure, how many logs are to
+    /// be freed.
     fn victims(
         &self,
         logs: &Logs<M>,
-        pressed: bool,
+        missing: Option<usize>,
         are_deleted_in_the_way: bool,
     ) -> (Vec<SegmentView>, bool) {
         if self.tombstones_pile_up() {
@@ -138,21 +189,27 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             due = logs::short(&sealed);
             due.truncate(VICTIMS);
         }
-        if due.is_empty() && pressed {
-            // Two logs that are an eighth dead and more still make room; below, only eviction.
+        if due.is_empty() && missing.is_some() {
+            // Two logs that are an eighth dead and more still make room; below, only eviction, which is cheaper than
+            // to move most of a log.
+            let share = if self.evicts() { 4 } else { 8 };
             sealed.sort_by_key(|v| std::cmp::Reverse(v.dead_bytes));
             due = sealed
                 .iter()
                 .copied()
                 .take(VICTIMS)
-                .filter(|v| v.dead_bytes * 8 >= v.used_bytes)
+                .filter(|v| v.dead_bytes * share >= v.used_bytes)
                 .collect();
         }
-        if due.is_empty() && pressed && self.evicts() {
-            sealed.sort_by_key(|v| v.sequence);
-            return (sealed.into_iter().take(1).collect(), true);
+        truncate_to_room(&mut due, logs.room_for_copies());
+        match missing {
+            // What was freed may wait for readers to leave; to evict more would not bring it sooner.
+            Some(missing) if due.is_empty() && self.evicts() => {
+                let waits = missing == 0 && logs.waiting_segments() > 0;
+                (if waits { Vec::new() } else { self.oldest_logs(logs, missing) }, true)
+            }
+            _ => (due, false),
         }
-        (due, false)
     }
 
     /// Entries of `dropped` tombstones, if there are any, are about to name logs that are free, or have
@@ -186,13 +243,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut moving = Moving {
             engine: self,
             logs,
+            guard: &guard,
             oldest_elsewhere: 0,
             evict,
             dropped: Vec::new(),
             moved_bytes: 0,
             evicted: 0,
         };
-        let moved = claimed.iter().try_for_each(|segment| moving.segment(*segment));
+        let (claimed, moved) = match evict {
+            true => moving.evict(claimed),
+            false => moving.segments(claimed),
+        };
         let freed = moved.and_then(|()| {
             logs.flush_all()?;
             self.forgetting(logs, true, &moving.dropped);
@@ -202,13 +263,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             claimed.iter().for_each(|segment| logs.unclaim(*segment));
             return Err(error);
         }
-        for (hash, location) in &moving.dropped {
-            let forgotten = self.forget(*hash, *location, logs.item(*location, &guard).key);
-            // Its entry names a log that is free: nothing may be written there before an opening has seen that.
-            forgotten.inspect_err(|error| {
-                logs.stop(format!("a deleted key stays in its index: {error}; open it anew"));
-            })?;
-        }
+        self.forget_freed(logs, &moving.dropped, &guard).inspect_err(|error| {
+            // An entry names a log that is free: nothing may be written there before an opening has seen that.
+            logs.stop(format!("a deleted key stays in its index: {error}; open it anew"));
+        })?;
         self.forgetting(logs, false, &moving.dropped);
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
@@ -220,12 +278,32 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 }
 
 impl<M: Memory, I: Memory> Moving<'_, M, I> {
+    /// Moves what lives out of each; returns those that may be freed. One with a damaged item is none of them: it
+    /// stays claimed, so that nobody tries again until the map is opened anew, and what was moved out of it is dead
+    /// there.
+    fn segments(&mut self, claimed: Vec<u32>) -> (Vec<u32>, Result<()>) {
+        let mut whole = Vec::with_capacity(claimed.len());
+        for (at, segment) in claimed.iter().enumerate() {
+            let dropped = self.dropped.len();
+            match self.segment(*segment) {
+                Ok(()) => whole.push(*segment),
+                // Its tombstones stay with it.
+                Err(error) if error.is_damage() => self.dropped.truncate(dropped),
+                Err(error) => {
+                    whole.extend(&claimed[at..]);
+                    return (whole, Err(error));
+                }
+            }
+        }
+        (whole, Ok(()))
+    }
+
     fn segment(&mut self, segment: u32) -> Result<()> {
         self.oldest_elsewhere = self.logs.oldest_sequence(segment);
         let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);
         let mut result = Ok(());
         let (engine, logs) = (self.engine, self.logs);
-        logs.each_item(segment, |location, item, bytes| {
+        let all = logs.each_item(segment, |location, item, bytes| {
             let hash = hash_key(engine.seed, item.key);
             engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
             batch.push((location, item, bytes, hash));
@@ -233,12 +311,13 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 result = self.items(&mut batch);
             }
         });
-        result.and_then(|()| self.items(&mut batch))
+        result.and_then(|()| self.items(&mut batch))?;
+        all.map_err(|damaged| engine.damaged(damaged))
     }
 
     fn items(&mut self, batch: &mut Vec<(u64, Item<'_>, usize, u64)>) -> Result<()> {
         batch.drain(..).try_for_each(|(location, item, bytes, hash)| {
-            let located = self.engine.located(&BucketLock);
+            let located = self.engine.located(self.guard);
             if !self.engine.index.holds(hash, item.key, location, &located) {
                 return Ok(());
             }
@@ -250,15 +329,21 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         })
     }
 
-    fn move_item(&mut self, location: u64, item: &Item<'_>, bytes: usize, hash: u64) -> Result<()> {
+    pub fn move_item(
+        &mut self,
+        location: u64,
+        item: &Item<'_>,
+        bytes: usize,
+        hash: u64,
+    ) -> Result<()> {
         let engine = self.engine;
         let mut held = self.logs.appender(COLLECTOR, bytes + 16, Room::Urgent)?;
         engine.look(location, item);
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));
         let stamp = self.logs.next_sequence().to_le_bytes();
-        let located = engine.located(&BucketLock);
-        let moved = engine.index.update_at(hash, item.key, location, &located, |changes| {
+        let located = engine.located(self.guard);
+        let moved = engine.index.update_at(hash, item.key, location, &located, |_, changes| {
             let new = NewItem {
                 key: item.key,
                 value: if ends { &stamp } else { item.value },
@@ -270,6 +355,9 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                 engine.book_keys(0, -1, changes);
                 self.evicted += u64::from(is_live(item));
+                if self.evict && engine.watches.has_watchers() {
+                    engine.watches.evicted(hash, item.key);
+                }
             } else {
                 self.moved_bytes += bytes as u64;
             }

@@ -12,12 +12,15 @@
 //! that was ever told is lost.
 
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::Kept;
-use crate::located::Located;
+use crate::located::{Located, OfWriter};
 use crate::options::{Durability, MapOptions, WhenFull};
 use crate::pressure::Pressure;
+use crate::wanted::Wanted;
+pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
+use crate::watch::Registry;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -29,19 +32,21 @@ use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
-use terrace_durable::{BucketLock, Error as Below, Keeps, Values, Writing};
+use terrace_durable::{BucketLock, Error as Below, Values, Writing};
 use terrace_index::{Change as Entry, Line, hash_key};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Memory, Spin, lab};
 
 /// One value as it stands in its tier; borrowed while the closure runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Value<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// Grows with every write of the key. Starts at 1.
+    /// Grows with every write of the key, and counts from 1 again once a deleted key has left no trace: to
+    /// learn whether a key was written since, watch it ([`Map::watch`](crate::Map::watch)). 0 for a value that
+    /// its batch has yet to write.
     pub version: u64,
-    /// Where the item lies in the value file; it may be moved there, or overwritten with the next
-    /// version. (`version`, `location`) identifies a write.
+    /// Where the item lies in the value file; it may be moved there, or overwritten with the next version, and
+    /// another item may get the place. 0 for a value that its batch has yet to write.
     pub location: u64,
     /// Wall-clock milliseconds since 1970 after which the key is gone.
     pub expires_at_ms: Option<u64>,
@@ -67,17 +72,8 @@ pub enum Change<'a> {
 pub(crate) type Stored<M> = terrace_durable::LogsOrSlabs<M>;
 pub(crate) type Held<'a, M> = <Stored<M> as Values>::Room<'a>;
 
-/// What an update took the place of, to be given up by its writer.
-type Superseded<'h, 'a, M> = Option<(&'h mut Held<'a, M>, (u64, Item<'h>))>;
-
-/// How much room an update asks for before it knows what it writes.
-#[derive(Clone, Copy)]
-pub(crate) enum Hint {
-    /// Room for a value of so many bytes.
-    Bytes(usize),
-    /// None: the batch it is part of has room.
-    InBatch,
-}
+/// What an update took the place of, and its bytes, to be given up by its writer.
+type Superseded<'h, 'a, M> = Option<(&'h mut Held<'a, M>, u64, usize)>;
 
 /// Keys looked up together: enough to cover the latency of memory, few enough to stay in L1.
 pub(crate) const BATCH: usize = 64;
@@ -112,6 +108,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Held while the map is cleared: the index goes with the values again at the end of it.
     pub clearing: Mutex<()>,
     pub counters: Counters,
+    /// Keys of which somebody wants to know whether they are written.
+    pub watches: Registry,
 }
 
 /// What a writer counts of its own writes, and its sessions' reads.
@@ -145,6 +143,8 @@ pub(crate) struct Counters {
     pub expiries: AtomicBool,
     /// Rounds under pressure in a row that left it to readers to make room (slabs).
     pub patient_rounds: AtomicU32,
+    /// Free bytes that the index was left with when it last gave memory back: before there are more it is not asked.
+    pub index_free_bytes: AtomicU64,
 }
 
 pub(crate) fn now_ms() -> u64 {
@@ -204,14 +204,22 @@ fn growth(new: &NewItem<'_>, old: Option<(u64, Item<'_>)>) -> i64 {
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline(always)]
-    pub fn located<'g, K: Keeps>(&'g self, kept: &'g K) -> Located<'g, M, I, K> {
-        Located { engine: self, kept }
+    pub fn located<'g>(&'g self, guard: impl Into<Option<&'g Guard>>) -> Located<'g, M, I> {
+        Located {
+            engine: self,
+            guard: guard.into(),
+            found: Cell::new(None),
+            damaged: Cell::new(None),
+        }
     }
 
     /// Which items count after a crash. What a kept index names is durable, and there is no going back
     /// to an earlier state of it.
     pub fn rule_of(&self, durability: Durability) -> Rule {
-        let all = durability == Durability::Sync || self.kept.is_some();
+        // Where each item is durable as soon as it is written, leaving it out would only take back what was told.
+        let is_at_once =
+            self.values.medium().is_byte_addressable() && durability != Durability::None;
+        let all = durability == Durability::Sync || is_at_once || self.kept.is_some();
         if all { Rule::All } else { Rule::Bounded }
     }
 
@@ -221,31 +229,21 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         keys.sum::<i64>().max(0) as u64
     }
 
+    /// Bytes of a key, counted twice, and its value, at the most: a log takes so many under another key as long,
+    /// together with the deletion of the first. What can be stored can be renamed.
+    pub fn item_bytes_max(&self) -> usize {
+        self.values.max_item_bytes() - 2 * MAX_HEADER_BYTES - size_of::<u64>()
+    }
+
     pub fn check_sizes(&self, key: &[u8], value_bytes: usize) -> Result<()> {
         if key.len() > MAX_KEY_BYTES {
             return Err(Error::KeySize(key.len(), MAX_KEY_BYTES));
         }
-        let most = self.values.max_item_bytes() - MAX_HEADER_BYTES;
+        let most = self.item_bytes_max() - key.len();
         if key.len() + value_bytes > most {
             return Err(Error::ItemSize(key.len() + value_bytes, most));
         }
         Ok(())
-    }
-
-    /// Room for an item; waits for the collector when that can help.
-    pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_, M>> {
-        match self.values.room(writer, bytes, room) {
-            Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
-                let held = self.after_collection(&self.pressure, || {
-                    match self.values.room(writer, bytes, Room::Ordinary) {
-                        Err(Below::NoRoom { .. } | Below::DiskFull { .. }) => Ok(None),
-                        other => Ok(Some(other?)),
-                    }
-                })?;
-                held.ok_or_else(|| refused.into())
-            }
-            other => Ok(other?),
-        }
     }
 
     /// Runs `f` on the current value of `key` under the key's lock and does what it says; `f` may
@@ -267,49 +265,64 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
             Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),
-            Hint::InBatch => 0,
+            Hint::InBatch { .. } => 0,
         };
-        let in_batch = matches!(hint, Hint::InBatch);
-        let mut may_add = self.index_room.is_none() || in_batch || room == Room::Urgent;
+        let in_batch = matches!(hint, Hint::InBatch { .. });
+        let mut allowed = Allowed {
+            add: self.index_room.is_none() || in_batch || room == Room::Urgent,
+            reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
+        };
+        let spin = Spin::on(self.values.medium().memory());
         loop {
-            let mut held = self.room(writer, bytes, room)?;
+            let mut held = match in_batch {
+                // It was given its room, and keeps its writer while it asks.
+                true => self.await_room(|| self.values.room(writer, bytes, room))?,
+                false => self.room(writer, bytes, room)?,
+            };
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
-            match self.update_in(&mut held, writer, hash, key, may_add, &mut f)? {
+            match self.update_in(&mut held, writer, hash, key, allowed, &mut f)? {
                 Outcome::Done(tickets) => return Ok(tickets),
                 Outcome::TooSmall(needed) => bytes = needed,
                 Outcome::OneMore => {
                     // Nothing is held while others make room.
                     drop(held);
                     self.room_in_index()?;
-                    may_add = true;
+                    allowed.add = true;
+                }
+                Outcome::Reserved => {
+                    // A batch is being applied, which waits for nobody.
+                    drop(held);
+                    spin.wait();
                 }
             }
         }
     }
 
-    /// The same with room that there is already, whose owner waits for nobody. `may_add`: also if the index needs
-    /// another entry when its tier is spent.
+    /// The same with room that there is already, whose owner waits for nobody.
     pub fn update_in<'c>(
         &self,
         held: &mut Held<'_, M>,
         writer: usize,
         hash: u64,
         key: &[u8],
-        may_add: bool,
+        allowed: Allowed,
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
-        let mut outcome = Ok(Outcome::Done([None; 2]));
-        let mut grown = 0;
-        let released = Cell::new(None);
-        // No guard: only current items of the locked bucket are looked at.
-        let change = |at: Option<u64>, changes: &mut Changes| {
-            let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
+        let (mut outcome, mut grown) = (Ok(Outcome::Done([None; 2])), 0);
+        let guard = OfWriter::of(&self.index);
+        let (released, located) = (Cell::new(None), self.located(guard.get()));
+        let change = |at: Option<u64>, lock: &BucketLock, changes: &mut Changes| {
+            let found = self.current(key, at, &located, lock);
+            let Ok(old) = found.map_err(|damaged| outcome = Err(self.damaged(damaged))) else {
+                return (Entry::Keep, None);
+            };
             let seen = |(location, _)| self.values.undurable(location);
             let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
-            let mut stamp = [0; 8];
-            let new = match self.wanted(key, old, f, &mut stamp) {
+            let stamp = &mut [0; 8];
+            let wanted = self.wanted(key, old, f, stamp);
+            let new = match self.unreserved(held, (hash, key), allowed, old, wanted) {
                 Wanted::Written(new) => new,
                 Wanted::Removed => {
                     grown = -1;
@@ -318,26 +331,22 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     released.set(old.map(|old| retire(held, old, changes)));
                     return (Entry::Remove, None);
                 }
-                Wanted::Kept => {
-                    outcome = Ok(Outcome::Done([None, old.and_then(seen)]));
-                    return (Entry::Keep, None);
-                }
-                Wanted::Refused(error) => {
-                    outcome = Err(error);
+                unwritten => {
+                    outcome = match unwritten {
+                        Wanted::Nothing(why) => why,
+                        _ => Ok(Outcome::Done([None, old.and_then(seen)])),
+                    };
                     return (Entry::Keep, None);
                 }
             };
             let bytes = new.item_bytes();
-            if let Some((location, item)) = &old
-                && held.overwrite(*location, item, &new)
-            {
+            if old.is_some_and(|(location, item)| held.overwrite(location, &item, &new)) {
                 outcome = Ok(Outcome::Done([Some(held.ticket()), None]));
                 self.written[writer].count(bytes);
                 return (Entry::Overwritten, None);
             }
-            let one_more = old.is_none() && !may_add && self.is_index_spent();
-            if one_more || !held.fits(bytes) {
-                outcome = Ok(if one_more { Outcome::OneMore } else { Outcome::TooSmall(bytes) });
+            if let Some(why) = self.no_room(held, allowed, old.is_none(), bytes) {
+                outcome = Ok(why);
                 return (Entry::Keep, None);
             }
             let location = write_over(held, old, &new, changes);
@@ -348,18 +357,25 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if !new.tombstone {
                 self.note(&new, bytes);
             }
-            (Entry::Set(location), old.map(|old| (held, old)))
+            (Entry::Set(location), old.map(|(at, item)| (held, at, bytes_of(&item))))
         };
         // Once the index names the new item, durably if it is kept: the old one is needed until then.
         let then = |superseded: Superseded<'_, '_, M>, changes: &mut Changes| {
-            if let Some((held, (location, item))) = superseded {
-                released.set(held.supersede(location, bytes_of(&item), changes));
+            if let Some((held, location, bytes)) = superseded {
+                released.set(held.supersede(location, bytes, changes));
             }
         };
-        let updated = self.index.update_then(hash, key, &self.located(&BucketLock), change, then);
-        updated.map_err(|source| self.index_refused(source))?;
+        let updated = self.index.update_then(hash, key, &located, change, then);
+        updated.map_err(|source| self.update_refused(&located, source))?;
         self.updated(writer, released.get(), grown);
         outcome
+    }
+
+    /// Why the index did not change: it met damage, or found no memory.
+    #[cold]
+    fn update_refused(&self, located: &Located<'_, M, I>, source: std::io::Error) -> Error {
+        let met = located.check().map_err(|damaged| self.damaged(damaged));
+        met.err().unwrap_or_else(|| self.index_refused(source))
     }
 
     /// The index names `released` no more, and there are so many keys more.
@@ -370,6 +386,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         if grown != 0 {
             self.written[writer].keys.fetch_add(grown, Ordering::Relaxed);
+        }
+        // A slot that was superseded serves others by itself; a log is collected for those who wait.
+        if grown < 0 || self.values.logs().is_some() {
+            self.relieve();
         }
     }
 
@@ -393,7 +413,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     expires_at_ms,
                     tombstone: false,
                 }),
-                Err(error) => Wanted::Refused(error),
+                Err(error) => Wanted::Nothing(Err(error)),
             },
             Change::Delete if old.is_some_and(|(_, item)| !item.tombstone) => {
                 let Some(next) = self.values.tombstone_stamp() else { return Wanted::Removed };
@@ -414,7 +434,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Says that the value of an item is looked at, where that has a price in time.
     #[inline(always)]
     pub fn look(&self, location: u64, item: &Item<'_>) {
-        self.values.medium().memory().looked_at(location, bytes_of(item) as u64);
+        lab::looked_at(self.values.medium().memory(), location, bytes_of(item) as u64);
     }
 
     #[inline(always)]
@@ -438,9 +458,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// The index found no memory for it.
     pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) -> Result<()> {
         let hash = hash_key(self.seed, found.key);
-        let mut grown = 0;
-        let mut newer = |at: Option<u64>| {
-            let old = at.map(|location| (location, self.values.item(location, &BucketLock)));
+        let (mut grown, mut failed) = (0, None);
+        let guard = OfWriter::of(&self.index);
+        let located = self.located(guard.get());
+        let mut newer = |at: Option<u64>, lock: &BucketLock| {
+            let old = match self.current(found.key, at, &located, lock) {
+                Ok(old) => old,
+                Err(damaged) => {
+                    failed = Some(damaged);
+                    return Entry::Keep;
+                }
+            };
             match old {
                 Some((_, item)) if item.version >= found.version => {
                     self.values.supersede(location, bytes);
@@ -456,10 +484,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             }
         };
-        let newer = |at: Option<u64>, _: &mut Changes| (newer(at), ());
+        let newer = |at: Option<u64>, lock: &BucketLock, _: &mut Changes| (newer(at, lock), ());
         self.index
-            .update_then(hash, found.key, &self.located(&BucketLock), newer, |(), _| ())
+            .update_then(hash, found.key, &located, newer, |(), _| ())
             .map_err(|source| self.index_refused(source))?;
+        failed.map_or(Ok(()), |damaged| Err(self.damaged(damaged)))?;
         self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
         self.note_recovered(found, bytes);
         self.check_index_fits()
@@ -471,14 +500,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.note_recovered(found, bytes);
     }
 
-    /// Forgets the entry of an item that is deleted, but for its entry.
+    /// Forgets the entry of an item that is deleted, but for its entry; whether there was one.
     ///
     /// # Errors
     /// The index found no memory for it.
-    pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<()> {
-        let located = self.located(&BucketLock);
-        let forgotten = self.index.update_at(hash, key, location, &located, |_| Entry::Remove);
-        forgotten.map(drop).map_err(|source| self.index_refused(source))
+    pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<bool> {
+        let guard = OfWriter::of(&self.index);
+        let located = self.located(guard.get());
+        let forgotten = self.index.update_at(hash, key, location, &located, |_, _| Entry::Remove);
+        forgotten.map_err(|source| self.index_refused(source))
     }
 
     fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
@@ -502,20 +532,35 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// The key of the item at `location` if it has expired at `now` and is no tombstone.
     pub fn expired_key(&self, location: u64, now: u64, guard: &Guard) -> Option<Vec<u8>> {
-        let item = self.values.item(location, guard);
+        // A damaged one stays: who asks for it is told.
+        let item = self.values.seen(location, guard).ok()?.at_rest()?;
         (!item.tombstone && item.expires_at_ms.is_some_and(|at| at <= now))
             .then(|| item.key.to_vec())
+    }
+
+    /// Whether what is not durable by now may never be: nothing of it is told to anyone.
+    #[inline(always)]
+    pub fn tells_durable_only(&self) -> bool {
+        self.sync.load(Ordering::Relaxed) && self.values.stopped().is_some()
+    }
+
+    /// Why something is not told.
+    #[cold]
+    pub fn untold(&self) -> Error {
+        Error::Untold(self.values.stopped().unwrap_or_default().into())
     }
 
     /// Removes every key, durably on return.
     pub fn clear(&self) -> Result<()> {
         let _alone = self.clearing.lock();
+        self.relieve();
         // In slabs a writer may be waiting for room while it keeps this from going on.
         let _no_collection = self.values.logs().map(|_| self.collecting.lock());
         let guard = crossbeam_epoch::pin();
         // While the index is cleared it does not go with the values: they are read if a crash comes.
         let mut cleared = Ok(());
         self.values.clear(&guard, || {
+            let _under_way = self.watches.clear();
             if let Err(source) = self.index.clear(&self.located(&guard)) {
                 // It names what is no more.
                 self.values.stop(format!("its index could not be cleared: {source}; open it anew"));
@@ -534,20 +579,4 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn evicts(&self) -> bool {
         self.when_full.load(Ordering::Relaxed) == WhenFull::Evict as u8
     }
-}
-
-/// What is to become of a key.
-enum Wanted<'a> {
-    Written(NewItem<'a>),
-    Removed,
-    Kept,
-    Refused(Error),
-}
-
-pub(crate) enum Outcome {
-    Done([Option<Ticket>; 2]),
-    /// So many bytes are needed.
-    TooSmall(usize),
-    /// The index needs another entry, and its tier is spent.
-    OneMore,
 }

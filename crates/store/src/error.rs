@@ -13,6 +13,11 @@ pub enum Error {
     /// Key and value do not fit a log together.
     #[error("a key and value of {0} bytes: together they take at most {1}")]
     ItemSize(usize, usize),
+    /// The writes of a batch do not fit a log together.
+    #[error(
+        "a batch of {0} bytes: its keys and values, with up to 27 bytes for each, take at most {1} together"
+    )]
+    BatchSize(usize, usize),
     /// The memory budget is spent and nothing can be collected or evicted.
     #[error(
         "out of memory: {used} of {budget} bytes used; delete keys, raise memory_budget, or set when_full = \"evict\""
@@ -84,9 +89,31 @@ pub enum Error {
     /// The map takes no more writes.
     #[error("the map is read-only: {0}")]
     ReadOnly(String),
+    /// The key was written, or deleted, but a failure came before that was durable: what it is can be told once the map
+    /// was opened again. Other keys are read as before.
+    #[error(
+        "the last change of this key had not reached the disk when the map became read-only ({0}); reopen it to see which \
+         value the key has"
+    )]
+    Untold(String),
     /// Another process has the directory.
     #[error("{0} is open in another process; close it there, or talk to it as a server")]
     Locked(PathBuf),
+    /// A file that was there is not any more, and what went with it still is.
+    #[error(
+        "{path} is missing, and the file `{left}` beside it says that it was there: put it back from a backup, or, to begin anew, remove the directory"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// What is left.
+        left: &'static str,
+    },
+    /// This process has the directory already, by another handle.
+    #[error(
+        "{0} is open in this process already: use that handle (a clone of it), or close it first"
+    )]
+    LockedHere(PathBuf),
     /// The options do not fit the medium or each other.
     #[error("{field}: {why}")]
     Option {
@@ -112,6 +139,13 @@ pub enum Error {
 
 /// Result of a map's operations.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Whether something that was written is not as it was: the error names file and offset.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Error::Medium(terrace_durable::Error::Damaged { .. }))
+    }
+}
 
 impl From<terrace_durable::Error> for Error {
     fn from(error: terrace_durable::Error) -> Error {

@@ -8,7 +8,7 @@
 
 use crate::collect::Round;
 use crate::engine::{Engine, is_live};
-use crate::index::Position;
+use crate::index::{KeyIndex, Position};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use terrace_durable::slabs::{self, Slabs};
@@ -16,13 +16,14 @@ use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
 
 /// One superblock in so many is evicted at a time: a walk over the index costs little for each item
-/// evicted, and little of what is worth keeping goes.
+/// evicted, and little of what is worth keeping goes. More where more are missing, as after the budget was lowered.
 const SHARE: usize = 64;
+const LARGEST_SHARE: usize = 4;
 /// Entries looked at under one guard.
 const STEP: usize = 1_000;
 /// Rounds in which slots that readers held came back, and the writers that press found none of
 /// their size among them, before the map counts as full.
-const PATIENCE: u32 = 16;
+const PATIENCE: u32 = 100;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round under pressure: slots that others keep for later, then those that readers held,
@@ -30,7 +31,22 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
         let pressed = self.pressure.take();
         let index_pressed = self.index_room.as_ref().filter(|room| room.pressure.take());
-        if !pressed && index_pressed.is_none() {
+        // Growth of the index is paid for by values; of a map that refuses, by what it has not filled again.
+        let was_evicting = slabs.is_evicting();
+        let overdrawn = slabs.is_overdrawn();
+        if overdrawn {
+            // An index that holds less than it did.
+            self.shrink_index();
+        }
+        if overdrawn && !was_evicting {
+            // What cannot be released now is tried again.
+            let _kept = slabs.release_overdrawn();
+        }
+        let overdrawn = overdrawn
+            && self.evicts()
+            && slabs.is_overdrawn()
+            && self.evicts_for_others(slabs.total_superblocks());
+        if !pressed && index_pressed.is_none() && !overdrawn {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
             return Round::default();
         }
@@ -41,8 +57,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // Slots come back when the epoch moves on, which takes someone to ask.
         crossbeam_epoch::pin().flush();
         let is_index_full = index_pressed.is_some() && self.is_index_full();
-        // There may be room in the index again, and nobody misses any else.
-        if slabs.is_evicting() || !pressed && !is_index_full {
+        // What was evicted may serve by now: that is seen in the next round, before more goes. There may be room in the
+        // index again, and nobody misses any else.
+        if was_evicting || slabs.is_evicting() || !pressed && !is_index_full && !overdrawn {
             return Round::default();
         }
         let is_patient = self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE;
@@ -55,8 +72,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // The superblock may have been of slots that writers keep for later.
             return Round::default();
         }
-        if evicted == 0 && pressed {
-            self.pressure.give_up(this_round);
+        match evicted {
+            0 if pressed => self.pressure.give_up(this_round),
+            0 => {}
+            _ => self.pressure.relieve(),
         }
         if evicted == 0
             && let Some(room) = index_pressed
@@ -68,7 +87,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     fn evict_oldest(&self, slabs: &Slabs<M>, most: usize) -> usize {
-        let superblocks = slabs.begin_eviction(SHARE);
+        let missing = slabs.overdrawn_superblocks().max(1);
+        let share = (slabs.total_superblocks() / missing).clamp(LARGEST_SHARE, SHARE);
+        let superblocks = slabs.begin_eviction(share);
         let evicted = self.evict_from(slabs, &superblocks.iter().copied().collect(), most);
         slabs.end_eviction(superblocks);
         evicted
@@ -81,22 +102,32 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         loop {
             let guard = crossbeam_epoch::pin();
             let mut found = Vec::new();
-            reached = self.index.scan(&reached, STEP, &self.located(&guard), |location| {
+            let located = self.located(&guard);
+            reached = self.index.scan(&reached, STEP, &located, |location| {
                 if oldest.contains(&slabs::superblock_number(location)) {
                     found.push(location);
                 }
             });
+            if located.check().is_err() {
+                // Where an ordered index goes on behind a key that nobody can tell is not known.
+                reached = Position::End;
+            }
             for location in found {
-                let item = slabs.item(location, &guard);
+                // A damaged one stays, and is told of whoever asks for it.
+                let Ok(item) = slabs.item(location, &guard) else { continue };
                 let hash = hash_key(self.seed, item.key);
                 let located = self.located(&guard);
-                let gone = self.index.update_at(hash, item.key, location, &located, |changes| {
-                    // As for a delete: gone from storage, then from the index.
-                    slabs.retire(location, changes);
-                    self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
-                    self.book_keys(0, -1, changes);
-                    Entry::Remove
-                });
+                let gone =
+                    self.index.update_at(hash, item.key, location, &located, |_, changes| {
+                        // As for a delete: gone from storage, then from the index.
+                        if self.watches.has_watchers() {
+                            self.watches.evicted(hash, item.key);
+                        }
+                        slabs.retire(location, changes);
+                        self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
+                        self.book_keys(0, -1, changes);
+                        Entry::Remove
+                    });
                 // An index in logs that has no room to forget it keeps it.
                 let gone = gone.unwrap_or(false);
                 if gone {

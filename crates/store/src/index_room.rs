@@ -5,21 +5,23 @@
 //! keys evicted, before anything is written. Keys that are there already are written all the same; batches
 //! that add any have room as a whole before they begin, or none.
 //!
-//! The bytes of an index never shrink, so "spent" cannot be undone by deleting keys. What can be told instead:
-//! an index that had so many keys in its bytes has room for as many again. Deleted keys of a map in logs keep their
-//! entries until they are collected, which happens earlier while the tier is spent, and nodes of a tree are filled
-//! otherwise than they were: that lets an index exceed its tier by about a quarter. Should it come to be more, fewer
-//! keys have room. A batch adds what it adds, however small the tier is beside it.
+//! The bytes of a hash table never shrink, and a tree gives back what nothing is in ([`Engine::shrink_index`]), so
+//! "spent" cannot be undone by deleting a few keys. What can be told instead: an index that had so many keys in its
+//! bytes has room for as many again. Deleted keys of a map in logs keep their entries until they are collected,
+//! which happens earlier while the tier is spent, and nodes of a tree are filled otherwise than they were: that lets
+//! an index exceed its tier by about a quarter. Should it come to be more, fewer keys have room. A batch adds what
+//! it adds, however small the tier is beside it.
 
-use crate::engine::{Change, Engine, Value};
+use crate::engine::{Allowed, Change, Engine, Outcome, Value};
 use crate::error::{Error, Result};
+use crate::index::KeyIndex;
 use crate::options::IndexTier;
 use crate::pressure::Pressure;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
+use terrace_durable::Values;
 use terrace_durable::item::MAX_HEADER_BYTES;
 use terrace_durable::logs::{COLLECTOR, Logs, Room, State};
-use terrace_durable::{BucketLock, Values};
 use terrace_index::hash_key;
 use terrace_memory::Memory;
 
@@ -32,6 +34,10 @@ const OPENED_MOST: (u64, u64) = (3, 2);
 
 /// One key in so many is evicted in one round at most: a log, or superblock, may have all keys of a small index.
 const EVICTED_SHARE: usize = 8;
+
+/// Free bytes of an index for which it is walked through: a share of its bytes, and so many at the least.
+const SHRUNK_LEAST: u64 = 2 << 20;
+const SHRUNK_SHARE: u64 = 8;
 
 /// Entries of deleted keys that a spent index has at most: one for so many keys. They are collected from then on.
 pub(crate) const DELETED_SHARE: u64 = 4;
@@ -108,6 +114,19 @@ impl IndexRoom {
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Has the index give memory back that nothing is in, if there is much of it; returns whether any came. For whoever
+    /// would evict keys otherwise.
+    pub fn shrink_index(&self) -> bool {
+        let left = &self.counters.index_free_bytes;
+        let worth = SHRUNK_LEAST.max(self.index.bytes() / SHRUNK_SHARE);
+        if self.index.free_bytes() < left.load(Ordering::Relaxed) + worth {
+            return false;
+        }
+        let bytes = self.index.shrink(&self.located(&crossbeam_epoch::pin()));
+        left.store(self.index.free_bytes(), Ordering::Relaxed);
+        bytes > 0
+    }
+
     /// Whether the tier of the index is spent.
     pub fn is_index_spent(&self) -> bool {
         self.index_room.as_ref().is_some_and(IndexRoom::is_spent)
@@ -190,15 +209,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     fn evict_from_log(&self, logs: &Logs<M>, log: u32, most: usize) -> Result<usize> {
         // Nobody overwrites an item there while its key is read.
         logs.freeze(&[log]);
+        // No lock is held: an ordered index compares with items of other keys on the way.
+        let guard = crossbeam_epoch::pin();
         let mut current = Vec::new();
-        logs.each_item(log, |location, item, _| {
+        let all = logs.each_item(log, |location, item, _| {
             let hash = hash_key(self.seed, item.key);
-            let is_current =
-                || self.index.holds(hash, item.key, location, &self.located(&BucketLock));
+            let is_current = || self.index.holds(hash, item.key, location, &self.located(&guard));
             if !item.tombstone && current.len() < most && is_current() {
                 current.push((location, item.key));
             }
         });
+        drop(guard);
+        // Of a damaged log what was found goes; the rest of it stays as it is.
+        let _damaged = all;
         let mut gone = 0;
         for (location, key) in current {
             let mut was_live = false;
@@ -212,7 +235,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // A collector that waited for room would wait for itself.
             let mut held =
                 self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Urgent)?;
-            self.update_in(&mut held, COLLECTOR, hash_key(self.seed, key), key, true, &mut delete)?;
+            let (hash, allowed) =
+                (hash_key(self.seed, key), Allowed { add: true, reserved: false });
+            let outcome = self.update_in(&mut held, COLLECTOR, hash, key, allowed, &mut delete)?;
+            is_gone &= !matches!(outcome, Outcome::Reserved);
             gone += usize::from(is_gone);
             self.counters.evicted.fetch_add(u64::from(is_gone && was_live), Ordering::Relaxed);
         }

@@ -89,7 +89,7 @@ impl IndexPlace<Native> for IndexInDirectory {
         let medium = Medium::open(&spec).map_err(as_io)?;
         // Nobody is to find it: it is gone with the process, however that ends.
         removed(&path)?;
-        let memory = *medium.memory();
+        let memory = medium.memory().clone();
         let commit = Box::new(move |at, bytes| medium.grow(at, bytes).map_err(as_io));
         Ok(Ground { memory, commit, start: 0 })
     }

@@ -1,27 +1,113 @@
 //! What the index must be told about the items that its entries name.
 
 use crate::engine::Engine;
+use crate::error::Error;
+use crate::index::Index;
+use crossbeam_epoch::Guard;
+use std::cell::Cell;
 use std::cmp::Ordering as Order;
+use terrace_durable::item::Item;
 use terrace_durable::sections::Changes;
-use terrace_durable::{Keeps, Values};
+use terrace_durable::{BucketLock, NoItem, Seen, Values};
 use terrace_index::tree::Keys;
 use terrace_index::{Items, hash_key, whole};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
-/// The index's view of the items.
-pub(crate) struct Located<'g, M: Memory, I: Memory, K> {
-    pub engine: &'g Engine<M, I>,
-    pub kept: &'g K,
-}
+/// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken. A hash index
+/// needs nothing, and writers there pay for no more than the question.
+pub(crate) struct OfWriter(Option<Guard>);
 
-impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
+impl OfWriter {
     #[inline(always)]
-    fn has_key(&self, location: u64, key: &[u8]) -> bool {
-        self.engine.values.item_if_key(location, key, self.kept).is_some()
+    pub fn of<I: Memory>(index: &Index<I>) -> OfWriter {
+        OfWriter(index.ordered().map(|_| pinned()))
     }
 
-    fn hash(&self, location: u64) -> u64 {
-        hash_key(self.engine.seed, self.engine.values.item(location, self.kept).key)
+    #[inline(always)]
+    pub fn get(&self) -> Option<&Guard> {
+        self.0.as_ref()
+    }
+}
+
+impl Drop for OfWriter {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            unpinned(guard);
+        }
+    }
+}
+
+#[inline(never)]
+fn pinned() -> Guard {
+    crossbeam_epoch::pin()
+}
+
+#[inline(never)]
+fn unpinned(guard: Guard) {
+    drop(guard);
+}
+
+/// The index's view of the items.
+pub(crate) struct Located<'g, M: Memory, I: Memory> {
+    pub engine: &'g Engine<M, I>,
+    /// Held by readers; whoever changes a hash index looks at items under the locks of their buckets alone.
+    pub guard: Option<&'g Guard>,
+    /// What a reader's key was found to be, so that nobody looks at it again.
+    pub found: Cell<Option<Seen<'g>>>,
+    /// Where an entry was met whose item is damaged, if one was: what the index answers then is nothing to go by.
+    pub damaged: Cell<Option<NoItem>>,
+}
+
+impl<'g, M: Memory, I: Memory> Located<'g, M, I> {
+    /// Refuses what an index that met a damaged item has answered.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    #[inline(always)]
+    pub fn check(&self) -> Result<(), NoItem> {
+        self.damaged.get().map_or(Ok(()), Err)
+    }
+
+    #[inline(always)]
+    fn noted<T>(&self, found: Result<T, NoItem>) -> Option<T> {
+        found.inspect_err(|damaged| self.damaged.set(Some(*damaged))).ok()
+    }
+
+    #[inline(always)]
+    fn guard(&self) -> &'g Guard {
+        self.guard.expect("who takes no lock has a guard")
+    }
+
+    /// The key of an item whose lock nobody needs to have.
+    #[inline(always)]
+    fn key_at(&self, location: u64) -> Option<&[u8]> {
+        let seen = self.engine.values.seen(location, self.guard());
+        self.noted(seen).map(|seen| seen.key())
+    }
+}
+
+impl<M: Memory, I: Memory> Items for Located<'_, M, I> {
+    #[inline(always)]
+    fn has_key(&self, location: u64, key: &[u8]) -> bool {
+        let seen = self.engine.values.seen_if_key(location, key, self.guard());
+        let Some(Some(seen)) = self.noted(seen) else { return false };
+        self.found.set(Some(seen));
+        true
+    }
+
+    #[inline(always)]
+    fn has_key_locked(&self, location: u64, key: &[u8], lock: &BucketLock) -> bool {
+        self.noted(self.engine.values.has_key(location, key, lock)).unwrap_or(false)
+    }
+
+    fn hash(&self, location: u64) -> Option<u64> {
+        self.key_at(location).map(|key| hash_key(self.engine.seed, key))
+    }
+
+    fn hash_locked(&self, location: u64, lock: &BucketLock) -> Option<u64> {
+        let item = self.noted(self.engine.values.item(location, lock));
+        item.map(|item| hash_key(self.engine.seed, item.key))
     }
 
     #[inline(always)]
@@ -31,11 +117,41 @@ impl<M: Memory, I: Memory, K: Keeps> Items for Located<'_, M, I, K> {
 
     #[inline(always)]
     fn pause(&self) {
-        self.engine.values.medium().memory().pause();
+        lab::pause(self.engine.values.medium().memory());
     }
 
     fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
         self.engine.commit(changes, publish);
+    }
+}
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// That no whole item lies where an entry says.
+    #[cold]
+    pub fn damaged(&self, damaged: NoItem) -> Error {
+        self.values.damaged(damaged).into()
+    }
+
+    /// The current item of a key whose bucket is locked, where the index found it.
+    #[inline(always)]
+    pub fn current<'a>(
+        &'a self,
+        key: &[u8],
+        at: Option<u64>,
+        located: &Located<'_, M, I>,
+        lock: &'a BucketLock,
+    ) -> Result<Option<(u64, Item<'a>)>, NoItem> {
+        let Some(location) = at else { return located.check().map(|()| None) };
+        let item = match self.index.ordered() {
+            // Found by its key, so it was read.
+            None => self.values.item_again(location, lock),
+            // Blocks that were exchanged hold whole items of other keys.
+            Some(_) => self
+                .values
+                .item(location, lock)
+                .and_then(|item| if item.key == key { Ok(item) } else { Err(NoItem(location)) }),
+        };
+        item.map(|item| Some((location, item)))
     }
 }
 
@@ -77,7 +193,7 @@ pub(crate) fn behind_head(key: &[u8]) -> u64 {
 /// What [`behind_head`] says of the length of a key of which it does not have all.
 const BEYOND: u8 = 24;
 
-impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
+impl<M: Memory, I: Memory> Keys for Located<'_, M, I> {
     #[inline(always)]
     fn head(&self, key: &[u8]) -> u128 {
         first_16(key)
@@ -92,15 +208,25 @@ impl<M: Memory, I: Memory, K: Keeps> Keys for Located<'_, M, I, K> {
     fn compare(&self, value: [u64; 2], key: &[u8]) -> Order {
         let behind = behind_head(key);
         match value[1].cmp(&behind) {
-            Order::Equal if behind as u8 == BEYOND => {
-                self.engine.values.item(location(value), self.kept).key.cmp(key)
-            }
+            // A damaged one passes for the key's, so that whoever looks for that is told of it.
+            Order::Equal if behind as u8 == BEYOND => match self.key_at(location(value)) {
+                Some(found) if behind_head(found) == value[1] => found.cmp(key),
+                Some(_) => {
+                    self.damaged.set(Some(NoItem(location(value))));
+                    Order::Equal
+                }
+                None => Order::Equal,
+            },
             order => order,
         }
     }
 
     fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
-        into.extend_from_slice(self.engine.values.item(location(value), self.kept).key);
+        into.extend_from_slice(self.key_at(location(value)).unwrap_or_default());
+    }
+
+    fn could_tell(&self) -> bool {
+        self.damaged.get().is_none()
     }
 
     #[inline(always)]

@@ -4,17 +4,19 @@ use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::{Error, Result};
+use crate::index::KeyIndex;
 use crate::lock::DirectoryLock;
 use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
-use crate::session::{Bound, Session};
+use crate::session::Session;
 use crate::stats::MapStats;
+use crate::watch::Watch;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_durable::item::{MAX_HEADER_BYTES, NewItem};
+use terrace_durable::item::NewItem;
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::superblock::Rule;
 use terrace_durable::{Medium, Values};
@@ -175,7 +177,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Errors
     /// Those of a commit.
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
-        let (result, ticket) = self.inner.engine.get(key, f);
+        let (result, ticket) = self.inner.engine.get(key, f)?;
         self.inner.settle(ticket)?;
         Ok(result)
     }
@@ -213,32 +215,23 @@ impl<M: Memory, I: Memory> Map<M, I> {
         each: impl FnMut(usize, Option<Value<'_>>),
     ) -> Result<()> {
         let mut tickets = Vec::new();
-        self.inner.engine.multi_get(keys, each, |ticket| tickets.push(ticket));
+        self.inner.engine.multi_get(keys, each, |ticket| tickets.push(ticket))?;
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(Some(ticket)))
     }
 
     /// Writes many pairs; after a crash all of them are there or none (in slabs, each by itself).
     ///
     /// # Errors
-    /// [`Error::ItemSize`] if they do not fit one log together.
+    /// [`Error::BatchSize`] if they do not fit one log together.
     pub fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let mut session = self.session();
-        // Refused whole, before anything is written.
-        pairs
-            .iter()
-            .try_for_each(|(key, value)| self.inner.engine.check_sizes(key, value.len()))?;
-        let bytes =
-            pairs.iter().map(|(key, value)| key.len() + value.len() + MAX_HEADER_BYTES).sum();
-        let adds = session.would_add(pairs.iter().map(|(key, _)| *key))?;
-        session.atomic(Bound { bytes, adds }, |session| {
-            pairs.chunks(32).try_for_each(|pairs| {
-                let mut keys = [&[][..]; 32];
-                keys.iter_mut().zip(pairs).for_each(|(slot, (key, _))| *slot = key);
-                session.prefetch(&keys[..pairs.len()]);
-                pairs.iter().try_for_each(|(key, value)| session.put(key, value, None))
-            })
-        })??;
+        session.multi_put(pairs.iter().copied())?;
         session.commit()
+    }
+
+    /// Watches `key` from here on: whoever read it and is about to act on it learns whether it was written since.
+    pub fn watch(&self, key: &[u8]) -> Watch<M, I> {
+        Watch::new(self, key)
     }
 
     /// Replaces `expected` by `new` if it is what `key` has; `None` stands for absent on both
@@ -325,6 +318,11 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.engine.clear()
     }
 
+    /// Bytes that a key, counted twice, and its value take together at most: then it can be renamed.
+    pub fn item_bytes_max(&self) -> usize {
+        self.inner.engine.item_bytes_max()
+    }
+
     /// Everything written before is durable on return, whatever the map's durability.
     ///
     /// # Errors
@@ -389,24 +387,29 @@ impl<M: Memory, I: Memory> Map<M, I> {
             engine.values.set_rule(Rule::All)?;
             engine.sync.store(true, Ordering::SeqCst);
             engine.values.flush_all()?;
+            engine.end_redo();
         } else {
             // The promise is taken back before the rule that keeps it goes; if that fails it stands.
             let promised = engine.sync.swap(false, Ordering::SeqCst);
             let changed = engine.values.set_rule(engine.rule_of(durability));
             changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
+            engine.redo_under(durability)?;
         }
         *current = durability;
         Ok(())
     }
 
-    /// Changes the memory budget. What is already in use stays.
+    /// Changes the memory budget. A map that evicts gives up what is beyond it, but for its index, which keeps its
+    /// size until the map is opened again; in another what is in use stays.
     pub fn set_memory_budget(&self, bytes: u64) {
         self.inner.engine.budget.set_limit(bytes);
+        self.inner.engine.relieve();
     }
 
     /// Changes what happens when the budget is spent.
     pub fn set_when_full(&self, when_full: WhenFull) {
         self.inner.engine.when_full.store(when_full as u8, Ordering::Relaxed);
+        self.inner.engine.relieve();
     }
 
     /// Bytes of memory `key` takes: its item and its share of the index.
@@ -457,7 +460,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             Some(ticket) if self.engine.sync.load(Ordering::Relaxed) => {
                 Ok(self.engine.values.commit(ticket)?)
             }
-            _ => Ok(()),
+            _ => self.engine.settle_redo(),
         }
     }
 
@@ -479,6 +482,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         }
         let flushed = self.engine.values.flush_all();
         if flushed.is_ok() {
+            self.engine.end_redo();
             self.engine.release_unused(0);
         }
         self.engine.values.stop(CLOSED.into());

@@ -10,20 +10,21 @@ use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
-use crate::options::{Durability, Kind, MapOptions, Persist, ValueDesign};
+use crate::options::{Durability, Kind, MapOptions, Persist};
+use crate::plan::{Design, Place, Plan};
 use crate::pressure::Pressure;
-use crate::recover::RecoveryReport;
-use crate::tree;
+use crate::recover::{Opened, RecoveryReport};
+use crate::watch::Registry;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
-use terrace_durable::{Flush, Medium, MediumSpec};
+use terrace_durable::{Medium, MediumSpec};
 use terrace_index::HashIndex;
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
@@ -66,18 +67,19 @@ fn physical_pages() -> u64 {
 }
 
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
-    let options = match options.access.writes() {
-        true => tree::settled(options)?,
-        // A reader keeps nothing: what is kept, and where, is no matter.
-        false => MapOptions { persist: Persist::Values, tree: None, node_bytes: None, ..options },
-    };
-    let (lock, path, design) = claim(dir, &options)?;
+    let lock = DirectoryLock::take(dir, options.access)?;
+    let (plan, path) = Plan::in_directory(dir, &options)?;
+    lock.check_there(dir)?;
+    if !path.exists() {
+        // The values are made first and an index goes before them: no crash leaves one alone.
+        let left = ["index", "index.inner"].into_iter().find(|left| dir.join(left).exists());
+        left.map_or(Ok(()), |left| Err(Error::Missing { path: path.clone(), left }))?;
+    }
     let capacity_bytes = reserved_bytes(&options);
-    // Slots are used where they lie. To be read they may lie anywhere: no store reaches the file.
-    let is_copied = design == Design::Slabs && !options.access.writes();
     let spec = MediumSpec {
         path: path.clone(),
-        domain: if is_copied { Domain::Eadr } else { options.domain },
+        // No store to a copy reaches the file: it may be used as if all that it holds survived.
+        domain: if plan.place == Place::Copied { Domain::Eadr } else { options.domain },
         dax: options.dax,
         capacity_bytes,
         access: options.access,
@@ -90,37 +92,24 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         domain: if options.access.writes() { options.domain } else { Domain::Eadr },
         ..spec.clone()
     });
-    let opening = Opening { options, budget, has_threads: true, threads: processors() };
+    let opening = Opening { options, plan, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
-    if let Some(node) = opening.options.node {
+    if let Place::Mirrored { node: Some(node) } = opening.plan.place {
         check_fits(&path, budget.limit())?;
-        if !medium.is_byte_addressable() {
-            medium.bind(node)?;
-        }
+        medium.bind(node)?;
     }
-    let values = opening.values(medium, design)?;
-    let (engine, recovery) = match opening.options.persist {
-        _ if opening.options.access.passes_damage() => opening.read_values(values)?,
-        _ if !opening.options.access.writes() => opening.read_values_beside(values, &index)?,
-        Persist::Auto if values.index_mark() == 0 => opening.read_values(values)?,
-        // Moved to a disk: the index cannot be kept there.
-        Persist::Auto if !opening.options.domain.is_byte_addressable() => {
-            let (engine, report) = opening.read_values(values)?;
-            let why = format!(
-                "{} is on: {}; one that is kept needs a byte-addressable medium, so it is made in DRAM",
-                dir.display(),
-                opening.options.domain
-            );
-            (engine, RecoveryReport { unfit: Some(why), ..report })
-        }
-        Persist::Values => opening.read_values_alone(values, &index)?,
-        Persist::Auto | Persist::Index | Persist::Full => {
-            opening.check_index_is_free()?;
-            opening.take_up_index(values, &index)?
-        }
-    };
+    let values = opening.values(medium)?;
+    if opening.options.access.writes()
+        && let Some(name) = path.file_name()
+    {
+        lock.note_made(&name.to_string_lossy());
+    }
+    let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
+    recovery.redone = engine.replay()?;
+    recovery.keys = engine.len();
     let map = start(engine, recovery, Some(lock))?;
     if map.options().access.writes() {
+        map.inner.engine.redo_under(map.options().durability)?;
         let started = Background::start(&map.inner.engine);
         let refused = |source| {
             let path = map.medium().path().to_path_buf();
@@ -133,10 +122,9 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
 
 pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-    let options = tree::settled(MapOptions { persist: Persist::Values, ..options })?;
-    let opening = Opening::over_memory(options, &budget);
-    let values = opening.values(medium, asked(&opening.options))?;
-    let (engine, recovery) = opening.read_values(values)?;
+    let opening =
+        Opening::over_memory(MapOptions { persist: Persist::Values, ..options }, &budget)?;
+    let (engine, recovery) = opening.read_values(opening.values(medium)?)?;
     start(engine, recovery, None)
 }
 
@@ -146,8 +134,8 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     options: MapOptions,
 ) -> Result<Map<M, I>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-    let opening = Opening::over_memory(options, &budget);
-    let values = opening.values(medium, asked(&opening.options))?;
+    let opening = Opening::over_memory(options, &budget)?;
+    let values = opening.values(medium)?;
     // What the last section of another opening changed among the values.
     opening.replay::<M, I>(&values, None)?;
     let index = crate::kept::index_on(dram, &budget)?;
@@ -162,22 +150,15 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
 ) -> Result<Map<M, I>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
-    let opening = Opening::over_memory(tree::settled(options)?, &budget);
-    let values = opening.values(medium, asked(&opening.options))?;
-    let (engine, recovery) = opening.take_up_index(values, &place)?;
+    let opening = Opening::over_memory(options, &budget)?;
+    let (engine, recovery) = opening.take_up_index(opening.values(medium)?, &place)?;
     start(engine, recovery, None)
-}
-
-fn asked(options: &MapOptions) -> Design {
-    match options.values {
-        ValueDesign::Slab => Design::Slabs,
-        ValueDesign::Log | ValueDesign::Auto => Design::Logs,
-    }
 }
 
 /// A map about to be opened.
 pub(crate) struct Opening<'a> {
     pub options: MapOptions,
+    pub plan: Plan,
     pub budget: &'a Arc<Budget>,
     /// Whether the map will have threads of its own.
     pub has_threads: bool,
@@ -187,28 +168,62 @@ pub(crate) struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     /// One thread, the caller's: the memory may be particular about who comes.
-    fn over_memory(options: MapOptions, budget: &'a Arc<Budget>) -> Opening<'a> {
+    fn over_memory(options: MapOptions, budget: &'a Arc<Budget>) -> Result<Opening<'a>> {
         let options = MapOptions { writers: options.writers.max(1), ..options };
-        Opening { options, budget, has_threads: false, threads: 1 }
+        let plan = Plan::in_memory(&options)?;
+        Ok(Opening { options, plan, budget, has_threads: false, threads: 1 })
     }
 
-    fn values<M: Memory>(&self, medium: Medium<M>, design: Design) -> Result<Stored<M>> {
+    fn values<M: Memory>(&self, medium: Medium<M>) -> Result<Stored<M>> {
         let asked = self.options.writers;
         let writers = if asked == 0 { processors() } else { asked }.clamp(1, MAX_WRITERS - 1);
         let medium = medium.opened_for(self.options.access);
-        Ok(match design {
+        let (flush, measured) = (self.options.laboratory.flush, self.options.keeping());
+        Ok(match self.plan.design {
             Design::Logs => Stored::Logs(
-                Logs::open(medium, writers, self.budget)?
-                    .flushing(self.options.flush)
-                    .by_measured(self.options.keeping()),
+                Logs::open(medium, writers, self.budget)?.flushing(flush).by_measured(measured),
             ),
             Design::Slabs => Stored::Slabs(
                 Slabs::open(medium, writers, self.budget)?
-                    .deferring_frees(self.options.deferred_frees)
-                    .flushing(self.options.flush)
-                    .by_measured(self.options.keeping()),
+                    .deferring_frees(self.options.laboratory.deferred_frees)
+                    .flushing(flush)
+                    .by_measured(measured),
             ),
         })
+    }
+
+    /// Finds what the map holds, in the way that the plan and what the values name ask for.
+    fn found(
+        &self,
+        values: Stored<Native>,
+        index: &IndexInDirectory,
+        dir: &Path,
+    ) -> Result<Opened<Native, Native>> {
+        if self.options.access.passes_damage() {
+            return self.read_values(values);
+        }
+        if !self.options.access.writes() {
+            return self.read_values_beside(values, index);
+        }
+        let names_index = values.index_mark() != 0;
+        match (self.plan.persist, self.plan.place) {
+            (Persist::Values, _) => self.read_values_alone(values, index),
+            (Persist::Auto, _) if !names_index => self.read_values(values),
+            // Moved to a disk.
+            (_, Place::Mirrored { .. }) => {
+                let (engine, report) = self.read_values(values)?;
+                let why = format!(
+                    "{} is on: {}; a persistent index needs a byte-addressable medium, so it is rebuilt in DRAM",
+                    dir.display(),
+                    self.options.domain
+                );
+                Ok((engine, RecoveryReport { unfit: Some(why), ..report }))
+            }
+            (Persist::Auto | Persist::Index | Persist::Full, _) => {
+                self.plan.check_index_tier()?;
+                self.take_up_index(values, index)
+            }
+        }
     }
 
     pub fn engine<M: Memory, I: Memory>(
@@ -235,6 +250,7 @@ impl<'a> Opening<'a> {
             collecting: Mutex::new(()),
             clearing: Mutex::new(()),
             counters: Counters::default(),
+            watches: Registry::default(),
             sync: AtomicBool::new(options.durability == Durability::Sync),
             durability: Mutex::new(options.durability),
             options,
@@ -244,7 +260,7 @@ impl<'a> Opening<'a> {
     /// Tables of an index: enough that growth, one bucket at a time in each, is no bottleneck; in a small tier no
     /// more than it has mebibytes, since each takes some memory from the start.
     pub fn tables(&self) -> usize {
-        let most = self.options.index_tier.as_ref().map_or(64, |tier| {
+        let most = self.plan.in_dram.tier.as_ref().map_or(64, |tier| {
             let mebibytes = (tier.budget.limit() >> 20).clamp(1, 64);
             1 << mebibytes.ilog2()
         });
@@ -261,38 +277,27 @@ impl<'a> Opening<'a> {
         }
     }
 
-    /// Whether a kept index may be where it is: in the directory.
-    fn check_index_is_free(&self) -> Result<()> {
-        let Some(tier) = &self.options.index_tier else { return Ok(()) };
-        let why = format!(
-            "the map keeps its index through a crash, in the directory, and it cannot lie in `{}`; leave the tier out, \
-             or use persist = \"values\"",
-            tier.name
-        );
-        Err(Error::Option { field: "index_tier", why })
-    }
-
     /// The node that an index which is not kept takes its memory from, and what it counts against.
     pub fn index_node(&self) -> Option<u32> {
-        self.options.index_tier.as_ref().and_then(|tier| tier.node)
+        self.plan.in_dram.tier.as_ref().and_then(|tier| tier.node)
     }
 
     /// What bounds the index where that is not what bounds the values.
     fn index_room(&self) -> Option<IndexRoom> {
-        let tier = self.options.index_tier.as_ref()?;
+        let tier = self.plan.in_dram.tier.as_ref()?;
         let is_apart = !Arc::ptr_eq(&tier.budget, self.budget);
         is_apart.then(|| IndexRoom::new(tier.clone()))
     }
 
     pub fn index_budget(&self) -> &Arc<Budget> {
-        self.options.index_tier.as_ref().map_or(self.budget, |tier| &tier.budget)
+        self.plan.in_dram.tier.as_ref().map_or(self.budget, |tier| &tier.budget)
     }
 
     /// An index in DRAM.
     pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<Index<Native>> {
         // An item takes 16 bytes at the least.
         let capacity = values.medium().capacity_bytes() / 16;
-        let index = match self.options.kind {
+        let index = match self.plan.kind {
             Kind::Hash => {
                 let (node, budget) = (self.index_node(), self.index_budget());
                 HashIndex::on_node(self.tables(), capacity, node, budget).map(Index::Hash)
@@ -326,90 +331,4 @@ fn start<M: Memory, I: Memory>(
         lock,
     };
     Ok(Map { inner: Arc::new(inner) })
-}
-
-/// Locks the directory for this process and settles which value file it has.
-fn claim(dir: &Path, options: &MapOptions) -> Result<(DirectoryLock, PathBuf, Design)> {
-    let lock = DirectoryLock::take(dir, options.access)?;
-    let (logs, slabs) = (dir.join("values.log"), dir.join("values.slab"));
-    let design = design(options.values, &logs, &slabs)?;
-    let path = if design == Design::Logs { logs } else { slabs };
-    if options.access.writes() {
-        check_ground(dir, design, options)?;
-    }
-    Ok((lock, path, design))
-}
-
-/// Whether what is asked for can be kept where the directory is.
-fn check_ground(dir: &Path, design: Design, options: &MapOptions) -> Result<()> {
-    if design == Design::Slabs && !options.domain.is_byte_addressable() {
-        let why = format!(
-            "slabs need a byte-addressable medium, because a slot is freed and written in place line by line; {} is on: {}. \
-             Use values = \"log\", or declare the domain if the directory is on persistent memory",
-            dir.display(),
-            options.domain
-        );
-        return Err(Error::Option { field: "values", why });
-    }
-    let keeps_index = matches!(options.persist, Persist::Index | Persist::Full);
-    if keeps_index && !options.domain.is_byte_addressable() {
-        let why = format!(
-            "an index is kept word by word and needs a byte-addressable medium; {} is on: {}. Use \
-             persist = \"values\", or declare the domain if the directory is on persistent memory",
-            dir.display(),
-            options.domain
-        );
-        return Err(Error::Option { field: "persist", why });
-    }
-    if options.node.is_some() && options.domain.is_byte_addressable() {
-        let why = format!(
-            "the file of {} is the memory of its values ({}) and lies where it lies; leave the tier out, or put the \
-             directory there",
-            dir.display(),
-            options.domain
-        );
-        return Err(Error::Option { field: "tier", why });
-    }
-    if options.flush == Flush::Keep && options.domain != Domain::Eadr {
-        let why = format!(
-            "\"keep\" leaves items in the processor's caches, which survive a power cut under eADR alone; {} is \
-             on: {}. Use flush = \"auto\" or \"eager\", or declare domain = \"eadr\" if it is",
-            dir.display(),
-            options.domain
-        );
-        return Err(Error::Option { field: "flush", why });
-    }
-    Ok(())
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Design {
-    Logs,
-    Slabs,
-}
-
-/// The design asked for, which the directory's value file must not contradict.
-fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<Design> {
-    let (has_logs, has_slabs) = (logs.exists(), slabs.exists());
-    let refused = |why| Err(Error::Option { field: "values", why });
-    match asked {
-        _ if has_logs && has_slabs => refused(format!(
-            "there are both {} and {}, and a map has one value file; move away the one that is not this map's",
-            logs.display(),
-            slabs.display()
-        )),
-        ValueDesign::Log if has_slabs => refused(format!(
-            "\"log\" would be {}, but the map is in {}; use \"slab\" or \"auto\", or export it and import it anew",
-            logs.display(),
-            slabs.display()
-        )),
-        ValueDesign::Slab if has_logs => refused(format!(
-            "\"slab\" would be {}, but the map is in {}; use \"log\" or \"auto\", or export it and import it anew",
-            slabs.display(),
-            logs.display()
-        )),
-        ValueDesign::Slab => Ok(Design::Slabs),
-        ValueDesign::Auto if has_slabs => Ok(Design::Slabs),
-        ValueDesign::Log | ValueDesign::Auto => Ok(Design::Logs),
-    }
 }

@@ -1,6 +1,6 @@
 //! What a map is asked to be.
 
-use crate::form::TreeForm;
+use crate::laboratory::Laboratory;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::{Access, Flush};
@@ -12,8 +12,8 @@ use terrace_memory::{Budget, Domain};
 pub enum Durability {
     /// Once acknowledged, it survives a power cut. Callers share syncs.
     Sync,
-    /// What was acknowledged longer ago than this survives; after a crash the map is exactly as it
-    /// was at some instant not longer ago.
+    /// Once acknowledged, it survives the death of the process. A power cut, or a crash of the kernel, takes at most
+    /// what was acknowledged during so long a time: the map is then exactly as it was at some instant not longer ago.
     Interval(Duration),
     /// No promise how much survives a crash, but what does is a consistent earlier state; all of
     /// it survives an orderly close.
@@ -82,17 +82,6 @@ pub struct IndexTier {
     pub costs: Option<Arc<MemoryCosts>>,
 }
 
-/// Where the inner nodes of an index lie that is kept (paper 004, 5.4.1). They are built anew from the leaves, or logs,
-/// at each opening, wherever they lie: what recovery verifies is more than what they would save.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InnerTier {
-    /// In DRAM: selective persistence.
-    #[default]
-    Dram,
-    /// In the memory of the index, in a file beside it: the index takes no DRAM, and a lookup reads every level there.
-    Index,
-}
-
 /// How a map is opened.
 #[derive(Clone, Debug)]
 pub struct MapOptions {
@@ -104,17 +93,6 @@ pub struct MapOptions {
     pub values: ValueDesign,
     /// What is kept; may change from opening to opening.
     pub persist: Persist,
-    /// Of an ordered map, the form of its index. None: [`LeafForm::Rows`](crate::LeafForm) in DRAM; where the index
-    /// is kept what [`advised`](crate::advised) puts first, `FastFair` without `costs`. Then inner nodes are in
-    /// DRAM, with copies of keys that tie in their first 16 bytes, and built anew at each opening (selective
-    /// persistence, paper 004 5.4.1). With [`Persist::Auto`] a form that is kept stands for [`Persist::Index`],
-    /// another for [`Persist::Values`].
-    pub tree: Option<TreeForm>,
-    /// Of an ordered map, bytes of a leaf: a power of two from 128 to 4096, to 2048 where leaves have a
-    /// bitmap. None: 1024 in DRAM; where the index is kept as advised, 512 without `costs`.
-    pub node_bytes: Option<u64>,
-    /// Of an ordered map whose index is kept, where inner nodes lie.
-    pub inner_tier: InnerTier,
     /// The tier that the index lies in, with a budget of its own; none: anywhere, on the budget of the values. Not
     /// of an index that is kept.
     pub index_tier: Option<IndexTier>,
@@ -124,14 +102,8 @@ pub struct MapOptions {
     pub when_full: WhenFull,
     /// Current logs: writers that do not wait for one another. 0: one per processor.
     pub writers: usize,
-    /// In slabs, how many superseded slots each writer may leave to be freed later, many behind one
-    /// fence: bursts of updates become cheaper, and slots come back later. 0 frees each at once.
-    /// What survives a crash is the same.
-    pub deferred_frees: usize,
-    /// When the lines of an item are written back.
-    pub flush: Flush,
-    /// What was measured of the memory, for [`Flush::Auto`] to go by, and for what is kept of an ordered map where
-    /// neither form nor bytes of a leaf are asked for; assumptions where nothing was.
+    /// What was measured of the memory: when items are written back, and the form of a persistent ordered index, follow
+    /// from it; assumptions where nothing was.
     pub costs: Option<Arc<MemoryCosts>>,
     /// What it is opened for. Unless that is writing, the map must be there, nothing in its directory changes, and
     /// others may read it too.
@@ -143,6 +115,8 @@ pub struct MapOptions {
     /// The NUMA node that the memory of the values comes from; every node if none. Not where the
     /// directory's file is the memory.
     pub node: Option<u32>,
+    /// What experiments ask for beyond that; the product by default.
+    pub laboratory: Laboratory,
 }
 
 impl Default for MapOptions {
@@ -152,20 +126,16 @@ impl Default for MapOptions {
             kind: Kind::Hash,
             values: ValueDesign::Auto,
             persist: Persist::Auto,
-            tree: None,
-            node_bytes: None,
-            inner_tier: InnerTier::Dram,
             index_tier: None,
             memory_budget_bytes: 8 << 30,
             when_full: WhenFull::Refuse,
             writers: 0,
-            deferred_frees: 0,
-            flush: Flush::Auto,
             costs: None,
             access: Access::Write,
             domain: Domain::PageCache,
             dax: false,
             node: None,
+            laboratory: Laboratory::default(),
         }
     }
 }
@@ -187,7 +157,7 @@ impl MapOptions {
                 "no profile is given: assumed is a medium of lines larger than the caches'".into()
             }
         };
-        match (self.domain, self.flush) {
+        match (self.domain, self.laboratory.flush) {
             (Domain::PageCache | Domain::None, _) => "by nobody: the file is written".into(),
             (_, Flush::Skip) => "at once, large values past the caches: flush = \"skip\"".into(),
             (Domain::Adr, _) => "at once: what is not written back is lost under ADR".into(),

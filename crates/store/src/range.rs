@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::Form;
 use crate::located::location;
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
@@ -95,7 +95,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
     ) -> Result<Option<Vec<u8>>> {
-        let Index::Ordered(tree) = &self.index else { return Err(Error::Unordered) };
+        let Some(tree) = self.index.ordered() else { return Err(Error::Unordered) };
         let (ahead, has_end, limit) = (self.lines_ahead(), range.has_end(), limit.max(1));
         let mut page = if has_end { FIRST_PAGE } else { PAGE };
         let mut found = Vec::with_capacity(PAGE);
@@ -109,41 +109,53 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             found.clear();
             let count = page.min(limit - told);
             page = PAGE.min(2 * page);
-            let next = tree.range(start, rest.direction, count, &self.located(&guard), |entries| {
+            let located = self.located(&guard);
+            let next = tree.range(start, rest.direction, count, &located, |entries| {
                 for entry in entries {
                     let at = location(entry.value);
                     self.values.prefetch(at, ahead);
                     found.push(at);
                 }
             });
+            located.check().map_err(|damaged| self.damaged(damaged))?;
             for (at, location) in found.iter().enumerate() {
-                if has_end && range.is_over_at(self.values.item(*location, &guard).key) {
+                if has_end && range.is_over_at(&self.key_of(*location, &guard)?) {
                     return Ok(None);
                 }
                 if told == limit {
                     let before = at.checked_sub(1).map(|before| found[before]);
-                    return Ok(before.map(|at| self.key_of(at, &guard)).or(last));
+                    return Ok(before.map(|at| self.key_of(at, &guard)).transpose()?.or(last));
                 }
                 let mut is_live = false;
                 let mut tell = |key: &[u8], value: Value<'_>| {
                     is_live = true;
                     each(key, value);
                 };
-                self.visit(*location, &guard, &mut tell, &mut saw);
+                let mut visited = self.visit(*location, &guard, &mut tell, &mut saw);
+                if visited.is_err() {
+                    let (mut is_named, located) = (false, self.located(&guard));
+                    tree.range(start, rest.direction, count, &located, |entries| {
+                        is_named |= entries.iter().any(|e| self::location(e.value) == *location);
+                    });
+                    visited = self.visit_again(*location, is_named, &guard, &mut tell, &mut saw);
+                }
+                visited.map_err(|damaged| self.damaged(damaged))?;
                 told += usize::from(is_live);
             }
             if next.is_none() {
                 return Ok(None);
             }
-            last = found.last().map(|at| self.key_of(*at, &guard)).or(last);
+            last = found.last().map(|at| self.key_of(*at, &guard)).transpose()?.or(last);
             if told == limit {
                 return Ok(last);
             }
         }
     }
 
-    fn key_of(&self, location: u64, guard: &Guard) -> Vec<u8> {
-        self.values.item(location, guard).key.to_vec()
+    /// The key of an item that may have been retired since: it is whole but for its checksum.
+    fn key_of(&self, location: u64, guard: &Guard) -> Result<Vec<u8>> {
+        let seen = self.values.seen_again(location, guard);
+        seen.map(|seen| seen.key().to_vec()).map_err(|damaged| self.damaged(damaged))
     }
 }
 

@@ -1,107 +1,52 @@
 //! Reading: one key, many in stages, a scan.
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
-use crate::index::{Index, Position};
-use crate::located::location;
-use crate::ordered::Ordered;
+use crate::error::Result;
+use crate::index::{KeyIndex, Position, Watches};
+use crate::located::OfWriter;
 use crate::range::PAGE;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
-use terrace_durable::Values;
 use terrace_durable::item::Item;
 use terrace_durable::logs::{ItemCopy, Ticket};
+use terrace_durable::{NoItem, Seen, Values};
 use terrace_index::keys::Keys;
-use terrace_index::{HashIndex, Line, hash_key};
-use terrace_memory::Memory;
+use terrace_index::{Change as Entry, hash_key};
+use terrace_memory::{Memory, lab};
 
+/// How often a reader that met a damaged item looks again before it says so: who is about to remove the item's entry
+/// has the key's lock, which each of these waits for.
+const LOOKS: usize = 4;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 
 /// The stages of a batched lookup before the verification (paper 000, C9).
-struct Batch<'a, I: Memory> {
+struct Batch {
     hashes: [u64; BATCH],
     candidates: [Option<u64>; BATCH],
-    stages: Stages<'a, I>,
 }
 
-/// How the index is asked for many keys.
-#[expect(clippy::large_enum_variant, reason = "one on the stack, of the kind that the map is")]
-enum Stages<'a, I: Memory> {
-    Table(&'a HashIndex<I>, [Line<'a, I>; BATCH]),
-    Ordered(&'a Ordered<I>),
-}
-
-impl<'a, I: Memory> Batch<'a, I> {
-    fn new(index: &'a Index<I>) -> Batch<'a, I> {
-        let stages = match index {
-            Index::Hash(table) => Stages::Table(table, [table.line(0); BATCH]),
-            Index::Ordered(tree) => Stages::Ordered(tree),
-        };
-        Batch { hashes: [0; BATCH], candidates: [None; BATCH], stages }
+impl Batch {
+    fn new() -> Batch {
+        Batch { hashes: [0; BATCH], candidates: [None; BATCH] }
     }
 
     /// Finds a candidate for each of `keys`, and brings its item near, `ahead` lines of each.
     #[inline(always)]
-    fn find_candidates<M: Memory>(
+    fn find_candidates<M: Memory, I: Memory>(
         &mut self,
         engine: &Engine<M, I>,
         keys: &[&[u8]],
         ahead: u64,
         items: &impl Keys,
     ) {
-        let Batch { hashes, candidates, stages } = self;
-        match stages {
-            Stages::Table(table, lines) => {
-                for (hash, key) in hashes.iter_mut().zip(keys) {
-                    *hash = hash_key(engine.seed, key);
-                }
-                let near = |location| engine.values.prefetch(location, ahead);
-                look_up(table, &hashes[..keys.len()], lines, candidates, near);
-            }
-            Stages::Ordered(tree) => {
-                let (mut values, together) = ([None; BATCH], engine.lookups_together);
-                for (keys, values) in keys.chunks(together).zip(values.chunks_mut(together)) {
-                    tree.multi_get(keys, items, &mut values[..keys.len()]);
-                }
-                for (candidate, value) in candidates.iter_mut().zip(&values[..keys.len()]) {
-                    *candidate = value.map(location);
-                    candidate.iter().for_each(|location| engine.values.prefetch(*location, ahead));
-                }
-            }
+        let Batch { hashes, candidates } = self;
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = hash_key(engine.seed, key);
         }
-    }
-}
-
-/// Prefetches the buckets; then finds a candidate in each, or prefetches its overflow line; then looks
-/// there. `near` hears of candidates.
-#[inline(always)]
-fn look_up<'a, I: Memory>(
-    table: &'a HashIndex<I>,
-    hashes: &[u64],
-    lines: &mut [Line<'a, I>; BATCH],
-    candidates: &mut [Option<u64>; BATCH],
-    near: impl Fn(u64),
-) {
-    for (i, hash) in hashes.iter().enumerate() {
-        lines[i] = table.line(*hash);
-        lines[i].prefetch();
-    }
-    let mut elsewhere = [0u8; BATCH];
-    let mut count = 0;
-    for (i, hash) in hashes.iter().enumerate() {
-        candidates[i] = lines[i].candidate(*hash);
-        if let Some(location) = candidates[i] {
-            near(location);
-        } else if let Some(next) = lines[i].next() {
-            next.prefetch();
-            lines[i] = next;
-            elsewhere[count] = i as u8;
-            count += 1;
-        }
-    }
-    for i in elsewhere[..count].iter().map(|i| usize::from(*i)) {
-        candidates[i] = lines[i].candidate(hashes[i]);
-        candidates[i].into_iter().for_each(&near);
+        let near = |location| engine.values.prefetch(location, ahead);
+        let (hashes, together) = (&hashes[..keys.len()], engine.lookups_together);
+        engine.index.candidates(hashes, keys, together, items, near, candidates);
     }
 }
 
@@ -109,66 +54,78 @@ fn look_up<'a, I: Memory>(
 #[derive(Clone, Copy)]
 struct Found<'a> {
     location: u64,
-    /// Lengths and key; the rest only if `is_settled`.
-    item: Item<'a>,
-    /// Whether nobody overwrites it any more, asked before it was looked at.
-    is_settled: bool,
+    seen: Seen<'a>,
 }
 
+/// What a lookup finds.
+type Looked<T> = std::result::Result<T, NoItem>;
+
 impl<M: Memory, I: Memory> Engine<M, I> {
+    /// # Errors
+    /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged.
     #[inline]
     pub fn get<R>(
         &self,
         key: &[u8],
         f: impl FnOnce(Value<'_>) -> R,
-    ) -> (Option<R>, Option<Ticket>) {
+    ) -> Result<(Option<R>, Option<Ticket>)> {
         let guard = crossbeam_epoch::pin();
         let hash = hash_key(self.seed, key);
-        let found = self.lookup(hash, key, &guard);
-        self.at_rest(found, hash, key, &guard, |found| {
-            let Some((location, item)) = found else { return (None, None) };
-            let undurable = self.sync.load(Ordering::Relaxed);
-            let undurable = if undurable { self.values.undurable(location) } else { None };
-            let live = is_live(&item).then(|| {
-                self.look(location, &item);
-                f(value_of(&item, location))
-            });
-            (live, undurable)
-        })
+        let got = self.lookup(hash, key, &guard).and_then(|found| {
+            self.at_rest(found, hash, key, &guard, |found| {
+                let Some((location, item)) = found else { return (None, None) };
+                let undurable = self.sync.load(Ordering::Relaxed);
+                let undurable = if undurable { self.values.undurable(location) } else { None };
+                let live = is_live(&item).then(|| {
+                    self.look(location, &item);
+                    f(value_of(&item, location))
+                });
+                (live, undurable)
+            })
+        });
+        got.map_err(|damaged| self.damaged(damaged))
     }
 
     /// Looks `keys` up in stages, so that the memory accesses of a batch overlap: hash and
     /// prefetch the buckets; read the buckets and prefetch the items; verify and tell.
+    ///
+    /// # Errors
+    /// As [`Engine::get`]: keys before the damaged one were told of, those behind it were not.
     pub fn multi_get(
         &self,
         keys: &[&[u8]],
         mut each: impl FnMut(usize, Option<Value<'_>>),
         mut saw: impl FnMut(Ticket),
-    ) {
+    ) -> Result<()> {
         let guard = crossbeam_epoch::pin();
         let ahead = self.lines_ahead();
         let sync = self.sync.load(Ordering::Relaxed);
-        let mut batch = Batch::new(&self.index);
+        let mut batch = Batch::new();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             batch.find_candidates(self, keys, ahead, &self.located(&guard));
             for (i, key) in keys.iter().enumerate() {
-                let verified = batch.candidates[i]
-                    .and_then(|location| {
-                        let is_settled = !self.values.may_change(location);
-                        let item = self.values.item_if_key(location, key, &guard)?;
-                        Some(Found { location, item, is_settled })
-                    })
-                    .or_else(|| self.lookup(batch.hashes[i], key, &guard));
-                self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
-                    let live = found.filter(|(_, item)| is_live(item));
-                    live.iter().for_each(|(at, item)| self.look(*at, item));
-                    each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
-                    if sync && let Some((at, _)) = found {
-                        self.values.undurable(at).into_iter().for_each(&mut saw);
-                    }
+                let candidate = batch.candidates[i].and_then(|location| {
+                    let seen = self.values.seen_if_key(location, key, &guard).ok()??;
+                    Some(Found { location, seen })
                 });
+                let verified = match candidate {
+                    None => self.lookup(batch.hashes[i], key, &guard),
+                    found => Ok(found),
+                };
+                let told = verified.and_then(|verified| {
+                    self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
+                        let live = found.filter(|(_, item)| is_live(item));
+                        live.iter().for_each(|(at, item)| self.look(*at, item));
+                        each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
+                        if sync && let Some((at, _)) = found {
+                            self.values.undurable(at).into_iter().for_each(&mut saw);
+                        }
+                    })
+                });
+                told.map_err(|damaged| self.damaged(damaged))?;
             }
         }
+        Ok(())
     }
 
     /// An item as long as the last one written, starting anywhere in a line, touches at most so
@@ -179,15 +136,76 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     #[inline]
-    fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Option<Found<'g>> {
-        let location = self.index.get(hash, key, &self.located(guard))?;
-        Some(self.found(location, guard))
+    fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Looked<Option<Found<'g>>> {
+        let located = self.located(guard);
+        match (self.index.get(hash, key, &located), self.index.ordered()) {
+            (None, _) if located.check().is_ok() => Ok(None),
+            // Its key was compared, so it was read.
+            (Some(location), None) => {
+                let seen = match located.found.get() {
+                    Some(seen) => seen,
+                    None => self.values.seen_again(location, guard)?,
+                };
+                Ok(Some(Found { location, seen }))
+            }
+            (found, _) => {
+                let found = found.map(|location| self.found(location, guard));
+                match found {
+                    Some(Ok(found))
+                        if !self.values.verifies_on_read() || found.seen.key() == key =>
+                    {
+                        Ok(Some(found))
+                    }
+                    _ => self.look_again(hash, key, guard),
+                }
+            }
+        }
+    }
+
+    /// A lookup that met a damaged item, or one that was being retired, again.
+    #[cold]
+    fn look_again<'g>(
+        &'g self,
+        hash: u64,
+        key: &[u8],
+        guard: &'g Guard,
+    ) -> Looked<Option<Found<'g>>> {
+        let mut damaged = NoItem(0);
+        for _ in 0..LOOKS {
+            let located = self.located(guard);
+            damaged = match self.index.get(hash, key, &located) {
+                Some(location) => match self.found(location, guard) {
+                    Ok(found) if found.seen.key() == key => return Ok(Some(found)),
+                    Ok(found) => return Err(NoItem(found.location)),
+                    Err(damaged) => damaged,
+                },
+                None => match located.check() {
+                    Ok(()) => return Ok(None),
+                    Err(damaged) => damaged,
+                },
+            };
+            if self.is_damaged(hash, key, damaged.0) {
+                break;
+            }
+        }
+        Err(damaged)
+    }
+
+    /// Whether no whole item lies at the location of an entry while nobody can change it.
+    fn is_damaged(&self, hash: u64, key: &[u8], location: u64) -> bool {
+        let mut is_damaged = false;
+        let guard = OfWriter::of(&self.index);
+        let located = self.located(guard.get());
+        let looked = self.index.update_at(hash, key, location, &located, |lock, _| {
+            is_damaged = self.values.item(location, lock).is_err();
+            Entry::Keep
+        });
+        is_damaged && looked.is_ok()
     }
 
     #[inline(always)]
-    fn found<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<'g> {
-        let is_settled = !self.values.may_change(location);
-        Found { location, item: self.values.item(location, guard), is_settled }
+    fn found<'g>(&'g self, location: u64, guard: &'g Guard) -> Looked<Found<'g>> {
+        Ok(Found { location, seen: self.values.seen(location, guard)? })
     }
 
     /// Runs `f` on the item just found for `key`, or on what it has become: where it lies if nobody
@@ -200,16 +218,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         guard: &'a Guard,
         f: impl FnOnce(Option<(u64, Item<'_>)>) -> R,
-    ) -> R {
+    ) -> Looked<R> {
         // One call of `f`, so that it is inlined: what was found lies in memory otherwise, and is read
         // back before it has been written.
         let mut copy = ItemCopy::new();
-        f(match found {
-            Some(Found { location, is_settled: false, .. }) => {
-                self.copied_at(location, hash, key, guard, &mut copy)
+        Ok(f(match found {
+            Some(Found { location, seen: Seen::Changing(_) }) => {
+                self.copied_at(location, hash, key, guard, &mut copy)?
             }
-            settled => settled.map(|found| (found.location, found.item)),
-        })
+            Some(Found { location, seen: Seen::AtRest(item) }) => Some((location, item)),
+            None => None,
+        }))
     }
 
     /// A copy of the item at `location`, or of what the key has become.
@@ -221,10 +240,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         guard: &'a Guard,
         copy: &'a mut ItemCopy,
-    ) -> Option<(u64, Item<'a>)> {
+    ) -> Looked<Option<(u64, Item<'a>)>> {
         let watch = self.index.watch(hash, key, &self.located(guard));
         if self.values.copy_item(location, copy) && watch.saw_no_overwrite() {
-            return Some((location, copy.item()));
+            return Ok(Some((location, copy.item())));
         }
         self.copied(hash, key, guard, copy)
     }
@@ -236,73 +255,92 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         guard: &'a Guard,
         copy: &'a mut ItemCopy,
-    ) -> Option<(u64, Item<'a>)> {
+    ) -> Looked<Option<(u64, Item<'a>)>> {
         for _ in 0..OPTIMISTIC_COPIES {
             let watch = self.index.watch(hash, key, &self.located(guard));
-            let Found { location, .. } = self.lookup(hash, key, guard)?;
+            let Some(Found { location, .. }) = self.lookup(hash, key, guard)? else {
+                return Ok(None);
+            };
             if !self.values.copy_item(location, copy) {
-                return Some((location, self.values.item(location, guard)));
+                return self.at_rest_now(location, guard).map(Some);
             }
             if watch.saw_no_overwrite() {
-                return Some((location, copy.item()));
+                return Ok(Some((location, copy.item())));
             }
-            self.values.medium().memory().pause();
+            lab::pause(self.values.medium().memory());
         }
         // The key is overwritten all the time: as a writer that changes nothing.
-        self.index.look(hash, key, &self.located(guard), |location| {
-            let copied = self.values.copy_item(location, copy);
-            (location, if copied { copy.item() } else { self.values.item(location, guard) })
-        })
+        let looked = self.index.look(hash, key, &self.located(guard), |location| {
+            match self.values.copy_item(location, copy) {
+                true => Ok((location, copy.item())),
+                false => self.at_rest_now(location, guard),
+            }
+        });
+        looked.transpose()
+    }
+
+    /// The item at `location`, which could not be copied: nobody overwrites it any more, or never did.
+    fn at_rest_now<'g>(&'g self, location: u64, guard: &'g Guard) -> Looked<(u64, Item<'g>)> {
+        let item = self.values.seen(location, guard)?.at_rest();
+        item.map(|item| (location, item)).ok_or(NoItem(location))
     }
 
     /// Brings buckets and items of `keys` near, for writes that follow.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         let guard = crossbeam_epoch::pin();
         let located = self.located(&guard);
-        let mut batch = Batch::new(&self.index);
+        let mut batch = Batch::new();
         keys.chunks(BATCH).for_each(|keys| batch.find_candidates(self, keys, 1, &located));
     }
 
     /// Visits live items from a position on, `count` entries at least if there are, and says where to go
     /// on; see [`Index::scan`].
+    ///
+    /// # Errors
+    /// As [`Engine::get`]: of the page in which a damaged item was met, items that are whole were visited.
     pub fn scan(
         &self,
         from: &Position,
         count: usize,
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
-    ) -> Position {
+    ) -> Result<Position> {
         let ahead = self.lines_ahead();
         let (mut reached, mut left) = (from.clone(), count.max(1));
         let mut page = Vec::with_capacity(PAGE);
         loop {
             let guard = crossbeam_epoch::pin();
             page.clear();
-            reached =
-                self.index.scan(&reached, left.min(PAGE), &self.located(&guard), |location| {
-                    self.values.prefetch(location, ahead);
-                    page.push(location);
+            let located = self.located(&guard);
+            let from = reached;
+            reached = self.index.scan(&from, left.min(PAGE), &located, |location| {
+                self.values.prefetch(location, ahead);
+                page.push(location);
+            });
+            let mut met = located.check();
+            for at in &page {
+                met = met.and(match self.visit(*at, &guard, &mut each, &mut saw) {
+                    Err(NoItem(location)) => {
+                        let mut is_named = false;
+                        let again = |found| is_named |= found == location;
+                        self.index.scan(&from, page.len(), &self.located(&guard), again);
+                        self.visit_again(location, is_named, &guard, &mut each, &mut saw)
+                    }
+                    visited => visited,
                 });
-            page.iter().for_each(|at| self.visit(*at, &guard, &mut each, &mut saw));
+            }
+            met.map_err(|damaged| self.damaged(damaged))?;
             left = left.saturating_sub(page.len());
             if left == 0 || reached == Position::End {
-                return reached;
+                return Ok(reached);
             }
         }
     }
 
     /// A place that `random` chooses: a bucket, or some key.
     pub fn position_near(&self, random: u64) -> Position {
-        let Index::Ordered(tree) = &self.index else {
-            return Position::Bucket(random % (2 * self.len().max(1)));
-        };
         let guard = crossbeam_epoch::pin();
-        let located = self.located(&guard);
-        tree.some(random, &located).map_or(Position::Start, |entry| {
-            let mut key = Vec::new();
-            located.key(entry.value, &mut key);
-            Position::At(key.into())
-        })
+        self.index.position_near(random, &self.located(&guard))
     }
 
     /// Tells `each` of the item at `location` that an entry named a moment ago, or of what its key has
@@ -314,23 +352,53 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         guard: &Guard,
         each: &mut impl FnMut(&[u8], Value<'_>),
         saw: &mut impl FnMut(Ticket),
-    ) {
-        let found = self.found(location, guard);
+    ) -> Looked<()> {
+        let found = self.found(location, guard)?;
+        if self.values.verifies_on_read() {
+            // A whole item of another key: blocks were exchanged, or the key has another by now.
+            let (key, located) = (found.seen.key(), self.located(guard));
+            if !self.index.holds(hash_key(self.seed, key), key, location, &located) {
+                return Err(NoItem(location));
+            }
+        }
         let mut tell = |location: u64, item: &Item<'_>| {
             if is_live(item) {
                 self.look(location, item);
                 each(item.key, value_of(item, location));
             }
         };
-        if found.is_settled {
-            tell(location, &found.item);
-        } else {
-            let (key, hash) = (found.item.key, hash_key(self.seed, found.item.key));
-            self.at_rest(Some(found), hash, key, guard, |found| {
-                found.iter().for_each(|(location, item)| tell(*location, item));
-            });
+        match found.seen {
+            Seen::AtRest(item) => tell(location, &item),
+            Seen::Changing(key) => {
+                self.at_rest(Some(found), hash_key(self.seed, key), key, guard, |found| {
+                    found.iter().for_each(|(location, item)| tell(*location, item));
+                })?;
+            }
         }
         // Absence is told as well: a deletion that may be lost counts.
         self.values.undurable(location).into_iter().for_each(saw);
+        Ok(())
+    }
+
+    /// Tells `each` what has become of the key whose item at `location` had no checksum when it was visited, after the
+    /// location was learnt again: one that is still named was damaged. Another was retired meanwhile, is whole but for
+    /// its checksum, and not used again while the guard is held.
+    #[cold]
+    pub fn visit_again(
+        &self,
+        location: u64,
+        is_named: bool,
+        guard: &Guard,
+        each: &mut impl FnMut(&[u8], Value<'_>),
+        saw: &mut impl FnMut(Ticket),
+    ) -> Looked<()> {
+        if is_named {
+            return Err(NoItem(location));
+        }
+        let key = self.values.seen_again(location, guard)?.key();
+        match self.lookup(hash_key(self.seed, key), key, guard)? {
+            Some(found) => self.visit(found.location, guard, each, saw),
+            None => Ok(()),
+        }
     }
 }

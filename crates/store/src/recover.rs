@@ -10,7 +10,7 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Form, Index, KeyIndex, Position};
 use crate::kept::{IndexInDirectory, IndexPlace};
 use crate::located::location;
 use crate::open::Opening;
@@ -83,6 +83,8 @@ pub struct RecoveryReport {
     pub items: u64,
     /// Logs, or superblocks, that held items.
     pub segments: u64,
+    /// Keys that a process that died had written since its last checkpoint: their writes were taken from its redo log.
+    pub redone: u64,
     /// Bytes read and verified; of a walk, those of the items named.
     pub bytes: u64,
     /// Which recovery ran.
@@ -202,21 +204,22 @@ impl Opening<'_> {
         start: u64,
     ) -> Result<Recovered> {
         let failed = Mutex::new(None);
+        let fail = |error| _ = failed.lock().get_or_insert(error);
         let order = RefCell::new(InOrder::default());
         let ask_for = |at: u64| engine.values.prefetch(at, AHEAD_LINES);
-        let entries = |f: &mut dyn FnMut(u64)| match &engine.index {
-            Index::Hash(table) => {
-                let (mut reached, mut page) = (0, Vec::new());
-                loop {
-                    page.clear();
-                    reached = table.scan(reached, PAGE, |at| page.push(at));
-                    looking_ahead(&page, |at| ask_for(*at), |at| f(*at));
-                    if reached == 0 {
-                        return;
-                    }
-                }
+        let guard = crossbeam_epoch::pin();
+        let in_no_order = |f: &mut dyn FnMut(u64)| {
+            let (mut reached, mut page) = (Position::Start, Vec::new());
+            while reached != Position::End {
+                page.clear();
+                let items = engine.located(&guard);
+                reached = engine.index.scan(&reached, PAGE, &items, |at| page.push(at));
+                looking_ahead(&page, |at| ask_for(*at), |at| f(*at));
             }
-            Index::Ordered(tree) => {
+        };
+        let entries = |f: &mut dyn FnMut(u64)| match engine.index.ordered() {
+            None => in_no_order(f),
+            Some(tree) => {
                 let mut page = Vec::new();
                 let mut look = |page: &mut Vec<(Entry, u64)>| {
                     let each = |(entry, leaf): &(Entry, u64)| {
@@ -236,22 +239,21 @@ impl Opening<'_> {
             }
         };
         let offered = |location: u64, item: &Item<'_>, bytes: usize| {
-            if let Err(error) = engine.recovered(location, item, bytes) {
-                failed.lock().get_or_insert(error);
-            }
+            engine.recovered(location, item, bytes).unwrap_or_else(fail);
         };
         let reached = |at: u64, item: &Item<'_>, bytes: usize| {
             engine.reached(item, bytes);
-            match &engine.index {
-                Index::Hash(table) => table.holds(hash_key(engine.seed, item.key), at),
-                Index::Ordered(_) => order.borrow_mut().is_of(at, item.key),
+            match engine.index.ordered() {
+                None => {
+                    let hash = hash_key(engine.seed, item.key);
+                    engine.index.holds(hash, item.key, at, &engine.located(&guard))
+                }
+                Some(_) => order.borrow_mut().is_of(at, item.key),
             }
         };
         let gone = |location: u64, item: &Item<'_>, _: usize| {
             let forgotten = engine.forget(hash_key(engine.seed, item.key), location, item.key);
-            if let Err(error) = forgotten {
-                failed.lock().get_or_insert(error);
-            }
+            forgotten.map_err(fail).unwrap_or(true)
         };
         let reach = Reach { entries: &entries, reached: &reached, offered: &offered, gone: &gone };
         let found = engine.values.recover_reached(self.threads, reach).map_err(|error| {
@@ -296,6 +298,7 @@ pub(crate) fn report<M: Memory, I: Memory>(
         keys: engine.len(),
         items,
         segments,
+        redone: 0,
         bytes,
         procedure,
         unfit: None,

@@ -1,15 +1,12 @@
 //! A worker's handle on a map.
 
-use crate::engine::{Change, Engine, Held, Hint, Value};
-use crate::error::{Error, Result};
-use crate::map::{Cursor, Map};
-use crate::options::Kind;
-use crate::range::Range;
-use std::sync::Arc;
+use crate::batch::Batch;
+use crate::engine::{Change, Engine, Hint, Value};
+use crate::error::Result;
+use crate::map::Map;
 use std::sync::atomic::Ordering;
+use terrace_durable::Values;
 use terrace_durable::logs::{Room, Ticket};
-use terrace_durable::sections::Changes;
-use terrace_durable::{Values, Writing};
 use terrace_memory::{Memory, Native};
 
 /// A worker's handle on a map: operations that do not wait for the medium, and a commit.
@@ -17,51 +14,56 @@ use terrace_memory::{Memory, Native};
 /// Nothing a session wrote *or saw* may be told to anyone before [`Session::commit`] has returned
 /// without error.
 pub struct Session<M: Memory = Native, I: Memory = Native> {
-    map: Map<M, I>,
-    writer: usize,
-    seen: Vec<Ticket>,
-    /// Inside `atomic`: room was taken for the whole batch.
-    in_batch: bool,
+    pub(crate) map: Map<M, I>,
+    pub(crate) writer: usize,
+    pub(crate) seen: Vec<Ticket>,
+    /// What was written inside `atomic`.
+    pub(crate) batch: Option<Box<Batch>>,
     /// Values found and not yet told to the map: a counter that others write too costs as much as a lookup.
     found: u64,
+    /// Keys that visits left out, since they are not durable and may never be.
+    pub(crate) withheld: u64,
 }
 
-/// What a batch may come to: see [`Session::atomic`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Bytes of keys and values, and 32 bytes for each write, at the most.
-    pub bytes: usize,
-    /// Whether a key may come that was not in the map: the index needs room then. A batch that adds none is not
-    /// refused where the index has no room; should a key go meanwhile that it writes, the index takes it all the same.
-    pub adds: bool,
-}
-
-impl Bound {
-    /// Of a batch of so many bytes that may add keys.
-    pub fn adding(bytes: usize) -> Bound {
-        Bound { bytes, adds: true }
-    }
-}
+/// Bytes of an item beside key and value, of most items.
+const USUAL_HEADER_BYTES: usize = 8;
 
 /// Values found that a session keeps to itself at the most.
 const FOUND_MAX: u64 = 63;
 
 /// Notes that `ticket` must be committed.
-fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
+pub(crate) fn saw(seen: &mut Vec<Ticket>, ticket: Ticket) {
     match seen.iter_mut().find(|t| t.writer == ticket.writer) {
         Some(known) => known.position = known.position.max(ticket.position),
         None => seen.push(ticket),
     }
 }
 
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Whether a visit of many keys tells of the item at `location`: after a failure it leaves out what was not durable
+    /// before.
+    #[inline(always)]
+    pub(crate) fn may_tell(&self, location: u64) -> bool {
+        !self.tells_durable_only() || self.values.undurable(location).is_none()
+    }
+
+    /// Notes that `ticket` must be committed, unless what it is for was left out.
+    #[inline(always)]
+    pub(crate) fn owe(&self, seen: &mut Vec<Ticket>, ticket: Ticket) {
+        if !self.tells_durable_only() {
+            saw(seen, ticket);
+        }
+    }
+}
+
 impl<M: Memory, I: Memory> Session<M, I> {
     pub(crate) fn new(map: Map<M, I>) -> Session<M, I> {
         let writer = map.inner.some_writer();
-        Session { map, writer, seen: Vec::new(), in_batch: false, found: 0 }
+        Session { map, writer, seen: Vec::new(), batch: None, found: 0, withheld: 0 }
     }
 
     #[inline(always)]
-    fn count_found(&mut self, found: u64) {
+    pub(crate) fn count_found(&mut self, found: u64) {
         self.found += found;
         if self.found > FOUND_MAX {
             self.tell_found();
@@ -76,9 +78,20 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// Runs `f` on the value of `key` where it lies.
     ///
     /// # Errors
-    /// None today; a tier that must be read from a device may fail.
+    /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged, and is named with file and offset. Nothing
+    /// else stops. [`Error::Untold`](crate::Error::Untold) under [`Durability::Sync`](crate::Durability::Sync) after a
+    /// failure of the medium, if the key was changed and that was not durable before; `f` has not run then.
     pub fn get<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
-        let (result, ticket) = self.map.inner.engine.get(key, f);
+        if let Some(batch) = &mut self.batch {
+            if let Some(pending) = batch.find(key) {
+                return Ok(pending.value().map(f));
+            }
+            self.map.inner.engine.watch_read(&mut batch.reads, key);
+        }
+        if self.map.inner.engine.tells_durable_only() {
+            return self.get_durable(key, f);
+        }
+        let (result, ticket) = self.map.inner.engine.get(key, f)?;
         if let Some(ticket) = ticket {
             saw(&mut self.seen, ticket);
         }
@@ -86,20 +99,80 @@ impl<M: Memory, I: Memory> Session<M, I> {
         Ok(result)
     }
 
+    /// The same after a failure: what was not durable by then is refused, key by key, and never a debt of this session.
+    #[cold]
+    fn get_durable<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
+        let engine = &self.map.inner.engine;
+        let is_durable = |value: &Value<'_>| engine.values.undurable(value.location).is_none();
+        let (result, ticket) = engine.get(key, |value| is_durable(&value).then(|| f(value)))?;
+        match ticket {
+            Some(_) => Err(engine.untold()),
+            None => Ok(result.flatten()),
+        }
+    }
+
     /// Writes `value` for `key`.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`](crate::Error).
     pub fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
-        self.change(key, value.len(), Room::Ordinary, |_| Change::Put { value, expires_at_ms })
+        let change = Change::Put { value, expires_at_ms };
+        if self.batch.is_some() {
+            return self.write_in_batch(key, change);
+        }
+        self.change(key, value.len(), Room::Ordinary, |_| change)
+    }
+
+    /// Writes many pairs, as one: see [`Map::multi_put`].
+    ///
+    /// # Errors
+    /// [`Error::BatchSize`](crate::Error::BatchSize) if they do not fit one log together. Nothing was written then.
+    pub fn multi_put<'p>(
+        &mut self,
+        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+    ) -> Result<()> {
+        let mut sizes = pairs.clone();
+        sizes.try_for_each(|(key, value)| self.map.inner.engine.check_sizes(key, value.len()))?;
+        let mut writes =
+            pairs.map(|(key, value)| (key, Change::Put { value, expires_at_ms: None }));
+        if self.batch.is_some() {
+            return writes.try_for_each(|(key, change)| self.write_in_batch(key, change));
+        }
+        let told = self.map.inner.engine.apply(self.writer, writes, None, || ())?;
+        told.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
+        Ok(())
+    }
+
+    /// Writes all of these, as one; runs `before_end` when they are written and the batch has not ended: for tests of
+    /// what is seen, and survives, then.
+    ///
+    /// # Errors
+    /// As [`Session::multi_put`].
+    #[doc(hidden)]
+    pub fn write_pausing(
+        &mut self,
+        writes: &[(&[u8], Change<'_>)],
+        before_end: impl FnOnce(),
+    ) -> Result<()> {
+        let writes = writes.iter().copied();
+        let told = self.map.inner.engine.apply(self.writer, writes, None, before_end)?;
+        told.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
+        Ok(())
     }
 
     /// Removes `key`; whether it was there.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`](crate::Error).
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
         let mut had = false;
+        if self.batch.is_some() {
+            had = self.get(key, |_| ())?.is_some();
+            if had {
+                self.write_in_batch(key, Change::Delete)?;
+            }
+            return Ok(had);
+        }
         self.change(key, 8, Room::Urgent, |old| {
             had = old.is_some();
             Change::Delete
@@ -112,13 +185,38 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// the last call counts.
     ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`](crate::Error).
     pub fn update<'c>(
         &mut self,
         key: &[u8],
-        f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
+        mut f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        self.change(key, 64, Room::Ordinary, f)
+        if self.batch.is_none() {
+            return self.change(key, 64, Room::Ordinary, f);
+        }
+        // The value is copied: what `f` makes of it goes to the batch that may hold it.
+        let old = self.get(key, |Value { bytes, version, location, expires_at_ms }| {
+            (bytes.to_vec(), version, location, expires_at_ms)
+        })?;
+        let value = old.as_ref().map(|(bytes, version, location, expires_at_ms)| Value {
+            bytes,
+            version: *version,
+            location: *location,
+            expires_at_ms: *expires_at_ms,
+        });
+        match f(value) {
+            Change::Delete if old.is_none() => Ok(()),
+            change => self.write_in_batch(key, change),
+        }
+    }
+
+    fn write_in_batch(&mut self, key: &[u8], change: Change<'_>) -> Result<()> {
+        let engine = &self.map.inner.engine;
+        if let Change::Put { value, .. } = change {
+            engine.check_sizes(key, value.len())?;
+        }
+        let most = engine.values.max_item_bytes();
+        self.batch.as_deref_mut().map_or(Ok(()), |batch| batch.write(key, change, most))
     }
 
     fn change<'c>(
@@ -128,8 +226,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        // Inside a batch there is room by its bound; asking for a guess could refuse what fits.
-        let hint = if self.in_batch { Hint::InBatch } else { Hint::Bytes(hint) };
+        let hint = Hint::Bytes(hint);
         let tickets = self.map.inner.engine.update(self.writer, key, hint, room, f)?;
         tickets.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())
@@ -144,15 +241,32 @@ impl<M: Memory, I: Memory> Session<M, I> {
         keys: &[&[u8]],
         mut each: impl FnMut(usize, Option<Value<'_>>),
     ) -> Result<()> {
+        if self.batch.is_some() {
+            for (place, key) in keys.iter().enumerate() {
+                if self.get(key, |value| each(place, Some(value)))?.is_none() {
+                    each(place, None);
+                }
+            }
+            return Ok(());
+        }
+        if self.map.inner.engine.tells_durable_only() {
+            return keys.iter().enumerate().try_for_each(|(place, key)| {
+                let found = self.get_durable(key, |value| each(place, Some(value)))?;
+                if found.is_none() {
+                    each(place, None);
+                }
+                Ok(())
+            });
+        }
         let Session { map, seen, .. } = self;
         let mut found = 0;
         let each = |place, value: Option<Value<'_>>| {
             found += u64::from(value.is_some());
             each(place, value);
         };
-        map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
+        let told = map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
         self.count_found(found);
-        Ok(())
+        told
     }
 
     /// Brings what writes to `keys` will touch near, so that a run of writes to many keys overlaps
@@ -161,126 +275,39 @@ impl<M: Memory, I: Memory> Session<M, I> {
         self.map.inner.engine.prefetch(keys);
     }
 
-    /// Whether writes to all of these keys would need room in the index that is not there for sure: one of them is
-    /// not in the map, and the index has a tier of its own that is spent. See [`Bound::adds`].
-    ///
-    /// # Errors
-    /// As [`Session::get`].
-    pub fn would_add<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8]>) -> Result<bool> {
-        if !self.map.inner.engine.is_index_spent() {
-            return Ok(false);
-        }
-        for key in keys {
-            // Nobody is told what is found.
-            if self.map.inner.engine.get(key, |_| ()).0.is_none() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Whether a write may have to wait for the collector; where it may, [`Session::is_ready`] tells of one write.
+    pub fn may_wait(&self) -> bool {
+        let engine = &self.map.inner.engine;
+        engine.budget.is_spent() || engine.values.is_short()
     }
 
-    /// What `f` writes through this session survives a crash together or not at all (logs).
-    /// It may not write more than the bound says. Other writers
-    /// of the same log wait; readers do not, and may see a part of it: their commits wait for the end.
-    /// What another session writes over a part of it before that may survive without the rest. `f` must
-    /// use this session alone, and not commit: another one's writes could wait for this batch to end.
-    ///
-    /// # Errors
-    /// [`Error::ItemSize`] if the bound exceeds what one log takes; nothing was done then.
-    pub fn atomic<R>(
-        &mut self,
-        bound: Bound,
-        f: impl FnOnce(&mut Session<M, I>) -> R,
-    ) -> Result<R> {
-        let engine = Arc::clone(&self.map.inner.engine);
-        let most = engine.values.max_item_bytes();
-        if bound.bytes > most {
-            return Err(Error::ItemSize(bound.bytes, most));
-        }
-        if bound.adds {
-            engine.room_in_index_for_batch()?;
-        }
-        let held = engine.room(self.writer, bound.bytes, Room::Ordinary)?;
-        let mut batch = Batch { engine: &engine, held };
-        batch.begin();
-        let outer = std::mem::replace(&mut self.in_batch, true);
-        let result = f(self);
-        self.in_batch = outer;
-        batch.end();
-        saw(&mut self.seen, batch.held.ticket());
-        Ok(result)
-    }
-
-    /// Visits the keys of a range; see [`Map::range`].
-    ///
-    /// # Errors
-    /// [`Error::Unordered`] if the map is not ordered.
-    pub fn range(
-        &mut self,
-        range: Range<'_>,
-        limit: usize,
-        mut each: impl FnMut(&[u8], Value<'_>),
-    ) -> Result<Option<Vec<u8>>> {
-        let Session { map, seen, .. } = self;
-        let mut found = 0;
-        let each = |key: &[u8], value: Value<'_>| {
-            found += 1;
-            each(key, value);
-        };
-        let rest = map.inner.engine.range(range, limit, each, |ticket| saw(seen, ticket));
-        self.count_found(found);
-        rest
-    }
-
-    /// Visits keys; see [`Map::scan`].
-    ///
-    /// # Errors
-    /// [`Error::Cursor`] if an ordered map does not know the cursor any more.
-    pub fn scan(
-        &mut self,
-        cursor: Cursor,
-        count: usize,
-        each: impl FnMut(&[u8], Value<'_>),
-    ) -> Result<Cursor> {
-        let Session { map, seen, .. } = self;
-        let from = map.inner.cursors.position(cursor, map.kind() == Kind::Ordered)?;
-        let reached = map.inner.engine.scan(&from, count, each, |ticket| saw(seen, ticket));
-        Ok(map.inner.cursors.give(reached, &map.inner.engine.budget))
-    }
-
-    /// Visits some keys, `count` or a few more, near a place that `random` chooses; returns how many it
-    /// saw: none where the place is empty. Which places are likely is not exactly uniform.
-    ///
-    /// # Errors
-    /// As [`Session::get`].
-    pub fn scan_near(
-        &mut self,
-        random: u64,
-        count: usize,
-        mut each: impl FnMut(&[u8], Value<'_>),
-    ) -> Result<usize> {
-        let Session { map, seen, .. } = self;
-        let engine = &map.inner.engine;
-        let from = engine.position_near(random);
-        let mut visited = 0;
-        let each = |key: &[u8], value: Value<'_>| {
-            visited += 1;
-            each(key, value);
-        };
-        engine.scan(&from, count, each, |ticket| saw(seen, ticket));
-        Ok(visited)
+    /// Whether a write of about so many bytes of key and value goes through, or is refused, without waiting for
+    /// the collector, which is told if not. For threads that serve others meanwhile: ask again a little later.
+    pub fn is_ready(&self, bytes: usize) -> bool {
+        let most = self.map.inner.engine.values.max_item_bytes();
+        self.map.inner.engine.is_ready(self.writer, (bytes + USUAL_HEADER_BYTES).min(most))
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.
     ///
     /// # Errors
-    /// Those of the medium: what was written since the last commit may or may not survive.
+    /// Those of the medium: what was written since the last commit may or may not survive. Inside
+    /// [`Session::atomic`] there is nothing to commit yet, which is an error.
     pub fn commit(&mut self) -> Result<()> {
+        if self.batch.is_some() {
+            return Err(terrace_durable::Error::InBatch.into());
+        }
         let inner = &self.map.inner;
         // Forgotten only once durable: a commit that failed fails again.
         self.seen.iter().try_for_each(|ticket| inner.settle(Some(*ticket)))?;
         self.seen.clear();
         Ok(())
+    }
+
+    /// How many keys [`Session::scan`] and [`Session::range`] have left out so far: after a failed write or sync under
+    /// [`Durability::Sync`](crate::Durability::Sync) nobody is told what was not durable before.
+    pub fn withheld(&self) -> u64 {
+        self.withheld
     }
 
     /// The map this session works on.
@@ -292,32 +319,5 @@ impl<M: Memory, I: Memory> Session<M, I> {
 impl<M: Memory, I: Memory> Drop for Session<M, I> {
     fn drop(&mut self) {
         self.tell_found();
-    }
-}
-
-/// Ends the batch also when what ran inside panicked: its writes are visible and stay whole.
-struct Batch<'a, M: Memory, I: Memory> {
-    engine: &'a Engine<M, I>,
-    held: Held<'a, M>,
-}
-
-impl<M: Memory, I: Memory> Batch<'_, M, I> {
-    fn begin(&mut self) {
-        let mut changes = Changes::new();
-        self.held.begin_batch(&mut changes);
-        self.engine.commit(&mut changes, || ());
-    }
-
-    fn end(&mut self) {
-        let mut changes = Changes::new();
-        self.held.end_batch(&mut changes);
-        self.engine.commit(&mut changes, || ());
-        self.held.batch_ended();
-    }
-}
-
-impl<M: Memory, I: Memory> Drop for Batch<'_, M, I> {
-    fn drop(&mut self) {
-        self.end();
     }
 }

@@ -1,6 +1,7 @@
 //! Sizes and counts of a map.
 
 use crate::engine::Stored;
+use crate::index::KeyIndex;
 use crate::map::Map;
 use std::sync::atomic::Ordering;
 use terrace_durable::logs::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};

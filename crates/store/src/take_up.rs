@@ -15,7 +15,7 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, KeyIndex, Position};
 use crate::kept::{IndexPlace, Kept, grounds, index_error};
 use crate::open::Opening;
 use crate::options::Persist;
@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 use terrace_durable::logs::Recovered;
 use terrace_durable::sections::Joint;
 use terrace_durable::superblock::MAX_OPEN;
-use terrace_durable::{Books, Error as Below, IndexFile, State};
+use terrace_durable::values::Entries;
+use terrace_durable::{Books, Error as Below, IndexFile, State, Values};
 use terrace_index::{HashIndex, hash_key};
 use terrace_memory::{Divide, Memory};
 
@@ -40,6 +41,9 @@ struct Fit<M: Memory, I: Memory> {
     /// Why it could not be taken up with its books, though it said so.
     unfit: Option<String>,
 }
+
+/// Entries looked at together.
+const PAGE: usize = 1000;
 
 /// An index that does not fit, and why.
 type Unfit<M> = (Stored<M>, String);
@@ -57,15 +61,15 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
     ) -> Result<Opened<M, I>> {
         let begin = Instant::now();
-        let found = self.find(&values, place)?;
+        let (found, was_full) = self.find(&values, place)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
-        let was_full = found.as_ref().is_ok_and(|file| file.state().is_full);
-        if let (true, Ok(file)) = (self.is_ordered(), &found) {
-            self.check_form(file, &place.path())?;
-        }
-        let tried = match found {
-            Ok(file) => self.try_file(values, file, place)?,
-            Err(why) => Err((values, why)),
+        let to_rebuild = match &found {
+            Ok(file) if self.is_ordered() => self.check_form(file, &place.path())?,
+            _ => None,
+        };
+        let tried = match (found, to_rebuild) {
+            (Ok(file), None) => self.try_file(values, file, place)?,
+            (Ok(_), Some(why)) | (Err(why), _) => Err((values, why)),
         };
         let mut fit = match tried {
             Ok(fit) => fit,
@@ -75,9 +79,10 @@ impl Opening<'_> {
                 Fit { unfit: was_kept.then_some(why), ..self.make(values, place)? }
             }
         };
-        let is_full = match self.options.persist {
+        let is_full = match self.plan.persist {
             Persist::Full => true,
-            Persist::Auto => was_full,
+            // An ordered map has no sections, whatever the map was before.
+            Persist::Auto => was_full && !self.is_ordered(),
             Persist::Index | Persist::Values => false,
         };
         self.name(&mut fit, is_full)?;
@@ -98,22 +103,27 @@ impl Opening<'_> {
         Ok((engine, report))
     }
 
-    /// The index that the values name.
+    /// The index that the values name, and whether each operation on what lies there was a section.
     fn find<M: Memory, I: Divide>(
         &self,
         values: &Stored<M>,
         place: &impl IndexPlace<I>,
-    ) -> Result<std::result::Result<IndexFile<I>, String>> {
+    ) -> Result<(std::result::Result<IndexFile<I>, String>, bool)> {
         let mark = values.index_mark();
         if mark == 0 {
-            return Ok(Err("no index goes with the values".into()));
+            return Ok((Err("no index goes with the values".into()), false));
         }
-        Ok(match place.existing() {
+        let existing = place.existing();
+        let was_full = matches!(&existing, Ok(Some(file)) if file.state().is_full);
+        let found = match existing {
             Ok(Some(file)) if !file.marks.contains(&mark) => {
                 Err("the index goes with other values".into())
             }
             Ok(Some(file)) if (file.tables == 0) != self.is_ordered() => {
                 Err("the index is of another kind".into())
+            }
+            Ok(Some(file)) if !file.is_present_format() => {
+                Err(named(place, "it was made by an earlier version; it is rebuilt"))
             }
             Ok(Some(file)) if !file.has_pages(values.book_pages()) => {
                 Err("the index was made for less memory".into())
@@ -122,7 +132,8 @@ impl Opening<'_> {
             Ok(None) => Err("the index is missing".into()),
             Err(error @ (Below::Damaged { .. } | Below::Mismatch { .. })) => Err(error.to_string()),
             Err(error) => return Err(error.into()),
-        })
+        };
+        Ok((found, was_full))
     }
 
     /// Replays the last section, as far as what it changed is there, and makes the log void.
@@ -166,12 +177,9 @@ impl Opening<'_> {
         };
         let index = match index {
             Ok(index) => index,
-            // At rest no crash explains it: what was lost no walk would miss.
-            Err(error) if error.kind() == ErrorKind::InvalidData && state.is_closed => {
-                return Ok(Err((values, named(place, error))));
-            }
+            // No crash explains it, of one at rest or whose changes were sections: what was lost no walk would miss.
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                return self.walk(values, file, place, Some(named(place, error)));
+                return Ok(Err((values, named(place, error))));
             }
             Err(error) => return Err(index_error(place)(error)),
         };
@@ -180,11 +188,14 @@ impl Opening<'_> {
             Ok(found) => {
                 let procedure =
                     if state.is_closed { Procedure::AsClosed } else { Procedure::Replay };
+                // Nobody has read them.
+                engine.values.verify_on_read();
                 Ok(Ok(Fit { engine, file, found, procedure, unfit: None }))
             }
             Err(Error::Medium(Below::Unfit(why))) => {
                 let Engine { values, index, .. } = engine;
                 drop(index);
+                // The index itself was found whole.
                 self.walk(values, file, place, Some(why))
             }
             Err(error) => Err(error),
@@ -250,7 +261,7 @@ impl Opening<'_> {
         let Fit { engine, file, .. } = fit;
         let values = &engine.values;
         if is_full {
-            if self.options.deferred_frees > 0 {
+            if self.options.laboratory.deferred_frees > 0 {
                 let why = "with persist = \"full\" a slot is freed by the section that supersedes it: use 0, \
                            or persist = \"index\"";
                 return Err(Error::Option { field: "deferred_frees", why: why.into() });
@@ -280,9 +291,25 @@ fn take_up_books<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
     books: &Books<I>,
 ) -> Result<Recovered> {
-    let found = engine.values.recover_booked(&books.pages(), &|at, words| books.read(at, words))?;
+    let is_checked = engine.index.ordered().is_none();
+    let entries = |f: &mut dyn FnMut(u64)| {
+        // An ordered index is exact only as it was closed, and has a checksum then, with its books.
+        let mut reached = if is_checked { Position::Start } else { Position::End };
+        let guard = crossbeam_epoch::pin();
+        while reached != Position::End {
+            reached = engine.index.scan(&reached, PAGE, &engine.located(&guard), &mut *f);
+        }
+    };
+    let get = |at, words: &mut [u64]| books.read(at, words);
     let keys = (0..MAX_OPEN).map(|writer| books.load(books.keys(writer)));
     let keys = keys.fold(0, u64::wrapping_add);
+    if keys > engine.index.len() {
+        let what =
+            format!("{keys} keys were counted, and there are {} entries", engine.index.len());
+        return Err(Error::Medium(Below::Unfit(what)));
+    }
+    let entries: Option<Entries<'_>> = if is_checked { Some(&entries) } else { None };
+    let found = engine.values.recover_booked(&books.pages(), &get, entries)?;
     engine.written[0].keys.store(keys as i64, Ordering::Relaxed);
     engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
     Ok(found)

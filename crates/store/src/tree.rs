@@ -19,12 +19,13 @@ use crate::advice::{Advised, advised};
 use crate::engine::Stored;
 use crate::error::{Error, Result};
 use crate::form::TreeForm;
-use crate::index::Index;
+use crate::index::{InLogs, InTree, Index, Ordered};
 use crate::kept::{IndexPlace, leaves};
+use crate::laboratory::{InnerTier, Laboratory};
 use crate::located::{first_16, location, value};
 use crate::open::Opening;
-use crate::options::{InnerTier, Kind, MapOptions, Persist};
-use crate::ordered::{InLogs, Ordered};
+use crate::options::{Kind, MapOptions, Persist};
+use crate::plan::{InDram, PersistentTree, Plan};
 use std::cmp::Ordering;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -47,98 +48,60 @@ const INNER_STEP: u64 = 2 << 20;
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS_LEAST: u64 = 512;
 
-/// The options with what follows from the form of tree that was asked for.
+impl InDram {
+    /// The index of such a map where it is not persistent.
+    pub fn of(options: &MapOptions) -> InDram {
+        let Laboratory { tree, node_bytes, .. } = options.laboratory;
+        let form = match tree {
+            Some(TreeForm::Leaves(form)) if !form.is_kept() => form,
+            _ => Form::Rows,
+        };
+        let node_bytes = node_bytes.unwrap_or(NODE_BYTES);
+        let group_flush = options.group_flush(form, node_bytes);
+        InDram { form, node_bytes, group_flush, tier: options.index_tier.clone() }
+    }
+}
+
+impl PersistentTree {
+    /// What was asked for, or else what is best by what was measured of the memory.
+    pub fn of(options: &MapOptions) -> PersistentTree {
+        let Laboratory { tree, node_bytes, inner_tier, .. } = options.laboratory;
+        let asked = tree.filter(|form| form.is_kept());
+        let best = advice(options, asked).first().map(|best| (best.form, best.node_bytes));
+        let (form, bytes) = best.unwrap_or((TreeForm::Leaves(Form::FastFair), KEPT_NODE_BYTES));
+        PersistentTree {
+            form: asked.unwrap_or(form),
+            node_bytes: node_bytes.unwrap_or(bytes),
+            inner_tier,
+            asked: (tree, node_bytes),
+        }
+    }
+}
+
+/// Refuses leaves of bytes that their form cannot have, wherever the index may come to be.
 ///
 /// # Errors
-/// [`Error::Option`] if there is no map like this.
-pub(crate) fn settled(options: MapOptions) -> Result<MapOptions> {
-    let refused = |field, why: String| Err(Error::Option { field, why });
-    let MapOptions { kind, persist, tree, node_bytes, .. } = options;
-    if kind == Kind::Hash {
-        return match (tree, node_bytes) {
-            (None, None) if options.inner_tier == InnerTier::Dram => Ok(options),
-            (None, None) => refused(
-                "inner_tier",
-                "only kind = \"ordered\" has inner nodes; leave it out".into(),
-            ),
-            (Some(form), _) => refused(
-                "index",
-                format!("\"{form}\" is a tree, for kind = \"ordered\"; leave it out, or \"auto\""),
-            ),
-            (None, Some(_)) => {
-                refused("node_bytes", "only kind = \"ordered\" has nodes; leave it out".into())
-            }
-        };
-    }
-    let persist = match (persist, tree) {
-        (Persist::Full, _) => {
-            let why = "an ordered map keeps its index word by word, and has no sections over it; use \
-                       persist = \"index\" or \"values\", or kind = \"hash\"";
-            return refused("persist", why.into());
-        }
-        (Persist::Index, Some(form)) if !form.is_kept() => {
-            let why = format!(
-                "\"{form}\" is gone after a crash; with persist = \"index\" there are {}, and auto",
-                names(TreeForm::is_kept)
-            );
-            return refused("index", why);
-        }
-        (Persist::Values, Some(form)) if form.is_kept() => {
-            let why = format!(
-                "\"{form}\" is for persist = \"index\"; with persist = \"values\" there are {}, and auto",
-                names(|form| !form.is_kept())
-            );
-            return refused("index", why);
-        }
-        (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
-        (Persist::Auto, None) if options.inner_tier == InnerTier::Index => Persist::Index,
-        (Persist::Auto, Some(_)) => Persist::Values,
-        (persist, _) => persist,
+/// [`Error::Option`].
+pub(crate) fn check_nodes(plan: &Plan) -> Result<()> {
+    let InDram { form, node_bytes, .. } = plan.in_dram;
+    let in_dram = || leaf_options(form, node_bytes).check();
+    let PersistentTree { form, node_bytes, .. } = plan.persistent_tree;
+    let persistent = || match form {
+        TreeForm::Leaves(form) => leaf_options(form, node_bytes).check(),
+        TreeForm::Logs => logs_options(1, node_bytes, u64::MAX).check(),
     };
-    if options.inner_tier == InnerTier::Index && persist == Persist::Values {
-        let why = "inner nodes of an index that is not kept lie where it does, in DRAM or in index_tier; \"index\" is \
-                   for persist = \"index\"";
-        return refused("inner_tier", why.into());
-    }
-    for is_kept in [false, true] {
-        let possible = tree.is_none_or(|form| form.is_kept() == is_kept);
-        if !possible {
-            continue;
-        }
-        let checked = match chosen(&options, is_kept) {
-            (TreeForm::Leaves(form), node_bytes) => leaf_options(form, node_bytes).check(),
-            (TreeForm::Logs, node_bytes) => logs_options(1, node_bytes, u64::MAX).check(),
-        };
-        if let Err(error) = checked {
-            return refused("node_bytes", error.to_string());
-        }
-    }
-    Ok(MapOptions { persist, ..options })
-}
-
-fn names(which: impl Fn(TreeForm) -> bool) -> String {
-    let names = TreeForm::ALL.into_iter().filter(|form| which(*form)).map(TreeForm::name);
-    names.collect::<Vec<_>>().join(", ")
-}
-
-/// The form of an index and the bytes of its leaves: what was asked for, or else what is best by what was measured
-/// of the memory. Where nothing may be written the index is in DRAM
-/// whatever was asked for.
-fn chosen(options: &MapOptions, is_kept: bool) -> (TreeForm, u64) {
-    let usual = match is_kept {
-        true => (TreeForm::Leaves(Form::FastFair), KEPT_NODE_BYTES),
-        false => (TreeForm::Leaves(Form::Rows), NODE_BYTES),
+    let checked = match plan.persist {
+        Persist::Values => in_dram(),
+        Persist::Index | Persist::Full => persistent(),
+        Persist::Auto => in_dram().and_then(|()| persistent()),
     };
-    let form = options.tree.filter(|form| form.is_kept() == is_kept);
-    let best = if is_kept { advice(options, form).first().cloned() } else { None };
-    let best = best.map_or(usual, |best| (best.form, best.node_bytes));
-    (form.unwrap_or(best.0), options.node_bytes.unwrap_or(best.1))
+    checked.map_err(|error| Error::Option { field: "node_bytes", why: error.to_string() })
 }
 
-/// What may be kept, the best first; nothing where the memory was not measured.
+/// What may be persistent, the best first; nothing where the memory was not measured.
 fn advice(options: &MapOptions, form: Option<TreeForm>) -> Vec<Advised> {
     let mut advice = options.accesses().map_or_else(Vec::new, advised);
-    let may_be = |found: u64| options.node_bytes.is_none_or(|asked| asked == found);
+    let may_be = |found: u64| options.laboratory.node_bytes.is_none_or(|asked| asked == found);
     advice.retain(|a| form.is_none_or(|form| form == a.form) && may_be(a.node_bytes));
     advice
 }
@@ -164,11 +127,11 @@ impl MapOptions {
         if self.kind == Kind::Hash || self.persist == Persist::Values {
             return None;
         }
-        let (form, node_bytes) = chosen(self, true);
-        if self.tree.is_some() && self.node_bytes.is_some() {
+        let PersistentTree { form, node_bytes, asked, .. } = PersistentTree::of(self);
+        if asked.0.is_some() && asked.1.is_some() {
             return Some(format!("{form} in leaves of {node_bytes} B, as asked"));
         }
-        let (Some(accesses), [best, others @ ..]) = (self.accesses(), &advice(self, self.tree)[..])
+        let (Some(accesses), [best, others @ ..]) = (self.accesses(), &advice(self, asked.0)[..])
         else {
             return Some(format!("{form} in leaves of {node_bytes} B: no profile decides"));
         };
@@ -216,20 +179,32 @@ pub(crate) fn made_as<I: Divide>(file: &IndexFile<I>) -> Option<(TreeForm, u64)>
     found(&leaves(file)).ok()?.form
 }
 
+/// What of the file is in use for leaves: beginning and length.
+///
+/// # Errors
+/// [`ErrorKind::InvalidData`] if it cannot be told.
+pub(crate) fn in_use<I: Divide>(file: &IndexFile<I>) -> io::Result<(u64, u64)> {
+    let kept = leaves(file);
+    let (start, bytes) = (kept.start, found(&kept)?.bytes);
+    let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
+    if bytes > in_file {
+        let what = format!("at offset {start}: leaves end behind the file");
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
+    Ok((start, bytes))
+}
+
 impl Opening<'_> {
     pub fn is_ordered(&self) -> bool {
-        self.options.kind == Kind::Ordered
+        self.plan.is_ordered()
     }
 
     /// An empty tree in DRAM.
     pub fn tree_in_dram(&self, capacity: u64) -> io::Result<Index<Native>> {
-        let (TreeForm::Leaves(form), node_bytes) = chosen(&self.options, false) else {
-            unreachable!("logs are kept")
-        };
-        let group_flush = self.options.group_flush(form, node_bytes);
+        let InDram { form, node_bytes, group_flush, .. } = self.plan.in_dram;
         let options = TreeOptions { group_flush, ..leaf_options(form, node_bytes) };
         let tree = Tree::on_node(&options, capacity, self.index_node(), self.index_budget())?;
-        Ok(Index::Ordered(Box::new(Ordered::Tree(tree, InnerTier::Dram))))
+        Ok(Index::Ordered(Box::new(Ordered::Tree(InTree::new(tree, InnerTier::Dram)))))
     }
 
     /// An empty tree whose leaves, or logs, are kept in the file.
@@ -240,11 +215,12 @@ impl Opening<'_> {
     ) -> io::Result<Index<I>> {
         let kept = leaves(file);
         let above = self.above(&kept, place)?;
-        let (form, node_bytes) = chosen(&self.options, true);
+        let PersistentTree { form, node_bytes, .. } = self.plan.persistent_tree;
         let ordered = match form {
             TreeForm::Leaves(form) => {
                 let options = leaf_options(form, node_bytes);
-                Ordered::Tree(Tree::over(&options, kept, above, self.budget)?, self.inner_tier())
+                let tree = Tree::over(&options, kept, above, self.budget)?;
+                Ordered::Tree(InTree::new(tree, self.inner_tier()))
             }
             TreeForm::Logs => {
                 let options = logs_options(self.logs(), node_bytes, kept.memory.len());
@@ -257,7 +233,7 @@ impl Opening<'_> {
     }
 
     fn inner_tier(&self) -> InnerTier {
-        self.options.inner_tier
+        self.plan.persistent_tree.inner_tier
     }
 
     /// Room for inner nodes above such leaves, or logs, where they are to lie.
@@ -278,18 +254,23 @@ impl Opening<'_> {
         self.tables().max(2) as u32
     }
 
-    /// Refuses a form or a size of nodes that was asked for where the file has another.
+    /// Refuses a form or a size of nodes that was asked for where the file has another, and says why the tree is to be
+    /// rebuilt if the product does not make such ones.
     ///
     /// # Errors
     /// [`Error::Option`]; those of the medium.
-    pub fn check_form<I: Divide>(&self, file: &IndexFile<I>, path: &Path) -> Result<()> {
+    pub fn check_form<I: Divide>(
+        &self,
+        file: &IndexFile<I>,
+        path: &Path,
+    ) -> Result<Option<String>> {
         let found = found(&leaves(file)).map_err(|source| Error::Io {
             path: path.into(),
             doing: "read the leaves of",
             source,
         })?;
         // An illegible one is damage, and made anew as was asked for.
-        let Some((form, node_bytes)) = found.form else { return Ok(()) };
+        let Some((form, node_bytes)) = found.form else { return Ok(None) };
         let refused = |field, asked: String, has: String| {
             let why = format!(
                 "{asked} was asked for, and the tree in {} has {has}; ask for that or for auto, or open the map \
@@ -298,14 +279,20 @@ impl Opening<'_> {
             );
             Err(Error::Option { field, why })
         };
-        match (self.options.tree, self.options.node_bytes) {
+        match self.plan.persistent_tree.asked {
             (Some(asked), _) if asked != form => {
                 refused("index", format!("\"{asked}\""), format!("\"{form}\""))
             }
             (_, Some(asked)) if asked != node_bytes => {
                 refused("node_bytes", asked.to_string(), node_bytes.to_string())
             }
-            _ => Ok(()),
+            (None, _) if !form.is_product() => {
+                let now = self.plan.persistent_tree.form;
+                Ok(Some(format!(
+                    "{form} is of the laboratory alone; rebuilt as {now} from the values"
+                )))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -322,12 +309,8 @@ impl Opening<'_> {
     ) -> io::Result<Index<I>> {
         let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
         let kept = leaves(file);
-        let start = kept.start;
-        let Found { form, bytes } = found(&kept)?;
-        let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
-        if bytes > in_file {
-            return Err(damaged(format!("at offset {start}: leaves end behind the file")));
-        }
+        let form = found(&kept)?.form;
+        let (start, bytes) = in_use(file)?;
         if !is_intact(&[(start, bytes)])? {
             return Err(damaged("the index is not as it was closed".into()));
         }
@@ -341,7 +324,7 @@ impl Opening<'_> {
             TreeForm::Leaves(form) => {
                 let options = leaf_options(form, node_bytes);
                 let tree = Tree::recover(&options, kept, above, &claimed, threads, budget)?;
-                Ordered::Tree(tree, self.inner_tier())
+                Ordered::Tree(InTree::new(tree, self.inner_tier()))
             }
             TreeForm::Logs => {
                 let options = logs_options(self.logs(), node_bytes, kept.memory.len());

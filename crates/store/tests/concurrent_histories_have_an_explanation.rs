@@ -8,14 +8,12 @@
 //!
 //! `TERRACE_LONG=1` records twenty times as many.
 
-mod adversary;
-
-use adversary::{Random, cases, options};
+use crate::adversary::{Random, cases, options};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use terrace_store::laboratory::{Laboratory, LeafForm, TreeForm};
 use terrace_store::{
-    Change, Domain, Durability, Kind, LeafForm, Map, MapOptions, Persist, Session, TreeForm,
-    ValueDesign,
+    Change, Domain, Durability, Kind, Map, MapOptions, Persist, Session, ValueDesign,
 };
 use terrace_workload::history::{Call, Client, Operation, Recorder, State, Told, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
@@ -288,8 +286,11 @@ fn on_kept_trees() {
         for values in [ValueDesign::Log, ValueDesign::Slab] {
             let kept = MapOptions {
                 kind: Kind::Ordered,
-                tree: Some(tree),
-                node_bytes: Some(128),
+                laboratory: Laboratory {
+                    tree: Some(tree),
+                    node_bytes: Some(128),
+                    ..Laboratory::default()
+                },
                 persist: Persist::Index,
                 domain: Domain::Adr,
                 values,

@@ -4,9 +4,7 @@
 //!
 //! `TERRACE_LONG=1` flips every byte of every header instead of a choice of them.
 
-mod adversary;
-
-use adversary::{
+use crate::adversary::{
     BLOCK, Random, SEGMENT, cases, contents, file_now, file_of, in_memory, options, value_of,
 };
 use std::collections::BTreeMap;
@@ -306,7 +304,7 @@ fn superblock(image: &[u8], field: usize, value: u32) -> Vec<u8> {
 fn nor_is_another_kind_of_file_taken_for_a_map() {
     let sound = &sound_maps()[0];
     let cases = [
-        ("format version", 8, 2),
+        ("format version", 8, 0),
         ("segment size", 12, 1 << 20),
         ("values in", 16, 2),
         ("values in", 16, 77),
@@ -322,6 +320,13 @@ fn nor_is_another_kind_of_file_taken_for_a_map() {
         );
         assert!(error.to_string().contains(field), "{error}");
         assert!(file_now(dir.path()) == image, "a file of another kind is left as it was");
+    }
+    let dir = tempfile::tempdir().expect("directory");
+    plant(dir.path(), &superblock(&sound.image, 8, 3));
+    for access in [Access::Write, Access::Read, Access::Salvage] {
+        let newer = MapOptions { access, ..options(sound.durability) };
+        let error = Map::open(dir.path(), newer).err().expect("refused").to_string();
+        assert!(error.contains("newer") && error.contains("format 3"), "{error}");
     }
     for other in [&b"PK\x03\x04 and so on"[..], &[0xff; 3 * BLOCK], &vec![1; 2 * SEGMENT]] {
         let dir = tempfile::tempdir().expect("directory");

@@ -2,9 +2,7 @@
 //! to an older version, wherever the power fails: also in the middle of a collection, after
 //! tombstones were dropped and versions began again at 1, and twice in a row.
 
-mod adversary;
-
-use adversary::{
+use crate::adversary::{
     Random, SEGMENT, cases, file_now, image_after, in_memory, opened, options, recording, value_of,
     writes,
 };
@@ -144,7 +142,7 @@ fn twice(
     let image = file_now(dir);
     let again = scratch.join("again");
     std::fs::create_dir_all(&again).expect("directory");
-    std::fs::write(adversary::file_of(&again), &image).expect("image");
+    std::fs::write(crate::adversary::file_of(&again), &image).expect("image");
     let map = Map::open(&again, options(Durability::Sync))
         .unwrap_or_else(|e| panic!("{what}, again: {e}"));
     assert!(writes(&map) == now, "{what}: a second recovery finds what was there before it");
@@ -311,6 +309,60 @@ fn when_the_map_was_cleared_under_load() {
                     "{durability:?} state {state}, cut {cut}: key {key} is write {write}, cleared below {oldest}"
                 );
             }
+        }
+    }
+}
+
+/// An evicted key leaves no tombstone where no other log has an older version of it: a power cut may lose the key, or
+/// bring its last value back, but never one before that.
+#[test]
+fn when_older_versions_of_what_was_evicted_lie_in_other_logs() {
+    let dir = tempfile::tempdir().expect("directory");
+    let evicting = MapOptions {
+        memory_budget_bytes: 48 << 20,
+        when_full: WhenFull::Evict,
+        writers: 2,
+        ..options(Durability::Sync)
+    };
+    let map = Map::open(dir.path(), evicting).expect("open");
+    let base = recording(&map, dir.path());
+    let mut sessions = [map.session(), map.session()];
+    let mut random = Random(23);
+    let mut begun = Vec::new();
+    // Event, key, write: acknowledged by then.
+    let mut acknowledged: Vec<(usize, u64, u64)> = Vec::new();
+    for write in 0..3_000u64 {
+        let key = random.below(1_200);
+        let value = value_of(key, write, 20_000 + random.below(20_000) as usize);
+        let session = &mut sessions[random.below(2) as usize];
+        session.put(&key.to_be_bytes(), &value, None).expect("room is made");
+        begun.push((key, write));
+        if write % 25 == 24 {
+            sessions.iter_mut().for_each(|session| session.commit().expect("commit"));
+            let at = map.medium().trace_length();
+            acknowledged.extend(begun.drain(..).map(|(key, write)| (at, key, write)));
+        }
+    }
+    assert!(map.stats().evicted > 500, "{:?}", map.stats());
+    let events = map.medium().trace();
+    let freed = frees(&events);
+    assert!(freed.len() > 5, "{} logs freed", freed.len());
+    for state in 0..cases(24) {
+        let cut = match state % 3 {
+            0 => random.below(events.len() as u64 + 1) as usize,
+            _ => (freed[random.below(freed.len() as u64) as usize] + random.below(4) as usize)
+                .min(events.len()),
+        };
+        let image = image_after(&base, &events, cut, &mut random);
+        let (_dir, map) = opened(&image, options(Durability::Sync))
+            .unwrap_or_else(|e| panic!("state {state}: {e}"));
+        let found = writes(&map);
+        for (_, key, write) in acknowledged.iter().filter(|(at, ..)| *at <= cut) {
+            let older = found.get(key).filter(|found| **found < *write);
+            assert!(
+                older.is_none(),
+                "state {state}, cut {cut}: key {key} is write {older:?} again, after {write} was acknowledged"
+            );
         }
     }
 }

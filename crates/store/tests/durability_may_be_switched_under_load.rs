@@ -2,9 +2,7 @@
 //! What was acknowledged while `sync` was in force survives every state the cut could leave
 //! behind, and so does everything written before a change of durability returned.
 
-mod adversary;
-
-use adversary::{
+use crate::adversary::{
     Random, cases, file_now, image_after, opened, options, recording, value_of, writes,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

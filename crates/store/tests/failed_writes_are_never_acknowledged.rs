@@ -4,15 +4,14 @@
 //! The fault sweep lets the n-th write to the file fail, and all after it, for n from 0 until the
 //! scenario runs through untouched.
 
-mod adversary;
-
-use adversary::{cases, file_of, options, value_of, write_of};
+use crate::adversary::{cases, file_of, options, value_of, write_of};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use terrace_store::laboratory::{Laboratory, TreeForm};
 use terrace_store::{
-    Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, TreeForm, ValueDesign,
+    Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign,
 };
 
 /// What each key may hold: the last acknowledged write or deletion, and those begun since.
@@ -255,6 +254,42 @@ fn when_the_disk_is_full() {
     }
 }
 
+/// A process that was killed on a full disk left a part of a segment at the end of the file; the next one did not
+/// start, since it could not make that whole, and nothing was read.
+#[test]
+fn when_it_is_opened_on_a_full_disk() {
+    for durability in [Durability::Sync, Durability::None] {
+        let dir = tempfile::tempdir().expect("directory");
+        let Some(_disk) = Disk::mount(dir.path(), 60 << 20) else { return };
+        let store = dir.path().join("store");
+        let map = Map::open(&store, options(durability)).expect("open");
+        for key in 0..300u64 {
+            map.put(&key.to_be_bytes(), &value_of(key, 1, 50_000)).expect("put");
+        }
+        map.close().expect("close");
+        drop(map);
+        let file = std::fs::OpenOptions::new().write(true).open(file_of(&store)).expect("file");
+        let length = file.metadata().expect("metadata").len();
+        file.set_len(length + (1 << 20)).expect("a part of a segment");
+        let mut ballast = std::fs::File::create(dir.path().join("ballast")).expect("ballast");
+        while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok() {}
+        let map = Map::open(&store, options(durability)).expect("a full disk is no damage");
+        assert!((0..300).all(|key| read(&map, key) == Some(1)), "what is there is read");
+        // In segments that were set aside, whose blocks are there.
+        for key in 0..200u64 {
+            assert!(
+                map.delete(&key.to_be_bytes()).expect("deletes go on"),
+                "{durability:?}, {key}"
+            );
+        }
+        map.sync().expect("what was deleted stays so");
+        drop(map);
+        let map = Map::open(&store, options(durability)).expect("and again");
+        assert!((200..300).all(|key| read(&map, key) == Some(1)), "the others are there");
+        assert_eq!(map.len(), 100);
+    }
+}
+
 /// An index in logs needs a line for every change: where the disk has none, a write is refused whole, and garbage
 /// is collected first.
 #[test]
@@ -265,7 +300,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
         let (ballast, store) = (dir.path().join("ballast"), dir.path().join("store"));
         let options = || MapOptions {
             kind: Kind::Ordered,
-            tree: Some(TreeForm::Logs),
+            laboratory: Laboratory { tree: Some(TreeForm::Logs), ..Laboratory::default() },
             persist: Persist::Index,
             domain: Domain::Adr,
             values,
@@ -345,7 +380,11 @@ fn when_another_process_has_the_directory() {
     }
     let dir = tempfile::tempdir().expect("directory");
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "when_another_process_has_the_directory", "--nocapture"])
+        .args([
+            "--exact",
+            "failed_writes_are_never_acknowledged::when_another_process_has_the_directory",
+            "--nocapture",
+        ])
         .env(TOLD, dir.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

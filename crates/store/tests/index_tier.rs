@@ -8,9 +8,9 @@ use terrace_memory::profile::{
     Bandwidth, Estimate, Flavour, Latency, Measured, MemoryCosts, NodeProfile, Quantiles,
 };
 use terrace_memory::{Budget, prestore};
+use terrace_store::laboratory::{Laboratory, LeafForm, TreeForm};
 use terrace_store::{
-    Domain, Durability, Error, IndexTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm,
-    ValueDesign, WhenFull,
+    Domain, Durability, Error, IndexTier, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
 };
 
 const MIB: u64 = 1 << 20;
@@ -344,7 +344,8 @@ fn changes_of_a_tree_are_written_back_together_while_its_memory_is_busy() {
         let dir = directory();
         let index_tier = Some(IndexTier { costs, ..tier(64 * MIB) });
         let tree = Some(TreeForm::Leaves(form));
-        let asked = MapOptions { tree, index_tier, ..options(DESIGNS[2]) };
+        let laboratory = Laboratory { tree, ..Laboratory::default() };
+        let asked = MapOptions { laboratory, index_tier, ..options(DESIGNS[2]) };
         let map = Map::open(dir.path(), asked).expect("a map");
         (dir, map)
     };

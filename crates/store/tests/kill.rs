@@ -14,9 +14,8 @@ use std::time::Duration;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::Budget;
-use terrace_store::{
-    Domain, Durability, Kind, LeafForm, Map, MapOptions, Procedure, Session, TreeForm, ValueDesign,
-};
+use terrace_store::laboratory::{Laboratory, LeafForm, TreeForm};
+use terrace_store::{Domain, Durability, Kind, Map, MapOptions, Procedure, Session, ValueDesign};
 use terrace_workload::Failure;
 use terrace_workload::crash::{Journal, Promise, Recovered, Script, Writer, drive, verify};
 use terrace_workload::random::Rng;
@@ -26,9 +25,11 @@ const KEYS_PER_CLIENT: u64 = 300;
 
 fn options(place: &str) -> MapOptions {
     let (values, domain, tree) = match place {
-        "log-block" => (ValueDesign::Log, Domain::PageCache, None),
-        "log-adr" => (ValueDesign::Log, Domain::Adr, None),
-        "slab-adr" => (ValueDesign::Slab, Domain::Adr, None),
+        "log-block" | "log-block-interval" | "log-block-hour" => {
+            (ValueDesign::Log, Domain::PageCache, None)
+        }
+        "log-adr" | "log-adr-hour" => (ValueDesign::Log, Domain::Adr, None),
+        "slab-adr" | "slab-adr-hour" => (ValueDesign::Slab, Domain::Adr, None),
         "log-tree" => (ValueDesign::Log, Domain::Adr, Some(LeafForm::FastFair.into())),
         "slab-tree" => (ValueDesign::Slab, Domain::Adr, Some(LeafForm::PersistentUnsorted.into())),
         "log-ls-tree" => (ValueDesign::Log, Domain::Adr, Some(TreeForm::Logs)),
@@ -36,12 +37,18 @@ fn options(place: &str) -> MapOptions {
         other => panic!("no place {other}"),
     };
     MapOptions {
-        durability: Durability::Sync,
+        durability: match place.rsplit_once('-') {
+            // Checkpoints come and go.
+            Some((_, "interval")) => Durability::Interval(Duration::from_millis(10)),
+            // None comes in time.
+            Some((_, "hour")) => Durability::Interval(Duration::from_secs(3600)),
+            _ => Durability::Sync,
+        },
         values,
         domain,
         // With a tree that is kept.
         kind: if tree.is_some() { Kind::Ordered } else { Kind::Hash },
-        tree,
+        laboratory: Laboratory { tree, ..Laboratory::default() },
         memory_budget_bytes: 256 << 20,
         ..MapOptions::default()
     }
@@ -122,7 +129,7 @@ fn the_process_that_is_killed() {
 
 fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+        .args(["--exact", "kill::the_process_that_is_killed", "--nocapture"])
         .env("TERRACE_KILL_DIR", dir)
         .env("TERRACE_KILL_PLACE", place)
         .env("TERRACE_KILL_SEED", seed.to_string())
@@ -242,4 +249,40 @@ fn acknowledged_writes_survive_with_slabs_and_a_tree_in_logs() {
 #[test]
 fn acknowledged_writes_survive_with_logs_on_a_block_device() {
     kill_loop(None, "log-block");
+}
+
+/// Also in maps that overwrite in place; each process begins with what the one before left.
+#[test]
+fn acknowledged_writes_survive_under_interval_on_a_block_device() {
+    kill_loop(None, "log-block-interval");
+    kill_loop(None, "log-block-hour");
+}
+
+#[test]
+fn acknowledged_writes_survive_under_interval_on_a_declared_medium() {
+    kill_loop(memory(), "log-adr-hour");
+    kill_loop(memory(), "slab-adr-hour");
+}
+
+/// Whoever only looks after a kill sees what the next opening to write finds, and changes nothing.
+#[test]
+fn readers_see_what_a_killed_process_acknowledged() {
+    let dir = tempfile::tempdir().expect("directory");
+    run_and_kill(dir.path(), "log-block-hour", 1, Duration::from_millis(80));
+    let mut ledger =
+        Journal::read(&dir.path().join("journal"), Promise::OnAcknowledge).expect("journal");
+    let read = |access| {
+        let options = MapOptions { access, ..options("log-block-hour") };
+        Map::open(&dir.path().join("map"), options).expect("open")
+    };
+    let keys = [Access::Read, Access::Read, Access::Write].map(|access| {
+        let map = read(access);
+        let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
+        assert!(report.is_sound(), "{access:?}: {report}");
+        assert!(map.recovery().redone > 0, "{access:?}");
+        map.len()
+    });
+    assert!(keys[0] > 0 && keys.iter().all(|count| *count == keys[0]), "{keys:?}");
+    let map = read(Access::Write);
+    assert_eq!((map.recovery().redone, map.len()), (0, keys[0]), "it was taken in once");
 }

@@ -99,7 +99,7 @@ fn work(words: &Words, journal: &Path, thread: u64, seed: u64, tells_early: bool
 
 fn run_and_kill(dir: &Path, form: Form, seed: u64, alive: Duration, tells_early: bool) {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", "the_process_that_is_killed", "--nocapture"]);
+    command.args(["--exact", "kill_words::the_process_that_is_killed", "--nocapture"]);
     if tells_early {
         command.env("TERRACE_KILL_EARLY", "1");
     }

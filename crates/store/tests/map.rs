@@ -1,8 +1,6 @@
 //! What a map promises while it runs and across an orderly close.
 
-mod adversary;
-
-use adversary::kind;
+use crate::adversary::kind;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use terrace_store::{Change, Domain, Durability, Error, Map, MapOptions, ValueDesign, WhenFull};
@@ -292,7 +290,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
     assert!(matches!(map.put(&vec![0; 70_000], b""), Err(Error::KeySize(70_000, 65_535))));
     assert!(matches!(map.put(b"k", &vec![0; 5 << 20]), Err(Error::ItemSize(..))));
-    assert!(matches!(Map::open(dir.path(), options(Durability::None)), Err(Error::Locked(_))));
+    assert!(matches!(Map::open(dir.path(), options(Durability::None)), Err(Error::LockedHere(_))));
     let slab = MapOptions { values: terrace_store::ValueDesign::Slab, ..options(Durability::None) };
     let other = tempfile::tempdir().expect("directory");
     assert!(matches!(Map::open(other.path(), slab), Err(Error::Option { field: "values", .. })));

@@ -215,7 +215,7 @@ fn what_cannot_be_is_refused_by_name() {
     let refused = queue.push(&[0; 4097]).expect_err("too large").to_string();
     assert_eq!(refused, "an element of 4097 bytes: this queue takes at most 4096 (`largest`)");
     let locked = Queue::open(dir.path(), &good, &budget()).expect_err("locked");
-    assert!(matches!(locked, Error::Locked(_)));
+    assert!(matches!(locked, Error::LockedHere(_)));
     queue.close().expect("close");
     drop(queue);
     let cases = [
@@ -234,7 +234,7 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(refused.starts_with(begins) && !refused.contains('\n'), "{refused}");
     }
     let tight = Arc::new(Budget::new(1000));
-    let refused = Queue::open(dir.path(), &good, &tight).expect_err("no memory");
+    let refused = Queue::open(&dir.path().join("new"), &good, &tight).expect_err("no memory");
     assert!(matches!(refused, Error::OutOfMemory { .. }));
     assert_eq!(tight.used(), 0);
     // Nothing said: as it was made.
@@ -264,6 +264,11 @@ fn damage_is_named_with_file_and_offset() {
     std::fs::write(&path, &whole[..8192]).expect("written");
     let refused = Queue::open(dir.path(), &good, &budget()).expect_err("damage").to_string();
     assert!(refused.contains("ends early"), "{refused}");
+    let mut newer = whole.clone();
+    newer[7] = b'3';
+    std::fs::write(&path, newer).expect("written");
+    let refused = Queue::open(dir.path(), &good, &budget()).expect_err("newer").to_string();
+    assert!(refused.contains("format version 3"), "{refused}");
     std::fs::write(&path, &whole).expect("written");
     assert_eq!(open(dir.path(), &good).len(), 5);
 }
@@ -290,9 +295,9 @@ fn what_is_intact_of_a_damaged_queue_is_read_and_its_file_stays() {
         // Elements 0 to 2 have a slot each, 3 and 4 two: a byte of 1, a header of 4's second, bound, tail, a cut.
         let cases: [(Vec<u8>, u64, &[u64]); 5] = [
             (with(4096 + 128 + 20, b"?"), 4224, &[0, 2, 3, 4]),
-            (with(4096 + 6 * 128 + 1, b"?"), 4096 + 5 * 128, &[0, 1, 2, 3]),
-            (with(64, &[255; 8]), 64, &[0, 1, 2, 3, 4]),
-            (with(128, &[255; 8]), 128, &[0, 1, 2, 3, 4]),
+            (with(4096 + 6 * 128 + 8, b"?"), 4096 + 5 * 128, &[0, 1, 2, 3]),
+            (with(72, &[255; 8]), 72, &[0, 1, 2, 3, 4]),
+            (with(136, &[255; 8]), 136, &[0, 1, 2, 3, 4]),
             (whole[..4096 + 3 * 128].to_vec(), 4096 + 3 * 128, &[0, 1, 2]),
         ];
         for (damaged, at, intact) in cases {
@@ -323,6 +328,38 @@ fn what_is_intact_of_a_damaged_queue_is_read_and_its_file_stays() {
         assert!(queue.damage().is_empty() && queue.len() == 5);
         drop(queue);
         assert_eq!(open(dir.path(), &good).len(), 5);
+    }
+}
+
+/// A file of no byte, which a full disk or a copy cut off leaves, ended whoever opened it, or asked for statistics,
+/// with SIGBUS or SIGSEGV.
+#[test]
+fn a_file_cut_off_at_any_length_is_refused_with_the_place() {
+    for domain in [Domain::PageCache, Domain::Adr] {
+        let dir = tempfile::tempdir().expect("directory");
+        let good = QueueOptions { domain, ..options(Durability::Sync) };
+        let queue = open(dir.path(), &good);
+        (0..5).for_each(|number| queue.push(&element(number)).expect("push"));
+        queue.close().expect("close");
+        drop(queue);
+        let path = dir.path().join("ring");
+        let whole = std::fs::read(&path).expect("the file");
+        let lengths = [0, 1, 8, 31, 32, 64, 100, 512, 4095, 4096, 4097, 4224, 8192, 9000];
+        for length in lengths.into_iter().filter(|length| *length < whole.len()) {
+            for access in [Access::Write, Access::Read, Access::Salvage] {
+                std::fs::write(&path, &whole[..length]).expect("written");
+                let options = QueueOptions { access, ..good.clone() };
+                match Queue::open(dir.path(), &options, &budget()) {
+                    Err(error) => {
+                        let told = error.to_string();
+                        assert!(told.contains("ring at offset"), "{domain} {length}: {told}");
+                    }
+                    Ok(queue) => {
+                        assert!(access == Access::Salvage && !queue.damage().is_empty());
+                    }
+                }
+            }
+        }
     }
 }
 

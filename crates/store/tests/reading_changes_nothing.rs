@@ -132,7 +132,7 @@ fn is_read(dir: &Path, asked: &MapOptions, expected: &BTreeMap<Vec<u8>, Vec<u8>>
         assert!(matches!(map.clear(), Err(Error::ReadOnly(_))), "{what}");
         let other = Map::open(dir, to_read).expect("readers share");
         assert!(contents(&other) == *expected, "{what}: the second reader");
-        assert!(matches!(Map::open(dir, asked.clone()), Err(Error::Locked(_))), "{what}");
+        assert!(matches!(Map::open(dir, asked.clone()), Err(Error::LockedHere(_))), "{what}");
         other.close().expect("nothing to save");
         map.close().expect("nothing to save");
     }
@@ -154,7 +154,7 @@ fn a_map_is_read_at_rest_and_after_a_crash_and_its_files_stay_as_they_are() {
                 let expected = contents(&map);
                 let to_read = MapOptions { access: Access::Read, ..asked.clone() };
                 let beside = Map::open(dir.path(), to_read).map(drop);
-                assert!(matches!(beside, Err(Error::Locked(_))), "{what}: beside its writer");
+                assert!(matches!(beside, Err(Error::LockedHere(_))), "{what}: beside its writer");
                 // The process's end, whatever it was in the middle of.
                 let killed = copied(dir.path());
                 map.close().expect("close");
@@ -213,7 +213,7 @@ fn a_queue_is_read_and_stays_as_it_is() {
         let queue = Queue::open(&place, &asked, &budget).expect("a new queue");
         queue.push(b"first").expect("room");
         queue.push(b"second").expect("room");
-        assert!(matches!(Queue::open(&place, &to_read, &budget), Err(Error::Locked(_))));
+        assert!(matches!(Queue::open(&place, &to_read, &budget), Err(Error::LockedHere(_))));
         queue.close().expect("close");
         drop(queue);
         let before = files(&place);
@@ -243,7 +243,7 @@ fn a_table_of_words_is_read_and_stays_as_it_is() {
     let mut session = words.session().expect("a session");
     (0..3000).for_each(|key| assert!(session.insert(key, key + 1).expect("room")));
     drop(session);
-    assert!(matches!(Words::open(&place, &to_read, &budget), Err(Error::Locked(_))));
+    assert!(matches!(Words::open(&place, &to_read, &budget), Err(Error::LockedHere(_))));
     drop(words);
     let before = files(&place);
     for _ in 0..2 {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terrace_durable::slabs::{Census, Slabs};
 use terrace_durable::{Medium, MediumSpec};
 use terrace_memory::Budget;
+use terrace_store::laboratory::Laboratory;
 use terrace_store::{Access, Domain, Durability, Error, Map, MapOptions, ValueDesign, WhenFull};
 
 fn directory() -> tempfile::TempDir {
@@ -256,7 +257,8 @@ fn versions_whose_freeing_was_deferred_neither_win_nor_come_back() {
     // Two writers take turns, so that versions of one key are in both queues when it is deleted.
     for deferred_frees in [0, 5, usize::MAX] {
         let dir = directory();
-        let options = MapOptions { deferred_frees, writers: 2, ..options(ROOMY) };
+        let laboratory = Laboratory { deferred_frees, ..Laboratory::default() };
+        let options = MapOptions { laboratory, writers: 2, ..options(ROOMY) };
         let map = Map::open(dir.path(), options).expect("open");
         let mut expected = std::collections::BTreeMap::new();
         for number in 0..400u64 {
@@ -286,18 +288,61 @@ fn versions_whose_freeing_was_deferred_neither_win_nor_come_back() {
 #[test]
 fn deferred_slots_serve_again_and_a_full_map_takes_them_back() {
     let dir = directory();
-    // One superblock of each of a few sizes; updates would need hundreds without coming back.
-    let small = MapOptions { deferred_frees: usize::MAX, writers: 1, ..options(24 << 20) };
+    // Two thirds of what the updates would need if nothing came back.
+    let laboratory = Laboratory { deferred_frees: usize::MAX, ..Laboratory::default() };
+    let small = MapOptions { laboratory, writers: 1, ..options(40 << 20) };
     let map = Map::open(dir.path(), small).expect("open");
     for number in 0..60_000u64 {
         map.put(&(number % 100).to_be_bytes(), &[number as u8; 1000]).expect("put");
     }
     assert_eq!(map.len(), 100);
-    assert!(map.stats().disk_bytes <= 24 << 20, "{:?}", map.stats());
+    assert!(map.stats().disk_bytes <= 40 << 20, "{:?}", map.stats());
     map.clear().expect("clear");
     map.put(b"after", b"all").expect("put");
     let (_copy, found) = after_a_crash(dir.path());
     assert_eq!(keys(&found), BTreeSet::from([b"after".to_vec()]));
     drop(found);
     assert_eq!(closed_census(map, dir.path()).live, 1);
+}
+
+/// 71 keys of as many sizes, not a mebibyte in all, once did not fit into 160 MiB: each size class had a superblock of
+/// 4 MiB of its own.
+#[test]
+fn few_items_of_many_sizes_share_superblocks() {
+    let dir = directory();
+    let map = Map::open(dir.path(), options(160 << 20)).expect("open");
+    let value = |n: usize, version: u8| vec![version; 24 + n * n * 6];
+    for version in 1..4 {
+        for n in 0..71 {
+            map.put(&[n as u8], &value(n, version)).expect("room for every size");
+        }
+    }
+    assert!(map.stats().memory_used_bytes <= 48 << 20, "{:?}", map.stats());
+    let read = |map: &Map| {
+        (0..71).all(|n| map.get(&[n as u8]).expect("get").is_some_and(|found| found == value(n, 3)))
+    };
+    assert!(read(&map));
+    map.close().expect("close");
+    drop(map);
+    let map = Map::open(dir.path(), options(160 << 20)).expect("open");
+    assert!(read(&map), "they are found again, whichever slots they are in");
+    assert_eq!(closed_census(map, dir.path()).live, 71);
+}
+
+/// `docs/limits.md` names the budget that is enough for one item of every size.
+#[test]
+fn an_item_of_every_size_fits_the_budget_that_the_limits_name() {
+    let dir = directory();
+    let map = Map::open(dir.path(), options(72 << 20)).expect("open");
+    let longest = map.item_bytes_max() - 16;
+    let doublings = (0..16).map(|doubling| 24 << doubling).filter(|bytes| *bytes < longest);
+    let sizes: Vec<usize> = doublings.chain([longest]).collect();
+    for (n, bytes) in sizes.iter().enumerate() {
+        let put = map.put(&[n as u8], &vec![7; *bytes]);
+        put.unwrap_or_else(|error| panic!("{bytes} B: {error}"));
+    }
+    assert!(map.stats().disk_bytes <= 64 << 20, "{:?}", map.stats());
+    for (n, bytes) in sizes.iter().enumerate() {
+        assert_eq!(map.get(&[n as u8]).expect("get").map(|value| value.len()), Some(*bytes));
+    }
 }

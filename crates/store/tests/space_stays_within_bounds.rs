@@ -1,9 +1,7 @@
 //! Space under sustained updates. In a process of its own: logs that are free wait for readers of all maps of the
 //! process, and those of other tests, held up on a busy machine, would be counted here.
 
-mod adversary;
-
-use adversary::kind;
+use crate::adversary::kind;
 use terrace_store::{Durability, Map, MapOptions};
 
 fn options(durability: Durability) -> MapOptions {

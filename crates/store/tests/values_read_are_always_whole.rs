@@ -2,9 +2,7 @@
 //! run beside writers, the collector and a growing index, and every value they are shown says
 //! itself which key it is of, which write it is from and whether every byte is there.
 
-mod adversary;
-
-use adversary::{Random, cases, options, value_of, write_of};
+use crate::adversary::{Random, cases, options, value_of, write_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

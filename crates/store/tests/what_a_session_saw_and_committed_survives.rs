@@ -3,9 +3,7 @@
 //!
 //! Every state a power cut could leave behind from there on must hold what was seen, or later.
 
-mod adversary;
-
-use adversary::{
+use crate::adversary::{
     Random, cases, image_after, opened, options, recording, value_of, write_of, writes,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -121,7 +119,7 @@ fn though_its_writer_never_committed() {
     let keys = 20;
     let (history, seen) = seen_by_a_reader(&map, 900, keys);
     let events = map.medium().trace();
-    let file = adversary::file_now(dir.path());
+    let file = crate::adversary::file_now(dir.path());
     drop(map);
     let mut random = Random(4);
     for state in 0..cases(36) {

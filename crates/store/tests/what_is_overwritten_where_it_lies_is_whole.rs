@@ -2,9 +2,7 @@
 //! and writes, and must never show: readers see whole values, the newest acknowledged or newer,
 //! whether they read one, many, or scan, while cuts freeze the items under them.
 
-mod adversary;
-
-use adversary::{Random, cases, options, value_of, write_of};
+use crate::adversary::{Random, cases, options, value_of, write_of};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_store::{Durability, Map, Value};

@@ -6,9 +6,7 @@
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use terrace_memory::Domain;
-use terrace_store::{
-    Bound, Change, Durability, Error, Map, MapOptions, Session, Value, ValueDesign,
-};
+use terrace_store::{Change, Durability, Error, Map, MapOptions, Session, Value, ValueDesign};
 
 type Sees = fn(&mut Session) -> bool;
 
@@ -38,17 +36,17 @@ fn waits(sees: Sees, patience: Duration) -> bool {
     // Sessions take the two writers in turn.
     let (mut writer, mut reader) = (map.session(), map.session());
     let (tell, told) = channel();
-    let waited = writer.atomic(Bound::adding(1000), |session| {
-        session.put(b"put", NEW, None).expect("put");
-        session.delete(b"deleted").expect("delete");
+    let mut waited = false;
+    let put = Change::Put { value: NEW, expires_at_ms: None };
+    let written = writer.write_pausing(&[(b"put", put), (b"deleted", Change::Delete)], || {
         std::thread::spawn(move || {
             assert!(sees(&mut reader), "the batch is not seen");
             reader.commit().expect("commit");
             tell.send(()).expect("somebody listens");
         });
-        told.recv_timeout(patience) == Err(RecvTimeoutError::Timeout)
+        waited = told.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
     });
-    let waited = waited.expect("there is room");
+    written.expect("there is room");
     if waited {
         told.recv_timeout(Duration::from_secs(30)).expect("the batch has ended");
     }
@@ -120,14 +118,13 @@ fn what_no_batch_is_writing_is_told_at_once() {
 }
 
 #[test]
-fn a_batch_that_would_wait_for_itself_is_an_error() {
+fn a_commit_inside_a_batch_is_an_error() {
     let (_dir, map) = map();
     let mut session = map.session();
-    let inside = session.atomic(Bound::adding(1000), |session| {
-        session.put(b"put", NEW, None).expect("put");
+    let inside = session.atomic(|session| {
+        session.put(b"put", NEW, None)?;
         session.commit()
     });
-    let inside = inside.expect("there is room");
     assert!(matches!(inside, Err(Error::Medium(terrace_durable::Error::InBatch))), "{inside:?}");
     session.commit().expect("the batch has ended");
 }

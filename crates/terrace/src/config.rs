@@ -32,9 +32,7 @@ pub use values::{format_size, nearest, parse_size};
 pub use words::{WORDS_KEYS, WordsConfig};
 
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
-use terrace_store::{
-    Durability, Flush, InnerTier, Kind, MapOptions, Persist, TreeForm, ValueDesign, WhenFull,
-};
+use terrace_store::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
 pub const FILE_NAME: &str = "terrace.toml";
@@ -66,6 +64,8 @@ pub struct Config {
     pub profile_node: Option<String>,
     /// Memories declared by hand: for machines whose firmware does not say, and for tests.
     pub tiers: Vec<TierSpec>,
+    /// Settings of earlier versions that the file still has, each with what became of it; they do nothing.
+    pub retired: Vec<String>,
 }
 
 /// A map's settings. In `Config::map` every field is set; in `Config::maps` only what differs.
@@ -81,16 +81,6 @@ pub struct MapConfig {
     pub values: Option<ValueDesign>,
     /// What is kept, and so not made anew by recovery.
     pub persist: Option<Persist>,
-    /// Of an ordered map, the form of its tree; `Some(None)` is what suits what is kept.
-    pub tree: Option<Option<TreeForm>>,
-    /// The same of the bytes of a leaf.
-    pub node_bytes: Option<Option<u64>>,
-    /// Of an ordered map whose index is kept, where inner nodes lie.
-    pub inner_tier: Option<InnerTier>,
-    /// When the lines of an item are written back.
-    pub flush: Option<Flush>,
-    /// Superseded slots that each writer may leave to be freed later.
-    pub deferred_frees: Option<usize>,
     /// What a write gets when the budget is spent.
     pub when_full: Option<WhenFull>,
     /// Current logs; 0 means one per core.
@@ -173,11 +163,6 @@ impl Default for Config {
                 values: Some(ValueDesign::Auto),
                 kind: Some(Kind::Hash),
                 persist: Some(Persist::Auto),
-                tree: Some(None),
-                node_bytes: Some(None),
-                inner_tier: Some(InnerTier::Dram),
-                flush: Some(Flush::Auto),
-                deferred_frees: Some(0),
                 when_full: Some(WhenFull::Refuse),
                 writers: Some(0),
                 tier: None,
@@ -193,12 +178,21 @@ impl Default for Config {
             profile: None,
             profile_node: None,
             tiers: Vec::new(),
+            retired: Vec::new(),
         }
     }
 }
 
 impl Config {
     /// Reads `path` over the defaults.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let file = dir.path().join("mine.toml");
+    /// std::fs::write(&file, "port = 7000")?;
+    /// assert_eq!(terrace::Config::load(&file)?.server.port, 7000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The file cannot be read, is not TOML, names an unknown key or holds a bad value.
@@ -214,6 +208,13 @@ impl Config {
     /// The configuration of the directory `dir`: its `terrace.toml` if there is one, else the
     /// defaults. Also says whether there was one.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let (config, file) = terrace::Config::of_directory(dir.path())?;
+    /// assert_eq!((config, file), (terrace::Config::default(), None));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Config::load`].
     pub fn of_directory(dir: &Path) -> Result<(Self, Option<PathBuf>), ConfigError> {
@@ -226,6 +227,11 @@ impl Config {
     }
 
     /// Parses `text` over the defaults; `path` is only for messages.
+    ///
+    /// ```
+    /// let error = terrace::Config::parse("prot = 1", "terrace.toml".as_ref()).unwrap_err();
+    /// assert_eq!(error.to_string(), "terrace.toml:1: unknown key `prot`; did you mean `port`?");
+    /// ```
     ///
     /// # Errors
     /// Not TOML, an unknown key, a bad value, or settings that contradict each other.
@@ -244,6 +250,13 @@ impl Config {
 
     /// Sets one key of [`KEYS`], named as in the file with dots (`limits.clients`).
     ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set("limits.clients", "50")?;
+    /// assert_eq!(config.server.limits.clients, 50);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// An unknown key or a bad value.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
@@ -251,6 +264,14 @@ impl Config {
     }
 
     /// Sets one key of one map from `NAME.KEY=VALUE`, the form of the flag `--map`.
+    ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set_map("users.durability=sync")?;
+    /// let options = config.options_of("users", config.options());
+    /// assert_eq!(options.durability, terrace::Durability::Sync);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Another form, an unknown key or a bad value.
@@ -261,6 +282,13 @@ impl Config {
     }
 
     /// Declares a tier from `name=fast,kind=node,node=1,bytes=16 GiB`, the form of `--tier`.
+    ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set_tier("name=far,kind=node,node=1,bytes=16 GiB")?;
+    /// assert_eq!(config.tiers[0].name, "far");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Another form, an unknown key, a bad value, or no name.
@@ -310,6 +338,13 @@ impl Config {
 
     /// Settings that are fine alone and wrong together.
     ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set("tls.port", "6380")?;
+    /// assert!(config.check().unwrap_err().what.contains("tls.cert"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Names the settings and what would mend them.
     pub fn check(&self) -> Result<(), ConfigError> {
@@ -336,6 +371,13 @@ impl Config {
     }
 
     /// The options every map starts from.
+    ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set("memory_budget", "1 GiB")?;
+    /// assert_eq!(config.options().memory_budget_bytes, 1 << 30);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn options(&self) -> MapOptions {
         let base = MapOptions {
@@ -347,6 +389,13 @@ impl Config {
     }
 
     /// The options the map `name` opens with: its own settings over `base`, the common ones.
+    ///
+    /// ```
+    /// let config = terrace::Config::parse("[maps.a]\nkind = \"ordered\"", "terrace.toml".as_ref())?;
+    /// let kind_of = |name| config.options_of(name, config.options()).kind;
+    /// assert_eq!((kind_of("a"), kind_of("b")), (terrace::Kind::Ordered, terrace::Kind::Hash));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn options_of(&self, name: &str, base: MapOptions) -> MapOptions {
         self.maps.get(name).map_or(base.clone(), |own| own.within(&self.map).over(base))
@@ -356,20 +405,12 @@ impl Config {
 impl MapConfig {
     /// These settings, completed by those of every map.
     fn within(&self, all: &MapConfig) -> MapConfig {
-        let kind = self.kind.or(all.kind);
-        // What all ordered maps are is nothing to a map of another kind.
-        let all_ordered = kind == Some(Kind::Ordered);
         MapConfig {
             durability: self.durability.or(all.durability),
             interval_ms: self.interval_ms.or(all.interval_ms),
-            kind,
+            kind: self.kind.or(all.kind),
             values: self.values.or(all.values),
             persist: self.persist.or(all.persist),
-            tree: self.tree.or(all.tree.filter(|_| all_ordered)),
-            node_bytes: self.node_bytes.or(all.node_bytes.filter(|_| all_ordered)),
-            inner_tier: self.inner_tier.or(all.inner_tier.filter(|_| all_ordered)),
-            flush: self.flush.or(all.flush),
-            deferred_frees: self.deferred_frees.or(all.deferred_frees),
             when_full: self.when_full.or(all.when_full),
             writers: self.writers.or(all.writers),
             tier: self.tier.clone().or_else(|| all.tier.clone()),
@@ -379,20 +420,11 @@ impl MapConfig {
 
     fn over(&self, base: MapOptions) -> MapOptions {
         let durability = self.durability.map(|mode| mode.lasting(self.interval_ms));
-        let is_ordered = self.kind.unwrap_or(base.kind) == Kind::Ordered;
         MapOptions {
             durability: durability.unwrap_or(base.durability),
             kind: self.kind.unwrap_or(base.kind),
             values: self.values.unwrap_or(base.values),
             persist: self.persist.unwrap_or(base.persist),
-            tree: self.tree.unwrap_or(base.tree.filter(|_| is_ordered)),
-            node_bytes: self.node_bytes.unwrap_or(base.node_bytes.filter(|_| is_ordered)),
-            inner_tier: match is_ordered {
-                true => self.inner_tier.unwrap_or(base.inner_tier),
-                false => self.inner_tier.unwrap_or_default(),
-            },
-            flush: self.flush.unwrap_or(base.flush),
-            deferred_frees: self.deferred_frees.unwrap_or(base.deferred_frees),
             when_full: self.when_full.unwrap_or(base.when_full),
             writers: self.writers.unwrap_or(base.writers),
             ..base
@@ -412,9 +444,10 @@ pub struct TierDraft {
     declared: bool,
 }
 
-/// The README's program is compiled and run with the documentation tests.
+/// The programs of README and the guide are compiled and run with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/guide.md")]
 pub struct Readme;
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 
 mod ledgers;
 mod medium;
+mod opening;
+mod queues;
 mod words;
 
 pub use medium::durability_of;
+pub use opening::Opening;
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
-use terrace_store::{Error, IndexTier, Kind, Map, MapOptions, Queue, QueueOptions, Result, Words};
+use terrace_store::{DirectoryLock, Error, IndexTier, Kind, Map, MapOptions, Queue, Result, Words};
 use terrace_transact::ledger::Ledger;
 
 /// Longest name of a map or queue in bytes.
@@ -46,7 +49,8 @@ pub struct TierUse {
 /// own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
-/// of words one below `words/`; a process that writes to one has it alone.
+/// of words one below `words/`. One process writes to a directory; processes that only read (`Access::Read`) share
+/// it, and no reader is let in beside a writer. The lock ends with the handle, or with the process.
 pub struct Database {
     dir: PathBuf,
     options: MapOptions,
@@ -54,10 +58,15 @@ pub struct Database {
     shared: Arc<Share>,
     maps: Mutex<BTreeMap<String, Opened>>,
     queues: Mutex<BTreeMap<String, Queue>>,
+    queue_changes: Mutex<()>,
     words: Mutex<BTreeMap<String, Words>>,
     ledgers: Mutex<BTreeMap<String, OpenedLedger>>,
+    /// What there was to open.
+    found: opening::Found,
     /// Tiers with a budget of their own, by name: maps and ledgers in one share it.
     tiers: Mutex<BTreeMap<String, Arc<Share>>>,
+    /// On the directory. The last field: it is let go of after everything in it.
+    _lock: DirectoryLock,
 }
 
 /// A memory of which maps and ledgers have one budget.
@@ -107,34 +116,61 @@ impl Database {
     /// Opens `dir`, made if absent unless it is opened only to be read. Maps start from `options`; its memory budget
     /// is for all of them together. Maps are opened when first asked for.
     ///
+    /// ```
+    /// use terrace::{Database, Error, MapOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = Database::open(dir.path(), MapOptions::default())?;
+    /// let again = Database::open(dir.path(), MapOptions::default());
+    /// assert!(matches!(again, Err(Error::LockedHere(_))), "one handle writes to a directory");
+    /// db.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::Io`] when the directory cannot be made or read; [`Error::Option`] for a
-    /// byte-addressable domain on a mount that cannot have it.
+    /// [`Error::Locked`] when another process has the directory, [`Error::LockedHere`] when a handle of this one has;
+    /// [`Error::Io`] when the directory cannot be made or read; [`Error::Option`] for a byte-addressable domain on a
+    /// mount that cannot have it.
     pub fn open(dir: impl AsRef<Path>, mut options: MapOptions) -> Result<Database> {
         let dir = dir.as_ref().to_path_buf();
         let folder = dir.join("maps");
         let (doing, is_there) = match options.access.writes() {
-            true => ("make directory", std::fs::create_dir_all(&folder)),
+            true => ("make directory", terrace_store::make_folders(&folder)),
             false => ("look for", std::fs::metadata(&folder).map(drop)),
         };
         is_there.map_err(|source| Error::Io { path: folder.clone(), doing, source })?;
+        let lock = DirectoryLock::of_database(&dir, options.access)?;
         options.dax = options.domain.is_byte_addressable()
             && dax::direct_access(&folder)
                 .is_ok_and(|access| access.map_sync == dax::MapSync::Works);
         let shared = Share::new(SHARED_TIER, None, options.memory_budget_bytes);
-        Ok(Database {
+        let database = Database {
+            found: opening::Found::below(&folder),
             dir,
             options,
             shared,
             maps: Mutex::default(),
             queues: Mutex::default(),
+            queue_changes: Mutex::default(),
             words: Mutex::default(),
             ledgers: Mutex::default(),
             tiers: Mutex::default(),
-        })
+            _lock: lock,
+        };
+        if database.options.access.writes() {
+            database.sweep_queues();
+        }
+        Ok(database)
     }
 
     /// The map `name`, opened or made with the database's options.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("users")?.put(b"ada", b"lovelace")?;
+    /// assert_eq!(db.map("users")?.len(), 1, "the same map");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Map::open`], and [`Error::Option`] for a name that is not 1 to 64 letters,
@@ -144,10 +180,21 @@ impl Database {
     }
 
     /// The map `name`; if it is not open yet, opened with the database's options as changed by
-    /// `adjust`. Its memory comes from the database's budget all the same.
+    /// `adjust`. Its memory comes from the database's budget, which `adjust` must leave as it is.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::{Durability, MapOptions};
+    /// let synced = |options| MapOptions { durability: Durability::Sync, ..options };
+    /// let orders = db.map_with("orders", synced)?;
+    /// assert_eq!(orders.options().durability, Durability::Sync);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Database::map`].
+    /// Those of [`Database::map`], and [`Error::Option`] for another `memory_budget_bytes`: a map has bytes of its own
+    /// in a tier alone ([`Database::map_in`]).
     pub fn map_with(
         &self,
         name: &str,
@@ -159,6 +206,21 @@ impl Database {
     /// The same in tiers of memory: on their nodes, and of their bytes, which all maps in one tier share. Those
     /// of the database do not count then. New keys are refused when the bytes of either are spent, or others
     /// evicted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::memory::tier::{SystemPaths, found_specs};
+    /// use terrace::memory::Topology;
+    /// let topology = Topology::read()?;
+    /// let dram = found_specs(&topology).first().map(|spec| spec.resolve(&topology, &SystemPaths)).transpose()?;
+    /// let tiers = terrace::MapTiers { values: dram, ..Default::default() };
+    /// match db.map_in("users", &tiers, |options| options) {
+    ///     Ok(map) => assert!(map.is_empty()),
+    ///     Err(refused) => println!("{refused}"), // a container without the capability
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Database::map`]; [`Error::Option`] where the directory's files are the memory of the values, or the index
@@ -180,6 +242,7 @@ impl Database {
         };
         let index = tiers.index.as_ref().map(|tier| self.share_of(tier));
         let asked = adjust(self.options.clone());
+        self.check_budget(asked.memory_budget_bytes)?;
         let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs.clone()));
         let options = MapOptions {
             node: share.node.or(asked.node),
@@ -190,6 +253,19 @@ impl Database {
         let index = index.filter(|index| !Arc::ptr_eq(index, &share));
         maps.insert(name.to_string(), Opened { map: map.clone(), share, index });
         Ok(map)
+    }
+
+    /// A budget of one map would be silently ignored: the database's is for all.
+    fn check_budget(&self, asked: u64) -> Result<()> {
+        if asked == self.options.memory_budget_bytes {
+            return Ok(());
+        }
+        let why = format!(
+            "a map takes from the database's budget ({} bytes), not from {asked} of its own: set it in \
+             Database::open, or give the map a tier with bytes (Database::map_in)",
+            self.options.memory_budget_bytes
+        );
+        Err(Error::Option { field: "memory_budget_bytes", why })
     }
 
     /// What maps and ledgers in a tier take from.
@@ -203,6 +279,19 @@ impl Database {
     /// The map `name` with its keys in order, opened or made with the database's options otherwise: see
     /// [`Map::range`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let days = db.ordered("days")?;
+    /// for day in ["b", "a"] {
+    ///     days.put(day.as_bytes(), b"")?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// days.range(terrace::Range::ALL, 10, |key, _| keys.push(key.to_vec()))?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Database::map`]; [`Error::Unordered`] if it is open already as a hash map.
     pub fn ordered(&self, name: &str) -> Result<Map> {
@@ -215,63 +304,20 @@ impl Database {
 
     /// Names of the maps, open or on disk, sorted.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("b")?;
+    /// db.map("a")?;
+    /// assert_eq!(db.map_names()?, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Io`] when their folder cannot be read.
     pub fn map_names(&self) -> Result<Vec<String>> {
         let open = self.maps().keys().cloned().collect();
         self.names("maps", open, |file| matches!(file, "values.log" | "values.slab"))
-    }
-
-    /// The queue `name`, opened or made: bounded, first in first out, for any number of producers and
-    /// consumers. It has the database's durability, domain and budget, and otherwise what
-    /// [`QueueOptions::default`] says.
-    ///
-    /// # Errors
-    /// Those of [`Queue::open`], and [`Error::Option`] for a name that is not 1 to 64 letters, digits, `_`, `-`,
-    /// `:` or `.` (not first).
-    pub fn queue(&self, name: &str) -> Result<Queue> {
-        self.queue_with(name, |options| options)
-    }
-
-    /// The queue `name`; if it is not open yet, opened with these options as changed by `adjust`.
-    ///
-    /// # Errors
-    /// As [`Database::queue`].
-    pub fn queue_with(
-        &self,
-        name: &str,
-        adjust: impl FnOnce(QueueOptions) -> QueueOptions,
-    ) -> Result<Queue> {
-        check_name("queue", "_-.:", name)?;
-        let mut queues = self.queues();
-        if let Some(queue) = queues.get(name) {
-            return Ok(queue.clone());
-        }
-        let options = adjust(QueueOptions {
-            durability: self.options.durability,
-            domain: self.options.domain,
-            dax: self.options.dax,
-            access: self.options.access,
-            ..QueueOptions::default()
-        });
-        let queue =
-            Queue::open(&self.dir.join("queues").join(name), &options, &self.shared.budget)?;
-        queues.insert(name.to_string(), queue.clone());
-        Ok(queue)
-    }
-
-    /// Names of the queues, open or on disk, sorted.
-    ///
-    /// # Errors
-    /// [`Error::Io`] when their folder cannot be read.
-    pub fn queue_names(&self) -> Result<Vec<String>> {
-        let open = self.queues().keys().cloned().collect();
-        self.names("queues", open, |file| file == "ring")
-    }
-
-    /// The queues that are open, by name.
-    pub fn open_queues(&self) -> Vec<(String, Queue)> {
-        self.queues().iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
     }
 
     /// Names of the folders below `folder` that hold a file which is one of its kind by its name, and `open`, sorted: a
@@ -310,21 +356,52 @@ impl Database {
     }
 
     /// The directory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// assert_eq!(db.dir(), dir.path());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
     /// The memory that all maps share but those in tiers of their own, bytes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// assert_eq!(db.memory_budget(), db.options().memory_budget_bytes);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn memory_budget(&self) -> u64 {
         self.shared.budget.limit()
     }
 
     /// Changes it. What is already in use stays; budgets of tiers stay as they are.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.set_memory_budget(256 << 20);
+    /// assert_eq!(db.memory_budget(), 256 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_memory_budget(&self, bytes: u64) {
         self.shared.budget.set_limit(bytes);
     }
 
     /// The memories that maps and ledgers take from: the one that is shared, then tiers by name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("users")?;
+    /// let shared = &db.tiers()[0];
+    /// assert_eq!((shared.name.as_str(), &shared.maps[..]), (terrace::SHARED_TIER, &["users".to_string()][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tiers(&self) -> Vec<TierUse> {
         let (maps, ledgers) = (self.maps(), self.ledgers());
         let tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -351,16 +428,40 @@ impl Database {
     }
 
     /// The options maps start from.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// assert_eq!(db.options().kind, terrace::Kind::Hash);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn options(&self) -> &MapOptions {
         &self.options
     }
 
     /// The memory that the values of the map `name`, which is open, take from.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("users")?;
+    /// assert_eq!(db.tier_of("users").as_deref(), Some(terrace::SHARED_TIER));
+    /// assert_eq!(db.tier_of("not open"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn tier_of(&self, name: &str) -> Option<String> {
         self.maps().get(name).map(|opened| opened.share.name.clone())
     }
 
     /// The memory that its index takes from.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("users")?;
+    /// assert_eq!(db.index_tier_of("users"), db.tier_of("users"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn index_tier_of(&self, name: &str) -> Option<String> {
         let maps = self.maps();
         let opened = maps.get(name)?;
@@ -368,6 +469,14 @@ impl Database {
     }
 
     /// Makes everything acknowledged before the call durable, in every map, queue and ledger that is open.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.map("users")?.put(b"ada", b"lovelace")?;
+    /// db.sync()?; // on the medium, whatever the durability
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The first of the medium; every one is synced all the same.
@@ -384,6 +493,15 @@ impl Database {
 
     /// Flushes and closes every map, queue and ledger, and lets go of tables of words, which have nothing to flush.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let users = db.map("users")?;
+    /// db.close()?;
+    /// assert!(users.put(b"ada", b"lovelace").is_err(), "it was closed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The first of the medium; every one is closed all the same.
     pub fn close(self) -> Result<()> {
@@ -395,11 +513,6 @@ impl Database {
             maps.values().map(|opened| opened.map.close()).chain(queues.values().map(Queue::close));
         let closed = closed.chain(ledgers.values().map(|opened| opened.ledger.close()));
         closed.fold(Ok(()), Result::and)
-    }
-
-    fn queues(&self) -> MutexGuard<'_, BTreeMap<String, Queue>> {
-        // As for maps.
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn maps(&self) -> MutexGuard<'_, BTreeMap<String, Opened>> {

@@ -21,14 +21,15 @@ pub mod orders;
 pub mod transfer;
 
 pub use config::{Config, ConfigError};
-pub use database::{Database, MapTiers, SHARED_TIER, TierUse, durability_of};
+pub use database::{Database, MapTiers, Opening, SHARED_TIER, TierUse, durability_of};
 pub use terrace_memory as memory;
+pub use terrace_store::laboratory;
 pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
-    Access, Bound, Change, Cursor, Damage, Direction, Domain, Durability, Error, Flush, IndexTier,
-    InnerTier, Kind, LeafForm, Map, MapOptions, MapStats, Persist, Popped, Procedure, Queue,
-    QueueOptions, QueueStats, Range, RecoveryReport, Result, Session, TornTail, TreeForm, Value,
-    ValueDesign, WhenFull, Words, WordsOptions, WordsSession,
+    Access, Change, Cursor, Damage, Direction, Domain, Durability, Error, IndexTier, Kind, Map,
+    MapOptions, MapStats, Persist, Popped, Procedure, Queue, QueueOptions, QueueStats, Range,
+    RecoveryReport, Result, Session, TornTail, Value, ValueDesign, Watch, WhenFull, Words,
+    WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;

@@ -93,16 +93,37 @@ enum Order {
 
 impl<R: BufRead> OrderReader<R> {
     /// A reader of `file`.
+    ///
+    /// ```
+    /// use terrace::orders::{OrderFormat, OrderReader};
+    /// let mut reader = OrderReader::new(&b"1,2,70\n2,1,5\n"[..], OrderFormat::Csv);
+    /// assert!(reader.next_block(10)?.is_some() && reader.next_block(10)?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(file: R, format: OrderFormat) -> OrderReader<R> {
         OrderReader { lines: file.lines(), format, line: 0, columns: None, ids: HashSet::new() }
     }
 
     /// How many lines were read.
+    ///
+    /// ```
+    /// use terrace::orders::{OrderFormat, OrderReader};
+    /// let mut reader = OrderReader::new(&b"1,2,70\n2,1,5\n"[..], OrderFormat::Csv);
+    /// reader.next_block(10)?;
+    /// assert_eq!(reader.line(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn line(&self) -> u64 {
         self.line
     }
 
     /// The next block, of at most `orders` orders; none at the end of the file.
+    ///
+    /// ```
+    /// use terrace::orders::{OrderFormat, OrderReader};
+    /// let mut reader = OrderReader::new(&b"1,2,not a sum\n"[..], OrderFormat::Csv);
+    /// assert!(reader.next_block(10).unwrap_err().to_string().contains("line 1"));
+    /// ```
     ///
     /// # Errors
     /// A line that is no order, or the file cannot be read: what was read of the block is lost.

@@ -47,6 +47,11 @@ pub struct OwnedRecord {
 
 impl OwnedRecord {
     /// The same entry, borrowed.
+    ///
+    /// ```
+    /// let owned = terrace::transfer::OwnedRecord { key: b"k".to_vec(), ..Default::default() };
+    /// assert_eq!(owned.as_record().key, b"k");
+    /// ```
     #[must_use]
     pub fn as_record(&self) -> Record<'_> {
         Record { key: &self.key, value: &self.value, expires_at_ms: self.expires_at_ms }
@@ -76,6 +81,16 @@ pub enum TransferError {
         /// Records whose checksums held before the damage.
         records_before: u64,
     },
+    /// A binary file is of a format that a later version brought.
+    #[error(
+        "made by a newer Terrace: an export of version {found}, and this one reads up to {known}"
+    )]
+    Newer {
+        /// Its version.
+        found: u32,
+        /// The highest that is known here.
+        known: u32,
+    },
     /// A line of a text file is not a record.
     #[error("line {line}: {what}")]
     Line {
@@ -97,6 +112,9 @@ pub struct Summary {
     pub expired: u64,
     /// Damaged stretches skipped by a salvage, in words with offsets.
     pub skipped: Vec<String>,
+    /// What an export may lack, and why: the file is whole, the data is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
 }
 
 /// Where records come from.
@@ -106,6 +124,14 @@ pub trait Source {
     /// # Errors
     /// The map or the server refused.
     fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, TransferError>;
+
+    /// At the end: what the pages may lack of the map, and why.
+    ///
+    /// # Errors
+    /// The map or the server refused.
+    fn lacks(&mut self) -> Result<Option<String>, TransferError> {
+        Ok(None)
+    }
 }
 
 /// Where records go.
@@ -163,6 +189,17 @@ pub enum Format {
 impl Format {
     /// A writer of this format.
     ///
+    /// ```
+    /// use terrace::transfer::{Format, Record};
+    /// let mut file = Vec::new();
+    /// let mut writer = Format::Csv.writer(&mut file)?;
+    /// writer.write(Record { key: b"k", value: b"v", expires_at_ms: None })?;
+    /// writer.finish()?;
+    /// drop(writer);
+    /// assert_eq!(file, b"key,value,expires_at_ms\nk,v,\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The file could not be written.
     pub fn writer<'w>(self, out: impl Write + 'w) -> io::Result<Box<dyn RecordWriter + 'w>> {
@@ -174,6 +211,15 @@ impl Format {
     }
 
     /// A reader of this format. `salvage` goes on behind damage in a binary file.
+    ///
+    /// ```
+    /// use terrace::transfer::{Format, OwnedRecord};
+    /// let file = b"{\"key\": \"k\", \"value\": \"v\"}\n";
+    /// let mut record = OwnedRecord::default();
+    /// let mut reader = Format::Jsonl.reader(&file[..], false)?;
+    /// assert!(reader.read(&mut record)? && record.value == b"v");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The head of the file could not be read or is of another format.
@@ -191,6 +237,19 @@ impl Format {
 }
 
 /// Copies everything of `source` to `writer` and ends the file. `progress` sees the running sums.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+/// use terrace::transfer::{Format, MapSource, export};
+/// let map = db.map("users")?;
+/// map.put(b"ada", b"lovelace")?;
+/// let mut file = Vec::new();
+/// let mut writer = Format::Binary.writer(&mut file)?;
+/// let done = export(&mut MapSource::new(&map), &mut *writer, &mut |_| ())?;
+/// assert_eq!(done.records, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// Either side refused; the file is then without its end.
@@ -216,6 +275,7 @@ pub fn export(
         }
         progress(&summary);
         if !more {
+            summary.lacks = source.lacks()?;
             writer.finish()?;
             return Ok(summary);
         }
@@ -223,6 +283,18 @@ pub fn export(
 }
 
 /// Puts everything of `reader` into `sink`. Records whose time has passed are counted and left out.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+/// use terrace::transfer::{Format, MapSink, import};
+/// let map = db.map("users")?;
+/// let file = b"key,value\nada,lovelace\n";
+/// let mut reader = Format::Csv.reader(&file[..], false)?;
+/// import(&mut *reader, &mut MapSink::new(&map), &mut |_| ())?;
+/// assert_eq!(map.get(b"ada")?.as_deref(), Some(&b"lovelace"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// Either side refused; what was put before stays.
@@ -248,6 +320,13 @@ pub fn import(
 }
 
 /// Reads the whole file and keeps nothing: the first pass of an import.
+///
+/// ```
+/// use terrace::transfer::{Format, verify};
+/// let mut reader = Format::Csv.reader(&b"key,value\nada,lovelace\n"[..], false)?;
+/// assert_eq!(verify(&mut *reader, &mut |_| ())?.records, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// The file could not be read, or is damaged.
@@ -284,6 +363,16 @@ pub struct MapSource {
 
 impl MapSource {
     /// From the first record of `map`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::transfer::{MapSource, Source};
+    /// let map = db.map("users")?;
+    /// let more = MapSource::new(&map).page(&mut |record| println!("{:?}", record.key))?;
+    /// assert!(!more, "an empty map is one page");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn new(map: &Map) -> Self {
         Self { session: map.session(), cursor: 0, page_records: 16 }
@@ -305,6 +394,12 @@ impl Source for MapSource {
         }
         Ok(self.cursor != 0)
     }
+
+    fn lacks(&mut self) -> Result<Option<String>, TransferError> {
+        let keys = self.session.withheld();
+        let why = self.session.map().stats().stopped.filter(|_| keys > 0);
+        Ok(why.map(|why| format!("{keys} keys whose last write is not durable: {why}")))
+    }
 }
 
 /// A map in this process, written in commits of about a megabyte.
@@ -315,6 +410,18 @@ pub struct MapSink {
 
 impl MapSink {
     /// Into `map`; keys already there are overwritten.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::transfer::{MapSink, Record, Sink};
+    /// let map = db.map("users")?;
+    /// let mut sink = MapSink::new(&map);
+    /// sink.put(Record { key: b"ada", value: b"lovelace", expires_at_ms: None })?;
+    /// sink.flush()?;
+    /// assert_eq!(map.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn new(map: &Map) -> Self {
         Self { session: map.session(), pending_bytes: 0 }

@@ -117,7 +117,10 @@ fn child() {
 /// Runs a child for a moment from its first entry on and kills it; how many entries it said were executed.
 fn killed(dir: &Path, is_early: bool, moment: Duration) -> u64 {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["child", "--exact", "--nocapture"]).env(DIRECTORY, dir).stdout(Stdio::piped());
+    command
+        .args(["kill::child", "--exact", "--nocapture"])
+        .env(DIRECTORY, dir)
+        .stdout(Stdio::piped());
     if is_early {
         command.env(EARLY, "1");
     }

@@ -142,7 +142,7 @@ fn what_is_refused_changes_nothing() {
     assert!(matches!(small, Err(LedgerError::Store(StoreError::OutOfMemory { .. }))));
     let ledger = open(dir.path(), &options(Durability::Sync)).expect("a ledger");
     let twice = open(dir.path(), &options(Durability::Sync));
-    assert!(matches!(twice, Err(LedgerError::Store(StoreError::Locked(_)))));
+    assert!(matches!(twice, Err(LedgerError::Store(StoreError::LockedHere(_)))));
     drop(ledger);
 }
 
@@ -214,7 +214,7 @@ fn damage_is_named_and_what_is_before_it_can_be_read() {
         assert!(ledger.execute(Block::of_transfers(vec![pay]).expect("a block")).is_err());
     }
     let beside = open(dir.path(), &options(Durability::Sync)).map(drop).expect_err("locked");
-    assert!(matches!(beside, LedgerError::Store(StoreError::Locked(_))), "{beside}");
+    assert!(matches!(beside, LedgerError::Store(StoreError::LockedHere(_))), "{beside}");
     drop(readers);
     assert_eq!(std::fs::read(&path).expect("file"), bytes, "reading writes nothing");
     let nothing = open(&dir.path().join("absent"), &to_read).map(drop);
@@ -238,4 +238,14 @@ fn damage_is_named_and_what_is_before_it_can_be_read() {
     drop(ledger);
     assert_eq!(std::fs::read(&path).expect("file"), bytes, "salvage writes nothing");
     assert_eq!(salvaged.domain, Domain::PageCache);
+}
+
+/// They were never synced: a power cut could take an acknowledged block with the ledger's folder.
+#[test]
+fn the_folders_above_a_new_ledger_are_durable_when_it_answers() {
+    let root = tempfile::tempdir().expect("directory");
+    let trace = terrace_durable::medium::FolderTrace::start(root.path()).expect("a trace");
+    let ledger = open(&root.path().join("data/ledgers/bank"), &options(Durability::Sync));
+    ledger.expect("a ledger").open_accounts(&[(1, 10)]).expect("opened");
+    assert_eq!(trace.undurable(), Vec::<std::path::PathBuf>::new());
 }

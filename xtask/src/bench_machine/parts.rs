@@ -1,7 +1,7 @@
 //! What the emulated machine is made of: an emulator and a kernel of the distribution, and our own
 //! binaries. Whatever is missing is named with the command that brings it.
 
-use crate::run::{cargo, run};
+use crate::run::{binary, cargo, run, target};
 use crate::tools::{self, find};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ pub fn find_all(root: &Path, work: &Path) -> Result<Found, String> {
             )));
         }
     };
-    run(cargo(root).args(["build", "--quiet", "--release", "-p", "terrace-cli"]))?;
+    let terrace = binary(root)?;
     run(cargo(root).args([
         "build",
         "--quiet",
@@ -70,13 +70,13 @@ pub fn find_all(root: &Path, work: &Path) -> Result<Found, String> {
         "--example",
         "node_budget",
     ]))?;
-    let target = super::target(root);
+    let target = target(root);
     Ok(Found::All(Parts {
         emulator: program("qemu-system-x86_64")?,
         busybox: program("busybox")?,
         depmod: program("depmod")?,
         mkfs: program("mkfs.ext4")?,
-        terrace: target.join("release/terrace"),
+        terrace,
         node_budget: target.join("debug/examples/node_budget"),
         kernel,
         modules,

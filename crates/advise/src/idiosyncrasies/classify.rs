@@ -1,4 +1,4 @@
-//! From measurements to causes: the procedure of paper 001, section 3, and its table 1.
+//! From measurements to causes: the procedure of Gugnani, section 3, and its table 1.
 //!
 //! Each test was made to bring out certain parts of a machine ([`Component`]): some of the platform
 //! around the memory (caches, links, prefetchers of the processor), some of the memory itself. Which of
@@ -46,7 +46,7 @@ const HALF: f64 = 0.5;
 /// A ratio so near to 1 is 1 (the paper calls 0.79 near 1).
 const NEAR: f64 = 0.25;
 
-/// A class of persistent memory (paper 001, table 2). Not exclusive: DCPMM is in the two before it.
+/// A class of persistent memory (Gugnani, table 2). Not exclusive: DCPMM is in the two before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// NVDIMM or battery-backed DRAM.
@@ -59,7 +59,7 @@ pub enum Class {
     C4,
 }
 
-/// A part of a machine that an effect may be due to (paper 001, figure 2).
+/// A part of a machine that an effect may be due to (Gugnani, figure 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Component {

@@ -1,4 +1,4 @@
-//! The eight tests of PMIdioBench (paper 001, 2.3), their causes (table 1) and recommendations (table 4).
+//! The eight tests of PMIdioBench (Gugnani, I1 to I8), their causes (table 1) and recommendations (table 4).
 //!
 //! Each test holds a memory to one peculiarity that the paper found in persistent memory, on this machine
 //! or on a modelled one:

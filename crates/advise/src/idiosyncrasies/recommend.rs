@@ -1,4 +1,4 @@
-//! What follows for a machine: the recommendations R1 to R7 of paper 001 (table 4), each with the impact
+//! What follows for a machine: the recommendations R1 to R7 of Gugnani (table 4), each with the impact
 //! that was measured of what it avoids.
 //!
 //! The paper grades by class of memory; here the grade is of this memory, by the paper's scale.

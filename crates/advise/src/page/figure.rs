@@ -46,6 +46,18 @@ pub struct Figure {
     pub form: Form,
     /// What is drawn.
     pub series: Vec<Series>,
+    /// Vertical lines with a label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub marks: Vec<Mark>,
+}
+
+/// A vertical line with a label, such as the size of a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mark {
+    /// Where, in places of the horizontal axis from 0; between two of them too.
+    pub at: f64,
+    /// What is there.
+    pub label: String,
 }
 
 impl Figure {
@@ -58,6 +70,7 @@ impl Figure {
             up: up.into(),
             form,
             series: Vec::new(),
+            marks: Vec::new(),
         }
     }
 
@@ -85,25 +98,10 @@ impl Figure {
         self
     }
 
-    /// The largest value drawn: of a stack, its height.
-    pub(super) fn largest(&self) -> f64 {
-        if self.form != Form::Stacked {
-            return self.series.iter().flat_map(|s| &s.values).copied().fold(0.0, f64::max);
-        }
-        let height = |place: usize| {
-            self.series.iter().filter_map(|series| series.values.get(place)).sum::<f64>()
-        };
-        (0..self.places.len()).map(height).fold(0.0, f64::max)
-    }
-
-    /// How far the points of curves go across.
-    pub(super) fn furthest(&self) -> f64 {
-        self.series.iter().flat_map(|series| &series.across).copied().fold(0.0, f64::max)
-    }
-
-    /// The smallest value above zero.
-    pub(super) fn smallest(&self) -> Option<f64> {
-        let values = self.series.iter().flat_map(|series| series.values.iter().copied());
-        values.filter(|value| *value > 0.0).reduce(f64::min)
+    /// One more mark.
+    #[must_use]
+    pub fn marked(mut self, at: f64, label: impl Into<String>) -> Figure {
+        self.marks.push(Mark { at: four_digits(at), label: label.into() });
+        self
     }
 }

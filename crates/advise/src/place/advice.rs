@@ -24,6 +24,8 @@ pub struct Placed {
     pub node: String,
     /// Whether the node belongs to the threads' socket.
     pub local: bool,
+    /// Predicted time that an access waits for memory.
+    pub stall_ns: f64,
 }
 
 /// A placement of every structure.
@@ -36,6 +38,12 @@ pub struct Plan {
     /// Cost over that of everything on its nearest node, had that room for all: what too little of it
     /// costs.
     pub penalty: f64,
+    /// Predicted time that an access waits for memory, the mean of all.
+    pub stall_ns: f64,
+    /// The same with everything on the nearest node.
+    pub nearest_stall_ns: f64,
+    /// Bytes that the nearest node lacks to hold everything, and its name.
+    pub lacks: (ByteSize, String),
     /// By node, what is left of its capacity and the part of its bandwidth that is asked for.
     pub nodes: Vec<(String, ByteSize, f64)>,
 }
@@ -79,23 +87,35 @@ pub fn advise(question: &Question) -> Result<Advice> {
 }
 
 fn plan(question: &Question, placement: &Placement) -> Plan {
-    let nodes = question.nodes();
-    let placed = question.structures().iter().zip(placement).map(|(structure, node)| Placed {
-        structure: structure.name.clone(),
-        bytes: structure.bytes,
-        ebr: structure.ebr,
-        node: nodes[*node].name.clone(),
-        local: nodes[*node].local,
-    });
+    let (nodes, structures) = (question.nodes(), question.structures());
+    let stalls = cost::stalls(question, placement);
+    let placed =
+        structures.iter().zip(placement).zip(&stalls).map(|((structure, node), stall)| Placed {
+            structure: structure.name.clone(),
+            bytes: structure.bytes,
+            ebr: structure.ebr,
+            node: nodes[*node].name.clone(),
+            local: nodes[*node].local,
+            stall_ns: stall * 1e9 / structure.accesses_per_s,
+        });
     let cost = cost::predicted(question, placement);
-    let nearest = vec![question.nearest_first()[0]; placement.len()];
+    let nearest = question.nearest_first()[0];
+    let all_nearest = cost::predicted(question, &vec![nearest; placement.len()]);
+    let accesses_per_s: f64 = structures.iter().map(|structure| structure.accesses_per_s).sum();
+    let bytes = structures.iter().map(|s| s.bytes.0).fold(0, u64::saturating_add);
     let left = question.room_left(placement).expect("a plan fits");
     let asked = cost::utilisation(question, placement);
     let on = nodes.iter().zip(left).zip(asked);
     Plan {
         placed: placed.collect(),
         cost,
-        penalty: cost / cost::predicted(question, &nearest),
+        penalty: cost / all_nearest,
+        stall_ns: cost * 1e9 / accesses_per_s,
+        nearest_stall_ns: all_nearest * 1e9 / accesses_per_s,
+        lacks: (
+            ByteSize(bytes.saturating_sub(nodes[nearest].capacity.0)),
+            nodes[nearest].name.clone(),
+        ),
         nodes: on.map(|((node, left), part)| (node.name.clone(), ByteSize(left), part)).collect(),
     }
 }
@@ -145,24 +165,47 @@ fn told(plan: &Plan) -> String {
     places.collect::<Vec<_>>().join(", ")
 }
 
+/// What a node of another socket than the threads' is marked with.
+const FAR: &str = " (remote)";
+
+/// Nanoseconds as people compare them.
+fn ns(ns: f64) -> String {
+    if ns < 10.0 { format!("{ns:.1} ns") } else { format!("{ns:.0} ns") }
+}
+
+/// What it costs, and what would make it cheaper.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Predicted memory stall: {} per access", ns(self.stall_ns))?;
+        let (lacks, nearest) = &self.lacks;
+        if lacks.0 == 0 || self.stall_ns <= self.nearest_stall_ns {
+            return f.write_str(".");
+        }
+        let than = ns(self.nearest_stall_ns);
+        write!(f, "; {than} with everything on {nearest} (give it {lacks} more).")
+    }
+}
+
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plan = self.plan();
         let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0).max(9);
         let names = width(&mut plan.placed.iter().map(|placed| placed.structure.len()));
-        writeln!(f, "{:names$}  {:>10}  {:>7}  node", "structure", "bytes", "EBR")?;
-        for Placed { structure, bytes, ebr, node, local } in &plan.placed {
-            let far = if *local { "" } else { " (remote)" };
-            writeln!(f, "{structure:names$}  {bytes:>10}  {ebr:>7.3}  {node}{far}")?;
-        }
-        for (node, left, part) in &plan.nodes {
-            writeln!(f, "{node}: {left} left, {:.0} % of its bandwidth asked for", 100.0 * part)?;
-        }
+        let nodes = width(&mut plan.placed.iter().map(|placed| placed.node.len() + FAR.len()));
         writeln!(
             f,
-            "predicted: {:.3} threads wait for memory, {:.2} times what they would with room for all nearby",
-            plan.cost, plan.penalty
+            "{:names$}  {:>10}  {:>7}  {:nodes$}  stall per access",
+            "structure", "size", "EBR", "put it on"
         )?;
+        for Placed { structure, bytes, ebr, node, local, stall_ns } in &plan.placed {
+            let node = format!("{node}{}", if *local { "" } else { FAR });
+            let stall = ns(*stall_ns);
+            writeln!(f, "{structure:names$}  {bytes:>10}  {ebr:>7.3}  {node:nodes$}  {stall}")?;
+        }
+        for (node, left, part) in &plan.nodes {
+            writeln!(f, "{node}: {left} free, {:.0} % of its bandwidth used", 100.0 * part)?;
+        }
+        writeln!(f, "{plan}")?;
         match (&self.rule, &self.best) {
             (_, None) => {
                 let why = self.not_compared().unwrap_or_default();
@@ -174,10 +217,10 @@ impl fmt::Display for Advice {
             }
             (Some(rule), Some(best)) if !rule.same_as(best) => write!(
                 f,
-                "DISAGREEMENT: the rule (lowest EBR nearest) says {}, predicted {:.3}; EBR does not tell how \
+                "DISAGREEMENT: the rule (lowest EBR nearest) says {}: {} per access; EBR does not tell how \
                  often a structure is used",
                 told(rule),
-                rule.cost
+                ns(rule.stall_ns)
             ),
             (Some(_), Some(_)) => write!(
                 f,

@@ -46,14 +46,18 @@ pub fn utilisation(question: &Question, placement: &[usize]) -> Vec<f64> {
     parts
 }
 
+/// What each structure's threads wait for memory, seconds of every second, of all threads together.
+pub fn stalls(question: &Question, placement: &[usize]) -> Vec<f64> {
+    let stretched = utilisation(question, placement);
+    let placed = question.structures().iter().zip(placement);
+    let stall = |(structure, node): (&Structure, &usize)| {
+        demand(structure, &question.nodes()[*node]).waited * stretched[*node].max(1.0)
+    };
+    placed.map(stall).collect()
+}
+
 /// The cost of a placement, threads that wait: the lower, the better. It is not asked whether the
 /// placement fits.
 pub fn predicted(question: &Question, placement: &[usize]) -> f64 {
-    let stretched = utilisation(question, placement);
-    let placed = question.structures().iter().zip(placement);
-    placed
-        .map(|(structure, node)| {
-            demand(structure, &question.nodes()[*node]).waited * stretched[*node].max(1.0)
-        })
-        .sum()
+    stalls(question, placement).into_iter().sum()
 }

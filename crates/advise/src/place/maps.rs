@@ -28,13 +28,16 @@ pub struct MapUse {
 }
 
 /// What is in a directory beside maps, and why it is not placed.
-pub const NOT_PLACED: &str = "queues, tables of words and ledgers are not placed: they count no accesses, and \
-                              lie where the directory does";
-/// What [`structures`] takes for granted.
-pub const ASSUMED: &str = "an operation reads the index's nodes whole, a hash index's bucket or a tree's from \
-                           the root down, and writes as much where it writes; values are read and written \
-                           whole, anywhere; in logs no more than their bytes is written; no read finds a \
-                           cache that has it; both lie on the nearest node now";
+pub const NOT_PLACED: &str = "Queues, word tables and ledgers are not placed: they count no accesses, and lie where \
+                              the directory does.";
+/// What [`structures`] takes for granted, a sentence each.
+pub const ASSUMED: [&str; 4] = [
+    "An operation reads whole index nodes (one bucket of a hash index, a tree's path from the root); a write writes \
+     as much.",
+    "Values are read and written whole, at random addresses; a value in logs writes no more than its own bytes.",
+    "No read hits a processor cache.",
+    "Index and values lie on the nearest node now.",
+];
 
 impl MapUse {
     /// Bytes of a value with its key and head: the mean.

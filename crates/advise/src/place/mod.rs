@@ -1,4 +1,4 @@
-//! Placement advice: which structure on which node (paper 001, 2.4, case study 1).
+//! Placement advice: which structure on which node (Gugnani, case study 1).
 //!
 //! Each structure lies wholly on one node. The paper's rule needs one figure of each: its **effective
 //! bandwidth ratio**, the bandwidth it reaches by the most that its node has. A low one tells of small
@@ -31,7 +31,7 @@ pub use error::{Error, Result};
 pub use question::{Figures, Node, Placement, Question, Structure};
 
 /// A question as TOML, with what may be written in one.
-pub const EXAMPLE: &str = include_str!("example.toml");
+pub const EXAMPLE: &str = include_str!("../../../../examples/structures.toml");
 
 #[cfg(test)]
 mod tests;

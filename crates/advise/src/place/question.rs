@@ -19,7 +19,7 @@ pub struct Structure {
     pub name: String,
     /// What it takes of a node.
     pub bytes: ByteSize,
-    /// Effective bandwidth ratio: the bandwidth it reaches by the most that its node has (paper 001, 2.2).
+    /// Effective bandwidth ratio: the bandwidth it reaches by the most that its node has (Gugnani, metrics).
     pub ebr: f64,
     /// Effective write ratio: bytes written to the memory by bytes written to its medium. Where it is not known it
     /// follows from the size of an access and the unit of the node's medium.

@@ -1,4 +1,4 @@
-//! The paper's rule (001, 2.4): the structures of the lowest effective bandwidth ratio on the nearest
+//! The paper's rule (Gugnani, case study 1): the structures of the lowest effective bandwidth ratio on the nearest
 //! node, as far as it has room; the others further away.
 
 use super::question::{Placement, Question, Structure};

@@ -33,7 +33,7 @@ fn node(name: &str, capacity: u64, local: bool) -> Node {
     }
 }
 
-/// The two structures of paper 001 with the ratios of its figure 9(a) and room for one nearby. Accesses
+/// The two structures of Gugnani with the ratios of its figure 9(a) and room for one nearby. Accesses
 /// are stores of figure 9(b): for each insert ten to the index and nineteen to the record store (their
 /// 4 to 8 KB stores, one each, are 10 and 5.2 % of all), 77 000 inserts a second in workload A.
 fn of_the_paper() -> Question {
@@ -147,9 +147,9 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
         (changed("ebr = 0.169", "ebr = nan"), "structure `index`: `ebr` is NaN"),
         (
             changed("ebr = 0.169", "ebbr = 1"),
-            "line 7: unknown field `ebbr`, expected one of `name`",
+            "line 8: unknown field `ebbr`, expected one of `name`",
         ),
-        (changed("\"1 GiB\"", "\"1 bit\""), "line 6: \"1 bit\" is not an amount of bytes"),
+        (changed("\"1 GiB\"", "\"1 bit\""), "line 7: \"1 bit\" is not an amount of bytes"),
         (changed("1e6", "\"many\""), "(field `structure[0].accesses_per_s`)"),
         (
             changed("\"1 GiB\"", "0"),
@@ -180,7 +180,7 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
             "node `pmem0`: `local` is missing; it must be true or false",
         ),
         (
-            changed("preset", "socket = 2\npreset"),
+            changed("preset = \"optane-001\"", "socket = 2\npreset = \"optane-001\""),
             "`socket` is 2; it must be the number of one of its",
         ),
         ("preset = \"cxl\"".into(), "there is no [[structure]]; write at least one"),
@@ -297,6 +297,7 @@ fn what_was_measured_of_a_node_need_not_be_written() {
         parts: vec![Part::Latency, Part::Stores],
         threads: Some(1),
         is_quick: true,
+        limit: None,
     };
     probe(&server, &plan, &|_, _, _| {}).unwrap().write(&path).unwrap();
     let question_of = |node: &str, more: &str| {

@@ -1,13 +1,14 @@
-//! When a quick run stops: between two measurements, so that each is a whole one. What it has not come to is named.
+//! When a run with a limit stops: between two measurements, so that each is a whole one. What it has not come to is
+//! named.
 
 use super::plan::Plan;
 use std::io;
 use std::time::{Duration, Instant};
-use terrace_machine::ground::Ground;
 use terrace_memory::profile::Measured;
 
-/// A quick run begins no measurement after so long: the one it is at may take some seconds more.
-const QUICK: Duration = Duration::from_secs(45);
+/// What `terrace probe --quick` has for a limit: no measurement begins after it, and the one under way may take some
+/// seconds more.
+pub const QUICK: Duration = Duration::from_secs(45);
 
 const NO_TIME: &str = "--quick had no time left (--part and --node choose, or without --quick)";
 
@@ -15,12 +16,10 @@ const NO_TIME: &str = "--quick had no time left (--part and --node choose, or wi
 pub(super) struct Deadline(Option<Box<dyn Fn() -> bool>>);
 
 impl Deadline {
-    pub fn of<G: Ground>(ground: &G, plan: &Plan) -> Deadline {
-        // Virtual time is never short.
-        if !plan.is_quick || ground.is_modelled() {
-            return Deadline(None);
-        }
-        let end = Instant::now() + QUICK;
+    pub fn of(plan: &Plan) -> Deadline {
+        // Of a model too: its time is virtual, that of whoever waits for it is not.
+        let Some(limit) = plan.limit else { return Deadline(None) };
+        let end = Instant::now() + limit;
         Deadline::when(move || Instant::now() >= end)
     }
 

@@ -5,12 +5,14 @@
 //! that fits into the largest cache: sizes follow from the caches that were found, and
 //! what the node has no room for is not measured, with the reason in its place.
 
+mod conclusion;
 mod deadline;
 mod parts;
 mod plan;
 mod print;
 mod report;
 
+pub use deadline::QUICK;
 pub use plan::{Part, Plan};
 pub use print::table;
 pub use report::html;
@@ -63,7 +65,7 @@ pub fn probe<G: Ground>(
     let mut profile = Profile::new(machine_of(ground));
     let steps = nodes.len() * plan.parts.len();
     let mut done = 0;
-    let run = Run { ground, plan, until: Deadline::of(ground, plan) };
+    let run = Run { ground, plan, until: Deadline::of(plan) };
     let mut found: Vec<NodeProfile> = nodes.iter().map(NodeProfile::new).collect();
     // Part by part: a run that ends early has the first ones of every memory.
     for part in &plan.parts {

@@ -84,8 +84,10 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// The most threads; as many as there are processors where absent.
     pub threads: Option<usize>,
-    /// Fewer settings, within a minute.
+    /// Fewer settings.
     pub is_quick: bool,
+    /// No measurement begins after so long, on models too; [`QUICK`](super::QUICK) for about a minute in all.
+    pub limit: Option<Duration>,
 }
 
 impl Plan {

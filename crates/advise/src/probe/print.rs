@@ -45,7 +45,7 @@ pub fn table(profile: &Profile) -> String {
         let (from_to, threads) = (format!("{} to {}", copy.from, copy.to), copy.threads);
         let _ = writeln!(
             text,
-            "  {from_to:<20} {:<7} {:>9} pieces {threads:>3} threads {:>8}",
+            "  {from_to:<20} {:<7} {:>9} blocks {threads:>3} threads {:>8}",
             copy.engine,
             ByteSize(copy.piece_bytes).to_string(),
             shown(&copy.gb_s)
@@ -60,8 +60,8 @@ fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
         let bytes = ByteSize(bytes);
         let _ = writeln!(
             text,
-            "  {threads} threads stream random pieces of {bytes} as fast as a row of them: the medium's unit, if so \
-             many saturate it"
+            "  access granularity of the medium: {bytes} ({threads} threads stream random blocks of that size as fast as \
+             sequential ones; true if so many saturate it)"
         );
     }
     section(text, "a dependent load, ns            p50       p99", &node.latency, |text, point| {
@@ -85,7 +85,7 @@ fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
             );
         },
     );
-    section(text, "a piece written, ns             p50       p99", &node.stores, |text, point| {
+    section(text, "a block written, ns             p50       p99", &node.stores, |text, point| {
         let piece = ByteSize(point.piece_bytes).to_string();
         let flavour = name(point.flavour);
         let _ = writeln!(text, "  {flavour:<11} {piece:>8}   {}", of_load(&point.piece));
@@ -101,7 +101,7 @@ fn of_node(text: &mut String, node: &NodeProfile, cache_bytes: u64) {
     });
     section(
         text,
-        "pieces of files      threads     GB/s   ns p50       p99",
+        "blocks of files      threads     GB/s   ns p50       p99",
         &node.files,
         |text, point| {
             let piece = ByteSize(point.piece_bytes).to_string();

@@ -1,5 +1,6 @@
 //! A profile as one HTML page with drawings.
 
+use super::conclusion;
 use super::print::{causes, impact, name, shown, table};
 use crate::page::{self, Figure, Form, escaped};
 use std::cmp::Reverse;
@@ -14,6 +15,15 @@ pub fn html(profile: &Profile) -> String {
     let title = format!("Terrace: the memories of {}", profile.machine.name);
     let mut page = page::head(&title);
     let _ = writeln!(page, "<h1>{}</h1>", escaped(&title));
+    let (noise, class) = conclusion::noise(profile);
+    let _ = writeln!(
+        page,
+        "<p class=\"where\">{}; {} <span class=\"badge {class}\">{}</span></p>",
+        escaped(&profile.machine.to_string()),
+        escaped(&conclusion::when(profile)),
+        escaped(&noise)
+    );
+    let _ = writeln!(page, "<p>{}</p>", escaped(&conclusion::sentences(profile).join(" ")));
     if profile.machine.is_modelled {
         page.push_str("<p>A modelled machine: times are virtual.</p>\n");
     }
@@ -28,7 +38,9 @@ pub fn html(profile: &Profile) -> String {
     for node in &profile.nodes {
         let _ = writeln!(page, "<section id=\"{0}\"><h2>{0}</h2>", escaped(&node.name));
         let _ = writeln!(page, "<p>{}</p>", escaped(&node.medium));
-        figures(node).iter().for_each(|figure| page::draw(&mut page, figure));
+        figures(node, profile.machine.cache_bytes)
+            .iter()
+            .for_each(|figure| page::draw(&mut page, figure));
         causes_table(&mut page, node);
         recommendations_table(&mut page, node);
         page.push_str("</section>\n");
@@ -36,25 +48,41 @@ pub fn html(profile: &Profile) -> String {
     let between = [copies(profile), remote(profile), pages(profile)];
     between.iter().flatten().for_each(|figure| page::draw(&mut page, figure));
     let _ = writeln!(page, "<h2>All figures</h2>\n<pre>{}</pre>", escaped(&table(profile)));
-    page.push_str(page::END);
+    page.push_str(&page::end());
     page
 }
 
-fn figures(node: &NodeProfile) -> Vec<Figure> {
-    let memory = [latency(node), bandwidth(node), by_threads(node), loaded(node), stores(node)];
+fn figures(node: &NodeProfile, cache_bytes: u64) -> Vec<Figure> {
+    let memory =
+        [latency(node, cache_bytes), bandwidth(node), by_threads(node), loaded(node), stores(node)];
     let others = [dirty_cache(node), files(node), effects(node)];
     memory.into_iter().chain(others).flatten().collect()
 }
 
-fn latency(node: &NodeProfile) -> Option<Figure> {
+fn latency(node: &NodeProfile, cache_bytes: u64) -> Option<Figure> {
     let mut points = node.latency.points().to_vec();
     points.sort_by_key(|point| point.bytes);
     let title = "A dependent load by working set";
     let figure = Figure::new(title, "working set", "ns", Form::LogLines)
         .over(points.iter().map(|point| short(point.bytes)))
-        .with("half", points.iter().map(|point| point.load.p50_ns.median()))
-        .with("99 of 100", points.iter().map(|point| point.load.p99_ns.median()));
+        .with("p50", points.iter().map(|point| point.load.p50_ns.median()))
+        .with("p99", points.iter().map(|point| point.load.p99_ns.median()));
+    let sizes: Vec<u64> = points.iter().map(|point| point.bytes).collect();
+    let label = format!("largest cache, {}", ByteSize(cache_bytes));
+    let figure = match place_of(cache_bytes, &sizes) {
+        Some(at) => figure.marked(at, label),
+        None => figure,
+    };
     (!points.is_empty()).then_some(figure)
+}
+
+/// Where a size stands among these, which increase: between two of them by its power of two.
+fn place_of(bytes: u64, sizes: &[u64]) -> Option<f64> {
+    let power = |bytes: u64| (bytes.max(1) as f64).log2();
+    let next = sizes.iter().position(|size| *size >= bytes)?;
+    let Some(before) = next.checked_sub(1) else { return (sizes[next] == bytes).then_some(0.0) };
+    let step = power(sizes[next]) - power(sizes[before]);
+    Some(before as f64 + (power(bytes) - power(sizes[before])) / step)
 }
 
 /// The series that a bandwidth figure has: what is done, and in what order.
@@ -99,22 +127,22 @@ fn of_bandwidth<T: Ord + Copy>(
     (!points.is_empty()).then_some(figure)
 }
 
-/// By piece, at the most threads.
+/// By access size, at the most threads.
 fn bandwidth(node: &NodeProfile) -> Option<Figure> {
     let points = node.bandwidth.points();
     let most = points.iter().map(|point| point.threads).max()?;
     let points: Vec<&Bandwidth> = points.iter().filter(|point| point.threads == most).collect();
-    let title = format!("Bandwidth by piece, {most} threads");
-    let figure = Figure::new(&title, "bytes of a piece", "GB/s", Form::Lines);
+    let title = format!("Bandwidth by access size, {most} threads");
+    let figure = Figure::new(&title, "access size", "GB/s", Form::Lines);
     of_bandwidth(figure, &points, |point| point.piece_bytes, short)
 }
 
-/// By threads, in pieces of a page.
+/// By threads, in accesses of a page.
 fn by_threads(node: &NodeProfile) -> Option<Figure> {
     let points: Vec<&Bandwidth> =
         node.bandwidth.points().iter().filter(|point| point.piece_bytes == 4096).collect();
     let figure =
-        Figure::new("Bandwidth by threads, pieces of 4 KiB", "threads", "GB/s", Form::Lines);
+        Figure::new("Bandwidth by threads, access size 4 KiB", "threads", "GB/s", Form::Lines);
     of_bandwidth(figure, &points, |point| point.threads, |threads| threads.to_string())
 }
 
@@ -127,7 +155,7 @@ fn loaded(node: &NodeProfile) -> Option<Figure> {
     // A profile has its settings in the order in which runs came to them.
     points.sort_by_key(|point| (point.writes_percent, Reverse(point.pause_ns)));
     let title = format!("Latency over bandwidth: a dependent load while {most} threads move bytes");
-    let figure = Figure::new(&title, "GB/s that they move", "ns", Form::Curves);
+    let figure = Figure::new(&title, "GB/s moved", "ns", Form::Curves);
     let curves = points.chunk_by(|a, b| a.writes_percent == b.writes_percent);
     Some(curves.fold(figure, |figure, curve| {
         let name = format!("{} % reads", 100 - curve[0].writes_percent.min(100));
@@ -141,8 +169,8 @@ fn stores(node: &NodeProfile) -> Option<Figure> {
     let mut pieces: Vec<u64> = points.iter().map(|point| point.piece_bytes).collect();
     pieces.sort_unstable();
     pieces.dedup();
-    let title = "A piece written at a random place";
-    let mut figure = Figure::new(title, "bytes of a piece", "ns", Form::LogLines)
+    let title = "A block written at a random place";
+    let mut figure = Figure::new(title, "access size", "ns", Form::LogLines)
         .over(pieces.iter().map(|bytes| short(*bytes)));
     for flavour in [Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
         let at = |bytes: &u64| {
@@ -162,8 +190,8 @@ fn short(bytes: u64) -> String {
 
 fn dirty_cache(node: &NodeProfile) -> Option<Figure> {
     let points = node.dirty_cache.points();
-    let title = "A load that misses, by what the caches hold (test I8)";
-    let figure = Figure::new(title, "bytes made dirty", "ns", Form::Bars)
+    let title = "A load that misses the caches, by what they hold (test I8)";
+    let figure = Figure::new(title, "dirty bytes", "ns", Form::Bars)
         .over(points.iter().map(|point| short(point.dirty_bytes)))
         .with("clean lines", points.iter().map(|point| point.clean_ns.median()))
         .with("dirty lines", points.iter().map(|point| point.dirty_ns.median()));
@@ -177,10 +205,10 @@ fn files(node: &NodeProfile) -> Option<Figure> {
     points.sort_by_key(|point| point.piece_bytes);
     let mut pieces: Vec<u64> = points.iter().map(|point| point.piece_bytes).collect();
     pieces.dedup();
-    let title = "A piece of a file at a random place, one thread";
-    let mut figure = Figure::new(title, "bytes of a piece", "us", Form::LogLines)
+    let title = "A block of a file at a random place, one thread";
+    let mut figure = Figure::new(title, "access size", "us", Form::LogLines)
         .over(pieces.iter().map(|bytes| short(*bytes)));
-    for (op, words) in [(FileOp::Read, "read"), (FileOp::WriteSync, "written and synced")] {
+    for (op, words) in [(FileOp::Read, "read"), (FileOp::WriteSync, "write and sync")] {
         let at = |bytes: &u64| {
             let found = points.iter().find(|p| (p.op, p.piece_bytes) == (op, *bytes));
             found.map(|point| point.piece.p50_ns.median() / 1000.0)

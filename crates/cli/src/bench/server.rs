@@ -7,6 +7,7 @@
 use super::load::{self, Load, Operation, Outcome as Measured};
 use super::servers::{self, Durability, Needed, Running};
 use crate::output::{self, Failure, Outcome, print, print_json, rate, say, table};
+use crate::progress;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -188,7 +189,7 @@ fn own_client(arguments: &Arguments, running: &[Running]) -> Result<Vec<Row>, Fa
         load::run(&fill).map_err(|e| failed(server, e))?;
     }
     let cells = arguments.pipeline.len() * 2 * arguments.runs * running.len();
-    let bar = output::progress(cells as u64, "measurements", false);
+    let bar = progress::bar(cells as u64, "measurements", false);
     let mut rows = Vec::new();
     for &pipeline in &arguments.pipeline {
         for (operation, name) in [(Operation::Set, "SET"), (Operation::Get, "GET")] {
@@ -232,7 +233,7 @@ fn redis_benchmark(arguments: &Arguments, running: &[Running]) -> Result<Vec<Row
     let mut rows = Vec::new();
     for &pipeline in &arguments.pipeline {
         let mut found: BTreeMap<String, BTreeMap<&'static str, Vec<Measured>>> = BTreeMap::new();
-        let bar = output::progress(0, "redis-benchmark", false);
+        let bar = progress::bar(0, "redis-benchmark", false);
         for _ in 0..arguments.runs {
             for server in running.iter().filter(|s| s.protocol == load::Protocol::Resp) {
                 for (test, measured) in redis_benchmark_once(arguments, server, pipeline)? {

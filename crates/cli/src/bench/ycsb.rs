@@ -1,6 +1,7 @@
 //! `bench ycsb`: the workloads of `terrace_workload::ycsb` on an embedded map.
 
 use crate::output::{self, Failure, Outcome, print, print_json, rate, table};
+use crate::progress;
 use crate::settings::{self, MapFlags};
 use crate::stats;
 use clap::Args;
@@ -123,14 +124,14 @@ fn measure(
 ) -> Result<Report, Failure> {
     let settings = settings_of(arguments, durability);
     let mut bench = Bench::new(settings.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
-    let bar = output::progress(arguments.keys, "records loaded", false);
+    let bar = progress::bar(arguments.keys, "records loaded", false);
     // Single durable puts would load for hours; the load is then no measurement.
     let by = if target.reads_wait() { LoadBy::Batches } else { LoadBy::Puts };
     let load = bench.load(target, by, &|n| bar.set_position(n)).map_err(Failure::new)?;
     bar.finish_and_clear();
     let mut workloads = Vec::new();
     for workload in &arguments.workload {
-        let bar = output::progress(0, &format!("workload {workload}"), false);
+        let bar = progress::bar(0, &format!("workload {workload}"), false);
         workloads.push(bench.run(target, *workload).map_err(Failure::new)?);
         bar.finish_and_clear();
     }

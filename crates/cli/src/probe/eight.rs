@@ -1,7 +1,8 @@
 //! `terrace probe --idiosyncrasies`: one memory held to the eight tests of PMIdioBench, beside DRAM.
 
 use super::Arguments;
-use crate::output::{self, Failure, Outcome, print, print_json};
+use crate::output::{Failure, Outcome, print, print_json};
+use crate::progress;
 use serde_json::json;
 use std::cell::Cell;
 use terrace::memory::Profile;
@@ -30,7 +31,7 @@ impl EightTests {
         let [subject, dram] = subjects(ground, &memories, arguments)?;
         let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
         let sweep = Sweep::new(ground, settings);
-        let bar = output::steps("probe");
+        let bar = progress::steps("probe");
         let memories_tested = if dram == subject { 1 } else { 2 };
         bar.set_length(TESTS * memories_tested);
         let begun = Cell::new(0);

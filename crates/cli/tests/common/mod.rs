@@ -25,10 +25,16 @@ pub struct Served {
 impl Served {
     /// Starts it and waits until it says where it listens.
     pub fn start(dir: &Path, arguments: &[&str]) -> Served {
+        Served::start_with(dir, arguments, &["--memory-budget", "512 MiB"])
+    }
+
+    /// The same with these arguments behind, and no budget of its own.
+    pub fn start_with(dir: &Path, arguments: &[&str], others: &[&str]) -> Served {
         let mut child = Command::new(env!("CARGO_BIN_EXE_terrace"))
             .arg("serve")
             .arg(dir)
-            .args(["--port", "0", "--memory-budget", "512 MiB"])
+            .args(["--port", "0"])
+            .args(others)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

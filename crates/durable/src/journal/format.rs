@@ -6,6 +6,7 @@ use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{block_is_intact, get_u32, get_u64, put_u32, put_u64, seal_block};
+use crate::version;
 use terrace_memory::Memory;
 
 const MAGIC: &[u8; 8] = b"TERRACEj";
@@ -83,6 +84,7 @@ impl JournalShape {
         if &block[..8] != MAGIC {
             return Err(damaged("no Terrace journal: the magic number is missing"));
         }
+        version::check_block(medium.path(), "journal of format", block, FORMAT)?;
         if !block_is_intact(block) {
             return Err(damaged("the first block does not match its checksum"));
         }

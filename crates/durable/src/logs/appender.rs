@@ -6,6 +6,7 @@ use super::{Logs, MAX_ITEM_BYTES, Room, SEGMENT_BYTES, Ticket, segment_of, start
 use crate::error::{Error, Result};
 use crate::flush::Flusher;
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
+use crate::redo_log::Pen;
 use crate::sections::Changes;
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
@@ -32,9 +33,15 @@ pub(super) struct Writer {
     /// everything before it is there; it may not reach the medium first.
     pub(super) seals: Vec<(u32, u64)>,
     pub(super) in_batch: bool,
+    /// Whether the log says what was committed of it ([`marks`](super::marks)).
+    pub(super) has_marks: bool,
+    /// Log position up to which it says so.
+    pub(super) marked: u64,
     /// Items appended or overwritten.
     pub(super) writes: u64,
     pub(super) flusher: Flusher,
+    /// Where writes are put down that no checkpoint has.
+    pub(super) redo: Option<Pen>,
 }
 
 impl Writer {
@@ -42,9 +49,17 @@ impl Writer {
         self.origin + u64::from(self.tail)
     }
 
+    /// Puts an item, or the end of a batch, into the redo log, if there is one.
+    #[inline(always)]
+    pub(super) fn redo(&mut self, key: Option<&[u8]>, salt: u32, parts: &[&[u8]]) {
+        if let Some(pen) = &mut self.redo {
+            pen.record(key, salt, parts);
+        }
+    }
+
     /// Whether `bytes` of items and a batch end fit behind the tail.
     #[inline(always)]
-    fn fits(&self, bytes: usize) -> bool {
+    pub(super) fn fits(&self, bytes: usize) -> bool {
         self.segment != 0 && self.tail as usize + bytes + BATCH_END_BYTES <= SEGMENT_BYTES as usize
     }
 }
@@ -72,7 +87,10 @@ impl<M: Memory> Appender<'_, M> {
         let mut header = [0; MAX_HEADER_BYTES];
         let mut writer = self.lock.borrow_mut();
         let header_bytes = new.encode_header(writer.salt, writer.in_batch, &mut header);
-        let location = self.logs.write(&mut writer, &[&header[..header_bytes], new.key, new.value]);
+        let parts = [&header[..header_bytes], new.key, new.value];
+        let location = self.logs.write(&mut writer, &parts);
+        let salt = writer.salt;
+        writer.redo(Some(new.key), salt, &parts);
         self.logs.book_tail(&writer, changes);
         location
     }
@@ -101,6 +119,8 @@ impl<M: Memory> Appender<'_, M> {
         if std::mem::take(&mut writer.in_batch) {
             let end = encode_batch_end(writer.salt);
             self.logs.write(&mut writer, &[&end]);
+            let salt = writer.salt;
+            writer.redo(None, salt, &[&end]);
             self.logs.book_tail(&writer, changes);
             self.logs.book_batch(self.id, false, changes);
         }
@@ -145,6 +165,9 @@ impl<M: Memory> Logs<M> {
             }
             self.rotate(&mut writer, id, room)?;
         }
+        if writer.has_marks {
+            self.mark_commit(&mut writer, id, bytes);
+        }
         drop(writer);
         Ok(Appender { logs: self, lock, id })
     }
@@ -168,17 +191,27 @@ impl<M: Memory> Logs<M> {
         writer.tail = SEGMENT_HEADER_BYTES;
         writer.handed = 0;
         writer.salt = salt;
+        writer.has_marks = self.has_marks();
+        writer.marked = writer.position();
         let state = &self.segments[segment as usize];
         self.dead.iter().for_each(|dead| dead[segment as usize].store(0, Ordering::Relaxed));
         state.end.store(0, Ordering::Relaxed);
+        state.closed.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
         state.salt.store(salt, Ordering::Relaxed);
         let frozen = if self.overwrites.load(Ordering::Relaxed) { 0 } else { overwrite::ALL };
         self.frozen[segment as usize].store(frozen, Ordering::Release);
         state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
         state.set_state(State::Open);
-        let header =
-            SegmentHeader { writer: id as u32, sequence, salt, sealed_bytes: 0, generation };
+        let header = SegmentHeader {
+            writer: id as u32,
+            sequence,
+            salt,
+            sealed_bytes: 0,
+            generation,
+            format: segment::FORMAT,
+            is_in_order: self.medium.is_byte_addressable(),
+        };
         self.write_header(segment, &header.encode());
         // Counting looks at every segment; a 64th of them filled can make few more due.
         let uncounted = self.uncounted.fetch_add(1, Ordering::Relaxed) + 1;
@@ -205,6 +238,7 @@ impl<M: Memory> Logs<M> {
         }
         let segment = &self.segments[writer.segment as usize];
         segment.end.store(writer.tail, Ordering::Relaxed);
+        segment.closed.store(self.next_sequence(), Ordering::Relaxed);
         segment.set_state(State::Sealed);
         writer.origin = writer.position();
         writer.segment = 0;

@@ -12,13 +12,15 @@
 use super::appender::Writer;
 use super::recover::{Mend, Scan};
 use super::segment::SegmentHeader;
-use super::{COLLECTOR, Logs, Recovered, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_of};
+use super::{
+    COLLECTOR, Logs, Recovered, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_of, start_of,
+};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::sections::Changes;
 use crate::superblock::{MAX_OPEN, Rule};
-use crate::values::{GetWords, PutWord};
+use crate::values::{Entries, GetWords, PutWord};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -94,7 +96,12 @@ impl<M: Memory> Logs<M> {
     ///
     /// # Errors
     /// As there.
-    pub fn recover_booked(&self, pages: &BookPages, get: GetWords<'_>) -> Result<Recovered> {
+    pub fn recover_booked(
+        &self,
+        pages: &BookPages,
+        get: GetWords<'_>,
+        entries: Option<Entries<'_>>,
+    ) -> Result<Recovered> {
         let start = Instant::now();
         let cut = self.cut.lock().clone();
         if cut.rule != Rule::All {
@@ -117,12 +124,26 @@ impl<M: Memory> Logs<M> {
         };
         let visit = |_: u64, _: &Item<'_>, _: usize| {};
         let tails = Some(&tails as _);
-        let found = Mutex::default();
-        let scan = Scan { logs: self, cut, visit: &visit, found, open_only: true, tails };
+        let (found, control) = (Mutex::default(), Mutex::default());
+        let scan = Scan { logs: self, cut, visit: &visit, found, open_only: true, tails, control };
         let mends = scan.run(count, 1)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {
             return Err(Error::Unfit(damage.what.clone()));
+        }
+        let ends = self.counted(&mends);
+        let mut beyond = None;
+        if let Some(entries) = entries {
+            entries(&mut |at| {
+                let end = ends.get(segment_of(at)).map_or(0, |counted| counted.end);
+                let offset = at - start_of(segment_of(at) as u32);
+                if !(u64::from(SEGMENT_HEADER_BYTES)..u64::from(end)).contains(&offset) {
+                    beyond = Some(at);
+                }
+            });
+        }
+        if let Some(at) = beyond {
+            return Err(Error::Unfit(format!("an entry names {at}, where no log holds anything")));
         }
         for (segment, mend) in (1..count).zip(&mends) {
             if matches!(mend, Mend::Keep | Mend::SealAt(..)) {

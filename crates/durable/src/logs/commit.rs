@@ -6,15 +6,15 @@
 //! on while the medium is busy.
 
 use super::appender::Writer;
+use super::lane::Lead;
 use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::item;
 use crate::superblock::{Cut, OpenLog, Rule};
-use crossbeam_utils::Backoff;
-use parking_lot::{Condvar, Mutex, ReentrantMutexGuard};
+use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use terrace_memory::Memory;
+use std::sync::atomic::Ordering;
+use terrace_memory::{Memory, Spin};
 
 type Lock<'a> = ReentrantMutexGuard<'a, RefCell<Writer>>;
 
@@ -25,65 +25,6 @@ pub struct Ticket {
     pub writer: u8,
     /// Bytes appended, since the logs were opened.
     pub position: u64,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Lane {
-    /// Position up to which nothing is lost any more. On a byte-addressable medium, where items are
-    /// durable one by one, that is everything, but from where a batch under way begins.
-    durable: AtomicU64,
-    led: Mutex<bool>,
-    turned: Condvar,
-    /// Something was handed over without a sync since the last one.
-    unsynced: AtomicBool,
-}
-
-pub(super) struct Lead<'a> {
-    lane: &'a Lane,
-}
-
-/// Beyond every position.
-const EVERYTHING: u64 = u64::MAX;
-
-impl Lane {
-    /// Of a byte-addressable medium.
-    pub(super) fn of_durable_items() -> Lane {
-        Lane { durable: AtomicU64::new(EVERYTHING), ..Lane::default() }
-    }
-
-    /// From `position` on a batch is written, to an immediately durable medium. Under the writer's
-    /// lock, before any reader can learn of its items.
-    pub(super) fn batch_begins(&self, position: u64) {
-        self.durable.store(position, Ordering::Release);
-    }
-
-    /// The batch is durable, and with it everything.
-    pub(super) fn batch_ended(&self) {
-        self.durable.store(EVERYTHING, Ordering::Release);
-    }
-
-    pub(super) fn lead(&self) -> Lead<'_> {
-        let mut led = self.led.lock();
-        while *led {
-            self.turned.wait(&mut led);
-        }
-        *led = true;
-        Lead { lane: self }
-    }
-}
-
-impl Lead<'_> {
-    pub(super) fn reached(&self, position: u64) {
-        self.lane.durable.fetch_max(position, Ordering::AcqRel);
-        self.lane.unsynced.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Lead<'_> {
-    fn drop(&mut self) {
-        *self.lane.led.lock() = false;
-        self.lane.turned.notify_all();
-    }
 }
 
 /// What a leader hands to the medium.
@@ -149,8 +90,7 @@ impl<M: Memory> Logs<M> {
         }
         let offset = location % u64::from(super::SEGMENT_BYTES);
         let position = (origin >> 8) + offset + 1;
-        (self.lanes[writer as usize].durable.load(Ordering::Acquire) < position)
-            .then_some(Ticket { writer, position })
+        (self.lanes[writer as usize].durable() < position).then_some(Ticket { writer, position })
     }
 
     /// Asked of the item's own flags, which whoever found it has near.
@@ -174,18 +114,11 @@ impl<M: Memory> Logs<M> {
         }
         let lane = &self.lanes[ticket.writer as usize];
         loop {
-            if lane.durable.load(Ordering::Acquire) >= ticket.position {
+            if lane.durable() >= ticket.position {
                 return Ok(());
             }
             self.check_writable()?;
-            let mut led = lane.led.lock();
-            if *led {
-                lane.turned.wait(&mut led);
-                continue;
-            }
-            *led = true;
-            drop(led);
-            let lead = Lead { lane };
+            let Some(lead) = lane.lead_or_wait() else { continue };
             // A cut changes this only while it leads all lanes.
             if self.overwrites.load(Ordering::Relaxed) {
                 // Bytes that other writers may overwrite are handed over by cuts alone.
@@ -193,7 +126,7 @@ impl<M: Memory> Logs<M> {
                 self.flush_all()?;
                 continue;
             }
-            if lane.durable.load(Ordering::Acquire) < ticket.position {
+            if lane.durable() < ticket.position {
                 self.stop_on_error(self.write_lane(ticket.writer as usize, &lead))?;
             }
         }
@@ -203,13 +136,14 @@ impl<M: Memory> Logs<M> {
     #[inline]
     fn await_batch(&self, ticket: Ticket) -> Result<()> {
         let lane = &self.lanes[ticket.writer as usize];
-        let backoff = Backoff::new();
-        while lane.durable.load(Ordering::Acquire) < ticket.position {
+        let spin = Spin::on(self.medium.memory());
+        while lane.durable() < ticket.position {
             if self.writers[ticket.writer as usize].is_owned_by_current_thread() {
                 return Err(Error::InBatch);
             }
-            self.medium.memory().pause();
-            backoff.snooze();
+            // A batch that could not be written whole has no end.
+            self.check_writable()?;
+            spin.wait();
         }
         Ok(())
     }
@@ -222,7 +156,7 @@ impl<M: Memory> Logs<M> {
             writer.hand_over(&mut handed);
             writer.position()
         };
-        let one_write = handed.ranges.len() == 1 && !lead.lane.unsynced.load(Ordering::Relaxed);
+        let one_write = handed.ranges.len() == 1 && !lead.is_unsynced();
         for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, one_write)?;
         }
@@ -238,7 +172,7 @@ impl<M: Memory> Logs<M> {
     fn write_seals(&self, handed: &Handed, lead: &Lead<'_>) -> Result<()> {
         for (segment, word) in &handed.seals {
             self.write_seal(*segment, *word);
-            lead.lane.unsynced.store(true, Ordering::Relaxed);
+            lead.leaves_unsynced();
             self.medium.write_out(start_of(*segment), u64::from(SEGMENT_HEADER_BYTES), false)?;
         }
         Ok(())
@@ -274,23 +208,6 @@ impl<M: Memory> Logs<M> {
         self.stop_on_error(self.take_cut(Some(rule)))
     }
 
-    /// Notes in the cut how long the file is by now, so that a file cut short is noticed. The keeper
-    /// calls it; under the rule Bounded every cut does it anyway.
-    ///
-    /// # Errors
-    /// As [`Logs::commit`].
-    pub fn note_growth(&self) -> Result<()> {
-        let mut cut = self.cut.lock();
-        let segments = self.pool.lock().fresh;
-        if segments == cut.segments || self.stopped().is_some() {
-            return Ok(());
-        }
-        let next = Cut { number: cut.number + 1, segments, ..cut.clone() };
-        self.stop_on_error(self.medium.sync().and_then(|()| next.store(&self.medium)))?;
-        *cut = next;
-        Ok(())
-    }
-
     /// Mark of the kept index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
         self.cut.lock().index
@@ -301,7 +218,13 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        self.stop_on_error(self.cut.lock().set_index(index, &self.medium))
+        let mut cut = self.cut.lock();
+        if cut.index != index {
+            let next = Cut { number: cut.number + 1, index, ..cut.clone() };
+            self.stop_on_error(self.store_cut(&next))?;
+            *cut = next;
+        }
+        Ok(())
     }
 
     /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
@@ -312,6 +235,7 @@ impl<M: Memory> Logs<M> {
         let mut next = cut.clone();
         let mut handed = Handed::default();
         let mut positions = Vec::with_capacity(leads.len());
+        let redone;
         {
             let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
@@ -320,6 +244,7 @@ impl<M: Memory> Logs<M> {
             self.overwrites.store(overwrites, Ordering::Relaxed);
             for writer in &mut writers {
                 writer.freeze(self);
+                writer.has_marks = self.has_marks();
                 writer.hand_over(&mut handed);
                 positions.push(writer.position());
                 if writer.segment != 0 {
@@ -332,25 +257,29 @@ impl<M: Memory> Logs<M> {
                     });
                 }
             }
+            redone = self.note_checkpoint(&mut writers, cut.number + 1);
             next.next_sequence = self.next_sequence();
             next.segments = self.pool.lock().fresh;
         }
         for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, false)?;
         }
-        let unsynced = leads.iter().any(|lead| lead.lane.unsynced.load(Ordering::Relaxed));
+        let unsynced = leads.iter().any(|lead| lead.is_unsynced());
         if !handed.ranges.is_empty() || unsynced || next.segments != cut.segments {
             self.medium.sync()?;
         }
         // Only now may the cut count the bytes.
         let changed = (&next.open, next.next_sequence, next.segments, rule)
             != (&cut.open, cut.next_sequence, cut.segments, cut.rule);
-        if changed {
+        if changed || redone.has_noted {
             next.number += 1;
             next.rule = rule;
-            next.store(&self.medium)?;
+            self.store_cut(&next)?;
             *cut = next;
+        } else {
+            self.belongs_to(&cut);
         }
+        self.checkpoint_is_durable(redone);
         self.bounded.store(rule == Rule::Bounded, Ordering::Release);
         for (lead, position) in leads.iter().zip(positions) {
             lead.reached(position);
@@ -370,7 +299,7 @@ impl<M: Memory> Logs<M> {
         self.check_writable()?;
         let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
         for (lead, at, bytes) in self.take_sealed(&leads, keep_bytes) {
-            lead.lane.unsynced.store(true, Ordering::Relaxed);
+            lead.leaves_unsynced();
             self.stop_on_error(self.medium.write_out(at, bytes, false))?;
         }
         Ok(())

@@ -15,6 +15,8 @@ pub enum Fault {
     OverwriteFrozen,
     /// Nothing is flushed while a log is being collected: it is freed before what moved is safe.
     FreeUnflushed,
+    /// A commit mark says that everything before it is durable, whether it is or not.
+    MarksEarly,
     /// Items of a batch are told before it ends, where each of them is durable at once.
     BatchesToldEarly,
 }

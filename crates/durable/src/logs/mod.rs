@@ -23,10 +23,16 @@ mod booked;
 mod commit;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
+mod lane;
+mod marks;
+mod older;
 mod overwrite;
 mod pool;
 mod reach;
+mod read;
 mod recover;
+mod redo;
+mod rows;
 mod segment;
 
 pub use appender::Appender;
@@ -42,16 +48,17 @@ pub use segment::{SEGMENT_HEADER_BYTES, State};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
-use crate::item::{self, BATCH_END_BYTES, Item};
+use crate::item::{self, BATCH_END_BYTES};
 use crate::medium::Medium;
+use crate::redo_log::{Left, Owed, RedoLog};
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
-use crate::values::Keeps;
 use appender::Writer;
-use commit::Lane;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
+use lane::Lane;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
+use rows::{Frozen, Zeroed};
 use segment::{RECOVERED, Segment};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -59,7 +66,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use terrace_memory::profile::Keeping;
-use terrace_memory::{Budget, Memory, Native};
+use terrace_memory::{Budget, Memory, Native, lab};
 
 /// Bytes of a log, as in the paper.
 pub const SEGMENT_BYTES: u32 = 4 << 20;
@@ -97,18 +104,24 @@ pub struct Logs<M: Memory = Native> {
     lanes: Box<[CachePadded<Lane>]>,
     pool: Arc<Mutex<Pool>>,
     waiting: Arc<AtomicUsize>,
+    /// Free segments that a writer under `sync` is to find, see [`Logs::prepare`].
+    prepared: AtomicUsize,
     next_sequence: AtomicU64,
+    /// Logs below this sequence number hold items that nobody has verified since they were opened.
+    unverified_below: AtomicU64,
     /// Sealed segments that are at least half dead, when they were counted last.
     backlog: AtomicI64,
     /// Whether short logs are to be made one, when they were counted last.
     has_short: AtomicBool,
+    /// Whether the disk had no room for a segment when one was last asked for.
+    is_disk_full: AtomicBool,
     /// Logs opened since they were counted.
     uncounted: AtomicUsize,
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
     /// row of its own, under its lock: a counter that all share would pass from core to core.
     dead: Box<[Box<[AtomicU32]>]>,
     /// By segment, the offset below which nothing is overwritten any more.
-    frozen: Box<[AtomicU32]>,
+    frozen: Box<[Frozen]>,
     /// Whether new logs may be overwritten until they are handed over. Changed under all locks.
     overwrites: AtomicBool,
     cut: Mutex<Cut>,
@@ -123,6 +136,12 @@ pub struct Logs<M: Memory = Native> {
     /// Where the books are, if they are kept by sections.
     books: OnceLock<BookPages>,
     budget: Arc<Budget>,
+    /// What keeps writes that no checkpoint has from the death of the process.
+    redo: Mutex<Option<Arc<RedoLog>>>,
+    /// Writes that it had no room for.
+    owed: Arc<Owed>,
+    /// What a process that died left of it.
+    left: Mutex<Option<Left>>,
     /// What is done wrong on purpose.
     #[cfg(any(test, feature = "faults"))]
     faults: fault::Faults,
@@ -138,23 +157,27 @@ impl<M: Memory> Logs<M> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape)?;
+        let left = redo::left(&medium, &cut, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
         let lane =
             if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
         Ok(Logs {
-            segments: (0..count).map(|_| Segment::default()).collect(),
+            segments: Segment::rows(count),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             lanes: (0..=writers).map(|_| CachePadded::new(lane())).collect(),
             pool: Arc::new(Mutex::new(pool)),
             waiting: Arc::default(),
+            prepared: AtomicUsize::new(0),
             next_sequence: AtomicU64::new(cut.next_sequence),
-            frozen: (0..count).map(|_| AtomicU32::new(overwrite::ALL)).collect(),
+            unverified_below: AtomicU64::new(0),
+            frozen: Frozen::rows(count),
             overwrites: AtomicBool::new(false),
             backlog: AtomicI64::new(0),
             has_short: AtomicBool::new(false),
+            is_disk_full: AtomicBool::new(false),
             uncounted: AtomicUsize::new(0),
-            dead: (0..=writers).map(|_| (0..count).map(|_| AtomicU32::new(0)).collect()).collect(),
+            dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
             bounded: AtomicBool::new(cut.rule == Rule::Bounded),
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
@@ -163,6 +186,9 @@ impl<M: Memory> Logs<M> {
             head_damage,
             books: OnceLock::new(),
             budget: Arc::clone(budget),
+            redo: Mutex::new(left.as_ref().map(|left| Arc::clone(&left.log))),
+            owed: Arc::default(),
+            left: Mutex::new(left),
             #[cfg(any(test, feature = "faults"))]
             faults: fault::Faults::default(),
             medium,
@@ -206,41 +232,6 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// The item at `location`, which came from [`Appender::append`] or recovery and was learnt
-    /// while `kept` was held.
-    ///
-    /// # Panics
-    /// For a number that is no location of these logs.
-    #[inline(always)]
-    pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        Item::read(self.bytes_of(location, kept))
-            .expect("a location names an item that was written whole")
-    }
-
-    /// The item at `location`, as for [`Logs::item`], if its key is `key`.
-    #[inline(always)]
-    pub fn item_if_key<'g>(
-        &'g self,
-        location: u64,
-        key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_of(location, kept), key)
-    }
-
-    /// The bytes of the item at `location`, and no others: its head says how many.
-    #[inline(always)]
-    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
-        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
-        assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
-        // SAFETY: inside the medium (asserted) and, being a location, in a committed segment. An item
-        // that may still be overwritten is not looked at beyond lengths and key without a lock
-        // (`overwrite`), and a segment is freed only when none of its items is current, and reused
-        // only after every guard under which its locations could be learnt is gone.
-        let bytes = unsafe { item::borrow(self.medium.memory(), location, end) };
-        bytes.expect("a location names a whole item")
-    }
-
     /// The bytes of what claims to be an item at `at`, if it ends at or before `end`; all of them are
     /// looked at.
     ///
@@ -251,7 +242,7 @@ impl<M: Memory> Logs<M> {
         let memory = self.medium.memory();
         // SAFETY: by contract.
         let bytes = unsafe { item::borrow(memory, at, end) }?;
-        memory.looked_at(at, bytes.len() as u64);
+        lab::looked_at(memory, at, bytes.len() as u64);
         Some(bytes)
     }
 
@@ -357,22 +348,6 @@ impl<M: Memory> Logs<M> {
         self.segments[segment as usize].set_state(State::Sealed);
     }
 
-    /// Visits the items of a claimed segment in order: location, item, bytes.
-    pub fn each_item<'a>(&'a self, segment: u32, mut visit: impl FnMut(u64, Item<'a>, usize)) {
-        debug_assert_eq!(self.segments[segment as usize].state(), State::Collecting);
-        let end = start_of(segment)
-            + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
-        let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
-        // SAFETY: a claimed segment is sealed: nobody writes it until it is freed.
-        while let Some(bytes) = unsafe { item::borrow(self.medium.memory(), at, end) } {
-            match Item::read(bytes) {
-                Some(item) if bytes.len() > BATCH_END_BYTES => visit(at, item, bytes.len()),
-                _ => {}
-            }
-            at += bytes.len() as u64;
-        }
-    }
-
     /// Frees claimed segments: durably marked free on return, but not reusable before the caller
     /// hands them to [`Logs::reuse_after_readers`].
     ///
@@ -426,7 +401,9 @@ impl<M: Memory> Logs<M> {
         next.open.clear();
         next.index = 0;
         next.next_sequence = self.next_sequence();
-        self.stop_on_error(next.store(&self.medium))?;
+        let redone = self.note_checkpoint(&mut writers, next.number);
+        self.stop_on_error(self.store_cut(&next))?;
+        self.checkpoint_is_durable(redone);
         self.generation.store(next.generation, Ordering::Release);
         *cut = next;
         for writer in &mut writers {

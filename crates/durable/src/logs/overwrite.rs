@@ -61,8 +61,8 @@ impl<M: Memory> Logs<M> {
     /// Whether the item at `location` may be overwritten while it is read.
     #[inline(always)]
     pub fn may_change(&self, location: u64) -> bool {
-        let frozen = self.frozen[segment_of(location)].load(Ordering::Acquire);
-        location % u64::from(SEGMENT_BYTES) >= u64::from(frozen)
+        let Some(frozen) = self.frozen.get(segment_of(location)) else { return false };
+        location % u64::from(SEGMENT_BYTES) >= u64::from(frozen.load(Ordering::Acquire))
     }
 
     /// Brings the item at `location` near for an update: all of its `lines` to be written if it may
@@ -117,21 +117,27 @@ impl<M: Memory> Logs<M> {
 }
 
 impl<M: Memory> Appender<'_, M> {
-    /// Writes `new` over the current item of its key, `old` at `location`, if nobody was promised
-    /// that and nothing but value and version differ. Called under the key's lock; readers must
-    /// learn of it before that is released. Durability as for [`Appender::append`].
+    /// Whether [`Appender::overwrite`] would write `new` over `old` at `location`.
     #[inline]
-    pub fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+    pub fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
         let fits = new.value.len() == old.value.len()
             && old.expires_at_ms.is_none()
             && new.expires_at_ms.is_none()
             && !(old.tombstone || new.tombstone || old.in_batch)
             && NewItem { version: old.version, ..*new }.item_bytes() == new.item_bytes()
             && new.item_bytes() <= MOST_OVERWRITTEN_BYTES;
-        let mut writer = self.lock.borrow_mut();
-        if !fits || !self.logs.may_change(location) || writer.in_batch {
+        fits && self.logs.may_change(location) && !self.lock.borrow().in_batch
+    }
+
+    /// Writes `new` over the current item of its key, `old` at `location`, if nobody was promised
+    /// that and nothing but value and version differ. Called under the key's lock; readers must
+    /// learn of it before that is released. Durability as for [`Appender::append`].
+    #[inline]
+    pub fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        if !self.may_overwrite(location, old, new) {
             return false;
         }
+        let mut writer = self.lock.borrow_mut();
         writer.writes += 1;
         let segment = &self.logs.segments[segment_of(location)];
         let mut header = [0; MAX_HEADER_BYTES];
@@ -139,11 +145,13 @@ impl<M: Memory> Appender<'_, M> {
         let header_bytes = new.encode_header(salt, false, &mut header);
         let memory = self.logs.medium.memory();
         // SAFETY: the bytes of an item that is not frozen, which this writer's lock keeps so; the
-        // key's lock keeps other overwriters away, and readers copy (`copy_changing`).
+        // key's lock keeps other overwriters away, and readers copy (`copy_changing`). `old`, which borrows them, is
+        // not looked at any more.
         unsafe {
-            memory.write(location, &header[..header_bytes]);
-            memory.write(location + (header_bytes + new.key.len()) as u64, new.value);
+            memory.write_changing(location, &header[..header_bytes]);
+            memory.write_changing(location + (header_bytes + new.key.len()) as u64, new.value);
         }
+        writer.redo(Some(new.key), salt, &[&header[..header_bytes], new.key, new.value]);
         true
     }
 }

@@ -1,12 +1,16 @@
 //! The pool of segments: where a log's next one comes from, and where freed ones go.
 
-use super::{Logs, SEGMENT_BYTES, start_of};
+use super::{COLLECTOR, Logs, SEGMENT_BYTES, start_of};
 use crate::error::{Error, Result};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
-/// Free segments that only the collector and deletes may take.
+/// Free segments that only the collector and deletes may take, where the budget is not too small for that: without
+/// them a full disk could never be collected.
 const COLLECTOR_SPARE: usize = 2;
+
+/// Segments given back that are tried at the most on a full disk.
+const RELEASED_TRIED: usize = 64;
 
 /// Moves of the epoch after which what was freed before can be used, and one for whoever was slow.
 const EPOCHS: usize = 4;
@@ -24,35 +28,125 @@ pub(super) struct Pool {
 /// How badly room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// Refused when the budget is spent or the collector is behind.
+    /// Refused when the budget is spent but for its headroom, or the collector is behind.
     Ordinary,
-    /// For what frees room in the end, deletes and the collector itself: may exceed the budget.
+    /// For what frees room in the end, deletes and the collector itself: takes of the headroom, and should that be
+    /// spent, more than the budget.
     Urgent,
 }
 
 impl<M: Memory> Logs<M> {
     pub(super) fn take_segment(&self, room: Room) -> Result<(u32, u64)> {
         if room == Room::Ordinary && self.backlog.load(Ordering::Relaxed) > self.backlog_limit() {
-            return Err(self.no_room());
+            return Err(self.no_room_behind_collector());
         }
         self.take_back_waiting();
         let mut pool = self.pool.lock();
-        // The last free segments are the collector's: without them a full disk could never be
-        // collected.
-        let spare = if room == Room::Urgent { 0 } else { COLLECTOR_SPARE };
-        let segment = if pool.free.len() > spare {
-            pool.free.pop().expect("just counted")
-        } else if let Some(segment) = pool.released.pop() {
-            self.grow_to(segment, room).inspect_err(|_| pool.released.push(segment))?;
-            segment
-        } else {
-            let segment = pool.fresh;
-            self.grow_to(segment, room)?;
-            pool.fresh += 1;
-            segment
+        if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
+            return Err(self.no_room());
+        }
+        let spare = if room == Room::Urgent { 0 } else { self.spare() };
+        let segment = match pool.free.len() > spare {
+            true => pool.free.pop().expect("just counted"),
+            false => match self.grow_pool(&mut pool, room) {
+                // There is room beside what is free, if not for a segment more.
+                Err(Error::NoRoom { .. }) if !pool.free.is_empty() => {
+                    pool.free.pop().expect("just looked at")
+                }
+                other => other?,
+            },
         };
+        if room == Room::Ordinary {
+            self.put_spare_aside(&mut pool);
+        }
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
         Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
+    }
+
+    /// A segment more than there are in memory.
+    fn grow_pool(&self, pool: &mut Pool, room: Room) -> Result<u32> {
+        for tried in 1..=pool.released.len().min(RELEASED_TRIED) {
+            let at = pool.released.len() - tried;
+            match self.grow_to(pool.released[at], room) {
+                Ok(()) => return Ok(pool.released.swap_remove(at)),
+                // Another may have kept its blocks, as one that was found free at the start.
+                Err(Error::DiskFull { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let segment = pool.fresh;
+        self.grow_to(segment, room)?;
+        pool.fresh += 1;
+        Ok(segment)
+    }
+
+    /// Makes the spare segments one by one beside those of a map that fills more than its first: on a full disk, keys
+    /// can be deleted and logs collected in them.
+    fn put_spare_aside(&self, pool: &mut Pool) {
+        let is_small = pool.fresh <= 2;
+        if !is_small && pool.free.len() < self.spare() {
+            // Else it is tried with the next one.
+            let made = self.grow_pool(pool, Room::Ordinary);
+            pool.free.extend(made);
+        }
+    }
+
+    /// Why writers wait for a collector that is far behind: on a full disk it may have no room to copy to.
+    fn no_room_behind_collector(&self) -> Error {
+        match self.is_disk_full.load(Ordering::Relaxed) {
+            true => Error::DiskFull { path: self.medium.path().into() },
+            false => self.no_room(),
+        }
+    }
+
+    /// Free segments that are kept for the collector and deletes.
+    fn spare(&self) -> usize {
+        ((self.budget.headroom() / u64::from(SEGMENT_BYTES)) as usize).min(COLLECTOR_SPARE)
+    }
+
+    /// Bytes that would have to be free beside those that are for ordinary writers to take so many segments and
+    /// leave the headroom.
+    fn missing_bytes(&self, pool: &Pool, segments: u64) -> u64 {
+        let bytes = |segments| segments * u64::from(SEGMENT_BYTES);
+        let wanted = self.budget.used() + self.budget.headroom() + bytes(segments);
+        wanted.saturating_sub(self.budget.limit().saturating_add(bytes(pool.free.len() as u64)))
+    }
+
+    /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
+    /// readers count as free.
+    pub fn missing_segments(&self, ahead: u64) -> usize {
+        let missing = self.missing_bytes(&self.pool.lock(), ahead);
+        let missing = missing.div_ceil(u64::from(SEGMENT_BYTES)) as usize;
+        missing.saturating_sub(self.waiting_segments())
+    }
+
+    /// As [`LogsOrSlabs::is_short`](crate::LogsOrSlabs::is_short).
+    pub fn is_short(&self) -> bool {
+        self.missing_bytes(&self.pool.lock(), 2) > 0
+            || self.backlog.load(Ordering::Relaxed) > self.backlog_limit()
+    }
+
+    /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.
+    pub fn room_for_copies(&self) -> u64 {
+        let open = self.writers[COLLECTOR].lock();
+        let open = open.borrow();
+        let tail = if open.segment == 0 { SEGMENT_BYTES } else { open.tail };
+        let (limit, used) = (self.budget.limit(), self.budget.used());
+        let segment_bytes = u64::from(SEGMENT_BYTES);
+        let free = self.pool.lock().free.len() as u64 * segment_bytes;
+        // Writers leave the headroom; growth of the index may have taken of it.
+        let left = limit.saturating_add(free).saturating_sub(used).min(self.budget.headroom());
+        u64::from(SEGMENT_BYTES - tail) + left / segment_bytes * segment_bytes
+    }
+
+    /// Gives free segments back to the system while the budget is spent, by an index that grew perhaps, or more than
+    /// that is used.
+    ///
+    /// # Errors
+    /// Those of the medium; the segments stay free.
+    pub fn release_excess(&self) -> Result<()> {
+        while self.budget.is_spent() && self.release_one(0)? {}
+        Ok(())
     }
 
     /// Takes freed segments back that no reader holds any more. Epochs move on only when someone
@@ -83,9 +177,12 @@ impl<M: Memory> Logs<M> {
         }
         match room {
             Room::Urgent => self.budget.take_anyway(bytes),
+            Room::Ordinary if self.budget.is_spent_by(bytes) => return Err(self.no_room()),
             Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }
-        self.medium.grow(start_of(segment), bytes).inspect_err(|_| self.budget.give(bytes))
+        let grown = self.medium.grow(start_of(segment), bytes);
+        self.is_disk_full.store(matches!(grown, Err(Error::DiskFull { .. })), Ordering::Relaxed);
+        grown.inspect_err(|_| self.budget.give(bytes))
     }
 
     /// Makes up to `count` fresh segments ready ahead of need: memory committed, and the file's
@@ -94,25 +191,14 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::appender`]; harmless, the segment is made when it is needed.
     pub fn prepare(&self, count: usize) -> Result<()> {
+        self.prepared.store(count, Ordering::Relaxed);
         for _ in 0..count + COLLECTOR_SPARE {
             let segment = {
                 let mut pool = self.pool.lock();
                 if pool.free.len() >= count + COLLECTOR_SPARE {
                     return Ok(());
                 }
-                match pool.released.pop() {
-                    Some(segment) => {
-                        self.grow_to(segment, Room::Ordinary)
-                            .inspect_err(|_| pool.released.push(segment))?;
-                        segment
-                    }
-                    None => {
-                        let segment = pool.fresh;
-                        self.grow_to(segment, Room::Ordinary)?;
-                        pool.fresh += 1;
-                        segment
-                    }
-                }
+                self.grow_pool(&mut pool, Room::Ordinary)?
             };
             // Not in the list yet: nobody uses it while it is zeroed.
             let zeroed = self.medium.write_zeros(start_of(segment), u64::from(SEGMENT_BYTES));
@@ -124,30 +210,37 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// Gives memory and disk blocks of free segments beyond `keep` back to the system.
+    /// Gives memory and disk blocks of free segments beyond `keep`, and those that [`Logs::prepare`] was asked for,
+    /// back to the system: otherwise each would undo what the other did, every second of an idle map.
     ///
     /// # Errors
     /// Those of the medium; the segments stay free.
     pub fn release_free(&self, keep: usize) -> Result<()> {
-        loop {
-            let segment = {
-                let mut pool = self.pool.lock();
-                if pool.free.len() <= keep.max(COLLECTOR_SPARE) {
-                    return Ok(());
-                }
-                // The highest first: what is used gathers at the front of the file.
-                let highest =
-                    (0..pool.free.len()).max_by_key(|at| pool.free[*at]).expect("not empty");
-                pool.free.swap_remove(highest)
-            };
-            let bytes = u64::from(SEGMENT_BYTES);
-            if let Err(error) = self.medium.release(start_of(segment), bytes) {
-                self.pool.lock().free.push(segment);
-                return Err(error);
+        let kept = self.prepared.load(Ordering::Relaxed) + COLLECTOR_SPARE;
+        while self.release_one(keep.max(kept))? {}
+        Ok(())
+    }
+
+    /// Gives one free segment beyond `keep` back to the system; whether there was one.
+    fn release_one(&self, keep: usize) -> Result<bool> {
+        let segment = {
+            let mut pool = self.pool.lock();
+            if pool.free.len() <= keep {
+                return Ok(false);
             }
-            self.budget.give(bytes);
-            self.pool.lock().released.push(segment);
+            // The highest first: what is used gathers at the front of the file.
+            let highest = (0..pool.free.len()).max_by_key(|at| pool.free[*at]).expect("not empty");
+            pool.free.swap_remove(highest)
+        };
+        let bytes = u64::from(SEGMENT_BYTES);
+        // SAFETY: a segment of the pool is nobody's, and this one was taken out of it.
+        if let Err(error) = unsafe { self.medium.release(start_of(segment), bytes) } {
+            self.pool.lock().free.push(segment);
+            return Err(error);
         }
+        self.budget.give(bytes);
+        self.pool.lock().released.push(segment);
+        Ok(true)
     }
 
     /// Segments that are free but wait for readers to leave.

@@ -21,8 +21,8 @@ use terrace_memory::Memory;
 
 /// How far a segment counts, and the salt of its items.
 #[derive(Clone, Copy, Default)]
-struct Counted {
-    end: u32,
+pub(super) struct Counted {
+    pub end: u32,
     salt: u32,
     live: u64,
 }
@@ -44,8 +44,9 @@ impl<M: Memory> Logs<M> {
         let visit = |at: u64, _: &Item<'_>, bytes: usize| {
             tails.lock().expect("no scanner panicked").push((at, bytes));
         };
-        let found = Mutex::default();
-        let scan = Scan { logs: self, cut, visit: &visit, found, open_only: true, tails: None };
+        let (found, control) = (Mutex::default(), Mutex::default());
+        let scan =
+            Scan { logs: self, cut, visit: &visit, found, open_only: true, tails: None, control };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {
@@ -74,7 +75,7 @@ impl<M: Memory> Logs<M> {
         Ok(found)
     }
 
-    fn counted(&self, mends: &[Mend]) -> Vec<Counted> {
+    pub(super) fn counted(&self, mends: &[Mend]) -> Vec<Counted> {
         let mut counted = vec![Counted::default()];
         for (number, mend) in mends.iter().enumerate() {
             let state = &self.segments[number + 1];

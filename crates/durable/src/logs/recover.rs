@@ -7,12 +7,14 @@
 //! nothing that was cut off can come back at a later recovery, and a crash during recovery finds
 //! what this one found.
 
-use super::segment::{FoundHeader, SegmentHeader, seal_word};
+use super::segment::{FORMAT, FoundHeader, SegmentHeader, seal_word};
 use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
+use crate::control::{self, Control, KNOWN_KINDS};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
 use crate::medium::BLOCK_BYTES;
-use crate::superblock::{Cut, HEAD_BYTES, Rule};
+use crate::superblock::{Cut, HEAD_BYTES, OpenLog, Rule};
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -54,7 +56,8 @@ impl Recovered {
 pub struct TornTail {
     /// Offset in the file at which the log ends now.
     pub offset: u64,
-    /// Bytes of intact items of an unfinished batch that were dropped with it.
+    /// Bytes of intact items that were dropped with it: of an unfinished batch, or behind what does not verify and
+    /// was in no commit that is known to have returned.
     pub dropped_bytes: u64,
 }
 
@@ -94,6 +97,8 @@ pub(super) struct Scan<'a, M: Memory> {
     pub open_only: bool,
     /// Where logs that were open end, if that is known without reading them.
     pub tails: Option<Tails<'a>>,
+    /// Segments, and bytes of control records in them.
+    pub control: Mutex<Vec<(u32, u32)>>,
 }
 
 impl<M: Memory> Logs<M> {
@@ -116,9 +121,12 @@ impl<M: Memory> Logs<M> {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             cut.generation = self.newest_generation(count)?;
         }
-        let scan =
-            Scan { logs: self, cut, visit, found: Mutex::default(), open_only: false, tails: None };
+        let (found, control) = (Mutex::default(), Mutex::default());
+        let scan = Scan { logs: self, cut, visit, found, open_only: false, tails: None, control };
         let mends = scan.run(count, threads)?;
+        for (segment, bytes) in scan.control.into_inner().expect("no scanner panicked") {
+            self.supersede(start_of(segment), bytes as usize);
+        }
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         found.steps.push(("read and verify the logs", start.elapsed()));
         found.damage.append(&mut whole_file);
@@ -217,6 +225,12 @@ impl<M: Memory> Logs<M> {
                 self.mend(segment, mend)?;
             }
         }
+        // A crash while the file grew, or a full disk, may have left a part of a last segment that holds nothing: it is
+        // made whole when it is needed, so that a full disk is no reason not to open.
+        let is_whole = count == 1 || self.medium.file_bytes()? >= start_of(count);
+        let ends_free = !is_whole && released.last() == Some(&(count - 1));
+        let count = if ends_free { count - 1 } else { count };
+        released.retain(|segment| *segment < count);
         let in_memory = u64::from(count - 1) - released.len() as u64;
         self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
         {
@@ -226,9 +240,15 @@ impl<M: Memory> Logs<M> {
             pool.fresh = count;
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
+        let kept = (1..count).zip(mends);
+        let kept = kept.filter(|(_, mend)| matches!(mend, Mend::Keep | Mend::SealAt(..)));
+        self.recall_closings(kept.map(|(segment, _)| segment), newest + 1);
         self.recount_backlog();
         if let Some(reason) = self.medium.access().refusal() {
-            self.stop(reason.into());
+            // What a process that died left is shown as well.
+            if self.left.lock().is_none() {
+                self.stop(reason.into());
+            }
             return Ok(());
         }
         if count > 1 && self.medium.file_bytes()? < start_of(count) {
@@ -262,6 +282,7 @@ impl<M: Memory> Scan<'_, M> {
                 }
                 *mends[segment as usize - 1].lock().expect("no scanner panicked") =
                     self.segment(segment)?;
+                crate::progress::scanned(SEGMENT_BYTES.into());
             }
         };
         std::thread::scope(|scope| {
@@ -279,9 +300,11 @@ impl<M: Memory> Scan<'_, M> {
         let logs = self.logs;
         let start = start_of(segment);
         // A free segment stays unread: it takes no memory.
+        // The cut after a log was closed no longer names it; only then may it be freed. But a log that was begun and
+        // has nothing is freed by recovery while the cut still names it, and a crash may come before the next cut.
+        let holds = |open: &OpenLog| open.segment == segment && open.tail > SEGMENT_HEADER_BYTES;
         let header = match logs.read_header(segment)? {
-            // The cut after a log was closed no longer names it; only then may it be freed.
-            FoundHeader::Free if !self.cut.open.iter().any(|open| open.segment == segment) => {
+            FoundHeader::Free if !self.cut.open.iter().any(holds) => {
                 return Ok(Mend::AlreadyFree);
             }
             FoundHeader::Free | FoundHeader::Damaged => {
@@ -291,6 +314,12 @@ impl<M: Memory> Scan<'_, M> {
                     "a segment header does not match its checksum",
                 );
                 return Ok(Mend::Keep);
+            }
+            FoundHeader::NewerFormat(found) => {
+                return Err(self.newer("segment of format", found.into(), FORMAT.into()));
+            }
+            FoundHeader::NewerFlags(found) => {
+                return Err(self.newer("segment with flags", found.into(), 1));
             }
             FoundHeader::Intact(header) => header,
         };
@@ -309,7 +338,7 @@ impl<M: Memory> Scan<'_, M> {
                 // SAFETY: before recovery is over nobody but the one scanner of a segment uses its
                 // memory.
                 unsafe { logs.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
-                self.items(start, &header, &limit)
+                self.items(segment, &header, &limit)?
             }
         };
         if limit.is_closed_at(header.sealed_bytes) {
@@ -350,14 +379,15 @@ impl<M: Memory> Scan<'_, M> {
     }
 
     /// Tells the items of one segment, as far as it counts; returns where that ends.
-    fn items(&self, start: u64, header: &SegmentHeader, limit: &Limit) -> u32 {
-        let (exact, end) = (limit.exact as usize, start + u64::from(limit.end));
+    fn items(&self, segment: u32, header: &SegmentHeader, limit: &Limit) -> Result<u32> {
+        let (start, end) = (start_of(segment), limit.end as usize);
+        let mut exact = limit.exact as usize;
         let mut at = SEGMENT_HEADER_BYTES as usize;
         let mut counted = at;
         let mut batch: Vec<(usize, usize)> = Vec::new();
-        let mut items = 0;
+        let (mut items, mut control_bytes) = (0, 0);
         loop {
-            match self.record(start + at as u64, end, header.salt) {
+            match self.record(start + at as u64, start + end as u64, header.salt) {
                 Record::Item(item, length) => {
                     if item.in_batch {
                         batch.push((at, length));
@@ -373,35 +403,89 @@ impl<M: Memory> Scan<'_, M> {
                     at += length;
                     counted = at;
                 }
-                Record::Invalid if at < exact => {
-                    // SAFETY: as for `record`.
-                    let bytes = unsafe { self.logs.medium.memory().bytes(start, exact as u64) };
-                    let next = next_intact(bytes, at, header.salt);
-                    self.damaged(
-                        start + at as u64,
-                        (next - at) as u64,
-                        "items do not match their checksums",
-                    );
+                Record::Control(Control::Unknown(kind), _) => {
+                    return Err(self.newer("a record of kind", kind.into(), KNOWN_KINDS.into()));
+                }
+                Record::Control(_, length) => {
+                    at += length;
+                    control_bytes += length as u32;
+                    counted = if batch.is_empty() { at } else { counted };
+                }
+                Record::Invalid => {
+                    if at >= exact {
+                        exact = self.vouched_for(start, at, header, limit);
+                    }
+                    if at >= exact {
+                        break;
+                    }
+                    at = self.pass_damage(start, at, exact, header.salt);
+                    counted = at;
                     // The batch was whole; its end was lost with the damage.
                     items += self.tell_batch(start, &mut batch, header.salt);
-                    at = next;
-                    counted = next;
                 }
-                Record::Invalid => break,
             }
         }
-        let dropped_bytes: usize = batch.iter().map(|(_, length)| length).sum();
+        if limit.exact < limit.end {
+            let dropped: usize = batch.iter().map(|(_, length)| length).sum();
+            let behind = self.intact_behind(start, at, end, header.salt).len();
+            let torn = TornTail {
+                offset: start + counted as u64,
+                dropped_bytes: (dropped + behind) as u64,
+            };
+            self.found.lock().expect("no scanner panicked").torn.push(torn);
+        }
+        self.control.lock().expect("no scanner panicked").push((segment, control_bytes));
         let mut found = self.found.lock().expect("no scanner panicked");
         found.segments += 1;
         found.items += items;
         found.bytes += u64::from(SEGMENT_BYTES);
-        if limit.exact < limit.end {
-            found.torn.push(TornTail {
-                offset: start + counted as u64,
-                dropped_bytes: dropped_bytes as u64,
-            });
+        Ok(counted as u32)
+    }
+
+    /// The offset before which a segment was durable, going by what lies intact behind `at`, where nothing does; not
+    /// beyond `at` if that may be where a crash cut it off.
+    fn vouched_for(&self, start: u64, at: usize, header: &SegmentHeader, limit: &Limit) -> usize {
+        let end = limit.end as usize;
+        if at >= end {
+            return at;
         }
-        counted as u32
+        // Under salvage whatever is intact is read.
+        if header.is_in_order || self.logs.medium.access().passes_damage() {
+            let behind = self.intact_behind(start, at, end, header.salt);
+            return if behind.is_empty() { at } else { behind.start };
+        }
+        // SAFETY: as for `record`.
+        let bytes = unsafe { self.logs.medium.memory().bytes(start, end as u64) };
+        control::vouched_for(bytes, at, header.salt).map_or(at, |offset| offset as usize)
+    }
+
+    /// The first row of intact records behind `at`, before `end`.
+    fn intact_behind(&self, start: u64, at: usize, end: usize, salt: u32) -> Range<usize> {
+        if at >= end {
+            return end..end;
+        }
+        // SAFETY: as for `record`.
+        let bytes = unsafe { self.logs.medium.memory().bytes(start, end as u64) };
+        let from = next_intact(bytes, at, salt);
+        let mut to = from;
+        while let Some(length) = item::verify(&bytes[to..], salt).length() {
+            to += length;
+        }
+        from..to
+    }
+
+    /// Says that what stands at `at` is damaged; returns where something intact follows, or `exact`.
+    fn pass_damage(&self, start: u64, at: usize, exact: usize, salt: u32) -> usize {
+        // SAFETY: as for `record`.
+        let bytes = unsafe { self.logs.medium.memory().bytes(start, exact as u64) };
+        let next = next_intact(bytes, at, salt);
+        let what = "items that were durable do not match their checksums";
+        self.damaged(start + at as u64, (next - at) as u64, what);
+        next
+    }
+
+    fn newer(&self, what: &'static str, found: u64, known: u64) -> Error {
+        Error::Newer { path: self.logs.medium.path().into(), what, found, known }
     }
 
     /// Tells the items of a batch, by offset and length; returns their number.
@@ -439,7 +523,8 @@ fn next_intact(bytes: &[u8], at: usize, salt: u32) -> usize {
         return next;
     }
     let mut work = RESYNC_BYTES;
-    for next in at + 1..bytes.len() {
+    // A checksum is never zero.
+    for next in at + 1..control::without_zeros(bytes).len() {
         let Some(header) = Header::decode(&bytes[next..]) else { break };
         if next + header.item_bytes() <= bytes.len() {
             if is_intact(next) {

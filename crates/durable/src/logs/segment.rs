@@ -1,23 +1,38 @@
 //! Segments: the 4 MB pieces of a value file that logs are made of.
 //!
 //! ```text
-//! 0   4  magic "TLOG"                     24  8  generation
+//! 0   4  magic "TLO2"                     24  8  generation
 //! 4   4  writer                           32  4  bytes in use once sealed; 0 while open
 //! 8   8  sequence number                  36  4  check of that number
 //! 16  4  salt of the checksums of its items    40 20 zero
-//! 20  4  zero                             60  4  checksum of the first 32 bytes
+//! 20  4  flags                            60  4  checksum of the first 32 bytes
 //! 64  .. items, back to back; the first that does not verify ends an open log
 //! ```
 //! A segment is free if its first eight bytes are zero. On a byte-addressable medium only eight
 //! bytes are written at once: a log is opened by writing the first word last, freed by clearing it
 //! first, and sealed by one word with a check of its own, outside the checksum. On a block device
 //! the header lies in one sector.
+//!
+//! The magic says the segment's format, whatever the file's. Segments of format 1 (`TLOG`) have neither flags nor
+//! control records. Flags are bits without which the items cannot be read or judged: bit 0, each record was durable
+//! before the next was begun, as on byte-addressable media; bit 1 is kept for items that follow a version record
+//! ([`control`](crate::control)). A segment of a later format, or with other flags, is refused by its number.
 
 use crate::checksum::Crc;
 use crate::superblock::{get_u32, get_u64};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"TLOG");
+/// Formats of segments.
+pub(crate) const FORMAT: u8 = 2;
+/// Of the checksums of headers, whatever their format: a seed that is the first word takes it out of the sum.
+const SEED: u32 = u32::from_le_bytes(*b"TLOG");
+/// Flag: each record was durable before the next was begun.
+const IN_ORDER: u32 = 1;
+
+fn magic_of(format: u8) -> u32 {
+    u32::from_le_bytes(if format == 1 { *b"TLOG" } else { [b'T', b'L', b'O', b'0' + format] })
+}
+
 /// Bytes before the first item.
 pub const SEGMENT_HEADER_BYTES: u32 = 64;
 
@@ -34,6 +49,9 @@ pub(crate) struct SegmentHeader {
     pub generation: u64,
     /// Bytes in use; 0 while open.
     pub sealed_bytes: u32,
+    pub format: u8,
+    /// Whether each record was durable before the next was begun.
+    pub is_in_order: bool,
 }
 
 /// What stands where a header should be.
@@ -42,6 +60,9 @@ pub(crate) enum FoundHeader {
     Free,
     Intact(SegmentHeader),
     Damaged,
+    /// Intact, and of what format, or with what flags.
+    NewerFormat(u8),
+    NewerFlags(u32),
 }
 
 /// The word that seals a log of this salt at `bytes`.
@@ -52,14 +73,16 @@ pub(crate) fn seal_word(salt: u32, bytes: u32) -> u64 {
 impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
-        bytes[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        let magic = magic_of(self.format);
+        bytes[0..4].copy_from_slice(&magic.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.writer.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[20..24].copy_from_slice(&(u32::from(self.is_in_order) * IN_ORDER).to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
         let seal = if self.sealed_bytes == 0 { 0 } else { seal_word(self.salt, self.sealed_bytes) };
         bytes[32..40].copy_from_slice(&seal.to_le_bytes());
-        let crc = Crc::new(MAGIC).update(&bytes[..32]).finish();
+        let crc = Crc::new(SEED).update(&bytes[..32]).finish();
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
@@ -69,23 +92,30 @@ impl SegmentHeader {
         if get_u64(bytes, 0) == 0 {
             return FoundHeader::Free;
         }
-        let intact = get_u32(bytes, 0) == MAGIC
-            && Crc::new(MAGIC).update(&bytes[..32]).finish() == get_u32(bytes, 60);
+        let magic = get_u32(bytes, 0);
+        let format = (1..=9).find(|format| magic_of(*format) == magic);
+        let sum = Crc::new(SEED).update(&bytes[..32]).finish();
+        let format = format.filter(|_| sum == get_u32(bytes, 60));
+        let flags = get_u32(bytes, 20);
         let (salt, sealed_bytes, seal) =
             (get_u32(bytes, 16), get_u32(bytes, 32), get_u64(bytes, 32));
         // Sequence numbers grow by one a log: one near the end of their range was never given.
-        if !intact
-            || get_u64(bytes, 8) > u64::MAX / 2
-            || (seal != 0 && seal != seal_word(salt, sealed_bytes))
-        {
-            return FoundHeader::Damaged;
-        }
+        let is_odd = get_u64(bytes, 8) > u64::MAX / 2
+            || (seal != 0 && seal != seal_word(salt, sealed_bytes));
+        let format = match format {
+            Some(format) if format > FORMAT => return FoundHeader::NewerFormat(format),
+            Some(_) if flags & !IN_ORDER != 0 => return FoundHeader::NewerFlags(flags),
+            Some(format) if !is_odd => format,
+            _ => return FoundHeader::Damaged,
+        };
         FoundHeader::Intact(SegmentHeader {
             writer: get_u32(bytes, 4),
             sequence: get_u64(bytes, 8),
             salt,
             generation: get_u64(bytes, 24),
             sealed_bytes,
+            format,
+            is_in_order: flags & IN_ORDER != 0,
         })
     }
 }
@@ -111,6 +141,9 @@ pub(crate) struct Segment {
     /// Bytes in use, once sealed.
     pub end: AtomicU32,
     pub sequence: AtomicU64,
+    /// Sequence number of the next log when this one was closed: whatever its items superseded lies in logs below
+    /// it. 0 if that is not known, as of a log from before this process.
+    pub closed: AtomicU64,
     /// Salt of the checksums of its items.
     pub salt: AtomicU32,
     /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium
@@ -148,8 +181,15 @@ mod tests {
 
     #[test]
     fn a_header_reads_back_and_every_flipped_bit_that_counts_is_noticed() {
-        let header =
-            SegmentHeader { writer: 2, sequence: 77, salt: 5, sealed_bytes: 1000, generation: 3 };
+        let header = SegmentHeader {
+            writer: 2,
+            sequence: 77,
+            salt: 5,
+            sealed_bytes: 1000,
+            generation: 3,
+            format: FORMAT,
+            is_in_order: true,
+        };
         let bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), FoundHeader::Intact(header));
         for bit in (0..40 * 8).chain(60 * 8..64 * 8) {
@@ -158,5 +198,10 @@ mod tests {
             assert_eq!(SegmentHeader::decode(&torn), FoundHeader::Damaged, "bit {bit}");
         }
         assert_eq!(SegmentHeader::decode(&[0; 64]), FoundHeader::Free);
+        let first = SegmentHeader { format: 1, is_in_order: false, ..header };
+        assert_eq!(first.encode()[..4], *b"TLOG");
+        assert_eq!(SegmentHeader::decode(&first.encode()), FoundHeader::Intact(first));
+        let third = SegmentHeader { format: 3, ..header };
+        assert_eq!(SegmentHeader::decode(&third.encode()), FoundHeader::NewerFormat(3));
     }
 }

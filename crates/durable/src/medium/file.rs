@@ -1,10 +1,10 @@
 //! The file below a medium: its length and blocks, what is written to it and synced, and for the tests
 //! of this workspace a record of that, or a failure.
 
-use super::{BLOCK_BYTES, Disk, MediumSpec};
+use super::{BLOCK_BYTES, Disk, MediumSpec, folders};
 use crate::error::{Error, Result, io_error};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -45,6 +45,9 @@ impl Event {
     }
 }
 
+/// Holes of so many bytes are not read, nor do they take memory then. More than a log has, which is read whole.
+const SKIPPED_MOST: u64 = 4 << 20;
+
 /// A file, and the region its contents are used from.
 #[derive(Debug)]
 pub(super) struct ValueFile {
@@ -79,9 +82,12 @@ impl ValueFile {
         let region = if mirrored {
             Region::reserve(spec.capacity_bytes, Backing::HugePages)
         } else if !spec.access.writes() {
-            Region::map_copy(&file, spec.capacity_bytes, spec.domain)
+            // SAFETY: the lock of the directory keeps writers out. Who changes a file of a database all the same breaks
+            // what docs/limits.md asks.
+            unsafe { Region::map_copy(&file, spec.capacity_bytes, spec.domain) }
         } else {
-            Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain)
+            // SAFETY: the same; the file is used by this medium alone.
+            unsafe { Region::map_file(&file, spec.capacity_bytes, spec.dax, spec.domain) }
         };
         Ok(ValueFile {
             region: region.map_err(io_error(&path, "map"))?,
@@ -99,11 +105,7 @@ impl ValueFile {
 
     pub(super) fn publish(&self) -> Result<()> {
         rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
-        std::fs::rename(name_while_new(&self.path), &self.path)
-            .map_err(io_error(&self.path, "name"))?;
-        let parent =
-            self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|d| d.sync_all()).map_err(io_error(parent, "sync directory"))
+        folders::publish(&name_while_new(&self.path), &self.path)
     }
 
     pub(super) fn bytes(&self) -> Result<u64> {
@@ -138,7 +140,8 @@ impl ValueFile {
 
     pub(super) fn grow(&self, at: u64, bytes: u64) -> Result<()> {
         // What is only read stays as long as it is: asking for what is there changes nothing.
-        if !self.writes && at + bytes <= self.bytes()? {
+        // Of one that is mirrored there may be more in memory.
+        if !self.writes && (self.mirrored || at + bytes <= self.bytes()?) {
             return self.commit(at, bytes);
         }
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), at, bytes)
@@ -147,7 +150,9 @@ impl ValueFile {
         self.commit(at, bytes)
     }
 
-    pub(super) fn release(&self, at: u64, bytes: u64) -> Result<()> {
+    /// # Safety
+    /// As for [`Region::release`].
+    pub(super) unsafe fn release(&self, at: u64, bytes: u64) -> Result<()> {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, hole, at, bytes) {
             // A file system without holes keeps the blocks; the memory can go all the same.
@@ -155,14 +160,35 @@ impl ValueFile {
             Err(errno) => return Err(io_error(&self.path, "punch hole")(errno.into())),
         }
         if self.mirrored {
-            self.region.release(at, bytes).map_err(io_error(&self.path, "release memory"))?;
+            // SAFETY: by contract.
+            unsafe { self.region.release(at, bytes) }
+                .map_err(io_error(&self.path, "release memory"))?;
         }
         Ok(())
     }
 
     pub(super) fn commit(&self, at: u64, bytes: u64) -> Result<()> {
-        if self.mirrored {
-            self.region.commit(at, bytes).map_err(io_error(&self.path, "commit memory"))?;
+        match self.mirrored {
+            true => self.region.commit(at, bytes).map_err(io_error(&self.path, "commit memory")),
+            // A copy of a file that is only read has all of its memory.
+            false if !self.writes => Ok(()),
+            // SAFETY: the file that was mapped, as it was.
+            false => unsafe { self.region.follow(&self.file) }.map_err(io_error(&self.path, "map")),
+        }
+    }
+
+    /// Reads what has blocks of a large part of the file, piece by piece; holes are zero, as the memory is.
+    fn read_data(&self, at: u64, image: &mut [u8]) -> Result<()> {
+        for (number, piece) in image.chunks_mut(SKIPPED_MOST as usize).enumerate() {
+            let at = at + number as u64 * SKIPPED_MOST;
+            // A file system that does not know its holes has none.
+            let is_hole = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
+                Ok(data) => data >= at + piece.len() as u64,
+                Err(errno) => errno == Errno::NXIO,
+            };
+            if !is_hole {
+                self.read(at, piece)?;
+            }
         }
         Ok(())
     }
@@ -201,6 +227,9 @@ impl Disk for ValueFile {
             at.is_multiple_of(BLOCK_BYTES) && (image.len() as u64).is_multiple_of(BLOCK_BYTES)
         );
         let mut done = 0;
+        if image.len() as u64 > SKIPPED_MOST {
+            return self.read_data(at, image);
+        }
         while done < image.len() {
             let mut target = [IoSliceMut::new(&mut image[done..])];
             match rustix::io::preadv(&self.file, &mut target, at + done as u64) {

@@ -24,9 +24,8 @@
 //! words, with two fences.
 
 use super::record::{self, HEAD, Record};
-use crossbeam_utils::Backoff;
 use parking_lot::{Mutex, MutexGuard};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Memory, Spin};
 
 /// Where the log lies among the values: behind the head blocks, before the first segment.
 const LOG_AT: u64 = 64 << 10;
@@ -227,14 +226,7 @@ impl Joint {
     }
 
     fn lock<M: Memory>(&self, memory: &M) -> MutexGuard<'_, Log> {
-        let backoff = Backoff::new();
-        loop {
-            if let Some(log) = self.log.try_lock() {
-                return log;
-            }
-            memory.pause();
-            backoff.snooze();
-        }
+        Spin::on(memory).until(|| self.log.try_lock())
     }
 
     /// Changes the words together: durable on return, all or none of them until then. `publish` runs

@@ -14,7 +14,7 @@ use crate::logs::Room;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// Slots a writer takes at a time: this many, or this many bytes of larger ones, at least one.
 const CACHED_SLOTS: u32 = 32;
@@ -34,14 +34,56 @@ impl<M: Memory> Slabs<M> {
         self.shared.take(class, cached_slots(class), &mut writer.caches[class]) > 0
     }
 
+    /// The class of a slot that the writer has for an item of `bytes`: of its own class, or, while that has no
+    /// superblock, of the one that serves several.
+    #[inline(always)]
+    pub(super) fn class_at_hand(&self, writer: &mut Writer, bytes: usize) -> Option<usize> {
+        let class = classes::class_of(bytes);
+        if !writer.caches[class].is_empty() || self.refill(writer, class) {
+            return Some(class);
+        }
+        let may_share = !self.shared.has_any(class);
+        self.shared_at_hand(writer, class, bytes, may_share)
+    }
+
+    /// The same of the class that serves several: of slots that the writer has, and others if it may take them.
+    #[cold]
+    fn shared_at_hand(
+        &self,
+        writer: &mut Writer,
+        class: usize,
+        bytes: usize,
+        may_take: bool,
+    ) -> Option<usize> {
+        let shared = classes::shared_class_of(bytes);
+        let has = shared != class
+            && (!writer.caches[shared].is_empty() || may_take && self.refill(writer, shared));
+        has.then_some(shared)
+    }
+
+    /// The class that another superblock for items of `bytes` is to have: their own, once it has one or so many of
+    /// them shared others' that half of one would be full.
+    fn class_to_add(&self, bytes: usize) -> usize {
+        let class = classes::class_of(bytes);
+        let is_worth_one = self.shared.has_any(class)
+            || self.shared.sharing(class) >= classes::slots(class).div_ceil(2);
+        if is_worth_one { class } else { classes::shared_class_of(bytes) }
+    }
+
     /// Sees to it that the writer has a slot for an item of `bytes`, with a superblock more if need
     /// be.
     #[cold]
     pub(super) fn make_room(&self, writer: &mut Writer, bytes: usize, room: Room) -> Result<()> {
-        let class = classes::class_of(bytes);
-        while writer.caches[class].is_empty() && !self.refill(writer, class) {
+        while self.class_at_hand(writer, bytes).is_none() {
+            let class = self.class_to_add(bytes);
             match self.add_superblock(writer, class, room) {
                 Err(Error::NoRoom { .. } | Error::DiskFull { .. }) if self.give_back(writer) => {}
+                Err(refused @ (Error::NoRoom { .. } | Error::DiskFull { .. })) => {
+                    // A slot that is too large is better than none.
+                    let exact = classes::class_of(bytes);
+                    let shared = self.shared_at_hand(writer, exact, bytes, true);
+                    return shared.map(drop).ok_or(refused);
+                }
                 other => other?,
             }
         }
@@ -54,18 +96,13 @@ impl<M: Memory> Slabs<M> {
             // Another writer was here first.
             return Ok(());
         }
-        let (number, is_new) = if let Some(number) = pool.free.pop() {
-            (number, false)
-        } else if let Some(number) = self.shared.take_empty(pool.fresh) {
-            (number, false)
-        } else {
-            let number = pool.fresh;
-            if let Some(books) = self.books.get() {
-                books.grow(number..number + 1)?;
-            }
-            self.grow_to(number, room)?;
-            pool.fresh += 1;
-            (number, true)
+        if room == Room::Ordinary && self.budget.excess() > 0 {
+            // What is empty is given back first.
+            return Err(self.no_room());
+        }
+        let (number, is_new) = match self.take_unused(&mut pool) {
+            Some(number) => (number, false),
+            None => (self.grow_pool(&mut pool, room)?, true),
         };
         let header = Header {
             class,
@@ -98,7 +135,7 @@ impl<M: Memory> Slabs<M> {
             if let Some(pool) = self.shared.pool.try_lock() {
                 return pool;
             }
-            self.medium.memory().pause();
+            lab::pause(self.medium.memory());
         }
         self.shared.pool.lock()
     }
@@ -111,15 +148,93 @@ impl<M: Memory> Slabs<M> {
         (sequence as u32).wrapping_mul(0x9e37_79b1) ^ (generation as u32).rotate_left(16) ^ number
     }
 
+    /// A superblock in memory that nobody uses.
+    fn take_unused(&self, pool: &mut Pool) -> Option<u32> {
+        pool.free.pop().or_else(|| self.shared.take_empty(pool.fresh))
+    }
+
+    /// A superblock more than there are in memory.
+    fn grow_pool(&self, pool: &mut Pool, room: Room) -> Result<u32> {
+        if let Some(number) = pool.released.pop() {
+            self.grow_to(number, room).inspect_err(|_| pool.released.push(number))?;
+            return Ok(number);
+        }
+        let number = pool.fresh;
+        if let Some(books) = self.books.get() {
+            books.grow(number..number + 1)?;
+        }
+        self.grow_to(number, room)?;
+        pool.fresh += 1;
+        Ok(number)
+    }
+
+    fn no_room(&self) -> Error {
+        Error::NoRoom { used: self.budget.used(), limit: self.budget.limit() }
+    }
+
+    /// Whether so little of the budget is left that a writer who needs a superblock may find none.
+    pub fn is_short(&self) -> bool {
+        self.is_beyond(2 * u64::from(SEGMENT_BYTES)) && self.shared.pool.lock().free.is_empty()
+    }
+
+    /// How many superblocks must go where the headroom of the budget was spent, by an index perhaps.
+    pub fn overdrawn_superblocks(&self) -> usize {
+        let left = self.budget.limit().saturating_sub(self.margin_bytes());
+        self.budget.used().saturating_sub(left).div_ceil(u64::from(SEGMENT_BYTES)) as usize
+    }
+
+    /// Whether any must.
+    pub fn is_overdrawn(&self) -> bool {
+        self.is_beyond(0)
+    }
+
+    fn is_beyond(&self, ahead: u64) -> bool {
+        self.budget.used() + self.margin_bytes() + ahead > self.budget.limit()
+    }
+
+    /// What superblocks leave to the index: nothing is copied here, so it is a part of the headroom.
+    fn margin_bytes(&self) -> u64 {
+        self.budget.headroom() / 4
+    }
+
+    /// Gives empty superblocks back to the system while the headroom of the budget is not there; returns how many.
+    ///
+    /// # Errors
+    /// Those of the medium; the superblock stays unused.
+    pub fn release_overdrawn(&self) -> Result<usize> {
+        let mut released = 0;
+        while self.is_overdrawn() {
+            let mut pool = self.lock_pool();
+            let Some(number) = self.take_unused(&mut pool) else { break };
+            let (memory, start) = (self.medium.memory(), start_of(number));
+            // SAFETY: nobody uses the superblock, and it is this caller's alone under the pool's lock; the word is
+            // its first, aligned.
+            unsafe {
+                memory.store(start, 0);
+                memory.persist(start, 8);
+            }
+            let bytes = u64::from(SEGMENT_BYTES);
+            // SAFETY: as above; nobody has a location in it, since none of its slots is in use or waits for readers.
+            let is_back = unsafe { self.medium.release(start, bytes) };
+            is_back.inspect_err(|_| pool.free.push(number))?;
+            self.account(self.shared.end(number));
+            self.budget.give(bytes);
+            self.taken.fetch_sub(bytes, Ordering::Relaxed);
+            pool.released.push(number);
+            released += 1;
+        }
+        Ok(released)
+    }
+
     fn grow_to(&self, number: u32, room: Room) -> Result<()> {
         let bytes = u64::from(SEGMENT_BYTES);
-        let no_room = || Error::NoRoom { used: self.budget.used(), limit: self.budget.limit() };
         if number as usize >= self.shared.superblocks.len() {
-            return Err(no_room());
+            return Err(self.no_room());
         }
         match room {
             Room::Urgent => self.budget.take_anyway(bytes),
-            Room::Ordinary => self.budget.take(bytes).map_err(|_| no_room())?,
+            Room::Ordinary if self.is_beyond(bytes) => return Err(self.no_room()),
+            Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }
         self.medium.grow(start_of(number), bytes).inspect_err(|_| self.budget.give(bytes))?;
         self.taken.fetch_add(bytes, Ordering::Relaxed);
@@ -158,7 +273,7 @@ impl<M: Memory> Slabs<M> {
         let bytes = slot_bytes * u64::from(classes::slots(class));
         let (mut at, mut written) = (0, u64::from(HEADER_BYTES));
         while at < bytes {
-            let zeros = memory.zeros(start + at, bytes - at) / slot_bytes * slot_bytes;
+            let zeros = lab::zeros(memory, start + at, bytes - at) / slot_bytes * slot_bytes;
             if zeros == 0 {
                 // SAFETY: inside, by contract; slots are 8-byte aligned.
                 unsafe { memory.store(start + at, 0) };

@@ -14,12 +14,13 @@ use super::classes;
 use super::free::{Free, superblock_of};
 use super::header::HEADER_BYTES;
 use super::recover::{Scan, Scanned};
+use super::summary::Summary;
 use super::{CHECKSUM_MASK, SEGMENT_BYTES, Slabs};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::logs::Recovered;
 use crate::sections::{Address, Changes};
-use crate::values::{GetWords, PutWord};
+use crate::values::{Entries, GetWords, PutWord};
 use std::time::{Duration, Instant};
 use terrace_memory::Memory;
 
@@ -59,6 +60,31 @@ fn free_by(page: &[u64], class: usize) -> Free {
     free
 }
 
+/// Whether the slots that are taken are those that entries name: one that is not would be filled again.
+fn check_taken(in_use: &[Scanned], count: u32, entries: Entries<'_>) -> Result<()> {
+    let mut places = vec![None; count as usize];
+    in_use.iter().for_each(|scanned| places[scanned.number as usize] = Some(scanned));
+    let (mut named, mut wrong) = (0u64, None);
+    entries(&mut |at| {
+        named += 1;
+        let scanned = places.get(superblock_of(at)).copied().flatten();
+        if !scanned.is_some_and(|scanned| scanned.free.is_taken(at)) {
+            wrong = Some(at);
+        }
+    });
+    let taken = in_use.iter().map(|scanned| u64::from(scanned.free.slots - scanned.free.available));
+    let taken: u64 = taken.sum();
+    match wrong {
+        Some(at) => {
+            Err(Error::Unfit(format!("an entry names {at}, which is no slot that is taken")))
+        }
+        None if taken != named => {
+            Err(Error::Unfit(format!("{taken} slots are taken, and the index names {named}")))
+        }
+        None => Ok(()),
+    }
+}
+
 impl<M: Memory> Slabs<M> {
     /// As [`LogsOrSlabs::keep_books`](crate::LogsOrSlabs::keep_books).
     ///
@@ -67,6 +93,7 @@ impl<M: Memory> Slabs<M> {
     pub fn keep_books(&self, pages: BookPages) {
         assert!(self.deferred.most == 0, "sections free slots with what supersedes them");
         self.books.set(pages).expect("books are kept once");
+        self.set_in_use(Some(self.may_tear()));
     }
 
     /// The item at `location`, written but for its checksum, counts with the section.
@@ -117,7 +144,12 @@ impl<M: Memory> Slabs<M> {
     ///
     /// # Errors
     /// As there.
-    pub fn recover_booked(&self, pages: &BookPages, get: GetWords<'_>) -> Result<Recovered> {
+    pub fn recover_booked(
+        &self,
+        pages: &BookPages,
+        get: GetWords<'_>,
+        entries: Option<Entries<'_>>,
+    ) -> Result<Recovered> {
         let start = Instant::now();
         let mut found = Recovered::default();
         let (count, damage) = self.superblocks_in_file()?;
@@ -130,9 +162,11 @@ impl<M: Memory> Slabs<M> {
         let scanned = in_use.into_iter().map(|(number, header)| {
             get(pages.word(number, 0), &mut page);
             let free = free_by(&page, header.class);
-            Scanned { number, header, free, torn: Vec::new() }
+            Scanned { number, header, free, torn: Vec::new(), summary: Summary::default() }
         });
-        let scan = Scan { found: Recovered::default(), in_use: scanned.collect(), free };
+        let in_use: Vec<_> = scanned.collect();
+        entries.map_or(Ok(()), |entries| check_taken(&in_use, count, entries))?;
+        let scan = Scan { found: Recovered::default(), in_use, free };
         self.settle(count, scan, &[])?;
         found.end("read the books", start.elapsed());
         Ok(found)

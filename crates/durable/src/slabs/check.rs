@@ -7,7 +7,7 @@ use super::header::Found;
 use crate::item::{self, Record};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// Slots by what they are. A slot is exactly one of `live`, `free`, `cached` and `waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl<M: Memory> Slabs<M> {
             let bytes = unsafe { self.medium.memory().bytes(location, slot_bytes.into()) };
             if bytes[..4] == [0; 4] {
                 let left = u64::from(slot_bytes) * u64::from(free.slots - slot);
-                let zeros = self.medium.memory().zeros(location + u64::from(slot_bytes), left);
+                let zeros =
+                    lab::zeros(self.medium.memory(), location + u64::from(slot_bytes), left);
                 // Behind what was ever written there are free slots alone.
                 if zeros == left && cached.iter().all(|cached| *cached <= location) {
                     break;

@@ -50,6 +50,22 @@ const fn table() -> [u32; CLASSES] {
     table
 }
 
+/// Slots per superblock of the largest classes that many share.
+const SHARED_LARGE: [u32; 5] = [30, 15, 7, 3, 1];
+
+/// The class whose slots serve items of `bytes` while their own class has no superblock: about twice as large, the
+/// largest three times, so that items of all sizes need a superblock for each doubling, and not for each class.
+pub(crate) fn shared_class_of(bytes: usize) -> usize {
+    if bytes <= LARGEST_SMALL {
+        return class_of(bytes.next_power_of_two().clamp(64, LARGEST_SMALL));
+    }
+    let fits = |slots: &u32| (SLOTS_BYTES / slots / 64 * 64) as usize >= bytes;
+    SHARED_LARGE
+        .iter()
+        .find(|slots| fits(slots))
+        .map_or(CLASSES - 1, |slots| class_of((SLOTS_BYTES / slots / 64 * 64) as usize))
+}
+
 /// Bytes of a slot of `class`.
 #[inline(always)]
 pub(crate) fn slot_bytes(class: usize) -> u32 {
@@ -101,6 +117,19 @@ mod tests {
                 "{bytes} in {slot}"
             );
         }
+    }
+
+    #[test]
+    fn shared_slots_hold_what_they_are_for_and_are_few() {
+        let mut shared = std::collections::BTreeSet::new();
+        for bytes in 1..=LARGEST {
+            let class = shared_class_of(bytes);
+            shared.insert(class);
+            let slot = slot_bytes(class) as usize;
+            assert!(slot >= bytes && class >= class_of(bytes), "{bytes} in {slot}");
+            assert!(slot <= 3 * bytes + 64, "{bytes} in {slot}");
+        }
+        assert!(shared.len() <= 16, "{}", shared.len());
     }
 
     #[test]

@@ -91,6 +91,16 @@ impl Free {
             + u64::from(slot) * u64::from(classes::slot_bytes(self.class))
     }
 
+    /// Whether a slot begins at this location of the superblock, and is not free.
+    pub fn is_taken(&self, location: u64) -> bool {
+        let offset = location % u64::from(SEGMENT_BYTES);
+        let Some(offset) = offset.checked_sub(HEADER_BYTES.into()) else { return false };
+        let slot_bytes = u64::from(classes::slot_bytes(self.class));
+        let slot = (offset / slot_bytes) as usize;
+        let begins = offset.is_multiple_of(slot_bytes) && slot < self.slots as usize;
+        begins && self.words[slot / 64] >> (slot % 64) & 1 == 0
+    }
+
     /// Makes `slot` free.
     pub fn put(&mut self, slot: u32) {
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
@@ -131,6 +141,15 @@ impl Free {
         Some(word as u32 * 64 + bit)
     }
 
+    /// Every slot that is not free.
+    pub fn each_taken(&self, f: &mut impl FnMut(u32)) {
+        for slot in 0..self.slots {
+            if self.words[slot as usize / 64] >> (slot % 64) & 1 == 0 {
+                f(slot);
+            }
+        }
+    }
+
     /// Every free slot.
     pub fn each(&self, mut f: impl FnMut(u32)) {
         for (n, word) in self.words.iter().enumerate() {
@@ -160,6 +179,8 @@ pub(crate) struct Superblock {
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub free: Vec<u32>,
+    /// Free, and their memory and blocks given back to the system.
+    pub released: Vec<u32>,
     /// The first superblock that was never used.
     pub fresh: u32,
 }
@@ -171,6 +192,10 @@ pub(crate) struct Shared {
     pub superblocks: Box<[Superblock]>,
     pub pool: Mutex<Pool>,
     listed: Box<[Mutex<Vec<u32>>]>,
+    /// By class, how many superblocks it has.
+    counts: Box<[AtomicU32]>,
+    /// By class, how many of its items were written to slots of the class that serves several.
+    sharing: Box<[AtomicU32]>,
     /// Retired slots that wait for readers to leave.
     pub waiting: AtomicUsize,
     /// Whether an eviction has not made its room yet.
@@ -183,8 +208,10 @@ impl Shared {
     pub fn new(superblocks: usize) -> Shared {
         Shared {
             superblocks: (0..superblocks).map(|_| Superblock::default()).collect(),
-            pool: Mutex::new(Pool { free: Vec::new(), fresh: 1 }),
+            pool: Mutex::new(Pool { free: Vec::new(), released: Vec::new(), fresh: 1 }),
             listed: (0..CLASSES).map(|_| Mutex::default()).collect(),
+            counts: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
+            sharing: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
             waiting: AtomicUsize::new(0),
             evicting: AtomicBool::new(false),
             some_empty: AtomicBool::new(false),
@@ -196,15 +223,41 @@ impl Shared {
         self.pool.lock().fresh - 1
     }
 
+    /// Whether a class has any superblock.
+    #[inline]
+    pub fn has_any(&self, class: usize) -> bool {
+        self.counts[class].load(Ordering::Relaxed) > 0
+    }
+
+    /// How many items of a class were written to slots that it shares.
+    pub fn sharing(&self, class: usize) -> u32 {
+        self.sharing[class].load(Ordering::Relaxed)
+    }
+
+    /// Counts one.
+    pub fn shares(&self, class: usize) {
+        self.sharing[class].fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Begins a life of a superblock with these slots, and lists it. Returns by how much the
     /// memory it takes has grown.
     pub fn begin(&self, number: u32, free: Free) -> i64 {
         let superblock = &self.superblocks[number as usize];
         superblock.life.fetch_add(1, Ordering::AcqRel);
+        self.counts[free.class].fetch_add(1, Ordering::Relaxed);
         let grown = free.memory_bytes() as i64;
         let old = std::mem::replace(&mut *superblock.free.lock(), free);
         self.list(number);
         grown - old.memory_bytes() as i64
+    }
+
+    /// Ends the life of an unused superblock that is given back to the system; returns by how much the memory it takes
+    /// has grown: less than nothing.
+    pub fn end(&self, number: u32) -> i64 {
+        let superblock = &self.superblocks[number as usize];
+        superblock.life.fetch_add(1, Ordering::AcqRel);
+        let old = std::mem::take(&mut *superblock.free.lock());
+        -(old.memory_bytes() as i64)
     }
 
     /// Puts a superblock on the list of its class, if it has free slots and is not there.
@@ -282,6 +335,7 @@ impl Shared {
             }
             list.retain(|listed| listed != number);
             (free.slots, free.listed) = (0, false);
+            self.counts[class].fetch_sub(1, Ordering::Relaxed);
             self.some_empty.store(true, Ordering::Release);
             true
         })
@@ -315,6 +369,7 @@ impl Shared {
             let mut free = superblock.free.lock();
             if free.slots > 0 {
                 superblock.life.fetch_add(1, Ordering::AcqRel);
+                self.counts[free.class].fetch_sub(1, Ordering::Relaxed);
                 (free.slots, free.listed) = (0, false);
                 taken.push(number);
             }

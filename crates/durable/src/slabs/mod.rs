@@ -8,8 +8,9 @@
 //!
 //! # What is durable when
 //! * An item is durable when [`Slots::write`] returns, before anyone knows its location: header,
-//!   key and value are stored, written back and fenced. Until then its checksum does not match,
-//!   whichever of its words are safe, and recovery clears the slot.
+//!   key and value are stored, then its checksum, and all of it is written back and fenced. Until then the slot is
+//!   free or, where lines survive in any order, its checksum does not match whichever of its words are safe, and
+//!   recovery clears the slot (`torn.rs`: what else may be wrong with one is damage).
 //! * A deleted item is gone for good when [`Slabs::retire`] returns: one 8-byte store, written back
 //!   and fenced, leaves its checksum 0. So is one that was superseded, unless frees are deferred
 //!   (`deferred.rs`). The slot itself waits until no reader can hold its
@@ -40,6 +41,8 @@ mod free;
 mod header;
 mod reach;
 mod recover;
+mod summary;
+mod torn;
 mod write;
 
 pub use booked::PAGE_BYTES;
@@ -49,12 +52,12 @@ pub use write::Slots;
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
-use crate::item::{self, Item};
+use crate::item::{self, Item, Record};
 use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::sections::Changes;
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
-use crate::values::Keeps;
+use crate::values::{BucketLock, Found, Keeps, NoItem, Seen};
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -65,15 +68,15 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::profile::Keeping;
-use terrace_memory::{Budget, Memory, Native};
+use terrace_memory::{Budget, Memory, Native, lab};
 
 /// Bytes of a superblock, as in the paper.
 pub const SEGMENT_BYTES: u32 = 4 << 20;
 /// Most writers: those that can be writing at a crash, one torn slot each.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 2;
-/// Offset in the file of the word that says whether it is open: 1 from recovery to the orderly end.
-/// After an orderly end no slot can be torn, and what does not verify is damage.
+/// Offset in the file of the word that says whether it is open, from recovery to the orderly end, and what a crash
+/// may leave then. After an orderly end no slot can be torn, and what does not verify is damage.
 const IN_USE_AT: u64 = HEAD_BYTES;
 /// The low half of a slot's first word, its item's checksum.
 const CHECKSUM_MASK: u64 = 0xffff_ffff;
@@ -86,12 +89,18 @@ pub struct Slabs<M: Memory = Native> {
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     deferred: Deferred,
     cut: Mutex<Cut>,
+    /// Number of the cut that was found.
+    found_number: u64,
     generation: AtomicU64,
     next_sequence: AtomicU64,
     /// `Some` while recovery scans: what it retires is cleared at its end.
     superseded: Mutex<Option<Vec<u64>>>,
     /// Whether the file says that it is in use.
     marked: AtomicBool,
+    /// Whether stores survive in their order.
+    is_ordered: bool,
+    /// Whether there are items that nobody has verified since the file was opened.
+    is_unverified: AtomicBool,
     stopped: OnceLock<String>,
     /// What is wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
@@ -162,9 +171,12 @@ impl<M: Memory> Slabs<M> {
             deferred: Deferred::none(writers),
             generation: AtomicU64::new(cut.generation),
             next_sequence: AtomicU64::new(cut.next_sequence),
+            found_number: cut.number,
             cut: Mutex::new(cut),
             superseded: Mutex::new(None),
             marked: AtomicBool::new(false),
+            is_ordered: false,
+            is_unverified: AtomicBool::new(false),
             stopped: OnceLock::new(),
             head_damage,
             books: OnceLock::new(),
@@ -180,6 +192,7 @@ impl<M: Memory> Slabs<M> {
         let domain = self.medium.memory().domain();
         let flushers = Flusher::of_slabs(flush, domain, self.writers.len());
         for (writer, flusher) in self.writers.iter_mut().zip(flushers) {
+            self.is_ordered = flusher.is_ordered(domain);
             writer.get_mut().get_mut().flusher = flusher;
         }
         self
@@ -244,41 +257,106 @@ impl<M: Memory> Slabs<M> {
         }
     }
 
-    /// The item at `location`, which came from [`Slots::write`] or recovery and was learnt while
-    /// `kept` was held.
+    /// The item at `location`, which came from [`Slots::write`], recovery or an index that is kept, and was learnt
+    /// while `kept` was held; verified, if nobody has since the slabs were opened.
     ///
-    /// # Panics
-    /// For a number that is no location of these slabs.
+    /// # Errors
+    /// [`NoItem`]; also of one that was just retired, if it is verified.
     #[inline(always)]
-    pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        Item::read(self.bytes_of(location, kept))
-            .expect("a location names an item that was written whole")
+    pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
+        Item::read(self.verified(location, kept)?).ok_or(NoItem(location))
+    }
+
+    /// The same without its checksum.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    #[inline(always)]
+    pub fn item_again<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
+        Item::read(self.bytes_of(location, kept)?).ok_or(NoItem(location))
+    }
+
+    /// Items are verified whenever they are read.
+    pub fn verify_on_read(&self) {
+        self.is_unverified.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn verifies_on_read(&self) -> bool {
+        self.is_unverified.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn verified<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<&'g [u8]> {
+        let bytes = self.bytes_of(location, kept)?;
+        if self.is_unverified.load(Ordering::Relaxed) && !self.is_item(location, bytes) {
+            return Err(NoItem(location));
+        }
+        Ok(bytes)
+    }
+
+    #[inline(never)]
+    fn is_item(&self, location: u64, bytes: &[u8]) -> bool {
+        lab::looked_at(self.medium.memory(), location, bytes.len() as u64);
+        let salt = self.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
+        matches!(item::verify(bytes, salt), Record::Item(..))
     }
 
     /// The item at `location`, as for [`Slabs::item`], if its key is `key`.
+    ///
+    /// # Errors
+    /// As there.
     #[inline(always)]
-    pub fn item_if_key<'g>(
+    pub fn seen_if_key<'g>(
         &'g self,
         location: u64,
         key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>> {
-        Item::read_if_key(self.bytes_of(location, kept), key)
+        guard: &'g Guard,
+    ) -> Found<Option<Seen<'g>>> {
+        Ok(Item::read_if_key(self.verified(location, guard)?, key).map(Seen::AtRest))
+    }
+
+    /// As [`Slabs::item`]: items of slabs are at rest as soon as anybody can find them.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        self.item(location, guard).map(Seen::AtRest)
+    }
+
+    /// The same without its checksum.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    #[inline(always)]
+    pub fn seen_again<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        self.item_again(location, guard).map(Seen::AtRest)
+    }
+
+    /// Whether the item at `location`, as for [`Slabs::item`], has this key.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline(always)]
+    pub fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
+        Ok(Item::read_if_key(self.verified(location, lock)?, key).is_some())
     }
 
     /// The bytes of the item at `location`, and no others: its head says how many.
     #[inline(always)]
-    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> &'g [u8] {
+    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> Found<&'g [u8]> {
         let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
-        assert!(end <= self.medium.capacity_bytes(), "a location is in the medium");
+        if end > self.medium.capacity_bytes() {
+            return Err(NoItem(location));
+        }
         let memory = self.medium.memory();
-        // SAFETY: inside the medium (asserted) and, being a location, in a superblock that was
-        // grown. The item's bytes are not written again before every guard under which its location
+        // SAFETY: inside the medium, which is mapped: what is behind its file can be read too. The item's
+        // bytes are not written again before every guard under which its location
         // could be learnt is gone, but for its checksum, which readers do not look at. What follows
         // a short item in its last bytes here may be another slot, which no reader of this item
         // looks at either.
         let bytes = unsafe { item::borrow(memory, location, end) };
-        bytes.expect("a location names a whole item")
+        bytes.ok_or(NoItem(location))
     }
 
     /// Writer `id`'s slots.
@@ -426,22 +504,6 @@ impl<M: Memory> Slabs<M> {
         result.inspect_err(|e| self.stop(e.to_string()))
     }
 
-    fn set_in_use(&self, in_use: bool) {
-        let memory = self.medium.memory();
-        // SAFETY: the word was grown by `open`; recovery and drop, its only users, are alone.
-        unsafe {
-            memory.store(IN_USE_AT, u64::from(in_use));
-            memory.persist(IN_USE_AT, 8);
-        }
-    }
-
-    fn is_in_use(&self) -> Result<bool> {
-        // What is not mended may end before the word.
-        let is_there = self.medium.file_bytes()? >= IN_USE_AT + 8;
-        // SAFETY: in the file; otherwise as in `set_in_use`.
-        Ok(is_there && unsafe { self.medium.memory().load(IN_USE_AT) != 0 })
-    }
-
     /// Counts the memory of a superblock's bits, which has changed by so many bytes.
     fn account(&self, grown: i64) {
         if grown >= 0 {
@@ -458,7 +520,8 @@ impl<M: Memory> Drop for Slabs<M> {
         // Nobody is writing any more: every item in the file is whole.
         if self.marked.load(Ordering::Relaxed) {
             self.clear_deferred();
-            self.set_in_use(false);
+            self.write_summary();
+            self.set_in_use(None);
         }
         self.budget.give(self.taken.load(Ordering::Relaxed));
     }

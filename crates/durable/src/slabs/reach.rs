@@ -13,7 +13,8 @@ use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::recover::{Scan, Scanned};
-use super::{MAX_WRITERS, SEGMENT_BYTES, Slabs};
+use super::summary::Summary;
+use super::{SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::logs::Recovered;
@@ -21,7 +22,7 @@ use crate::values::Reach;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// Superblocks by number, with their headers.
 pub(super) type InUse = Vec<(u32, Header)>;
@@ -68,13 +69,13 @@ impl<M: Memory> Slabs<M> {
         found.segments = in_use.len() as u64;
         found.end("verify what the index names", start.elapsed());
         let swept = self.sweep(&in_use, threads);
-        let torn: usize = swept.iter().map(|(scanned, _)| scanned.torn.len()).sum();
-        if torn > 0 && !(self.is_in_use()? && torn <= MAX_WRITERS) {
-            return Err(Error::Unfit(format!("{torn} slots hold neither an item nor nothing")));
+        let (swept, left): (Vec<_>, Vec<_>) = swept.into_iter().unzip();
+        if !self.are_explained(&swept)? {
+            return Err(Error::Unfit("slots hold neither an item nor nothing".into()));
         }
         found.end("find every free slot", start.elapsed());
         *self.superseded.lock() = Some(Vec::new());
-        let (in_use, left): (Vec<_>, Vec<_>) = swept.into_iter().unzip();
+        let in_use = swept;
         for location in left.into_iter().flatten() {
             let salt = in_use.iter().find(|s| s.number as usize == superblock_of(location));
             self.offer(location, salt.map_or(0, |scanned| scanned.header.salt), &reach);
@@ -121,8 +122,8 @@ impl<M: Memory> Slabs<M> {
         let bytes = unsafe { self.medium.memory().bytes(location, end - location) };
         let unfit = || Error::Unfit(format!("an entry's slot, at {location}, holds no item"));
         let item = Item::read(bytes).ok_or_else(unfit)?;
-        (reach.gone)(location, &item, 0);
-        Ok(())
+        // Of a slot that was zeroed nothing tells the key: another entry names it.
+        if (reach.gone)(location, &item, 0) { Ok(()) } else { Err(unfit()) }
     }
 
     /// Marks the slots that entries name; also returns those whose items were deleted.
@@ -203,7 +204,8 @@ impl<M: Memory> Slabs<M> {
             let bytes = unsafe {
                 if memory.load(location) as u32 == 0 {
                     // So are those behind it, as far as nothing was ever written there.
-                    let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
+                    let zeros =
+                        lab::zeros(memory, location, slot_bytes * u64::from(free.slots - slot));
                     next = slot + ((zeros / slot_bytes) as u32).max(1);
                     free.put_run(slot..next);
                     continue;
@@ -215,6 +217,6 @@ impl<M: Memory> Slabs<M> {
                 _ => torn.push(slot),
             }
         }
-        (Scanned { number, header, free, torn }, left)
+        (Scanned { number, header, free, torn, summary: Summary::default() }, left)
     }
 }

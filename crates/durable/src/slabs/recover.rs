@@ -5,22 +5,23 @@
 //! over, as are torn slots. Then every slot is either an item's or free: none leaks, none has two
 //! owners. Clearing twice does no harm, so a crash during recovery changes nothing.
 //!
-//! A slot that is neither free nor intact is *torn* if the file was in use at the crash: a writer
-//! was about to fill it, and nobody was told. After an orderly end there can be none, and at a
-//! crash no more than one for each writer; anything else is damage, and said so.
+//! A slot that is neither free nor intact is *torn* if the file was in use at the crash and a crash
+//! explains it (`torn.rs`): a writer was about to fill it, and nobody was told. After an orderly end there can be
+//! none, and each superblock holds what its summary says; anything else is damage, and said so.
 
 use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
-use super::{MAX_WRITERS, SEGMENT_BYTES, Slabs};
+use super::summary::Summary;
+use super::{SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::logs::{Damage, Recovered, TornTail};
-use crate::superblock::HEAD_BYTES;
+use crate::superblock::{HEAD_BYTES, get_u64};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// A superblock in use.
 pub(super) struct Scanned {
@@ -29,6 +30,8 @@ pub(super) struct Scanned {
     pub free: Free,
     /// Slots that hold no item and are not cleared: number of the slot.
     pub torn: Vec<u32>,
+    /// What it holds, the torn ones among it.
+    pub summary: Summary,
 }
 
 #[derive(Default)]
@@ -67,6 +70,7 @@ impl<M: Memory> Slabs<M> {
                 Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < count)
             {
                 self.scan(number, visit, &scan);
+                crate::progress::scanned(SEGMENT_BYTES.into());
             }
         };
         std::thread::scope(|scope| {
@@ -76,7 +80,7 @@ impl<M: Memory> Slabs<M> {
         let superseded = self.superseded.lock().take().unwrap_or_default();
         let mut scan = scan.into_inner().expect("no scanner panicked");
         scan.found.damage.append(&mut whole_file);
-        self.judge_torn(&mut scan)?;
+        self.judge_torn(count, &mut scan)?;
         if let (Some(first), false) =
             (scan.found.damage.first(), self.medium.access().passes_damage())
         {
@@ -174,6 +178,7 @@ impl<M: Memory> Slabs<M> {
         let mut free = Free::none(header.class);
         let mut torn = Vec::new();
         let mut items = 0;
+        let mut summary = Summary::default();
         let memory = self.medium.memory();
         let slot_bytes = u64::from(classes::slot_bytes(header.class));
         let mut next = 0;
@@ -186,13 +191,15 @@ impl<M: Memory> Slabs<M> {
             let bytes = unsafe {
                 if memory.load(location) as u32 == 0 {
                     // So are those behind it, as far as nothing was ever written there.
-                    let zeros = memory.zeros(location, slot_bytes * u64::from(free.slots - slot));
+                    let zeros =
+                        lab::zeros(memory, location, slot_bytes * u64::from(free.slots - slot));
                     next = slot + ((zeros / slot_bytes) as u32).max(1);
                     free.put_run(slot..next);
                     continue;
                 }
                 memory.bytes(location, slot_bytes)
             };
+            summary.add(location, get_u64(bytes, 0));
             match item::verify(bytes, header.salt) {
                 Record::Item(item, length) if !item.tombstone && !item.in_batch => {
                     visit(location, &item, length);
@@ -205,14 +212,13 @@ impl<M: Memory> Slabs<M> {
         scan.found.segments += u64::from(items > 0);
         scan.found.items += items;
         scan.found.bytes += u64::from(SEGMENT_BYTES);
-        scan.in_use.push(Scanned { number, header, free, torn });
+        scan.in_use.push(Scanned { number, header, free, torn, summary });
     }
 
     /// Reports slots that are neither free nor intact: as torn, or as damage if no crash explains
     /// them.
-    fn judge_torn(&self, scan: &mut Scan) -> Result<()> {
-        let count: usize = scan.in_use.iter().map(|scanned| scanned.torn.len()).sum();
-        let explained = self.is_in_use()? && count <= MAX_WRITERS;
+    fn judge_torn(&self, count: u32, scan: &mut Scan) -> Result<()> {
+        let explained = self.are_explained(&scan.in_use)?;
         for scanned in &mut scan.in_use {
             for slot in &scanned.torn {
                 let offset = scanned.free.location(scanned.number, *slot);
@@ -228,21 +234,56 @@ impl<M: Memory> Slabs<M> {
                 scanned.torn.clear();
             }
         }
+        if self.may_be_torn()?.is_none() {
+            self.check_summaries(count, scan);
+        }
         scan.found.damage.sort_by_key(|d| d.offset);
         scan.found.torn.sort_by_key(|t| t.offset);
         Ok(())
     }
 
+    /// Whether a crash explains every slot that holds neither an item nor nothing.
+    pub(super) fn are_explained(&self, in_use: &[Scanned]) -> Result<bool> {
+        let torn: usize = in_use.iter().map(|scanned| scanned.torn.len()).sum();
+        Ok(torn <= self.may_be_torn()?.unwrap_or(0))
+    }
+
+    /// After an orderly end: each superblock holds what it held, if that was written down.
+    fn check_summaries(&self, count: u32, scan: &mut Scan) {
+        let Some(held) = self.summaries(count) else { return };
+        let mut holds = vec![Summary::default(); held.len()];
+        scan.in_use.iter().for_each(|scanned| holds[scanned.number as usize] = scanned.summary);
+        for (number, (held, holds)) in held.iter().zip(&holds).enumerate() {
+            let offset = start_of(number as u32);
+            let within = offset..offset + u64::from(SEGMENT_BYTES);
+            let is_known = scan.found.damage.iter().any(|damage| within.contains(&damage.offset));
+            if held != holds && !is_known {
+                let what = format!(
+                    "the superblock held {} items when it was closed, and {} are there, or others",
+                    held.items, holds.items
+                );
+                let bytes = u64::from(SEGMENT_BYTES);
+                scan.found.damage.push(Damage { offset, bytes, what });
+            }
+        }
+        scan.found.damage.sort_by_key(|d| d.offset);
+    }
+
     pub(super) fn settle(&self, count: u32, scan: Scan, superseded: &[u64]) -> Result<()> {
-        self.budget.take_anyway(u64::from(count - 1) * u64::from(SEGMENT_BYTES));
-        self.taken.store(u64::from(count - 1) * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
+        // One without a header may be a hole, where what it held was given back to the system.
+        let is_hole = |number: &u32| matches!(self.header(*number), Found::Free);
+        let (released, free): (Vec<_>, Vec<_>) = scan.free.into_iter().partition(is_hole);
+        let in_memory = u64::from(count - 1) - released.len() as u64;
+        self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
+        self.taken.store(in_memory * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
         {
             let mut pool = self.shared.pool.lock();
-            pool.free = scan.free;
+            pool.free = free;
+            pool.released = released;
             pool.fresh = count;
         }
         let mut newest = 0;
-        for Scanned { number, header, mut free, torn } in scan.in_use {
+        for Scanned { number, header, mut free, torn, .. } in scan.in_use {
             newest = newest.max(header.sequence);
             if self.medium.access().writes() {
                 for slot in torn {
@@ -274,7 +315,7 @@ impl<M: Memory> Slabs<M> {
         next.store(&self.medium)?;
         *cut = next;
         // Before the first write, so that a torn slot is never taken for damage.
-        self.set_in_use(true);
+        self.set_in_use(Some(self.may_tear()));
         self.marked.store(true, Ordering::Relaxed);
         Ok(())
     }

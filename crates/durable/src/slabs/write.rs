@@ -37,9 +37,8 @@ impl<'a, M: Memory> Slots<'a, M> {
         if bytes > super::LARGEST_ITEM_BYTES {
             return false;
         }
-        let class = classes::class_of(bytes);
         let mut writer = self.lock.borrow_mut();
-        if !writer.caches[class].is_empty() || self.slabs.refill(&mut writer, class) {
+        if self.slabs.class_at_hand(&mut writer, bytes).is_some() {
             return true;
         }
         writer.refused = bytes;
@@ -49,8 +48,14 @@ impl<'a, M: Memory> Slots<'a, M> {
     /// The next slot, and asks for the lines of the one after it: slots that were used before are
     /// anywhere in memory, and a store to a line that is far away waits for it.
     #[inline(always)]
-    fn take(&self, class: usize) -> u64 {
-        let cache = &mut self.lock.borrow_mut().caches[class];
+    fn take(&self, bytes: usize) -> u64 {
+        let mut writer = self.lock.borrow_mut();
+        let class = self.slabs.class_at_hand(&mut writer, bytes).expect("a slot was asked for");
+        let exact = classes::class_of(bytes);
+        if class != exact {
+            self.slabs.shared.shares(exact);
+        }
+        let cache = &mut writer.caches[class];
         let location = cache.pop().expect("a slot was asked for");
         if let Some(next) = cache.last() {
             let lines = u64::from(classes::slot_bytes(class)).div_ceil(64).min(PREFETCHED_LINES);
@@ -66,8 +71,7 @@ impl<'a, M: Memory> Slots<'a, M> {
     /// If there is no slot.
     #[inline]
     pub fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
-        let class = classes::class_of(new.item_bytes());
-        let location = self.take(class);
+        let location = self.take(new.item_bytes());
         let salt =
             self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
         let mut header = [0; MAX_HEADER_BYTES];
@@ -80,7 +84,7 @@ impl<'a, M: Memory> Slots<'a, M> {
         let parts = [&header[..header_bytes], new.key, new.value];
         // SAFETY: inside the slot, which holds the item (its class) and is this writer's alone: it was
         // free, and no reader holds its location.
-        unsafe { self.lock.borrow_mut().flusher.write(memory, location, &parts) };
+        unsafe { self.lock.borrow_mut().flusher.write_slot(memory, location, parts) };
         if let Some(books) = self.slabs.books.get() {
             self.slabs.take_booked(books, location, u32::from_le_bytes(checksum), changes);
         }

@@ -1,8 +1,8 @@
 //! Values of a design chosen when they are opened.
 
-use super::{GetWords, Keeps, PutWord, Reach, Values, Writing};
+use super::{BucketLock, Entries, Found, GetWords, NoItem, PutWord, Reach, Seen, Values, Writing};
 use crate::books::BookPages;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index_file::Pages;
 use crate::item::{self, Item, NewItem};
 use crate::logs::{self, Appender, ItemCopy, Logs, Recovered, Room, Ticket};
@@ -92,9 +92,14 @@ impl<M: Memory> LogsOrSlabs<M> {
     ///
     /// # Errors
     /// [`Error::Unfit`](crate::Error::Unfit) if a batch was never finished, or if the books cannot be
-    /// those of these values; nothing was changed then. Those of the medium.
-    pub fn recover_booked(&self, pages: &BookPages, get: GetWords<'_>) -> Result<Recovered> {
-        either!(self, values => values.recover_booked(pages, get))
+    /// those of these values, and of an index with these entries; nothing was changed then. Those of the medium.
+    pub fn recover_booked(
+        &self,
+        pages: &BookPages,
+        get: GetWords<'_>,
+        entries: Option<Entries<'_>>,
+    ) -> Result<Recovered> {
+        either!(self, values => values.recover_booked(pages, get, entries))
     }
 
     /// Tells every word of the books. Nobody writes meanwhile.
@@ -147,6 +152,21 @@ impl<M: Memory> LogsOrSlabs<M> {
         Item::read(unsafe { item::borrow(self.medium().memory(), location, end) }?)
     }
 
+    /// Whether there are items that nobody has verified since they were opened.
+    #[inline(always)]
+    pub fn verifies_on_read(&self) -> bool {
+        either!(self, values => values.verifies_on_read())
+    }
+
+    /// That no whole item lies where an entry says, with the file and the way out.
+    #[cold]
+    pub fn damaged(&self, NoItem(offset): NoItem) -> Error {
+        let what = "an entry of the index names this place, and no whole item lies there; other keys can be read: \
+                    export them with salvage, which reads the values alone"
+            .into();
+        Error::Damaged { path: self.medium().path().to_path_buf(), offset, what }
+    }
+
     /// The first segment that was never used.
     pub fn segments_end(&self) -> u32 {
         either!(self, values => values.segments_end())
@@ -192,6 +212,12 @@ impl<M: Memory> LogsOrSlabs<M> {
         self.logs().map_or(Ok(()), |logs| logs.prepare(count))
     }
 
+    /// Whether a writer who needs another log, or superblock, may find none: that there is room in the one it has must
+    /// be asked for before anything is written, by whoever cannot wait.
+    pub fn is_short(&self) -> bool {
+        either!(self, values => values.is_short())
+    }
+
     /// As [`Logs::write_sealed`]; in slabs nothing waits to be written.
     ///
     /// # Errors
@@ -231,23 +257,42 @@ impl<M: Memory> Values for LogsOrSlabs<M> {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        either!(self, values => values.item(location, kept))
+    fn item<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        either!(self, values => values.item(location, lock))
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(
+    fn item_again<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        either!(self, values => values.item_again(location, lock))
+    }
+
+    #[inline(always)]
+    fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
+        either!(self, values => values.has_key(location, key, lock))
+    }
+
+    #[inline(always)]
+    fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        either!(self, values => values.seen(location, guard))
+    }
+
+    #[inline(always)]
+    fn seen_again<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        either!(self, values => values.seen_again(location, guard))
+    }
+
+    #[inline(always)]
+    fn seen_if_key<'g>(
         &'g self,
         location: u64,
         key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>> {
-        either!(self, values => values.item_if_key(location, key, kept))
+        guard: &'g Guard,
+    ) -> Found<Option<Seen<'g>>> {
+        either!(self, values => values.seen_if_key(location, key, guard))
     }
 
-    #[inline(always)]
-    fn may_change(&self, location: u64) -> bool {
-        either!(self, values => Values::may_change(values, location))
+    fn verify_on_read(&self) {
+        either!(self, values => values.verify_on_read());
     }
 
     fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
@@ -320,6 +365,10 @@ impl<M: Memory> Writing for RoomInEither<'_, M> {
     #[inline(always)]
     fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
         either!(self, room => Writing::overwrite(room, location, old, new))
+    }
+
+    fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        either!(self, room => Writing::may_overwrite(room, location, old, new))
     }
 
     #[inline(always)]

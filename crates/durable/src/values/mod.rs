@@ -1,8 +1,10 @@
 //! One trait, two designs: values in logs or in slabs.
 
 mod either;
+mod kept;
 
 pub use either::{LogsOrSlabs, RoomInEither};
+pub use kept::{BucketLock, Keeps, Seen};
 
 use crate::error::Result;
 use crate::item::{Item, NewItem};
@@ -12,17 +14,12 @@ use crate::slabs::{self, Slabs, Slots};
 use crossbeam_epoch::Guard;
 use terrace_memory::Memory;
 
-/// What keeps an item where it is while it is looked at.
-pub trait Keeps {}
+/// No whole item lies here, though an entry says so: the medium was damaged, or the entry was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoItem(pub u64);
 
-/// An epoch guard from before the location was learnt: places are not used again while it is held.
-impl Keeps for Guard {}
-
-/// The lock of the key's bucket: an item that is current stays so while it is held.
-#[derive(Clone, Copy, Debug)]
-pub struct BucketLock;
-
-impl Keeps for BucketLock {}
+/// What lies at a location.
+pub type Found<T> = std::result::Result<T, NoItem>;
 
 /// Calls its argument with the location of every entry of an index.
 pub type Entries<'a> = &'a dyn Fn(&mut dyn FnMut(u64));
@@ -45,8 +42,8 @@ pub struct Reach<'a> {
     pub reached: &'a dyn Fn(u64, &Item<'_>, usize) -> bool,
     /// Told items that may be newer than the index's entries, as by the recovery of all items.
     pub offered: Told<'a>,
-    /// Told items that were deleted, and whose entries are to follow them.
-    pub gone: Told<'a>,
+    /// Told items that were deleted, and whose entries are to follow them; whether there was such an entry.
+    pub gone: &'a dyn Fn(u64, &Item<'_>, usize) -> bool,
 }
 
 /// Where a map's items live.
@@ -67,20 +64,50 @@ pub trait Values: Send + Sync {
     /// [`Error::NoRoom`](crate::Error::NoRoom) and those of the medium; nothing was changed then.
     fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Self::Room<'_>>;
 
-    /// The item at `location`, learnt while `kept` was held.
-    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g>;
+    /// The current item of a key whose lock is held. Of values that nobody has verified since they were opened
+    /// ([`Values::verify_on_read`]) its checksum is.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    fn item<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>>;
 
-    /// The same, if its key is `key`.
-    fn item_if_key<'g>(
+    /// The same without the checksum: of an item that was read a moment ago.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    fn item_again<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>>;
+
+    /// Whether the item at `location`, in a bucket whose lock is held, has this key; verified as by [`Values::item`].
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool>;
+
+    /// The item at `location`, learnt under `guard`, without its key's lock; verified as by [`Values::item`].
+    ///
+    /// # Errors
+    /// [`NoItem`]. In slabs also where somebody who holds the key's lock is about to remove the entry.
+    fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>>;
+
+    /// The same without the checksum: of an item that was read a moment ago.
+    ///
+    /// # Errors
+    /// [`NoItem`].
+    fn seen_again<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>>;
+
+    /// As [`Values::seen`], if its key is `key`.
+    ///
+    /// # Errors
+    /// As there.
+    fn seen_if_key<'g>(
         &'g self,
         location: u64,
         key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>>;
+        guard: &'g Guard,
+    ) -> Found<Option<Seen<'g>>>;
 
-    /// Whether the item at `location` may be overwritten while it is looked at: but for lengths and
-    /// key, a reader without the key's lock looks at a copy.
-    fn may_change(&self, location: u64) -> bool;
+    /// What was written before this call was not verified when it was opened: it is whenever it is read.
+    fn verify_on_read(&self);
 
     /// As [`Logs::copy_item`].
     fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool;
@@ -144,6 +171,8 @@ pub trait Writing {
     /// Writes `new` over `old`, the current item of its key at `location`, where the design and
     /// what was promised allow it; whether it did. Called under the key's lock.
     fn overwrite(&mut self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
+    /// Whether [`Writing::overwrite`] would.
+    fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
     /// The item of `bytes` at `location` ends. Called under the key's lock. In slabs the slot is
     /// durably free on return, and those of older versions are; with books, once `changes` are
     /// committed.
@@ -176,23 +205,42 @@ impl<M: Memory> Values for Logs<M> {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        Logs::item(self, location, kept)
+    fn item<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        Logs::item(self, location, lock)
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(
+    fn item_again<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        Logs::item_again(self, location, lock)
+    }
+
+    #[inline(always)]
+    fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
+        Logs::has_key(self, location, key, lock)
+    }
+
+    #[inline(always)]
+    fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        Logs::seen(self, location, guard)
+    }
+
+    #[inline(always)]
+    fn seen_again<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        Logs::seen_again(self, location, guard)
+    }
+
+    #[inline(always)]
+    fn seen_if_key<'g>(
         &'g self,
         location: u64,
         key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>> {
-        Logs::item_if_key(self, location, key, kept)
+        guard: &'g Guard,
+    ) -> Found<Option<Seen<'g>>> {
+        Logs::seen_if_key(self, location, key, guard)
     }
 
-    #[inline(always)]
-    fn may_change(&self, location: u64) -> bool {
-        Logs::may_change(self, location)
+    fn verify_on_read(&self) {
+        Logs::verify_on_read(self);
     }
 
     fn copy_item(&self, location: u64, copy: &mut ItemCopy) -> bool {
@@ -260,6 +308,10 @@ impl<M: Memory> Writing for Appender<'_, M> {
         Appender::overwrite(self, location, old, new)
     }
 
+    fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        Appender::may_overwrite(self, location, old, new)
+    }
+
     #[inline(always)]
     fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes) {
         Appender::retire(self, location, bytes, changes);
@@ -292,23 +344,42 @@ impl<M: Memory> Values for Slabs<M> {
     }
 
     #[inline(always)]
-    fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Item<'g> {
-        Slabs::item(self, location, kept)
+    fn item<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        Slabs::item(self, location, lock)
     }
 
     #[inline(always)]
-    fn item_if_key<'g>(
+    fn item_again<'g>(&'g self, location: u64, lock: &'g BucketLock) -> Found<Item<'g>> {
+        Slabs::item_again(self, location, lock)
+    }
+
+    #[inline(always)]
+    fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
+        Slabs::has_key(self, location, key, lock)
+    }
+
+    #[inline(always)]
+    fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        Slabs::seen(self, location, guard)
+    }
+
+    #[inline(always)]
+    fn seen_again<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
+        Slabs::seen_again(self, location, guard)
+    }
+
+    #[inline(always)]
+    fn seen_if_key<'g>(
         &'g self,
         location: u64,
         key: &[u8],
-        kept: &'g impl Keeps,
-    ) -> Option<Item<'g>> {
-        Slabs::item_if_key(self, location, key, kept)
+        guard: &'g Guard,
+    ) -> Found<Option<Seen<'g>>> {
+        Slabs::seen_if_key(self, location, key, guard)
     }
 
-    #[inline(always)]
-    fn may_change(&self, _location: u64) -> bool {
-        false
+    fn verify_on_read(&self) {
+        Slabs::verify_on_read(self);
     }
 
     fn copy_item(&self, _location: u64, _copy: &mut ItemCopy) -> bool {
@@ -374,6 +445,10 @@ impl<M: Memory> Writing for Slots<'_, M> {
     /// Never: a slot is durable as soon as it is written.
     #[inline(always)]
     fn overwrite(&mut self, _location: u64, _old: &Item<'_>, _new: &NewItem<'_>) -> bool {
+        false
+    }
+
+    fn may_overwrite(&self, _location: u64, _old: &Item<'_>, _new: &NewItem<'_>) -> bool {
         false
     }
 

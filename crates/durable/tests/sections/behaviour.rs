@@ -1,7 +1,7 @@
 //! What sections promise without any crash.
 
-use crate::list;
-use crate::memory::Words;
+use super::list;
+use super::memory::Words;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use terrace_durable::sections::{EngineKind, Error, Offset, Options, Pool, Result, Root};
 use terrace_machine::Counted;

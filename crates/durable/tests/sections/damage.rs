@@ -1,7 +1,7 @@
 //! Pools that are not what was asked for, and pools that no crash explains.
 
-use crate::list;
-use crate::memory::Words;
+use super::list;
+use super::memory::Words;
 use terrace_durable::checksum::Crc;
 use terrace_durable::sections::{EngineKind, Error, Options, Pool};
 use terrace_memory::Domain;

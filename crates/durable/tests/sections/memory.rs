@@ -2,7 +2,8 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::memory::by_words;
+use terrace_memory::{Domain, Laboratory, Memory};
 
 /// Words that are stored atomically, or written by whoever owns them.
 pub struct Words {
@@ -41,7 +42,8 @@ impl Words {
     }
 }
 
-impl Memory for Words {
+// SAFETY: of a fixed length; words read as they were stored.
+unsafe impl Memory for Words {
     fn len(&self) -> u64 {
         // SAFETY: the length never changes.
         8 * unsafe { (*self.words.get()).len() } as u64
@@ -63,6 +65,16 @@ impl Memory for Words {
         self.word(at).compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { by_words::load_line(self, at) }
+    }
+
+    unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { by_words::fetch_add(self, at, value) }
+    }
+
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         let from = self.at(at, target.len() as u64);
         // SAFETY: in bounds (asserted in `at`); not written meanwhile, by contract.
@@ -78,6 +90,11 @@ impl Memory for Words {
         let to = self.at(at, source.len() as u64);
         // SAFETY: in bounds (asserted in `at`); the caller's alone, by contract.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), to, source.len()) };
+    }
+
+    unsafe fn write_changing(&self, at: u64, source: &[u8]) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.write(at, source) };
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
@@ -98,5 +115,15 @@ impl Memory for Words {
 
     fn prefetch(&self, _at: u64) {}
 
+    fn prefetch_of_many(&self, _at: u64) {}
+
+    fn prefetch_to_write(&self, _at: u64) {}
+
+    unsafe fn clean(&self, _at: u64, _bytes: u64) {}
+
     unsafe fn demote(&self, _at: u64, _bytes: u64) {}
+
+    fn lab(&self) -> Option<&dyn Laboratory> {
+        None
+    }
 }

@@ -1,6 +1,6 @@
 //! Sections of several threads: one at a time, none lost.
 
-use crate::list;
+use super::list;
 use std::ptr::NonNull;
 use terrace_durable::sections::{EngineKind, Error, Options, Pool, Root};
 use terrace_memory::{Domain, Native};

@@ -157,7 +157,9 @@ impl Mini {
             let _bucket = self.locks[key].lock().expect("lock");
             let old =
                 Some(self.locations[key].load(Ordering::Acquire)).filter(|location| *location != 0);
-            let version = old.map_or(1, |location| self.slabs.item(location, &guard).version + 1);
+            let version = old.map_or(1, |location| {
+                self.slabs.item(location, &guard).expect("an item").version + 1
+            });
             let new = NewItem {
                 key: &name,
                 value: &value,
@@ -222,7 +224,8 @@ impl Mini {
     pub fn get(&self, key: usize) -> Option<u64> {
         let guard = crossbeam_epoch::pin();
         let location = self.locations[key].load(Ordering::Acquire);
-        (location != 0).then(|| number_of(key, self.slabs.item(location, &guard).value))
+        (location != 0)
+            .then(|| number_of(key, self.slabs.item(location, &guard).expect("an item").value))
     }
 
     pub fn contents(&self) -> BTreeMap<usize, u64> {

@@ -40,8 +40,8 @@ impl Items for Numbered {
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         key_of(location).to_be_bytes()[..] == *key
     }
-    fn hash(&self, location: u64) -> u64 {
-        (self.0)(key_of(location))
+    fn hash(&self, location: u64) -> Option<u64> {
+        Some((self.0)(key_of(location)))
     }
     fn prefetch(&self, _: u64) {}
 }

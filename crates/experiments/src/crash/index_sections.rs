@@ -33,7 +33,7 @@ impl Items for Sections {
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         Numbered(hash).has_key(location, key)
     }
-    fn hash(&self, location: u64) -> u64 {
+    fn hash(&self, location: u64) -> Option<u64> {
         Numbered(hash).hash(location)
     }
     fn prefetch(&self, _: u64) {}
@@ -96,7 +96,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
             let repaired = HashIndex::repair(grounds(memory), &budget());
             let repaired = repaired.map_err(|e| e.to_string())?.stats();
             if stats != repaired {
-                return Err(format!("the books say {stats:?}, repair {repaired:?}"));
+                return Err(format!("the allocation metadata says {stats:?}, repair {repaired:?}"));
             }
             check_allowed(&states, notes, found)
         })

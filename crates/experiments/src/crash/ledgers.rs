@@ -373,24 +373,3 @@ pub(super) fn controls(
     };
     steps.map(run).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_step_left_out_is_noticed_and_nothing_else() {
-        for (test, explorer) in [("ledger-memory", memory as fn(&_) -> _), ("ledger-disk", disk)] {
-            let settings = Settings { states: 300, ..Settings::default() };
-            explorer(&settings).sampled(settings.states, settings.seed).assert_sound();
-            let settings = Settings { states: 4_000, seed: 1, ..Settings::default() };
-            for control in controls(test, &settings, &mut |_| {}) {
-                println!(
-                    "{test} without {}: {} states, {}",
-                    control.step, control.states, control.message
-                );
-                assert!(control.caught_by.is_some(), "{test}: {control:?}");
-            }
-        }
-    }
-}

@@ -20,6 +20,7 @@ mod queues;
 mod queues_in_memory;
 mod rewrites;
 mod rings;
+mod rings_converted;
 mod rings_published;
 mod sections;
 mod tree_log;
@@ -35,7 +36,7 @@ use terrace_index::deltas::Steps;
 use terrace_index::tree::Form;
 use terrace_machine::{Report, Without};
 use terrace_memory::Domain;
-use terrace_store::TreeForm;
+use terrace_store::laboratory::TreeForm;
 use terrace_store::words::Form as Words;
 
 /// How a test is to run.
@@ -164,17 +165,19 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::collector(Without::nothing, None, s), left_out::controls;
     "map-disk", "a map mirrored to a disk whose sectors persist in any order until a sync",
         |s| maps::disk(true, s), left_out::controls;
+    "map-disk-marks", "the same, several puts to a commit: marks and notes say no more than was committed",
+        |s| maps::disk_marked(None, s), left_out::controls;
     "map-collector-disk", "the collector of logs on such a disk",
         |s| maps::collector_on_disk(None, s), left_out::controls;
     "map-cuts", "a map there without a promise: a prefix, with all that was synced, comes back",
         |s| maps::cuts(true, None, s), left_out::controls;
-    "map-logs-index", "a map with values in logs and a kept index: puts, deletes, batches",
+    "map-logs-index", "a map with values in logs and a persistent index: puts, deletes, batches",
         |s| maps::kept(maps::Design::Logs, s), no_controls;
-    "map-slabs-index", "a map with values in slabs and a kept index: puts, deletes",
+    "map-slabs-index", "a map with values in slabs and a persistent index: puts, deletes",
         |s| maps::kept(maps::Design::Slabs, s), no_controls;
-    "map-logs-index-threads", "two threads on a map with values in logs and a kept index",
+    "map-logs-index-threads", "two threads on a map with values in logs and a persistent index",
         |s| maps::kept_threads(maps::Design::Logs, s), no_controls;
-    "map-slabs-index-threads", "two threads on a map with values in slabs and a kept index",
+    "map-slabs-index-threads", "two threads on a map with values in slabs and a persistent index",
         |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
     "map-logs-ordered", "an ordered map with values in logs and a kept tree (FAST/FAIR): puts, deletes, batches",
         |s| maps::ordered(Without::nothing, Form::FastFair.into(), maps::Design::Logs, s), left_out::controls;
@@ -305,7 +308,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::cache(EngineKind::Shadow, s), no_controls;
     "shadow-agency", "sections by shadow sub-paging: a travel agency's bookings, cancellations, changes",
         |s| sections::agency(EngineKind::Shadow, s), no_controls;
-    "kept-index-look", "a kept index, every schedule of a writer and a reader",
+    "kept-index-look", "a persistent index, every schedule of a writer and a reader",
         |s| index_looks::explorer(Look::Get, s), left_out::controls;
     "kept-index-look-ahead", "the same, the reader looks as batches do",
         |s| index_looks::explorer(Look::Candidate, s), no_controls;
@@ -313,13 +316,13 @@ pub const ALL: &[CrashTest] = tests! {
         |s| index_looks::explorer(Look::Overflow, s), left_out::controls;
     "kept-index-look-moving", "the same, the entry moves out of an overflow line that is used again",
         |s| index_looks::explorer(Look::Moving, s), no_controls;
-    "map-logs-index-look", "a map in logs with a kept index, every schedule of a writer and a reader",
+    "map-logs-index-look", "a map in logs with a persistent index, every schedule of a writer and a reader",
         |s| maps::kept_look(maps::Design::Logs, s), no_controls;
     "map-slabs-index-look", "the same in slabs",
         |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
     "map-slabs-superblock", "two threads need the first superblock of a size at once",
         |s| maps::superblock(Without::nothing, s), left_out::controls;
-    "map-keeper", "a map whose keeper writes logs out and takes cuts, every state of one crash",
+    "map-keeper", "a map whose checkpointer writes logs out and then checkpoints, every state of one crash",
         |s| maps::keeper(true, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
@@ -357,7 +360,7 @@ pub const ALL: &[CrashTest] = tests! {
         maps::disk_whole, no_controls;
     "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
         queues::disk, queues::controls;
-    "queue-cuts", "a queue there without a promise: as it was at an instant since the last cut",
+    "queue-cuts", "a queue there without a promise: as it was at an instant since the last checkpoint",
         queues::cuts, queues::controls;
     "queue-switches", "a queue there that goes over to the other durability and back",
         queues::switches, queues::controls;
@@ -367,11 +370,11 @@ pub const ALL: &[CrashTest] = tests! {
         |s| queues_in_memory::explorer("queue-tx-free", s), queues_in_memory::controls;
     "queue-forms", "the same, opened in one form and in the other in turn",
         |s| queues_in_memory::explorer("queue-forms", s), queues_in_memory::controls;
-    "ledger-memory", "a ledger's journal in persistent memory: accounts opened, blocks, states written anew",
+    "ledger-memory", "a ledger's journal in persistent memory: accounts opened, blocks, states rewritten",
         ledgers::memory, ledgers::controls;
     "ledger-disk", "the same mirrored to a disk whose sectors persist in any order until a sync",
         ledgers::disk, ledgers::controls;
-    "words-tlog", "two threads on a table of words, a line of log for each, as the store opens it",
+    "words-tlog", "two threads on a word table, a line of log for each, as the store opens it",
         |s| words::explorer(Words::TLog, s), words::controls;
     "words-log-free", "the same without logs, where caches survive (always eADR)",
         |s| words::explorer(Words::LogFree, s), words::controls;
@@ -383,11 +386,14 @@ pub const ALL: &[CrashTest] = tests! {
         rings::tx, rings::controls;
     "ring-tx-free", "a ring made durable by the order of its stores: two producers, two consumers",
         rings::tx_free, rings::controls;
+    "ring-version-1", "a ring of the first version is made one of the second by recovery",
+        rings_converted::explorer, rings_converted::controls;
 };
 
 /// Tests on a disk: its sectors persist, or its pages under [`Domain::PageCache`].
 const ON_DISK: &[&str] = &[
     "map-disk",
+    "map-disk-marks",
     "map-collector-disk",
     "map-cuts",
     "map-keeper",

@@ -12,7 +12,7 @@ use super::{Control, Settings};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::ring::Step;
 use terrace_machine::{Crashable, Explorer, Log, Noted};
-use terrace_memory::{Memory, Part};
+use terrace_memory::{Part, lab};
 use terrace_store::queue::{Form, Steps};
 use terrace_store::{Durability, Error, Queue, QueueOptions};
 use terrace_workload::linearizability::durable::{Moment, QueueCall};
@@ -78,7 +78,7 @@ fn push(queue: &Crashed, memory: &Crashable, log: &Log<Note>, number: u64, bytes
     loop {
         match queue.push(&element(number, bytes)) {
             Ok(()) => break log.note(Moment::Returned(None)),
-            Err(Error::QueueFull { .. }) => Memory::pause(memory),
+            Err(Error::QueueFull { .. }) => lab::pause(memory),
             Err(error) => panic!("{error}"),
         }
     }
@@ -94,7 +94,7 @@ fn take(queue: &Crashed, memory: &Crashable, log: &Log<Note>) {
         log.note(Moment::Returned(found));
         taken += usize::from(found.is_some());
         if found.is_none() {
-            Memory::pause(memory);
+            lab::pause(memory);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::ring::{Step, Steps};
 use terrace_index::{Form, Ring, RingOptions};
 use terrace_machine::{Crashable, Explorer, Log, Noted};
-use terrace_memory::{Domain, Memory, Part};
+use terrace_memory::{Domain, Part, lab};
 use terrace_workload::linearizability::durable::{Moment, Queue, QueueCall, Verdict, check};
 
 pub(super) type Note = Moment<QueueCall, Option<u64>>;
@@ -81,7 +81,7 @@ pub(super) fn number(element: &[u8]) -> Result<u64, String> {
 fn push(ring: &Crashed, memory: &Crashable, log: &Log<Note>, number: u64, bytes: usize) {
     log.note(Moment::Called(QueueCall::Enqueue(number)));
     while ring.try_push(&element(number, bytes)).is_err() {
-        Memory::pause(memory);
+        lab::pause(memory);
     }
     log.note(Moment::Returned(None));
 }
@@ -95,7 +95,7 @@ fn take(ring: &Crashed, memory: &Crashable, log: &Log<Note>) {
         log.note(Moment::Returned(found));
         taken += usize::from(found.is_some());
         if found.is_none() {
-            Memory::pause(memory);
+            lab::pause(memory);
         }
     }
 }
@@ -218,8 +218,7 @@ pub(super) fn controls(
     }
     if form == Form::TxFree {
         let explore = |s: &Settings| published::explorer().explored(s);
-        let meaning =
-            "recovery goes by the slots, not by each thread's last position (as published)";
+        let meaning = "recovery follows the slots, not each thread's last position (as published)";
         add(Control::of("PublishedRecovery", meaning, "ring-published", settings, explore));
     }
     all

@@ -1,4 +1,4 @@
-//! The ring as published (paper 001, section 5.2.2), kept because it loses what was acknowledged.
+//! The ring as published (Gugnani, section 5.2.2), kept because it loses what was acknowledged.
 //!
 //! Krizhanovsky's queue: threads say in words of their own where they are at work, and the oldest of these
 //! bounds what the others may touch. In persistent memory each thread also notes the position it pushed or
@@ -8,7 +8,7 @@
 
 use super::rings::{Note, judge};
 use terrace_machine::{Crashable, Explorer, Log, Noted};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, lab};
 use terrace_workload::linearizability::durable::{Moment, QueueCall};
 
 const SLOTS: u64 = 8;
@@ -63,7 +63,7 @@ fn push(memory: &Crashable, thread: u64, element: u64) {
     memory.store(own(thread, Own::Head), position);
     while position >= memory.load(LAST_TAIL) + SLOTS {
         memory.store(LAST_TAIL, least(memory, TAIL, Own::Tail));
-        Memory::pause(memory);
+        lab::pause(memory);
     }
     memory.store(slot(position), element);
     memory.store(own(thread, Own::Pushed), position + 1);
@@ -76,7 +76,7 @@ fn pop(memory: &Crashable, thread: u64) -> u64 {
     memory.store(own(thread, Own::Tail), position);
     while position >= memory.load(LAST_HEAD) {
         memory.store(LAST_HEAD, least(memory, HEAD, Own::Head));
-        Memory::pause(memory);
+        lab::pause(memory);
     }
     let element = memory.load(slot(position));
     memory.store(own(thread, Own::Popped), position + 1);

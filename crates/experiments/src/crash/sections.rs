@@ -189,9 +189,8 @@ fn explorer<S: Structure>(plan: Plan) -> Explorer<usize> {
 
 /// As [`states`], of a structure without a model: those of the same script without a crash.
 fn states_in_memory<S: Structure>(plan: &Plan) -> Vec<Contents> {
-    let file = tempfile::tempfile().expect("a file");
-    file.set_len(plan.memory_bytes).expect("its length");
-    let region = Region::map_file(&file, plan.memory_bytes, false, Domain::Adr).expect("memory");
+    let folder = std::env::temp_dir();
+    let region = Region::unnamed_file(&folder, plan.memory_bytes, Domain::Adr).expect("memory");
     let pool = Pool::create(region.native(), &plan.options(None)).expect("a pool");
     let mut states = vec![Contents::new()];
     run::<S, _>(&pool, plan, |_| {

@@ -1,6 +1,6 @@
-//! Two structures of a small database on the memories of two sockets (paper 001, case study 1).
+//! Two structures of a small database on the memories of two sockets (Gugnani, case study 1).
 //!
-//! A stand-in for MongoDB's persistent memory engine: an index, a B+-tree of order 6 whose
+//! In place of MongoDB's persistent memory engine: an index, a B+-tree of order 6 whose
 //! nodes are padded to 256 bytes, and a record store, numbered records of about 4 KB in lists. Each is
 //! a pool of its own, changed by sections under an undo log. It runs once, alone, on memories that
 //! [record](terrace_machine::Recorded) what they are asked; the recording is [`play`]ed to a modelled

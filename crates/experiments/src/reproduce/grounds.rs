@@ -1,4 +1,4 @@
-//! The grounds of the persistent-memory rows: paper 001's Optane server, modelled, and this machine.
+//! The grounds of the persistent-memory rows: Gugnani's Optane server, modelled, and this machine.
 
 use super::error::{Error, Result};
 use terrace_advise::idiosyncrasies::{Settings, Sweep};
@@ -25,13 +25,13 @@ pub(super) const NO_PREFETCHING: Ablation =
 pub(super) const NO_QUEUEING: Ablation =
     Ablation { combining: false, prefetching: false, queueing: true };
 
-/// The server of paper 001, its caches divided by `divisor`, and the work of the paper's generators on it.
+/// The server of Gugnani, its caches divided by `divisor`, and the work of the paper's generators on it.
 pub(super) fn optane(divisor: u64) -> Result<(Preset, Generator)> {
     let preset = Preset::named("optane-001")
         .map_err(std::io::Error::other)
         .map_err(Error::system("read the preset optane-001"))?
         .with_caches_divided(divisor);
-    let generator = Generator::of_paper_001(&preset).map_err(measured())?;
+    let generator = Generator::of_gugnani(&preset).map_err(measured())?;
     Ok((preset, generator))
 }
 

@@ -1,4 +1,4 @@
-//! Banks, and blocks of transfers between their accounts, for the rows about ledgers (paper 002, section 4.7).
+//! Banks, and blocks of transfers between their accounts, for the rows about ledgers (Miller, section 4.7).
 
 use std::io;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Listing 2 of paper 000 on its machine A, modelled: the sweep that two rows read.
+//! Listing 2 of Wu on its machine A, modelled: the sweep that two rows read.
 
 use super::error::{Error, Result};
 use super::{Outcome, Run};
@@ -12,7 +12,7 @@ pub(super) const LABEL: &str = "modelled server optane-000, virtual time: no ins
                                 but its accesses";
 const NODE: &str = "pmem0";
 
-/// The preset of paper 000's machine A.
+/// The preset of Wu's machine A.
 pub(super) fn preset() -> Preset {
     Preset::named(PRESET).expect("a preset that is compiled in")
 }

@@ -1,4 +1,4 @@
-//! The workload of paper 001's lists (section 2.6): a list of half the keys of a range, threads that look
+//! The workload of Gugnani's lists (section 2.6): a list of half the keys of a range, threads that look
 //! for keys chosen alike and, of 100 operations, insert or remove in so many.
 //!
 //! Nodes lie in the memory that survives, SOFT's links in DRAM. Bits of free slots and epochs are in DRAM

@@ -6,7 +6,7 @@
 //!
 //! # What the figures are of
 //! Rows say on what they ran. *native* is this machine's own processor and memory. Where a paper used
-//! persistent memory and this machine has none, a *stand-in* serves: DRAM declared to be in the ADR
+//! persistent memory and this machine has none, an *emulated* one serves: DRAM declared to be in the ADR
 //! domain, so that every write-back and fence of the real path is executed. Its write-backs end in DRAM,
 //! which is faster than what it stands for, so orderings and shapes mean something there and absolute
 //! times do not. What needs the slower device runs on a *model* of it, the whole map as it is, in virtual
@@ -16,6 +16,8 @@
 //! machine shared with others a wall clock measures them too.
 
 mod calibrated;
+mod causes;
+mod emulated;
 mod error;
 mod grounds;
 mod ledgers;
@@ -29,7 +31,6 @@ mod report;
 mod results;
 mod rings;
 mod rows;
-mod stand_in;
 
 pub use calibrated::{Calibrated, CalibrationCheck};
 pub use error::{Error, Result};

@@ -1,4 +1,4 @@
-//! The bounded ring under many producers and consumers, on the modelled Optane server of paper 001.
+//! The bounded ring under many producers and consumers, on the modelled Optane server of Gugnani.
 //!
 //! Slots lie on `pmem0`, those of the volatile form on `dram0`; turns lie on `dram0`. Half of the threads push and
 //! half pop, all on one socket; the ring begins half full. The latency of an operation is the virtual time of
@@ -12,9 +12,9 @@ use terrace_index::ring::Popped;
 use terrace_index::{Form, Ring, RingOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Machine, Modelled, Preset};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, lab};
 
-/// Bytes of an element (paper 001, section 5.2.3).
+/// Bytes of an element (Gugnani, section 5.2.3).
 pub(super) const PAYLOAD_BYTES: u64 = 4096;
 /// Bytes of its slot: header and payload.
 pub(super) const SLOT_BYTES: u64 = 4096 + 64;
@@ -52,7 +52,7 @@ pub(super) struct Load {
     pub slots: u64,
 }
 
-/// Producers of the paper, and as many consumers (001 2.6).
+/// Producers of the paper, and as many consumers (Gugnani, case study 2).
 pub(super) const PRODUCERS: usize = 14;
 /// What is beside them, 2 to 48 threads: the paper has none of it.
 pub(super) const SWEEP: [usize; 5] = [1, 4, 8, PRODUCERS, 24];
@@ -169,7 +169,7 @@ fn run_threads(
                 };
                 match done {
                     true => took.push((machine.now_ps() - start) as f64 / 1e3),
-                    false => Memory::pause(ring.memory()),
+                    false => lab::pause(ring.memory()),
                 }
             }
             into.lock().expect("no thread panicked").extend(took);

@@ -1,4 +1,4 @@
-//! The nine workloads of 004 table 3.2: how each is made, filled, and changed by one section.
+//! The nine workloads of Ni, table 3.2: how each is made, filled, and changed by one section.
 
 use super::{PLACES, Settings};
 use crate::structures::{

@@ -1,4 +1,4 @@
-//! Failure-atomic sections by undo, redo and shadow sub-paging, on the nine workloads of 004 table 3.2
+//! Failure-atomic sections by undo, redo and shadow sub-paging, on the nine workloads of Ni, table 3.2
 //! (experiment `ssp-software`): what each engine writes to the medium, and how fast it is here.
 //!
 //! ```no_run
@@ -23,7 +23,7 @@
 //!
 //! # What the rivals log
 //!
-//! The paper's undo and redo log lines, as its hardware does (004 section 3.3.1). Software may log the
+//! The paper's undo and redo log lines, as its hardware does (Ni, section 3.3.1). Software may log the
 //! words that change instead, which writes less: both are measured, and shadow is held against both.
 //!
 //! # What shadow's pages are

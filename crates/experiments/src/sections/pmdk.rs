@@ -140,7 +140,7 @@ impl Peer {
         let found: u64 = self.answer()?;
         self.child.wait()?;
         if found != self.digest {
-            let what = format!("libpmemobj's contents: digest {found}, expected {}", self.digest);
+            let what = format!("libpmemobj's contents: checksum {found}, expected {}", self.digest);
             return Err(io::Error::other(what));
         }
         Ok(super::run::median(self.sections_per_second))

@@ -34,9 +34,7 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 }
 
 fn lane<L: Load>(settings: &Settings, contender: &Contender) -> io::Result<Lane> {
-    let file = tempfile::tempfile_in(&settings.dir)?;
-    file.set_len(settings.pool_bytes)?;
-    let region = Region::map_file(&file, settings.pool_bytes, false, Domain::Adr)?;
+    let region = Region::unnamed_file(&settings.dir, settings.pool_bytes, Domain::Adr)?;
     let options = (contender.options)(settings);
     let pool = Pool::create(region.native(), &options).map_err(other)?;
     L::prepare(&pool, settings).map_err(other)?;

@@ -1,6 +1,6 @@
 //! Persistent structures written against failure-atomic sections alone.
 //!
-//! They are what the paper's workloads change (004 table 3.2), what crash tests break, and examples of
+//! They are what the paper's workloads change (Ni, table 3.2), what crash tests break, and examples of
 //! how to write one: typed offsets for links, a root to find it again, `create` and `destroy` for its
 //! nodes, and nothing else. They know no engine, no memory, and nothing of crashes; whatever a section
 //! does to one is there after a crash as a whole or not at all.
@@ -12,10 +12,8 @@
 //!
 //! type Table = HashTable<1024>;
 //!
-//! let file = tempfile::tempfile()?;
-//! file.set_len(1 << 20)?;
 //! // Declared to be persistent memory, which a file through the page cache is not.
-//! let region = Region::map_file(&file, 1 << 20, false, Domain::Adr)?;
+//! let region = Region::unnamed_file(&std::env::temp_dir(), 1 << 20, Domain::Adr)?;
 //! let pool = Pool::create(region.native(), &Options::new(EngineKind::Undo))?;
 //! pool.section(|tx| Table::create(tx))?;
 //! pool.section(|tx| {
@@ -92,9 +90,8 @@ mod tests {
     /// The region must outlive the pool.
     fn pool(engine: EngineKind) -> (Pool<Native>, Region) {
         const BYTES: u64 = 4 << 20;
-        let file = tempfile::tempfile().expect("a file");
-        file.set_len(BYTES).expect("its length");
-        let region = Region::map_file(&file, BYTES, false, Domain::Adr).expect("memory");
+        let folder = std::env::temp_dir();
+        let region = Region::unnamed_file(&folder, BYTES, Domain::Adr).expect("memory");
         (Pool::create(region.native(), &Options::new(engine)).expect("a pool"), region)
     }
 

@@ -12,10 +12,9 @@ use super::step::Step;
 use super::table::{Leaf, State};
 use super::write;
 use crate::keys::Keys;
-use crossbeam_utils::Backoff;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Spin};
 
 /// Of what counts, so much garbage is let be by [`Deltas::tidy`]: writers let twice as much be.
 const TIDY_GARBAGE: f64 = 0.5;
@@ -48,7 +47,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         if full.kind() != io::ErrorKind::StorageFull {
             return Err(full);
         }
-        let (segments, backoff) = (&self.logs.segments, Backoff::new());
+        let (segments, spin) = (&self.logs.segments, Spin::on(&self.table.memory));
         let mut collected = 0;
         while !segments.has_room() {
             // Once around, nothing is garbage any more that was.
@@ -67,8 +66,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             }
             // Or is at it still.
             keys.pause();
-            self.table.memory.pause();
-            backoff.snooze();
+            spin.wait();
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
 
     /// A leaf more, which nothing leads to yet.
     fn load_leaf(&self, entries: &[Entry], keys: &impl Keys) -> io::Result<u32> {
-        let (mut latch, leaf) = self.table.take(keys)?;
+        let (latch, leaf) = self.table.take(keys)?;
         let log = self.logs.of(latch.leaf);
         let header = Header { version: leaf.version + 1, ..write::header(latch.leaf, Kind::Base) };
         let mut record = Record::of(header, entries);

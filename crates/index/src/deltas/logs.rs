@@ -12,12 +12,12 @@ use super::segments::Segments;
 use super::step::Step;
 use super::table::Table;
 use crate::keys::Keys;
-use crossbeam_utils::{Backoff, CachePadded};
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Spin};
 
 /// Of what counts, so much garbage is let be before the logs take more memory.
 const MOST_GARBAGE: f64 = 1.0;
@@ -141,12 +141,11 @@ impl<P: Memory> Logs<P> {
     #[inline]
     fn latch<'a, D: Memory>(&self, log: u32, table: &'a Table<D>, keys: &impl Keys) -> Line<'a, D> {
         let at = table.log_line(log);
-        let backoff = Backoff::new();
+        let spin = Spin::on(&table.memory);
         // SAFETY: the first word of a committed line.
         while unsafe { table.memory.compare_exchange(at + LATCH, 0, 1) }.is_err() {
             keys.pause();
-            table.memory.pause();
-            backoff.snooze();
+            spin.wait();
         }
         Line { memory: &table.memory, at }
     }

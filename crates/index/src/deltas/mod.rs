@@ -381,7 +381,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
 
 /// The only leaf of an empty index.
 fn first_leaf<D: Memory>(table: &Table<D>, keys: &impl Keys) -> io::Result<u32> {
-    let (mut latch, first) = table.take(keys)?;
+    let (latch, first) = table.take(keys)?;
     latch.change();
     table.remember(latch.leaf, 0);
     table.set(latch.leaf, &first);

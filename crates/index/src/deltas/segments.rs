@@ -32,13 +32,12 @@
 use super::Options;
 use super::step::{Step, Steps};
 use crate::{Commit, Ground, whole};
-use crossbeam_utils::Backoff;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_durable::checksum::Crc;
-use terrace_memory::{Budget, Domain, Memory};
+use terrace_memory::{Budget, Domain, Memory, Spin};
 
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
@@ -301,14 +300,7 @@ impl<P: Memory> Segments<P> {
 
     /// Another thread that has them may be waiting for its turn at the memory.
     fn books(&self) -> MutexGuard<'_, Books> {
-        let backoff = Backoff::new();
-        loop {
-            if let Some(books) = self.books.try_lock() {
-                return books;
-            }
-            self.memory.pause();
-            backoff.snooze();
-        }
+        Spin::on(&self.memory).until(|| self.books.try_lock())
     }
 
     /// A free segment. `spare`: for whoever makes room for others, to the last. `grows`: whether more memory

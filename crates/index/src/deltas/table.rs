@@ -10,8 +10,8 @@
 
 use super::record::{Ends, LINE};
 use crate::keys::Keys;
+use crate::latch;
 use crate::{Commit, Ground};
-use crossbeam_utils::Backoff;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl<D: Memory> Table<D> {
 
     /// From here on there is nothing of a leaf; what was known of it. Its version goes on.
     pub(super) fn forget(&self, leaf: u32, keys: &impl Keys) -> Leaf {
-        let mut latch = self.latch(leaf, keys);
+        let latch = self.latch(leaf, keys);
         let before = self.leaf(leaf);
         latch.change();
         let version = before.version;
@@ -211,51 +211,24 @@ impl<D: Memory> Table<D> {
     /// Looks at a leaf as soon as no writer has it.
     #[inline(always)]
     pub(super) fn look(&self, leaf: u32, keys: &impl Keys) -> Seen {
-        // SAFETY: entries of numbers that inner nodes lead to are committed.
-        let version = unsafe { self.memory.load(self.at(leaf)) };
-        match version & 1 {
-            0 => Seen { leaf, version },
-            _ => self.wait(leaf, keys),
-        }
-    }
-
-    #[cold]
-    fn wait(&self, leaf: u32, keys: &impl Keys) -> Seen {
-        let backoff = Backoff::new();
-        loop {
-            // SAFETY: as above.
-            let version = unsafe { self.memory.load(self.at(leaf)) };
-            if version & 1 == 0 {
-                return Seen { leaf, version };
-            }
-            keys.pause();
-            backoff.snooze();
-        }
+        Seen { leaf, entry: latch::Seen::look(&self.memory, self.at(leaf), keys) }
     }
 
     /// Whether the leaf is as it was when it was seen.
     #[inline(always)]
     pub(super) fn holds(&self, seen: Seen) -> bool {
-        // SAFETY: a committed entry.
-        unsafe { self.memory.load(self.at(seen.leaf)) == seen.version }
+        seen.entry.holds(&self.memory)
     }
 
     /// Latches a leaf if it is as it was.
     #[inline(always)]
     pub(super) fn latch_seen(&self, seen: Seen) -> Option<Latch<'_, D>> {
-        let Seen { leaf, version } = seen;
-        // SAFETY: a committed entry.
-        unsafe { self.memory.compare_exchange(self.at(leaf), version, version | 1) }.ok()?;
-        Some(Latch { table: self, leaf, version, is_changed: false })
+        Some(Latch { leaf: seen.leaf, entry: seen.entry.latch(&self.memory)? })
     }
 
     /// Latches a leaf, whatever it is, when it is its turn. Whoever has another leaf's latch must not.
     pub(super) fn latch(&self, leaf: u32, keys: &impl Keys) -> Latch<'_, D> {
-        loop {
-            if let Some(latch) = self.latch_seen(self.look(leaf, keys)) {
-                return latch;
-            }
-        }
+        Latch { leaf, entry: latch::Latch::wait(&self.memory, self.at(leaf), keys) }
     }
 
     /// Where the newest part of a leaf lies; it may be changing.
@@ -380,30 +353,19 @@ impl<D: Memory> Table<D> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) leaf: u32,
-    pub(super) version: u64,
+    entry: latch::Seen,
 }
 
 /// A latched leaf; let go on drop, panics included.
 pub(super) struct Latch<'a, D: Memory> {
-    table: &'a Table<D>,
     pub(super) leaf: u32,
-    version: u64,
-    is_changed: bool,
+    entry: latch::Latch<'a, D>,
 }
 
 impl<D: Memory> Latch<'_, D> {
     /// Readers must see that something changed: said before it does.
     #[inline(always)]
-    pub(super) fn change(&mut self) {
-        self.is_changed = true;
-    }
-}
-
-impl<D: Memory> Drop for Latch<'_, D> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        let version = if self.is_changed { self.version + 2 } else { self.version };
-        // SAFETY: the first word of the latched entry; only the holder writes it.
-        unsafe { self.table.memory.store(self.table.at(self.leaf), version) };
+    pub(super) fn change(&self) {
+        self.entry.change();
     }
 }

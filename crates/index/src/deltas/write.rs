@@ -6,9 +6,10 @@ use super::logs::{Logs, Place};
 use super::record::{Delta, Header, Kind, LINE, NOTHING, Record};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
-use crate::keys::{Change, Entry, Keys, Probe, Separator};
+use crate::keys::{Change, Entry, Keys, Probe, Separator, UNTOLD};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+use terrace_durable::BucketLock;
 use terrace_memory::Memory;
 
 /// A latched leaf with room for one delta more, in its chain and in its log.
@@ -68,7 +69,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         keys: &impl Keys,
         f: impl FnOnce(Option<[u64; 2]>) -> Change,
     ) -> io::Result<Option<[u64; 2]>> {
-        self.update_then(key, keys, |value| (f(value), ()), |()| ())
+        self.update_then(key, keys, |value, _| (f(value), ()), |()| ())
     }
 
     /// Runs `f` on the value of `key` while no other writer can change it, and does what `f` says, durably;
@@ -86,14 +87,15 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         &self,
         key: &[u8],
         keys: &impl Keys,
-        f: impl FnOnce(Option<[u64; 2]>) -> (Change, T),
+        f: impl FnOnce(Option<[u64; 2]>, &BucketLock) -> (Change, T),
         then: impl FnOnce(T),
     ) -> io::Result<Option<[u64; 2]>> {
         let probe = Probe::of(key, keys);
         let mut held = self.hold(&probe)?;
         let found = self.found(&held.latch, &probe);
         let before = found.map(|found| found.value);
-        let (change, rest) = f(before);
+        // SAFETY: the leaf is latched.
+        let (change, rest) = f(before, &unsafe { BucketLock::held() });
         self.change(&mut held, found, change, &probe);
         then(rest);
         Ok(before)
@@ -109,14 +111,16 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         key: &[u8],
         value: [u64; 2],
         keys: &impl Keys,
-        f: impl FnOnce() -> Change,
+        f: impl FnOnce(&BucketLock) -> Change,
     ) -> io::Result<bool> {
         let probe = Probe::of(key, keys);
         let mut held = self.hold(&probe)?;
         let found = self.latched_chain(&held.latch).find_exactly(Entry { head: probe.head, value });
         let found = found.expect("a latched chain does not change");
         if found.is_some() {
-            self.change(&mut held, found, f(), &probe);
+            // SAFETY: the leaf is latched.
+            let change = f(&unsafe { BucketLock::held() });
+            self.change(&mut held, found, change, &probe);
         }
         Ok(found.is_some())
     }
@@ -272,16 +276,20 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// wait at the latches until then.
     fn split(
         &self,
-        mut latch: Latch<'_, D>,
+        latch: Latch<'_, D>,
         leaf: Leaf,
         entries: &[Entry],
         keys: &impl Keys,
     ) -> io::Result<()> {
         let _prepared = self.inner.prepare()?;
-        let (mut right_latch, right) = self.table.take(keys)?;
+        let (right_latch, right) = self.table.take(keys)?;
         let middle = middle(entries);
         let (left_entries, right_entries) = entries.split_at(middle);
         let separator = Separator::between(entries[middle - 1], entries[middle], keys);
+        if !keys.could_tell() {
+            self.table.give(right_latch.leaf);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, UNTOLD));
+        }
         let of_left = Header { version: leaf.version + 1, ..header(latch.leaf, Kind::Base) };
         let of_right =
             Header { version: right.version + 1, ..header(right_latch.leaf, Kind::Base) };

@@ -7,10 +7,8 @@
 //!
 //! An operation that never ends keeps slots from being used again, and nothing else waits for it.
 
+use crate::sync::{AtomicU64, Mutex, Ordering, fence};
 use crossbeam_utils::CachePadded;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Sessions that a list can have at once.
 pub const SESSIONS: usize = 64;
@@ -66,7 +64,7 @@ impl Epochs {
                 self.sessions.compare_exchange(taken, with, Ordering::AcqRel, Ordering::Relaxed);
             match swapped {
                 Ok(_) => {
-                    let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut left = self.left.lock();
                     let nodes = std::mem::take(&mut *left);
                     return Some((number as usize, Retired { nodes, in_epoch: 0 }));
                 }
@@ -77,7 +75,7 @@ impl Epochs {
 
     /// Ends a session.
     pub fn part(&self, session: usize, retired: &mut Retired) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).append(&mut retired.nodes);
+        self.left.lock().append(&mut retired.nodes);
         self.leave(session);
         self.sessions.fetch_and(!(1 << session), Ordering::AcqRel);
     }
@@ -129,47 +127,5 @@ impl Epochs {
             }
             !is_free
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_slot_waits_for_the_operations_that_may_hold_it() {
-        let epochs = Epochs::new();
-        let (reader, _) = epochs.join().expect("a session");
-        let (writer, mut retired) = epochs.join().expect("a session");
-        let mut freed = Vec::new();
-        epochs.enter(reader);
-        epochs.enter(writer);
-        epochs.retire(&mut retired, 7, |slot| freed.push(slot));
-        epochs.leave(writer);
-        epochs.advance(&mut retired, |slot| freed.push(slot));
-        assert!(freed.is_empty(), "the reader may hold it");
-        epochs.leave(reader);
-        epochs.advance(&mut retired, |slot| freed.push(slot));
-        assert_eq!(freed, [7]);
-    }
-
-    #[test]
-    fn what_a_session_left_is_the_next_ones() {
-        let epochs = Epochs::new();
-        let (number, mut retired) = epochs.join().expect("a session");
-        epochs.retire(&mut retired, 9, |_| panic!("too early"));
-        epochs.part(number, &mut retired);
-        let (again, mut retired) = epochs.join().expect("a session");
-        assert_eq!(again, number);
-        let mut freed = Vec::new();
-        epochs.advance(&mut retired, |slot| freed.push(slot));
-        assert_eq!(freed, [9]);
-    }
-
-    #[test]
-    fn there_are_so_many_sessions_and_no_more() {
-        let epochs = Epochs::new();
-        let all: Vec<usize> = std::iter::from_fn(|| Some(epochs.join()?.0)).collect();
-        assert_eq!(all, (0..SESSIONS).collect::<Vec<_>>());
     }
 }

@@ -52,6 +52,16 @@ pub enum Error {
         /// What was asked for.
         asked: String,
     },
+    /// It is of a format that a later version brought.
+    #[error(
+        "made by a newer Terrace: word table of format {found}, and this one reads up to {known}"
+    )]
+    Newer {
+        /// Its number.
+        found: u64,
+        /// The highest that is known here.
+        known: u64,
+    },
     /// The protocol does not fit the memories.
     #[error("{list} {what}")]
     Unfit {

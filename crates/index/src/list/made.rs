@@ -23,6 +23,8 @@ use terrace_memory::{Domain, Memory};
 const MAGIC: u64 = u64::from_le_bytes(*b"TERRLIST");
 const MAGIC_AT: u64 = 0;
 const VERSION: u64 = 1;
+/// No format will have a higher number.
+const MOST_VERSION: u64 = u16::MAX as u64;
 /// Form, capacity, buckets, version and domain: five words.
 const MADE_AT: u64 = 8;
 const CHECK_AT: u64 = 48;
@@ -47,7 +49,7 @@ impl Made {
     /// What the first line of `memory` says.
     ///
     /// # Errors
-    /// [`Error::NotThere`], [`Error::Other`] for another version, [`Error::Damaged`].
+    /// [`Error::NotThere`], [`Error::Newer`], [`Error::Damaged`].
     pub fn read<M: Memory>(memory: &M) -> Result<Made> {
         let not_there = |found: String| Err(Error::NotThere { found });
         if memory.len() < LINE {
@@ -60,6 +62,11 @@ impl Made {
         }
         let made: [u64; 5] = std::array::from_fn(|n| word(MADE_AT + 8 * n as u64));
         let [form, capacity, buckets, version, domain] = made;
+        // Before the checksum, unless that says that the number is what is damaged.
+        let as_ours = [form, capacity, buckets, VERSION, domain];
+        if (VERSION + 1..=MOST_VERSION).contains(&version) && word(CHECK_AT) != check_of(&as_ours) {
+            return Err(Error::Newer { found: version, known: VERSION });
+        }
         if word(CHECK_AT) != check_of(&made) {
             return Err(Error::damaged(FILE, "its head does not match its checksum".into()));
         }

@@ -22,6 +22,14 @@ pub enum OpenError {
         /// Bytes there are.
         found: u64,
     },
+    /// It was made by a later program.
+    #[error(
+        "a ring of version {found}, and this program reads versions 1 and 2; use the program that made it, or a later one"
+    )]
+    Newer {
+        /// Its version.
+        found: char,
+    },
     /// There is none.
     #[error("there is no ring: its mark is missing")]
     NoRing,

@@ -5,17 +5,19 @@
 //! (the transaction's stores) write back | FENCE
 //! commit   the log is void | write back | FENCE
 //! ```
-//! A log lies in one line, so that its mark, stored last, vouches for what it holds. What libpmemobj does
+//! A log lies in one line, so that its mark, stored last, vouches for what it holds; it has a checksum of that, so
+//! that a damaged one overwrites nothing. What libpmemobj does
 //! for the paper's ring, without its allocator: three barriers for what takes one without a transaction.
 
-use super::{LANE_LOCKS, LANES, LOGS_AT, Ring, Step};
-use crossbeam_utils::Backoff;
-use terrace_memory::{Domain, Memory};
+use super::recover::Damaged;
+use super::{LANE_LOCKS, LANES, LOGS_AT, OpenError, Ring, Step};
+use terrace_durable::checksum::Crc;
+use terrace_memory::{Domain, Memory, Spin};
 
 /// The lane of pops, which only who settles the tail uses.
 const OF_POPS: u64 = LANES - 1;
 
-/// Words of a log: where two old words are from, what they were, and how many there are.
+/// Words of a log: where two old words are from, what they were, and how many there are, above that a checksum.
 const COUNT: u64 = 0;
 const AT: u64 = 8;
 const OLD: u64 = 16;
@@ -29,10 +31,9 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// Opens a transaction over the two words of a slot's header. Waits while others have the lane.
     pub(super) fn begin_push(&self, position: u64) -> Transaction {
         let lane = position % OF_POPS;
-        let backoff = Backoff::new();
+        let spin = Spin::on(&self.turns);
         while !self.turn_word_goes(LANE_LOCKS + 64 * lane, 0, 1) {
-            self.turns.pause();
-            backoff.snooze();
+            spin.wait();
         }
         self.log(lane, self.at(position), 2)
     }
@@ -50,7 +51,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 self.memory.store(log + OLD + 8 * word, self.memory.load(at + 8 * word));
             }
             self.memory.store(log + AT, at);
-            self.memory.store(log + COUNT, words);
+            self.memory.store(log + COUNT, words | self.check_of_log(log, words) << 32);
         }
         self.write_back(Step::UndoWriteBack, log, 64);
         self.fence(Step::UndoFence);
@@ -70,17 +71,35 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         self.set_turn_word(LANE_LOCKS + 64 * transaction.lane, 0);
     }
 
+    /// The checksum of a log of so many words.
+    fn check_of_log(&self, log: u64, words: u64) -> u64 {
+        let each = (AT..OLD + 8 * words).step_by(8);
+        // SAFETY: words of the log's line.
+        let each = each.map(|at| unsafe { self.memory.load(log + at) });
+        let crc = Crc::new(words as u32);
+        each.fold(crc, |crc, word| crc.update(&word.to_le_bytes())).finish().into()
+    }
+
     /// Puts back what open transactions have overwritten, durably; how many there were.
-    pub(super) fn roll_back(&self) -> u64 {
+    pub(super) fn roll_back(&self, damaged: Damaged<'_>) -> Result<u64, OpenError> {
         let mut open = 0;
         for log in (0..LANES).map(|lane| LOGS_AT + 64 * lane) {
-            // SAFETY: recovery has the memory alone. A log that names places outside is no log.
+            // SAFETY: recovery has the memory alone.
+            let (count, at) =
+                unsafe { (self.memory.load(log + COUNT), self.memory.load(log + AT)) };
+            let words = count & 0xffff_ffff;
+            if count == 0 {
+                continue;
+            }
+            let fits = (1..=2).contains(&words) && at % 8 == 0 && at < self.options.bytes() - 8;
+            let is_whole =
+                fits && (self.is_first_version || count >> 32 == self.check_of_log(log, words));
+            if !is_whole {
+                damaged(log, "the log of a transaction does not match its checksum".into())?;
+                continue;
+            }
+            // SAFETY: as above; a log that is whole names words of the ring.
             unsafe {
-                let (words, at) = (self.memory.load(log + COUNT), self.memory.load(log + AT));
-                let fits = at % 8 == 0 && at < self.options.bytes() - 8;
-                if words == 0 || words > 2 || !fits {
-                    continue;
-                }
                 open += 1;
                 if self.steps.has(Step::RollBack) {
                     for word in (0..words).rev() {
@@ -92,7 +111,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 self.memory.persist(log + COUNT, 8);
             }
         }
-        open
+        Ok(open)
     }
 
     /// Writes back where that is needed, unless the step is left out.

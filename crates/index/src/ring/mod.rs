@@ -11,7 +11,8 @@
 //!          slots: sequence word, checksum and lengths, bytes
 //! turns    head, claims, settled tail, locks; a word for each slot: whose turn it is
 //! ```
-//! What must survive is in `memory`, and only that. Who may do what is in `turns`, in DRAM, and is made
+//! What must survive is in `memory`, and only that, and it has checksums: each slot, each word of page 0, each log.
+//! Who may do what is in `turns`, in DRAM, and is made
 //! anew by recovery.
 //!
 //! # Three forms
@@ -24,14 +25,14 @@
 //! Under eADR nothing is written back but, if so wished ([`RingOptions::write_back`]), the slots, for the
 //! sake of the medium; fences stay. In a memory that is not byte-addressable, such as the image of a disk, the
 //! ring makes nothing durable by itself: its owner writes slots and tail out and then calls [`Ring::settled`].
-//! The order of stores means nothing to such a medium, so transactions are refused there: their slots have no
-//! checksum, and their logs would reach it in pieces.
+//! The order of stores means nothing to such a medium, so transactions are refused there: their logs would reach
+//! it in pieces.
 //!
 //! # What is durable when
 //! * A push is durable when it returns, and before anyone can pop what it pushed. What makes it so is the
 //!   *sequence word* of each slot, its position and kind, stored last. Under ADR the lines of a slot may
 //!   persist in any order until the fence, so a checksum over position, lengths and bytes tells a whole slot
-//!   from a torn one; under eADR, and in a transaction, the order of stores suffices.
+//!   from a torn one; under eADR, and in a transaction, none is torn, and one that does not match is damaged.
 //! * A pop is durable when it returns: the tail is behind what it took. Several pops share one store of the
 //!   tail. A pop returns only when all pops before it are durable, so no crash can bring an element back
 //!   before one whose pop was acknowledged. Slots are filled again only when the tail that frees them is
@@ -56,6 +57,7 @@
 
 mod error;
 mod form;
+mod head;
 mod lanes;
 mod pop;
 mod push;
@@ -75,6 +77,7 @@ pub use recover::Recovery;
 pub use salvage::Damage;
 pub use step::{Step, Steps};
 
+use head::{HeadWord, MAGICS};
 use slot::{HEADER_BYTES, MOST_PARTS};
 use terrace_memory::{Memory, Native};
 
@@ -99,12 +102,8 @@ const MAGIC_AT: u64 = 0;
 const SLOTS_AT: u64 = 8;
 const SLOT_BYTES_AT: u64 = 16;
 const CHECK_AT: u64 = 24;
-/// Where what counts ends, plus 1; 0: every whole slot counts. In a line of its own, as the next two are, all
-/// of them in the first 512 bytes: a disk writes them together or not at all.
-const BOUND_AT: u64 = 64;
-const TAIL_AT: u64 = 128;
-/// The owner's word.
-const NOTE_AT: u64 = 192;
+/// Behind it are words that change (`head.rs`).
+const CHANGING_AT: u64 = 64;
 /// Undo logs of transactions: a line each; the last is the pops'.
 const LOGS_AT: u64 = 1024;
 const LANES: u64 = 16;
@@ -167,6 +166,8 @@ pub struct Ring<M: Memory, T: Memory = Native> {
     turns: T,
     options: RingOptions,
     steps: Steps,
+    /// Until recovery has made it one of the second.
+    is_first_version: bool,
 }
 
 impl<M: Memory, T: Memory> Ring<M, T> {
@@ -186,13 +187,13 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     ) -> Result<Ring<M, T>, OpenError> {
         options.check()?;
         Ring::<M, T>::check_form(&memory, options.form)?;
-        let ring = Ring { memory, turns, options, steps };
+        let ring = Ring { memory, turns, options, steps, is_first_version: false };
         ring.check_room()?;
         // SAFETY: inside the memory (checked), and nobody else has it.
         unsafe {
             ring.memory.store(MAGIC_AT, 0);
             ring.memory.persist(MAGIC_AT, 8);
-            for at in (BOUND_AT..4096).step_by(8).chain((0..options.slots).map(|n| ring.at(n))) {
+            for at in (CHANGING_AT..4096).step_by(8).chain((0..options.slots).map(|n| ring.at(n))) {
                 // What is zero is not written: a new file stays as short as it is.
                 if ring.memory.load(at) != 0 {
                     ring.memory.store(at, 0);
@@ -201,9 +202,9 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             }
             ring.memory.store(SLOTS_AT, options.slots);
             ring.memory.store(SLOT_BYTES_AT, options.slot_bytes);
-            ring.memory.store(CHECK_AT, recover::check_of(&options));
+            ring.memory.store(CHECK_AT, recover::check_of(MAGICS[1], &options));
             ring.memory.persist(SLOTS_AT, 24);
-            ring.memory.store(MAGIC_AT, recover::MAGIC);
+            ring.memory.store(MAGIC_AT, MAGICS[1]);
             ring.memory.persist(MAGIC_AT, 8);
         }
         ring.take_turns(0, 0);
@@ -238,7 +239,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// pops meanwhile, or afterwards.
     pub fn close(&self) {
         if self.options.form != Form::Volatile {
-            self.set_word(BOUND_AT, self.head() + 1);
+            self.set_head_word(HeadWord::Bound, self.head() + 1);
         }
     }
 
@@ -246,31 +247,21 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// is whole; without a bound, whatever is whole. For the owner of a ring on a disk, who writes
     /// the first [`Ring::HEAD_BYTES`] out afterwards.
     pub fn cut(&self, tail: u64, bound: Option<u64>) {
-        self.set_word(TAIL_AT, tail);
-        self.set_word(BOUND_AT, bound.map_or(0, |bound| bound + 1));
+        self.set_head_word(HeadWord::Tail, tail);
+        self.set_head_word(HeadWord::Bound, bound.map_or(0, |bound| bound + 1));
     }
 
     /// Bytes at the front of the memory that say what counts.
     pub const HEAD_BYTES: u64 = 4096;
 
-    /// A word that the owner keeps with the ring; 0 at first.
+    /// A word of 54 bits that the owner keeps with the ring; 0 at first.
     pub fn note(&self) -> u64 {
-        // SAFETY: a word of the first page.
-        unsafe { self.memory.load(NOTE_AT) }
+        self.head_word(HeadWord::Note).unwrap_or_default()
     }
 
     /// Changes it; durable on return on a byte-addressable medium.
     pub fn set_note(&self, note: u64) {
-        self.set_word(NOTE_AT, note);
-    }
-
-    /// Stores a word of the first page that has one writer at a time, durably where instructions can.
-    fn set_word(&self, at: u64, word: u64) {
-        // SAFETY: a word of the first page.
-        unsafe {
-            self.memory.store(at, word);
-            self.memory.persist(at, 8);
-        }
+        self.set_head_word(HeadWord::Note, note);
     }
 
     /// How it was made.

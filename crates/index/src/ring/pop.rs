@@ -3,7 +3,7 @@
 use super::slot::{Content, HEADER_BYTES, Kind, position_of};
 use super::{CLAIMED, HEAD, Ring, popped, ready};
 use crossbeam_utils::Backoff;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Spin};
 
 /// Elements that were popped, one behind the other in one buffer that may be used again.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Claims positions with at most `most`, and void ones among them; none if the ring is empty.
     fn claim_elements(&self, most: Most) -> Result<Option<(u64, u64)>, TooLarge> {
-        let backoff = Backoff::new();
+        let (spin, backoff) = (Spin::on(&self.turns), Backoff::new());
         loop {
             let from = self.turn_word(CLAIMED);
             let head = self.turn_word(HEAD);
@@ -160,10 +160,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 }
                 Err(too_large) if self.turn_word(CLAIMED) == from => return Err(too_large),
                 Err(_) => backoff.spin(),
-                Ok(_) => {
-                    self.turns.pause();
-                    backoff.snooze();
-                }
+                Ok(_) => spin.wait(),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Pushing: claim positions, fill their slots, make them ready.
 
-use super::slot::{Content, HEADER_BYTES, Kind, sequence};
+use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, sequence};
 use super::{Form, HEAD, PushError, Ring, SETTLED, Step, ready};
 use crossbeam_utils::Backoff;
 use terrace_memory::{Domain, Memory};
@@ -84,22 +84,25 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         for part in 0..parts {
             let (bytes, behind) = rest.split_at(rest.len().min(payload));
             let kind = if part == 0 { Kind::First } else { Kind::Rest };
-            let content = Content::new(parts - 1 - part, bytes);
-            self.write_slot(first + part, kind, content, bytes);
+            self.write_slot(first + part, kind, parts - 1 - part, bytes);
             rest = behind;
         }
         first + parts
     }
 
     #[inline]
-    fn write_slot(&self, position: u64, kind: Kind, mut content: Content, bytes: &[u8]) {
+    fn write_slot(&self, position: u64, kind: Kind, follow: u64, bytes: &[u8]) {
         let at = self.at(position);
-        let sequence = sequence(position, kind);
         let is_transaction = self.options.form == Form::Tx;
         let domain = self.memory.domain();
-        if self.options.form == Form::TxFree && domain != Domain::Eadr {
-            content.check = content.check_of(sequence, bytes);
-        }
+        let is_ordered = is_transaction || domain == Domain::Eadr;
+        let sequence = sequence(position, kind) | if is_ordered { ORDERED } else { 0 };
+        let content = match self.options.form {
+            Form::Volatile => {
+                Content { check: 0, follow: follow as u16, bytes: bytes.len() as u16 }
+            }
+            Form::Tx | Form::TxFree => Content::new(sequence, follow, bytes),
+        };
         let transaction = is_transaction.then(|| self.begin_push(position));
         // SAFETY: the slot of a position that this thread has claimed and whose last owner is durably gone:
         // nobody else reads or writes it until it is ready, but for the words of its header, which claims of

@@ -9,15 +9,14 @@
 //! behind the last position seen, whatever was there: were a torn position filled again, a second crash
 //! could leave a mixture of both that matches the first one's checksum.
 
-use super::slot::{Content, HEADER_BYTES, Kind, position_of, sequence};
+use super::head::{HeadWord, MAGICS, is_intact};
+use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, position_of, sequence};
 use super::{
-    BOUND_AT, CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
-    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, TAIL_AT, ready,
+    CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
+    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, ready,
 };
 use terrace_durable::checksum::Crc;
 use terrace_memory::Memory;
-
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"TERRING1");
 
 /// What opening a ring found and did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,14 +35,16 @@ pub struct Recovery {
     pub rolled_back: u64,
     /// Where what counted ended; none: whatever was whole counted.
     pub bound: Option<u64>,
+    /// Whether it was of the first version, and is of the second now: all of it has changed.
+    pub converted: bool,
 }
 
 /// No ring comes so far: at a thousand million a second it takes 36 years.
 pub(super) const LAST_POSITION: u64 = 1 << 60;
 
 /// Of the unchanging words.
-pub(super) fn check_of(options: &RingOptions) -> u64 {
-    let crc = Crc::new(1).update(&MAGIC.to_le_bytes()).update(&options.slots.to_le_bytes());
+pub(super) fn check_of(magic: u64, options: &RingOptions) -> u64 {
+    let crc = Crc::new(1).update(&magic.to_le_bytes()).update(&options.slots.to_le_bytes());
     crc.update(&options.slot_bytes.to_le_bytes()).finish().into()
 }
 
@@ -58,6 +59,8 @@ enum Slot {
     /// An earlier position's.
     Nothing,
     Torn,
+    /// It says the position, and no crash leaves it like this.
+    Damaged,
 }
 
 impl<M: Memory, T: Memory> Ring<M, T> {
@@ -95,7 +98,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         write_back: bool,
         steps: Steps,
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
-        let ring = Ring::unrecovered(memory, turns, form, write_back, steps)?;
+        let mut ring = Ring::unrecovered(memory, turns, form, write_back, steps)?;
         let refuse: Damaged<'_> = &mut |at, what| Err(OpenError::Damaged { at, what });
         let recovery = ring.take_up(refuse)?;
         Ok((ring, recovery))
@@ -111,18 +114,24 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     ) -> Result<Ring<M, T>, OpenError> {
         let options = RingOptions { form, write_back, ..read_options(&memory)? };
         Ring::<M, T>::check_form(&memory, form)?;
-        let ring = Ring { memory, turns, options, steps };
+        // SAFETY: a word of the first page, which is there.
+        let is_first_version = unsafe { memory.load(MAGIC_AT) } == MAGICS[0];
+        let ring = Ring { memory, turns, options, steps, is_first_version };
         ring.check_room()?;
         Ok(ring)
     }
 
     /// Recovers it, as far as `damaged` does not refuse to go on.
-    pub(super) fn take_up(&self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
-        let rolled_back = self.roll_back();
-        let mut recovery = Recovery { rolled_back, ..self.find(damaged)? };
+    pub(super) fn take_up(&mut self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
+        let (rolled_back, converted) = (self.roll_back(damaged)?, self.is_first_version);
+        let found = self.find(damaged)?;
+        if converted {
+            self.make_second();
+        }
+        let mut recovery = Recovery { rolled_back, converted, ..found };
         self.make_void(&mut recovery, damaged)?;
         if recovery.bound.is_some() {
-            self.set_word(BOUND_AT, 0);
+            self.set_head_word(HeadWord::Bound, 0);
         }
         self.take_turns(recovery.tail, recovery.head);
         Ok(recovery)
@@ -130,17 +139,28 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Tail, head and bound: all sequence words are looked at.
     fn find(&self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
-        // SAFETY: words of the first page; nobody else has the memory.
-        let (tail, bound) = unsafe { (self.memory.load(TAIL_AT), self.memory.load(BOUND_AT)) };
+        let mut said = |which: HeadWord, what: &str| match self.head_word(which) {
+            Ok(value) => Ok(value),
+            Err(word) => {
+                damaged(which.at(), format!("{what} does not match its sum: {word:#018x}"))?;
+                Ok(0)
+            }
+        };
+        let tail = said(HeadWord::Tail, "the tail")?;
+        let bound = said(HeadWord::Bound, "the end of what counts")?;
+        said(HeadWord::Note, "the word of the queue's user")?;
         if tail > LAST_POSITION {
-            damaged(TAIL_AT, format!("the tail is at {tail}"))?;
+            damaged(HeadWord::Tail.at(), format!("the tail is at {tail}"))?;
         }
         let end = tail.saturating_add(self.options.slots);
         let mut bound = bound.checked_sub(1);
         if let Some(wrong) = bound.filter(|bound| !(tail..=end).contains(bound)) {
             let what = format!("what counts ends at {wrong}, and the tail is at {tail}");
-            damaged(BOUND_AT, what)?;
+            damaged(HeadWord::Bound.at(), what)?;
             bound = None;
+        }
+        if !self.is_first_version {
+            self.mend_sequences(tail);
         }
         let mut head = bound.unwrap_or(tail);
         let mut whole_head = head;
@@ -148,7 +168,12 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             let at = self.at(number);
             // SAFETY: a word of a slot; nobody else has the memory.
             let word = unsafe { self.memory.load(at) };
-            let Some((position, kind)) = position_of(word) else { continue };
+            let Some((position, kind)) = position_of(word) else {
+                if word != 0 {
+                    damaged(at, format!("{word:#018x} is no sequence word of a slot"))?;
+                }
+                continue;
+            };
             if position % self.options.slots != number || position >= end {
                 damaged(at, format!("a slot of position {position}, with the tail at {tail}"))?;
                 continue;
@@ -160,6 +185,36 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
         let head = if self.steps.has(Step::SeenStays) { head } else { whole_head };
         Ok(Recovery { tail, head, bound, ..Recovery::default() })
+    }
+
+    /// Says again what a slot is of whose checksum fits the position that it has now, though its sequence word does
+    /// not say so: that is damaged, or a push was cut off before it. Either way the slot is whole.
+    fn mend_sequences(&self, tail: u64) {
+        let slots = self.options.slots;
+        for number in 0..slots {
+            let at = self.at(number);
+            // SAFETY: words of a slot; nobody else has the memory.
+            let (word, content) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
+            let content = Content::from_word(content);
+            if content.check == 0 || u64::from(content.bytes) > self.options.payload_bytes() {
+                continue;
+            }
+            // SAFETY: bytes of the slot; nobody else has the memory.
+            let part = unsafe { self.memory.bytes(at + HEADER_BYTES, content.bytes.into()) };
+            if content.check_of(word, part) == content.check {
+                continue;
+            }
+            let position = tail + (number + slots - tail % slots) % slots;
+            let may_be = [Kind::First, Kind::Rest].map(|kind| sequence(position, kind));
+            let mut may_be = may_be.into_iter().flat_map(|word| [word, word | ORDERED]);
+            if let Some(word) = may_be.find(|word| content.check_of(*word, part) == content.check) {
+                // SAFETY: as above.
+                unsafe {
+                    self.memory.store(at, word);
+                    self.memory.persist(at, 8);
+                }
+            }
+        }
     }
 
     /// Counts elements, and makes everything else between tail and head void, durably.
@@ -174,18 +229,24 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 continue;
             }
             let slot = self.slot(position);
+            let at = self.at(position);
             if slot != Slot::Void && recovery.bound.is_some_and(|bound| position < bound) {
-                let at = self.at(position);
                 damaged(at, format!("position {position} should be whole, and is not"))?;
+            } else if slot == Slot::Damaged {
+                damaged(
+                    at,
+                    format!("position {position} does not match its checksum, and is not torn"),
+                )?;
             }
             recovery.void += 1;
-            recovery.torn += u64::from(matches!(slot, Slot::Torn | Slot::Whole(..)));
+            recovery.torn +=
+                u64::from(matches!(slot, Slot::Torn | Slot::Damaged | Slot::Whole(..)));
             if slot != Slot::Void {
-                let at = self.at(position);
-                // SAFETY: a word of a slot; nobody else has the memory.
+                // SAFETY: words of a slot, in one line and in this order; nobody else has the memory.
                 unsafe {
+                    self.memory.store(at + 8, Content::void(position).word());
                     self.memory.store(at, sequence(position, Kind::Void));
-                    self.memory.persist(at, 8);
+                    self.memory.persist(at, 16);
                 }
             }
             position += 1;
@@ -220,20 +281,25 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         };
         let content = Content::from_word(content);
         let bytes = u64::from(content.bytes);
-        if kind == Kind::Void {
+        if kind == Kind::Void && self.is_first_version {
             return Slot::Void;
         }
-        if bytes > self.options.payload_bytes() {
-            return Slot::Torn;
-        }
-        if content.check != 0 && self.steps.has(Step::SlotChecksum) {
+        let is_whole = bytes <= self.options.payload_bytes() && {
             // SAFETY: bytes of the slot; nobody else has the memory.
             let part = unsafe { self.memory.bytes(at + HEADER_BYTES, bytes) };
-            if content.check_of(word, part) != content.check {
-                return Slot::Torn;
-            }
+            let has_none = self.is_first_version && content.check == 0;
+            has_none || content.check_of(word, part) == content.check
+        };
+        match (is_whole, kind) {
+            (true, Kind::Void) => Slot::Void,
+            (true, _) => Slot::Whole(kind, content),
+            (false, Kind::Void) => Slot::Damaged,
+            // A crash came while it was made void.
+            _ if content == Content::void(position) => Slot::Torn,
+            _ if !self.steps.has(Step::SlotChecksum) => Slot::Whole(kind, content),
+            _ if !self.is_first_version && content.cannot_be_torn(word) => Slot::Damaged,
+            _ => Slot::Torn,
         }
-        Slot::Whole(kind, content)
     }
 
     /// Makes the turns anew: everything of `[tail, head)` is ready, nobody is at work.
@@ -260,12 +326,18 @@ fn read_options<M: Memory>(memory: &M) -> Result<RingOptions, OpenError> {
     }
     // SAFETY: words of the first page, which is there; nobody else has the memory.
     let word = |at| unsafe { memory.load(at) };
-    if word(MAGIC_AT) != MAGIC {
-        return Err(OpenError::NoRing);
+    let magic = word(MAGIC_AT);
+    if !MAGICS.contains(&magic) {
+        // Before any checksum: whatever else of it may be elsewhere.
+        let [name @ .., version] = magic.to_le_bytes();
+        return Err(match version {
+            b'3'..=b'9' if name == *b"TERRING" => OpenError::Newer { found: char::from(version) },
+            _ => OpenError::NoRing,
+        });
     }
     let (slots, slot_bytes) = (word(SLOTS_AT), word(SLOT_BYTES_AT));
     let options = RingOptions { form: Form::TxFree, slots, slot_bytes, write_back: false };
-    if word(CHECK_AT) != check_of(&options) || options.check().is_err() {
+    if !is_intact(magic, word(CHECK_AT), &options) || options.check().is_err() {
         let what = "the head does not match its checksum".into();
         return Err(OpenError::Damaged { at: CHECK_AT, what });
     }

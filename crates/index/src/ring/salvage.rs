@@ -5,8 +5,9 @@
 //! ring began: then everything whole counts, and some of it may have been popped before. A tail too far ahead
 //! cannot be told from one that popped it all.
 
+use super::head::HeadWord;
 use super::recover::LAST_POSITION;
-use super::{Form, OpenError, Recovery, Ring, Steps, TAIL_AT, slot};
+use super::{Form, OpenError, Recovery, Ring, Steps, slot};
 use terrace_memory::Memory;
 
 /// A place of a ring that no crash explains.
@@ -29,21 +30,40 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         turns: T,
         damage: &mut Vec<Damage>,
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
-        let ring = Ring::unrecovered(memory, turns, Form::Volatile, false, Steps::ALL)?;
-        ring.mend_tail(damage);
+        let mut ring = Ring::unrecovered(memory, turns, Form::Volatile, false, Steps::ALL)?;
         let mut note = |at, what| {
             damage.push(Damage { at, what });
             Ok(())
         };
-        let recovery = ring.take_up(&mut note)?;
+        // Before its words are believed; another roll back finds nothing to do.
+        let rolled_back = ring.roll_back(&mut note)?;
+        let converted = ring.is_first_version;
+        if converted {
+            ring.make_second();
+        }
+        ring.mend_head(damage);
+        let mut note = |at, what| {
+            if damage.iter().all(|known| known.at != at) {
+                damage.push(Damage { at, what });
+            }
+            Ok(())
+        };
+        let recovery = Recovery { rolled_back, converted, ..ring.take_up(&mut note)? };
         Ok((ring, recovery))
     }
 
-    /// Puts the tail where it can be.
-    fn mend_tail(&self, damage: &mut Vec<Damage>) {
-        // SAFETY: words of the first page and of slots; nobody else has the memory.
+    /// Puts the tail where it can be, and makes what does not match its sum nothing.
+    fn mend_head(&self, damage: &mut Vec<Damage>) {
+        for which in [HeadWord::Bound, HeadWord::Note] {
+            if let Err(word) = self.head_word(which) {
+                let what = format!("a word of the head does not match its sum: {word:#018x}");
+                damage.push(Damage { at: which.at(), what });
+                self.set_head_word(which, 0);
+            }
+        }
+        // SAFETY: words of slots; nobody else has the memory.
         let word = |at| unsafe { self.memory.load(at) };
-        let tail = word(TAIL_AT);
+        let tail = self.head_word(HeadWord::Tail).unwrap_or(u64::MAX);
         let slots = self.options.slots;
         let positions = (0..slots).filter_map(|number| {
             let (position, _) = slot::position_of(word(self.at(number)))?;
@@ -52,9 +72,12 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         // All slots together end where the newest does, and where nothing is whole the tail says nothing.
         let first = positions.max().map_or(0, |newest| (newest + 1).saturating_sub(slots));
         if tail < first || tail > LAST_POSITION {
-            let what = format!("the tail is at {tail}, and the slots begin at {first}");
-            damage.push(Damage { at: TAIL_AT, what });
-            self.set_word(TAIL_AT, first);
+            let what = match self.head_word(HeadWord::Tail) {
+                Ok(tail) => format!("the tail is at {tail}, and the slots begin at {first}"),
+                Err(word) => format!("the tail does not match its sum: {word:#018x}"),
+            };
+            damage.push(Damage { at: HeadWord::Tail.at(), what });
+            self.set_head_word(HeadWord::Tail, first);
         }
     }
 }

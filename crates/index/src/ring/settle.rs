@@ -1,9 +1,9 @@
 //! The tail: pops become durable in their order, and their slots free.
 
+use super::head::HeadWord;
 use super::lanes::Transaction;
-use super::{CLAIMED, Form, LEADER, Ring, SETTLED, Step, TAIL_AT, popped, ready};
-use crossbeam_utils::Backoff;
-use terrace_memory::Memory;
+use super::{CLAIMED, Form, LEADER, Ring, SETTLED, Step, popped, ready};
+use terrace_memory::{Memory, Spin};
 
 impl<M: Memory, T: Memory> Ring<M, T> {
     /// Returns when all pops before `to` are durable. Whoever comes first leads: it moves the tail over all that
@@ -13,7 +13,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         if self.is_settled_by_owner() {
             return;
         }
-        let backoff = Backoff::new();
+        let spin = Spin::on(&self.turns);
         while self.turn_word(SETTLED) < to {
             if self.turn_word_goes(LEADER, 0, 1) {
                 let end = self.popped_through();
@@ -26,8 +26,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                     return;
                 }
             }
-            self.turns.pause();
-            backoff.snooze();
+            spin.wait();
         }
     }
 
@@ -36,10 +35,11 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             return;
         }
         let is_transaction = self.options.form == Form::Tx;
-        let transaction: Option<Transaction> = is_transaction.then(|| self.begin_pop(TAIL_AT));
+        let (at, word) = (HeadWord::Tail.at(), HeadWord::Tail.word(tail));
+        let transaction: Option<Transaction> = is_transaction.then(|| self.begin_pop(at));
         // SAFETY: a word of the first page, which only the leader stores to.
-        unsafe { self.memory.store(TAIL_AT, tail) };
-        self.write_back(Step::TailWriteBack, TAIL_AT, 8);
+        unsafe { self.memory.store(at, word) };
+        self.write_back(Step::TailWriteBack, at, 8);
         self.fence(Step::TailFence);
         if let Some(transaction) = transaction {
             self.commit(&transaction);
@@ -75,11 +75,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Waits until all pushes of `[from, to)` have finished; they are claimed, so none waits for room.
     pub fn await_pushes(&self, from: u64, to: u64) {
-        let backoff = Backoff::new();
+        let spin = Spin::on(&self.turns);
         for position in from..to {
             while self.turn_word(self.turn_at(position)) < ready(position) {
-                self.turns.pause();
-                backoff.snooze();
+                spin.wait();
             }
         }
     }

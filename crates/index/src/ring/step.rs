@@ -2,7 +2,7 @@
 
 // A transaction over one word would not miss its fence: the log's own comes before the return as well.
 terrace_durable::steps! {
-    /// Which form it belongs to: `tx`, `tx-free` or `both`.
+    /// Which form it belongs to: `tx`, `tx-free`, `both` or `version-1`.
     pub fn form;
 
     SlotWriteBack, "both", "a slot and its header are written back ..";
@@ -17,4 +17,5 @@ terrace_durable::steps! {
     UndoFence, "tx", ".. and durable before they are overwritten";
     RollBack, "tx", "recovery puts the words of an open transaction back";
     UndoVoid, "tx", "the log is void, durably, before the transaction returns";
+    VersionLast, "version-1", "a ring of the first version is one of the second once all else of it is, durably";
 }

@@ -6,6 +6,8 @@ use terrace_machine::Counted;
 use terrace_memory::Domain;
 use terrace_memory::{Backing, Region};
 
+mod damage;
+
 fn options(form: Form, slots: u64, slot_bytes: u64) -> RingOptions {
     RingOptions { form, slots, slot_bytes, write_back: false }
 }
@@ -131,7 +133,7 @@ fn damage_after_an_orderly_end_is_named() {
     assert_eq!(place.open(Form::TxFree).err(), Some(OpenError::NoRing));
     // SAFETY: as above.
     unsafe {
-        ring.memory().store(MAGIC_AT, recover::MAGIC);
+        ring.memory().store(MAGIC_AT, MAGICS[1]);
         ring.memory().store(SLOTS_AT, 7);
     }
     let refused = place.open(Form::TxFree).err();

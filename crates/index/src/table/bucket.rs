@@ -4,6 +4,7 @@ use super::line::*;
 use super::overflow::Lines;
 use super::shard::Shard;
 use std::io;
+use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
 use terrace_memory::Memory;
 
@@ -13,6 +14,8 @@ pub(super) struct LockedBucket<'a, I: Memory> {
     pub(super) at: u64,
     /// Whether nobody can find it yet, not even after a crash: it becomes durable as a whole.
     pub(super) is_hidden: bool,
+    /// What is lent to those who run meanwhile.
+    pub(super) lock: BucketLock,
 }
 
 /// A slot: the memory it is in, its offset there, its entry.
@@ -124,18 +127,20 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         // SAFETY: the line is committed and owned until the header below makes it reachable.
         unsafe {
             // Until the section is there the line is free, and leads to the next free one.
-            let link = self.shard.overflow.load(line * LINE) & !(VERSION_UNIT - 1);
+            let link = self.shard.overflow.load(line * LINE) & VERSION_MASK;
             for slot in 2..=SLOTS {
                 self.shard.overflow.store(line * LINE + slot * 8, 0);
             }
             self.shard.overflow.store(line * LINE + 8, entry);
-            self.shard.overflow.store(line * LINE, link | chain << OVERFLOW_SHIFT);
+            let header = self.shard.checked(link | chain << OVERFLOW_SHIFT, line, true);
+            self.shard.overflow.store(line * LINE, header);
         }
         if !self.is_hidden {
             self.shard.keep(&self.shard.overflow, line * LINE, LINE);
         }
         let header = self.header() & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-        self.set(changes, &self.shard.buckets, self.at, header | line << OVERFLOW_SHIFT);
+        let header = self.shard.checked(header | line << OVERFLOW_SHIFT, self.at / LINE, false);
+        self.set(changes, &self.shard.buckets, self.at, header);
     }
 
     /// Changes a word of the bucket.
@@ -166,7 +171,7 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
 
     pub(super) fn raise_version(&self) {
         // SAFETY: the header of the locked bucket; only the holder writes it.
-        unsafe { self.shard.buckets.store(self.at, self.header().wrapping_add(VERSION_UNIT)) };
+        unsafe { self.shard.buckets.store(self.at, self.shard.raised(self.header(), 1)) };
     }
 
     /// Gives up the overflow lines if what is left has room in the bucket's own line, one slot to spare: they would
@@ -214,20 +219,22 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     pub(super) fn forget_overflow(&self) {
         let header = self.header();
         if header >> OVERFLOW_SHIFT & OVERFLOW_MASK != 0 {
-            let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
-            let raised = cleared.wrapping_add(VERSION_UNIT);
+            let raised = self.without_overflow(header, 1);
             self.shard.set_now(&self.shard.buckets, self.at, raised);
         }
+    }
+
+    fn without_overflow(&self, header: u64, versions: u64) -> u64 {
+        let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
+        self.shard.checked(self.shard.raised(cleared, versions), self.at / LINE, false)
     }
 
     /// Unlinks and frees the overflow lines.
     pub(super) fn unlink_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {
         let header = self.header();
         let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-        let cleared = header & !(OVERFLOW_MASK << OVERFLOW_SHIFT);
         // Two more than now: a split raises it by one before the section's words are stored.
-        let raised = cleared.wrapping_add(2 * VERSION_UNIT);
-        self.set(changes, &self.shard.buckets, self.at, raised);
+        self.set(changes, &self.shard.buckets, self.at, self.without_overflow(header, 2));
         while next != 0 {
             // SAFETY: an overflow number names a committed line; its link is read before it is freed.
             let header = unsafe { self.shard.overflow.load(next * LINE) };

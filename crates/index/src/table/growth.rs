@@ -7,8 +7,9 @@ use super::overflow::Lines;
 use super::shard::{Keeping, Shard};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
+use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// How often a writer yields to whoever grows a table that fell behind.
 const PATIENCE: usize = 64;
@@ -45,7 +46,7 @@ impl<I: Memory> Shard<I> {
             if turn.is_some() || may_pass {
                 break;
             }
-            self.buckets.pause();
+            lab::pause(&self.buckets);
             std::thread::yield_now();
             turn = self.growth.try_lock();
         }
@@ -79,14 +80,17 @@ impl<I: Memory> Shard<I> {
         let source = self.lock(count - level);
         let mut moving = Vec::with_capacity(8);
         source.each(&changes, |_, _, entry| items.prefetch(entry & LOCATION_MASK));
-        let mut staying = 0;
-        source.each(&changes, |memory, at, entry| {
-            if items.hash(entry & LOCATION_MASK) & level == 0 {
-                staying += 1;
-            } else {
-                moving.push((memory, at, entry));
-            }
+        let hash_of = |entry| items.hash_locked(entry & LOCATION_MASK, &source.lock);
+        let (mut staying, mut is_told) = (0, true);
+        source.each(&changes, |memory, at, entry| match hash_of(entry) {
+            None => is_told = false,
+            Some(hash) if hash & level == 0 => staying += 1,
+            Some(_) => moving.push((memory, at, entry)),
         });
+        if !is_told {
+            // Where a damaged item's entry belongs nobody knows: the table stays as it is, and chains grow.
+            return;
+        }
         // The new bucket is filled before anyone can see it, or a crash can make it count ...
         let Some(mut target) = self.fill(count, &moving, &mut lines, &mut changes) else {
             // No memory for one line more: the table stays as it is.
@@ -104,7 +108,7 @@ impl<I: Memory> Shard<I> {
             source.raise_version();
         };
         if self.keeping == Keeping::Sections {
-            self.book(&mut changes, COUNT_AT, count + 1);
+            self.book(&mut changes, COUNT_AT, counted(count + 1, COUNT_AT));
             for (memory, at, _) in &moving {
                 self.set(&mut changes, memory, *at, 0);
             }
@@ -113,7 +117,7 @@ impl<I: Memory> Shard<I> {
             }
             return items.commit(&mut changes, publish);
         }
-        self.note(COUNT_AT, count + 1);
+        self.note(COUNT_AT, counted(count + 1, COUNT_AT));
         publish();
         for (memory, at, _) in &moving {
             // SAFETY: the place of a slot of the locked bucket.
@@ -137,9 +141,11 @@ impl<I: Memory> Shard<I> {
         lines: &mut Lines<'a, I>,
         changes: &mut Changes,
     ) -> Option<LockedBucket<'a, I>> {
-        let target = LockedBucket { shard: self, at: number * LINE, is_hidden: true };
+        // SAFETY: nobody finds it before it is let go.
+        let lock = unsafe { BucketLock::held() };
+        let target = LockedBucket { shard: self, at: number * LINE, is_hidden: true, lock };
         // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
-        unsafe { self.buckets.store(target.at, u64::from(self.opening)) };
+        unsafe { self.buckets.store(target.at, self.checked(self.opening.into(), number, false)) };
         // A section has each entry removed, perhaps copied, and its line freed.
         let mut fits = self.keeping != Keeping::Sections || moving.len() * 8 < Changes::MOST;
         for (_, _, entry) in moving {

@@ -1,12 +1,15 @@
 //! The layout of a bucket's line: header, entries, tags.
 //!
 //! Header: bits 0-7 the opening that locked it, if that is the present one (0: none), bits 8-31
-//! number of the first overflow line (0: none), bits 32-63 version. So a lock that a crash left behind
-//! holds nobody up, and need not be looked for. An entry is a tag (16 bits of the hash) above a
-//! location (48 bits); 0 is empty.
+//! number of the first overflow line (0: none), bits 32-55 version, bits 56-63 a check of the number and of the line's
+//! own, never 0. So a lock that a crash left behind holds nobody up, and need not be looked for; and a line that was
+//! zeroed, or has another's place, says so. An entry is a tag (16 bits of the hash) above a location (48 bits); 0 is
+//! empty.
 //!
-//! Of a free overflow line bits 32-63 of the header are the number of the next free one (0: none).
+//! Of a free overflow line bits 32-55 of the header are the number of the next free one (0: none). In a table that is
+//! made anew at each opening bits 56-63 belong to the version, which is raised more often there.
 
+use crate::whole::summed;
 use terrace_memory::Memory;
 
 pub(super) const LINE: u64 = 64;
@@ -28,13 +31,58 @@ pub(super) const OVERFLOW_BYTES_AT: u64 = 16;
 pub(super) const NEXT_AT: u64 = 24;
 pub(super) const FREE_AT: u64 = 32;
 pub(super) const ENTRIES_AT: u64 = 40;
-pub(super) const OPENING_AT: u64 = 48;
+pub(super) const OPENING_AT: u64 = 56;
+/// And the sum of what [`mixed`] makes of each entry: beside their number, which changes with it.
+pub(super) const SUM_AT: u64 = 48;
 
 pub(super) const LOCK_MASK: u64 = 0xff;
 pub(super) const OVERFLOW_SHIFT: u32 = 8;
 pub(super) const OVERFLOW_MASK: u64 = (1 << 24) - 1;
 pub(super) const VERSION_SHIFT: u32 = 32;
 pub(super) const VERSION_UNIT: u64 = 1 << VERSION_SHIFT;
+pub(super) const CHECK_SHIFT: u32 = 56;
+/// Of the version, or of the next free line, where there is a check above it.
+pub(super) const VERSION_MASK: u64 = ((1 << CHECK_SHIFT) - 1) & !(VERSION_UNIT - 1);
+
+/// The number of the first overflow line that a header names.
+#[inline(always)]
+pub(super) const fn overflow_of(header: u64) -> u64 {
+    header >> OVERFLOW_SHIFT & OVERFLOW_MASK
+}
+
+/// The check of a header that names overflow line `next`, of line `number` of its memory. Any one bit of the three
+/// bytes of `next` changes it.
+const fn check_of(next: u64, number: u64, is_overflow: bool) -> u64 {
+    let own = ((number << 1 | is_overflow as u64) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    let link = (next as u8) ^ (next >> 8) as u8 ^ (next >> 16) as u8;
+    match own as u8 ^ link {
+        0 => 0xa5,
+        check => check as u64,
+    }
+}
+
+/// `header` with the check of what it names.
+pub(super) const fn checked(header: u64, number: u64, is_overflow: bool) -> u64 {
+    let check = check_of(overflow_of(header), number, is_overflow);
+    header & ((1 << CHECK_SHIFT) - 1) | check << CHECK_SHIFT
+}
+
+/// Whether a header is one of this line's.
+pub(super) const fn is_checked(header: u64, number: u64, is_overflow: bool) -> bool {
+    header >> CHECK_SHIFT == check_of(overflow_of(header), number, is_overflow)
+}
+
+/// What an entry adds to the sum of all of a table.
+#[inline(always)]
+pub(super) const fn mixed(entry: u64) -> u64 {
+    let mixed = (entry ^ entry >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A word of line 0 that has a sum of its own: it is not in the sum of the entries, and recovery goes by it.
+pub(super) fn counted(count: u64, at: u64) -> u64 {
+    summed(count, at)
+}
 
 #[inline(always)]
 pub(super) fn bucket_of(hash: u64, count: u64) -> u64 {

@@ -5,11 +5,10 @@
 
 use super::line::*;
 use super::shard::{Keeping, Shard};
-use crossbeam_utils::Backoff;
 use parking_lot::MutexGuard;
 use std::io;
 use terrace_durable::sections::Changes;
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Spin};
 
 /// Books of a table's overflow lines. Line 0 is never used: overflow number 0 means none.
 pub(super) struct OverflowLines {
@@ -34,16 +33,8 @@ impl<'a, I: Memory> Lines<'a, I> {
     }
 
     fn held(&mut self) -> &mut OverflowLines {
-        self.held.get_or_insert_with(|| {
-            let backoff = Backoff::new();
-            loop {
-                if let Some(lines) = self.shard.lines.try_lock() {
-                    return lines;
-                }
-                self.shard.buckets.pause();
-                backoff.snooze();
-            }
-        })
+        let shard = self.shard;
+        self.held.get_or_insert_with(|| Spin::on(&shard.buckets).until(|| shard.lines.try_lock()))
     }
 
     /// Sees to it that there is a line to take.
@@ -64,7 +55,7 @@ impl<'a, I: Memory> Lines<'a, I> {
         (shard.commit_overflow)(lines.committed, step)?;
         shard.budget.take_anyway(step);
         lines.committed += step;
-        shard.note(OVERFLOW_BYTES_AT, lines.committed);
+        shard.note(OVERFLOW_BYTES_AT, counted(lines.committed, OVERFLOW_BYTES_AT));
         Ok(())
     }
 

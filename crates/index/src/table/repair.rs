@@ -13,11 +13,19 @@
 //!   What is found twice in one bucket is removed once.
 //!
 //! Lock bits mean nothing after a crash.
+//!
+//! # Damage
+//! Each line's header has a check of the line that it names and of its own place, and the words that say how far the
+//! table reaches have sums: so lines that were zeroed or exchanged, and links that lead elsewhere, are noticed. Where
+//! changes are sections, the number of all entries and a sum over them are words of each section, and so is any word
+//! of an entry. Without sections an entry that is there is held against its item, and what the check cannot notice
+//! is a word of an entry that became zero in a line that is otherwise as it was.
 
 use super::HashIndex;
 use super::line::*;
 use super::overflow::OverflowLines;
 use super::shard::{Ground, Keeping, Shard};
+use crate::whole;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -69,8 +77,8 @@ impl<I: Memory> HashIndex<I> {
     }
 }
 
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
+fn damaged(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
 /// Bytes committed for `count` buckets and one more: in the steps a growing table takes.
@@ -88,6 +96,14 @@ impl<I: Memory> Shard<I> {
         // SAFETY: line 0, committed.
         let [count, overflow_bytes, next] =
             [COUNT_AT, OVERFLOW_BYTES_AT, NEXT_AT].map(|at| unsafe { overflow.memory.load(at) });
+        if !whole::is_whole(count, COUNT_AT) || !whole::is_whole(overflow_bytes, OVERFLOW_BYTES_AT)
+        {
+            let at = overflow.start;
+            return Err(damaged(format!(
+                "at offset {at}: the size of the table does not match its sum"
+            )));
+        }
+        let (count, overflow_bytes) = (whole::low(count), whole::low(overflow_bytes));
         let bucket_bytes = committed_for(count.min(buckets.memory.len() / LINE));
         if count < FIRST_BUCKETS || bucket_bytes > buckets.memory.len() {
             return Err(damaged("the number of buckets is none that a table can have"));
@@ -120,7 +136,8 @@ impl<I: Memory> Shard<I> {
     fn repaired(self) -> io::Result<Shard<I>> {
         let count = self.count.load(Ordering::Relaxed);
         self.clear_line_behind(count);
-        let linked = self.unlock_all(count)?;
+        let linked = self.check_lines(count)?;
+        self.unlock_all(count);
         self.note(OPENING_AT, 1);
         self.finish_split(count);
         self.forget_copies(count, linked);
@@ -130,17 +147,23 @@ impl<I: Memory> Shard<I> {
     fn taken_up(mut self) -> io::Result<Shard<I>> {
         // SAFETY: words of line 0, committed.
         let word = |at| unsafe { self.overflow.load(at) };
-        let [first, entries, before] = [FREE_AT, ENTRIES_AT, OPENING_AT].map(word);
+        let [first, entries, before, sum] = [FREE_AT, ENTRIES_AT, OPENING_AT, SUM_AT].map(word);
         let next = self.lines.lock().next;
+        let linked = self.check_lines(self.count.load(Ordering::Relaxed))?;
+        if let Some(last) = linked.iter().max().filter(|last| **last >= next) {
+            return Err(damaged(format!(
+                "overflow line {last} is linked to, and {next} was never used"
+            )));
+        }
         let mut free = Vec::new();
         let mut line = first;
         while line != 0 {
-            if line >= next || free.len() as u64 > next {
+            if line >= next || free.len() as u64 > next || linked.contains(&line) {
                 return Err(damaged("free overflow lines are linked as no table links them"));
             }
             free.push(line);
             // SAFETY: a committed line.
-            line = unsafe { self.overflow.load(line * LINE) } >> VERSION_SHIFT;
+            line = (unsafe { self.overflow.load(line * LINE) } & VERSION_MASK) >> VERSION_SHIFT;
         }
         free.reverse();
         self.lines.lock().free = free;
@@ -149,7 +172,15 @@ impl<I: Memory> Shard<I> {
         // Locks of openings before mean nothing, until their number comes again.
         self.opening = (before % u64::from(u8::MAX)) as u8 + 1;
         if self.opening == 1 {
-            _ = self.unlock_all(self.count.load(Ordering::Relaxed))?;
+            self.unlock_all(self.count.load(Ordering::Relaxed));
+        }
+        let found = self.sum();
+        if found != (entries, sum) {
+            let start = self.starts[0];
+            return Err(damaged(format!(
+                "at offset {start}: the table holds {} entries, and {entries} were noted, or others",
+                found.0
+            )));
         }
         self.note(OPENING_AT, self.opening.into());
         Ok(self)
@@ -166,14 +197,40 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    /// Releases every bucket, durably on return, since the next to take the table up does not look;
-    /// returns the overflow lines that are linked to.
-    fn unlock_all(&self, count: u64) -> io::Result<HashSet<u64>> {
+    /// The overflow lines that are linked to. Nothing is changed.
+    fn check_lines(&self, count: u64) -> io::Result<HashSet<u64>> {
         let lines = self.lines.lock().committed / LINE;
         let mut linked = HashSet::new();
+        let wrong = |start: u64, line: u64| {
+            let at = start + line * LINE;
+            damaged(format!("at offset {at}: a line that is not what the table wrote there"))
+        };
         for bucket in 0..count {
-            let at = bucket * LINE;
             // SAFETY: the header of a committed bucket, here and below of committed overflow lines.
+            let header = unsafe { self.buckets.load(bucket * LINE) };
+            if !is_checked(header, bucket, false) {
+                return Err(wrong(self.starts[0], bucket));
+            }
+            let mut next = overflow_of(header);
+            while next != 0 {
+                if next >= lines || !linked.insert(next) {
+                    return Err(damaged("overflow lines are linked as no table links them"));
+                }
+                // SAFETY: as above.
+                let header = unsafe { self.overflow.load(next * LINE) };
+                if !is_checked(header, next, true) {
+                    return Err(wrong(self.starts[1], next));
+                }
+                next = overflow_of(header);
+            }
+        }
+        Ok(linked)
+    }
+
+    /// Releases every bucket, durably on return, since the next to take the table up does not look.
+    fn unlock_all(&self, count: u64) {
+        for at in (0..count).map(|bucket| bucket * LINE) {
+            // SAFETY: the header of a committed bucket.
             let header = unsafe { self.buckets.load(at) };
             if header & LOCK_MASK != 0 {
                 // SAFETY: as above.
@@ -182,17 +239,8 @@ impl<I: Memory> Shard<I> {
                     self.buckets.write_back(at, 8);
                 }
             }
-            let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-            while next != 0 {
-                if next >= lines || !linked.insert(next) {
-                    return Err(damaged("overflow lines are linked as no table links them"));
-                }
-                // SAFETY: as above.
-                next = unsafe { self.overflow.load(next * LINE) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-            }
         }
         self.buckets.fence();
-        Ok(linked)
     }
 
     /// Removes from the bucket that was split last what its new half holds too.

@@ -4,14 +4,14 @@ use super::bucket::{LockedBucket, Place};
 use super::line::*;
 use super::overflow::{Lines, OverflowLines};
 use super::{Change, Items};
-use crossbeam_utils::Backoff;
 use parking_lot::Mutex;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_durable::BucketLock;
 use terrace_durable::sections::{Address, Changes};
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Memory, Native, Region, Spin};
 
 /// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
 pub struct Ground<I> {
@@ -30,13 +30,32 @@ impl Ground<Native> {
     /// # Errors
     /// The kernel's, when it has no such address space, or does not bind it to the node.
     pub fn reserve(bytes: u64, backing: Backing, node: Option<u32>) -> io::Result<Ground<Native>> {
+        Ground::reserve_to_release(bytes, backing, node).map(|(ground, _)| ground)
+    }
+
+    /// The same, and what gives memory of it back to the system: so many bytes from an offset on, on whose contents
+    /// nobody relies. They read as zero then, and stay readable and writable.
+    ///
+    /// # Errors
+    /// As [`Ground::reserve`].
+    pub(crate) fn reserve_to_release(
+        bytes: u64,
+        backing: Backing,
+        node: Option<u32>,
+    ) -> io::Result<(Ground<Native>, Commit)> {
         let region = Region::reserve(bytes, backing)?;
         if let Some(node) = node {
             region.bind_untouched(node).map_err(io::Error::other)?;
         }
+        let region = Arc::new(region);
         let memory = region.native();
-        let commit = Box::new(move |at, bytes| region.commit(at, bytes));
-        Ok(Ground { memory, commit, start: 0 })
+        let commit = Arc::clone(&region);
+        let commit = Box::new(move |at, bytes| commit.commit(at, bytes));
+        let release: Commit = Box::new(move |at, bytes| {
+            // SAFETY: who calls this promises it: see above.
+            unsafe { region.release(at, bytes) }
+        });
+        Ok((Ground { memory, commit, start: 0 }, release))
     }
 }
 
@@ -146,9 +165,26 @@ impl<I: Memory> Shard<I> {
             commit_buckets: buckets.commit,
             commit_overflow: overflow.commit,
         };
-        shard.note(COUNT_AT, FIRST_BUCKETS);
-        shard.note(OVERFLOW_BYTES_AT, committed);
+        for bucket in 0..FIRST_BUCKETS {
+            shard.note_in(&shard.buckets, bucket * LINE, checked(0, bucket, false));
+        }
+        shard.note(COUNT_AT, counted(FIRST_BUCKETS, COUNT_AT));
+        shard.note(OVERFLOW_BYTES_AT, counted(committed, OVERFLOW_BYTES_AT));
         Ok(shard)
+    }
+
+    /// A header with the check of what it names, if the table is kept.
+    pub(super) fn checked(&self, header: u64, number: u64, is_overflow: bool) -> u64 {
+        if self.keeping.is_kept() { checked(header, number, is_overflow) } else { header }
+    }
+
+    /// A header with its version raised.
+    pub(super) fn raised(&self, header: u64, versions: u64) -> u64 {
+        let raised = header.wrapping_add(versions * VERSION_UNIT);
+        match self.keeping.is_kept() {
+            true => header & !VERSION_MASK | raised & VERSION_MASK,
+            false => raised,
+        }
     }
 
     /// Changes a word of a locked bucket: now, durably if the table is kept, or with the section.
@@ -200,11 +236,20 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    /// Counts entries with the section.
-    fn book_entries(&self, changes: &mut Changes, more: i64) {
-        self.entries.fetch_add(more as u64, Ordering::Relaxed);
+    /// An entry becomes another with the section: 0 is none.
+    #[inline(always)]
+    fn book_entry(&self, changes: &mut Changes, before: u64, after: u64) {
+        let more = i64::from(after != 0) - i64::from(before != 0);
+        if more != 0 {
+            self.entries.fetch_add(more as u64, Ordering::Relaxed);
+        }
         if self.keeping == Keeping::Sections {
-            changes.add(self.address(&self.overflow, ENTRIES_AT), more);
+            if more != 0 {
+                changes.add(self.address(&self.overflow, ENTRIES_AT), more);
+            }
+            let of = |entry: u64| if entry == 0 { 0 } else { mixed(entry) };
+            let sum = of(after).wrapping_sub(of(before));
+            changes.add(self.address(&self.overflow, SUM_AT), sum as i64);
         }
     }
 
@@ -219,8 +264,12 @@ impl<I: Memory> Shard<I> {
 
     /// Stores a word of the table's own line, the overflow line that is never used.
     pub(super) fn note(&self, at: u64, word: u64) {
+        self.note_in(&self.overflow, at, word);
+    }
+
+    fn note_in(&self, memory: &I, at: u64, word: u64) {
         if self.keeping.is_kept() {
-            self.set_now(&self.overflow, at, word);
+            self.set_now(memory, at, word);
         }
     }
 
@@ -296,17 +345,18 @@ impl<I: Memory> Shard<I> {
         Watch { shard: self, hash, bucket, header }
     }
 
+    #[inline(always)]
     pub(super) fn update<T>(
         &self,
         hash: u64,
         items: &impl Items,
-        is_key: impl Fn(u64) -> bool,
-        f: impl FnOnce(Option<u64>, &mut Changes) -> (Change, T),
+        is_key: impl Fn(u64, &BucketLock) -> bool,
+        f: impl FnOnce(Option<u64>, &BucketLock, &mut Changes) -> (Change, T),
         then: impl FnOnce(T, &mut Changes),
     ) -> io::Result<Option<u64>> {
         let mut lines = Lines::of(self);
         let bucket = self.lock_bucket_of(hash, items);
-        let found = bucket.find(hash, is_key);
+        let found = bucket.find(hash, |location| is_key(location, &bucket.lock));
         let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
         // Before anything is changed: what `f` does cannot be taken back.
         let room = match found {
@@ -314,7 +364,7 @@ impl<I: Memory> Shard<I> {
             None => Some(bucket.room(&mut lines)?),
         };
         let mut changes = Changes::new();
-        let (change, rest) = f(before, &mut changes);
+        let (change, rest) = f(before, &bucket.lock, &mut changes);
         let mut inserted = false;
         let mut shrunk = false;
         match (change, found, room) {
@@ -322,8 +372,9 @@ impl<I: Memory> Shard<I> {
                 shrunk = self.change(&bucket, place, hash, change, &mut lines, &mut changes);
             }
             (Change::Set(location), None, Some(room)) => {
-                bucket.insert(entry(hash, location), room, &mut lines, &mut changes);
-                self.book_entries(&mut changes, 1);
+                let entry = entry(hash, location);
+                bucket.insert(entry, room, &mut lines, &mut changes);
+                self.book_entry(&mut changes, 0, entry);
                 inserted = true;
             }
             (_, None, _) => {}
@@ -345,13 +396,13 @@ impl<I: Memory> Shard<I> {
         hash: u64,
         location: u64,
         items: &impl Items,
-        f: impl FnOnce(&mut Changes) -> Change,
+        f: impl FnOnce(&BucketLock, &mut Changes) -> Change,
     ) -> bool {
         let mut lines = Lines::of(self);
         let bucket = self.lock_bucket_of(hash, items);
         let Some(place) = bucket.find(hash, |found| found == location) else { return false };
         let mut changes = Changes::new();
-        let change = f(&mut changes);
+        let change = f(&bucket.lock, &mut changes);
         let shrunk = self.change(&bucket, place, hash, change, &mut lines, &mut changes);
         Self::commit(&bucket, shrunk, items, &mut changes);
         drop(bucket);
@@ -363,7 +414,7 @@ impl<I: Memory> Shard<I> {
     fn change<'a>(
         &'a self,
         bucket: &LockedBucket<'a, I>,
-        (memory, at, _): Place<'_, I>,
+        (memory, at, before): Place<'_, I>,
         hash: u64,
         change: Change,
         lines: &mut Lines<'a, I>,
@@ -371,11 +422,15 @@ impl<I: Memory> Shard<I> {
     ) -> bool {
         match change {
             Change::Keep => {}
-            Change::Set(location) => self.set(changes, memory, at, entry(hash, location)),
+            Change::Set(location) => {
+                let after = entry(hash, location);
+                self.set(changes, memory, at, after);
+                self.book_entry(changes, before, after);
+            }
             Change::Overwritten => bucket.raise_version(),
             Change::Remove => {
                 self.set(changes, memory, at, 0);
-                self.book_entries(changes, -1);
+                self.book_entry(changes, before, 0);
                 return bucket.shrink(lines, changes);
             }
         }
@@ -412,12 +467,12 @@ impl<I: Memory> Shard<I> {
     }
 
     pub(super) fn lock(&self, bucket: u64) -> LockedBucket<'_, I> {
-        self.lock_with(bucket, || self.buckets.pause())
+        self.lock_with(bucket, || ())
     }
 
     fn lock_with(&self, bucket: u64, pause: impl Fn()) -> LockedBucket<'_, I> {
-        let backoff = Backoff::new();
         let at = bucket * LINE;
+        let spin = Spin::on(&self.buckets);
         loop {
             // SAFETY: the header of a bucket below the count, an aligned word.
             let header = unsafe { self.buckets.load(at) };
@@ -426,11 +481,13 @@ impl<I: Memory> Shard<I> {
                 // SAFETY: as above.
                 let locked = unsafe { self.buckets.compare_exchange(at, header, mine) };
                 if locked.is_ok() {
-                    return LockedBucket { shard: self, at, is_hidden: false };
+                    // SAFETY: the bucket is locked, until this is dropped.
+                    let lock = unsafe { BucketLock::held() };
+                    return LockedBucket { shard: self, at, is_hidden: false, lock };
                 }
             }
             pause();
-            backoff.snooze();
+            spin.wait();
         }
     }
 
@@ -467,6 +524,30 @@ impl<I: Memory> Shard<I> {
         self.note(NEXT_AT, lines.next);
         self.note(FREE_AT, first);
         self.note(ENTRIES_AT, self.entries.load(Ordering::Relaxed));
+        if self.keeping.is_kept() {
+            self.note(SUM_AT, self.sum().1);
+        }
+    }
+
+    /// How many entries there are, and the sum of what [`mixed`] makes of each. Nobody changes the table meanwhile.
+    pub(super) fn sum(&self) -> (u64, u64) {
+        let (mut entries, mut sum) = (0, 0u64);
+        for bucket in 0..self.count.load(Ordering::Relaxed) {
+            let (mut memory, mut line) = (&self.buckets, bucket * LINE);
+            loop {
+                // SAFETY: a committed line, which nobody changes.
+                let words = unsafe { memory.load_line(line) };
+                for entry in words[1..].iter().filter(|entry| **entry != 0) {
+                    entries += 1;
+                    sum = sum.wrapping_add(mixed(*entry));
+                }
+                match overflow_of(words[0]) {
+                    0 => break,
+                    next => (memory, line) = (&self.overflow, next * LINE),
+                }
+            }
+        }
+        (entries, sum)
     }
 
     pub(super) fn visit(&self, bucket: u64, visit: &mut impl FnMut(u64)) -> usize {

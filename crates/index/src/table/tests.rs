@@ -10,8 +10,8 @@ impl Items for Numbers {
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         location.to_be_bytes()[..] == *key
     }
-    fn hash(&self, location: u64) -> u64 {
-        hash_key(3, &location.to_be_bytes())
+    fn hash(&self, location: u64) -> Option<u64> {
+        Some(hash_key(3, &location.to_be_bytes()))
     }
     fn prefetch(&self, _: u64) {}
 }
@@ -23,8 +23,8 @@ impl Items for Versions {
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
         (location & 0xff_ffff).to_be_bytes()[..] == *key
     }
-    fn hash(&self, location: u64) -> u64 {
-        hash_key(3, &(location & 0xff_ffff).to_be_bytes())
+    fn hash(&self, location: u64) -> Option<u64> {
+        Some(hash_key(3, &(location & 0xff_ffff).to_be_bytes()))
     }
     fn prefetch(&self, _: u64) {}
 }
@@ -106,8 +106,8 @@ fn agrees_with_a_map_under_random_changes() {
 fn a_redirect_happens_only_while_the_location_is_current() {
     let index = index(1);
     insert(&index, 5);
-    assert!(!index.update_at(hash(5), 6, &Numbers, |_| Change::Set(7)));
-    assert!(index.update_at(hash(5), 5, &Numbers, |_| Change::Remove));
+    assert!(!index.update_at(hash(5), 6, &Numbers, |_, _| Change::Set(7)));
+    assert!(index.update_at(hash(5), 5, &Numbers, |_, _| Change::Remove));
     assert_eq!(index.get(hash(5), &5u64.to_be_bytes(), &Numbers), None);
 }
 

@@ -5,9 +5,9 @@
 
 use super::descend::root_of;
 use super::inner::Inner;
-use super::latch::Seen;
 use super::{Form, Tree};
 use crate::keys::{Keys, Probe, Side};
+use crate::latch::Seen;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 

@@ -301,6 +301,15 @@ impl<L: Memory> Leaf<'_, L> {
         self.store(WHICH, from);
     }
 
+    /// Makes this free leaf what `other` is, which is latched. Of a form that is not kept.
+    pub(super) fn take_over(&self, other: &Leaf<'_, L>) {
+        self.store(WHICH, other.load(WHICH));
+        self.store(RIGHT, self.link_to(other.right()));
+        for at in (ENTRY..self.leaves.arena.node_bytes).step_by(8) {
+            self.store(at, other.load(at));
+        }
+    }
+
     /// Takes over the entries of the right neighbour, for which there is room.
     pub(super) fn join(&self, right: &Leaf<'_, L>) {
         let mut moving = Vec::new();

@@ -1,10 +1,10 @@
 //! The way down: from the root to the node of a level that is in charge of a key.
 
 use super::inner::Inner;
-use super::latch::{Latch, Seen};
 use super::leaf::Found;
 use super::{HEIGHT_SHIFT, Tree};
 use crate::keys::{Keys, Probe, Side};
+use crate::latch::{Latch, Seen};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 

@@ -11,8 +11,8 @@
 //!
 //! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
 
-use super::latch::Seen;
 use crate::keys::{Keys, Probe, Separator, Side, high, joined, low};
+use crate::latch::Seen;
 use crossbeam_epoch as epoch;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -39,6 +39,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
+    /// Words of a node that are in use.
+    fn words(&self) -> u64 {
+        self.low / 8 + self.room
+    }
+
     /// Of a node of so many bytes.
     pub(super) fn of(node_bytes: u64) -> Rows {
         let words = node_bytes / 8;
@@ -108,6 +113,20 @@ impl<'a, N: Memory> Inner<'a, N> {
     #[inline(always)]
     pub(super) fn child(&self, number: u64) -> u64 {
         self.load(if number == 0 { FIRST } else { self.child_at(number - 1) })
+    }
+
+    /// Makes `node` the child of this number.
+    pub(super) fn set_child(&self, number: u64, node: u64) {
+        self.store(if number == 0 { FIRST } else { self.child_at(number - 1) }, node);
+    }
+
+    /// Makes this free node what `other` is, which is latched, and free from here on.
+    pub(super) fn take_over(&self, other: &Inner<'_, N>) {
+        for at in (COUNT..8 * self.rows.words()).step_by(8) {
+            self.store(at, other.load(at));
+        }
+        // Its table is this node's now, and dropped once.
+        other.store(TIES, 0);
     }
 
     /// Asks for what a search looks at, line by line.

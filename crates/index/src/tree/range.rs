@@ -10,8 +10,8 @@
 
 use super::Tree;
 use super::descend::root_of;
-use super::latch::Seen;
 use crate::keys::{Direction, Entry, Keys, Probe, Separator, Side, compare, whole_key};
+use crate::latch::Seen;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

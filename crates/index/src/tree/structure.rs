@@ -5,29 +5,29 @@
 //! remove meanwhile.
 
 use super::descend::{Way, root_of};
-use super::latch::{Latch, Seen};
 use super::leaf::Leaf;
 use super::{HEIGHT_SHIFT, Tree};
-use crate::keys::{Entry, Keys, Probe, Separator};
+use crate::keys::{Entry, Keys, Probe, Separator, UNTOLD};
+use crate::latch::{Latch, Seen};
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
 /// A latched node, which is a leaf or an inner one.
-enum Latched<'a, L: Memory, N: Memory> {
+pub(super) enum Latched<'a, L: Memory, N: Memory> {
     Leaf(Latch<'a, L>),
     Inner(Latch<'a, N>),
 }
 
 impl<L: Memory, N: Memory> Latched<'_, L, N> {
-    fn at(&self) -> u64 {
+    pub(super) fn at(&self) -> u64 {
         match self {
             Latched::Leaf(latch) => latch.at,
             Latched::Inner(latch) => latch.at,
         }
     }
 
-    fn change(&self) {
+    pub(super) fn change(&self) {
         match self {
             Latched::Leaf(latch) => latch.change(),
             Latched::Inner(latch) => latch.change(),
@@ -127,11 +127,15 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             node.change();
             return Ok((self.inner(node.at()).split(&self.inner(right)), right));
         }
-        let right = self.take_leaf()?;
-        node.change();
         let leaf = self.leaves.leaf(node.at());
         let entries = leaf.sorted(probe.keys);
         let from = self.cut(&leaf, &entries, probe);
+        let _separator = Separator::between(entries[from - 1].0, entries[from].0, probe.keys);
+        if !probe.keys.could_tell() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, UNTOLD));
+        }
+        let right = self.take_leaf()?;
+        node.change();
         Ok((leaf.split(&self.leaves.leaf(right), &entries, from, probe.keys), right))
     }
 
@@ -208,12 +212,25 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         if !self.fits(way.level, left.at(), right.at()) {
             return Some(false);
         }
+        self.join(way.level, &above, slot, (&left, right)).map(|()| true)
+    }
+
+    /// Makes one node of the two around separator `slot` of the node above, all of them latched. None, and nothing is
+    /// changed, if the separator cannot be read.
+    pub(super) fn join(
+        &self,
+        level: u64,
+        above: &Latch<'_, N>,
+        slot: u64,
+        (left, right): (&Latched<'_, L, N>, Latched<'_, L, N>),
+    ) -> Option<()> {
+        let inner = self.inner(above.at);
         let between = inner.separator(slot, &above.seen())?;
         above.change();
         left.change();
         right.change();
         inner.remove(slot);
-        if way.level == 0 {
+        if level == 0 {
             self.leaves.leaf(left.at()).join(&self.leaves.leaf(right.at()));
         } else {
             self.inner(left.at()).join(between, &self.inner(right.at()));
@@ -221,16 +238,20 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let gone = right.at();
         drop(right);
         // Behind the latch: its version was raised before somebody else can have it.
-        if way.level == 0 {
-            self.leaves.arena.give(gone);
-        } else {
-            self.inner.give(gone);
+        self.give(level, gone);
+        Some(())
+    }
+
+    /// Takes a node back that nothing leads to any more, and whose version was raised since.
+    pub(super) fn give(&self, level: u64, node: u64) {
+        match level {
+            0 => self.leaves.arena.give(node),
+            _ => self.inner.give(node),
         }
-        Some(true)
     }
 
     /// Whether two neighbours fit in one node and leave it some room.
-    fn fits(&self, level: u64, left: u64, right: u64) -> bool {
+    pub(super) fn fits(&self, level: u64, left: u64, right: u64) -> bool {
         let (sum, room) = match level {
             0 => (self.leaves.leaf(left).len() + self.leaves.leaf(right).len(), self.leaves.room()),
             _ => (self.inner(left).count() + 1 + self.inner(right).count(), self.rows.room),
@@ -239,7 +260,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     }
 
     /// A root with one child gives way to it.
-    fn lower_root(&self, way: &Way) {
+    pub(super) fn lower_root(&self, way: &Way) {
         if way.level == 0 || self.inner(way.node.at).count() > 0 {
             return;
         }

@@ -347,7 +347,7 @@ fn a_redirect_happens_only_while_the_value_is_current() {
     let tree = tree(Form::Sorted, 512);
     put(&tree, 5, 50);
     let redirect =
-        |from, to| tree.update_at(&sixteen(5), [from, 5], &Sixteen, || Change::Set([to, 5]));
+        |from, to| tree.update_at(&sixteen(5), [from, 5], &Sixteen, |_| Change::Set([to, 5]));
     assert!(!redirect(51, 60));
     assert!(redirect(50, 60));
     assert_eq!(get(&tree, 5), Some(60));
@@ -550,4 +550,42 @@ fn inner_nodes_that_could_not_be_built_give_back_what_they_own() {
         std::thread::yield_now();
     }
     panic!("{} copies are kept", Arc::strong_count(&tie) - 1);
+}
+
+/// A tree once kept the memory that it had at its largest: a map that evicted had room for little beside it.
+#[test]
+fn memory_of_removed_entries_is_given_back_and_taken_again() {
+    const ALL: u64 = 200_000;
+    let spread = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for form in [Form::Rows, Form::Sorted, Form::Unsorted] {
+        let budget = budget();
+        let tree = Tree::new(&TreeOptions::of(form, 512), 1 << 20, &budget).expect("memory");
+        for round in 1..4 {
+            for n in 0..ALL {
+                put(&tree, spread(n), round);
+            }
+            tree.shrink(&Sixteen);
+            let full = tree.stats().bytes;
+            for n in (0..ALL).filter(|n| !n.is_multiple_of(10)) {
+                remove(&tree, spread(n));
+            }
+            let given = tree.shrink(&Sixteen);
+            let left = tree.stats().bytes;
+            assert_eq!(given, full - left, "{form}");
+            assert!(left < full / 3, "{form}: {left} of {full} B left for a tenth");
+            assert_eq!(budget.used(), left, "{form}");
+            check(&tree, &Sixteen);
+            for n in 0..ALL {
+                let value = n.is_multiple_of(10).then_some(round);
+                assert_eq!(get(&tree, spread(n)), value, "{form}, {n}");
+            }
+            for direction in [Direction::Up, Direction::Down] {
+                assert_eq!(
+                    all(&tree, direction, 1 << 20, &Sixteen).len() as u64,
+                    ALL / 10,
+                    "{form}"
+                );
+            }
+        }
+    }
 }

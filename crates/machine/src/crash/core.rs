@@ -27,6 +27,8 @@ pub(crate) trait Scenario: Send + Sync {
     fn threads(&self) -> usize;
     fn thread(&self, thread: usize, memory: &Crashable);
     fn recover(&self, memory: &Crashable);
+    /// A run is over.
+    fn end(&self, memory: &Crashable);
     fn check(&self, memory: &Crashable) -> Result<(), String>;
     /// Forgets the notes of the run before.
     fn forget_notes(&self);

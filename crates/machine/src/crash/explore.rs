@@ -68,6 +68,9 @@ impl Core {
             self.fail(0, message.clone());
         }
         self.end_of_execution(&handle, 0);
+        if ended.is_ok() {
+            _ = self.apart(|| self.scenario.end(&handle));
+        }
         let mut state = self.lock();
         state.tally.events += self.steps[0].load(Relaxed);
         state.tally.work += THREAD_EVENT_WORK * self.steps[0].load(Relaxed);
@@ -101,14 +104,21 @@ impl Core {
         self.steps.iter().for_each(|steps| steps.store(0, Relaxed));
         self.scenario.forget_notes();
         self.baton.begin(task.policy);
-        self.setting_up.store(true, Relaxed);
-        let result = caught(|| self.scenario.setup(handle));
-        self.setting_up.store(false, Relaxed);
+        let result = self.apart(|| self.scenario.setup(handle));
         // No crash has happened yet: a setup that fails is a broken scenario, not a finding, and a step left
         // out is not noticed by it.
         if let Err(Ended::Failed(message)) = result {
             panic!("the scenario's setup {message}");
         }
+    }
+
+    /// Runs a part of the scenario that is not explored.
+    fn apart(&self, f: impl FnOnce()) -> Result<(), Ended> {
+        self.level.store(0, Relaxed);
+        self.setting_up.store(true, Relaxed);
+        let result = caught(f);
+        self.setting_up.store(false, Relaxed);
+        result
     }
 
     fn threads(self: &Arc<Self>, handle: &Crashable, threads: usize) -> Result<(), String> {

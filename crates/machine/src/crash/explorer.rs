@@ -35,6 +35,7 @@ struct Body<E> {
     threads: Vec<Thread<E>>,
     recover: Step,
     check: Check<E>,
+    end: Step,
     notes: Arc<Notes<E>>,
 }
 
@@ -54,6 +55,10 @@ impl<E: Clone + Debug + Send + Sync + 'static> Scenario for Body<E> {
 
     fn recover(&self, memory: &Crashable) {
         (self.recover)(memory);
+    }
+
+    fn end(&self, memory: &Crashable) {
+        (self.end)(memory);
     }
 
     fn check(&self, memory: &Crashable) -> Result<(), String> {
@@ -100,7 +105,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Scenario for Body<E> {
 ///   beside the memory is made anew there.
 /// * Recovery and check take everything from the memory, as after a power cut. A recovery runs many
 ///   times; it crashes only if [`Explorer::crashes`] is above 1. A check never does.
-/// * Threads wait through the memory and call [`Memory::pause`](terrace_memory::Memory::pause) while
+/// * Threads wait through the memory and call [`lab::pause`](terrace_memory::lab::pause) while
 ///   they do; they take no lock beside it that another thread may hold across an event.
 pub struct Explorer<E = ()> {
     domain: Domain,
@@ -138,6 +143,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
                 threads: Vec::new(),
                 recover: Box::new(|_| {}),
                 check: Box::new(|_, _| Ok(())),
+                end: Box::new(|_| {}),
                 notes: Arc::new(Notes::new()),
             }),
         }
@@ -163,6 +169,13 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explorer<E> {
     /// What happens first after a crash. It may crash itself, see [`Explorer::crashes`].
     pub fn recover(mut self, recover: impl Fn(&Crashable) + Send + Sync + 'static) -> Self {
         self.body().recover = Box::new(recover);
+        self
+    }
+
+    /// What happens when a run is over, whether it ended or crashed: drops what the setup shared among the threads.
+    /// Its events are not explored, and what it writes is seen by nobody.
+    pub fn end(mut self, end: impl Fn(&Crashable) + Send + Sync + 'static) -> Self {
+        self.body().end = Box::new(end);
         self
     }
 

@@ -24,7 +24,8 @@ use super::core::Core;
 use super::event::Event;
 use super::layers::StoreKind;
 use std::sync::Arc;
-use terrace_memory::{Domain, Memory};
+use terrace_memory::memory::by_words;
+use terrace_memory::{Domain, Laboratory, Memory};
 
 /// A handle to a memory that can crash; clones are the same memory. Handed out by an
 /// [`Explorer`](super::Explorer) to the closures of its scenario.
@@ -141,7 +142,8 @@ impl Crashable {
     }
 }
 
-impl Memory for Crashable {
+// SAFETY: the length is fixed; words read as stored, or as a crash left them.
+unsafe impl Memory for Crashable {
     fn len(&self) -> u64 {
         self.core.bytes
     }
@@ -161,6 +163,17 @@ impl Memory for Crashable {
 
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
         Crashable::compare_exchange(self, at, current, new)
+    }
+
+    unsafe fn load_line(&self, at: u64) -> [u64; 8] {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { by_words::load_line(self, at) }
+    }
+
+    /// A load and a compare-exchange, between which other threads may come.
+    unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { by_words::fetch_add(self, at, value) }
     }
 
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
@@ -184,6 +197,10 @@ impl Memory for Crashable {
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
+        Crashable::write(self, at, source);
+    }
+
+    unsafe fn write_changing(&self, at: u64, source: &[u8]) {
         Crashable::write(self, at, source);
     }
 
@@ -216,7 +233,26 @@ impl Memory for Crashable {
 
     fn prefetch(&self, _at: u64) {}
 
+    fn prefetch_of_many(&self, _at: u64) {}
+
+    fn prefetch_to_write(&self, _at: u64) {}
+
+    unsafe fn clean(&self, _at: u64, _bytes: u64) {}
+
     unsafe fn demote(&self, _at: u64, _bytes: u64) {}
+
+    fn lab(&self) -> Option<&dyn Laboratory> {
+        Some(self)
+    }
+}
+
+impl Laboratory for Crashable {
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.bytes(at, bytes) }
+    }
+
+    fn looked_at(&self, _at: u64, _bytes: u64) {}
 
     fn pause(&self) {
         self.core.pause(self);

@@ -44,7 +44,8 @@ impl Files {
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
         let file = self.file(bytes, held)?;
-        let region = Region::map_file(&file, bytes, self.is_dax, domain)?;
+        // SAFETY: a file without a name, which nobody else can open.
+        let region = unsafe { Region::map_file(&file, bytes, self.is_dax, domain)? };
         region.populate(0, bytes)?;
         Ok(region)
     }

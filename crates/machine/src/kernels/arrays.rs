@@ -81,7 +81,7 @@ impl Stencil<'_> {
 /// Packets of tensors, each computed from one before it, among writes that nobody pre-stores.
 ///
 /// Of what the operation writes, six of seven bytes are in tensors of 240 B, which are read at once when
-/// they are complete, and one in tensors of 16.2 MB (paper 000, 3.7.2.1, leaves out sizes in between). A
+/// they are complete, and one in tensors of 16.2 MB (Wu, 3.7.2.1, leaves out sizes in between). A
 /// line for every line it writes is written elsewhere by other functions, in no order.
 #[derive(Clone, Copy, Debug)]
 pub struct Tensor<'a> {

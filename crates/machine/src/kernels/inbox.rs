@@ -1,4 +1,4 @@
-//! Messages through an inbox of slots, as X9 passes them (paper 000, 3.7.3.2).
+//! Messages through an inbox of slots, as X9 passes them (Wu, 3.7.3.2).
 //!
 //! The writer fills a message in place, in the next slot of a ring, and then takes the slot's head by
 //! compare-exchange and marks it as sent. The reader looks at the head until it is, reads the message and

@@ -1,4 +1,4 @@
-//! The microbenchmarks: Listings 2, 3 and 4 of paper 000.
+//! The microbenchmarks: Listings 2, 3 and 4 of Wu.
 
 use super::{Cost, Piece, Prestore, measure};
 use crate::ground::{Bench, Ground};
@@ -6,7 +6,7 @@ use crate::random::Rng;
 use std::io;
 use terrace_memory::{Domain, Memory};
 
-/// Least bytes of Listing 2's array: several times the shared cache of paper 000's machines.
+/// Least bytes of Listing 2's array: several times the shared cache of Wu's machines.
 const ARRAY_BYTES: u64 = 192 << 20;
 /// Bytes that fill the caches with written elements before anything counts.
 const WARM_BYTES: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! The programs that paper 000 pre-stores in (chapter 3), as kernels: what they do to memory and
+//! The programs that Wu pre-stores in (chapter 3), as kernels: what they do to memory and
 //! nothing else, on this machine or on a modelled one.
 //!
 //! * [`listing_2`](fn@listing_2), [`listing_3`](fn@listing_3) and [`listing_4`](fn@listing_4) are its

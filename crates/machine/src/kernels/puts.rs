@@ -2,14 +2,14 @@
 //!
 //! A put crafts the value in a place of its thread's, which was that of a value replaced a while ago, and
 //! then switches the key's entry to it: values are written whole, anywhere, and an atomic operation
-//! follows (paper 000, 3.7.2.3). Index and values lie in one memory. Keys are chosen alike.
+//! follows (Wu, 3.7.2.3). Index and values lie in one memory. Keys are chosen alike.
 
 use super::{Cost, Piece, Prestore, measure};
 use crate::ground::{Bench, Ground};
 use crate::random::Rng;
 use std::collections::VecDeque;
 use std::io;
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Memory, lab};
 
 /// What leads to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl<M: Memory> Store<'_, M> {
         // SAFETY: both words lie inside the index, and are only ever accessed as words.
         unsafe {
             while self.memory.compare_exchange(lock, 0, 1).is_err() {
-                self.memory.pause();
+                lab::pause(self.memory);
             }
             let old = self.memory.load(entry);
             self.memory.store(entry, place);

@@ -39,40 +39,40 @@ pub struct NodeCounts {
 
 impl NodeCounts {
     /// Effective write ratio: bytes written to the controller by bytes written to the medium (seed
-    /// 001, 2.2: `64 * ddrt_write_ops / (256 * media_write_ops)`). 1 is best, 0.25 is one 64-byte
+    /// Gugnani, metrics: `64 * ddrt_write_ops / (256 * media_write_ops)`). 1 is best, 0.25 is one 64-byte
     /// line for each 256-byte line of the medium.
     pub fn ewr(&self) -> f64 {
         ratio(self.written_bytes, self.media_written_bytes)
     }
 
-    /// Write amplification: bytes written to the medium by bytes that left the caches (paper 000,
-    /// 3.4.1; paper 004, 2.0): the inverse of [`NodeCounts::ewr`].
+    /// Write amplification: bytes written to the medium by bytes that left the caches (Wu,
+    /// 3.4.1; Ni, chapter 2): the inverse of [`NodeCounts::ewr`].
     pub fn write_amplification(&self) -> f64 {
         ratio(self.media_written_bytes, self.written_bytes)
     }
 
-    /// Read amplification: bytes read from the medium for the bytes read by the processor (paper 004,
+    /// Read amplification: bytes read from the medium for the bytes read by the processor (Ni,
     /// table 5.1). What is read to complete written lines is not counted, since the paper's
     /// controller counters do not have it.
     pub fn read_amplification(&self) -> f64 {
         ratio(self.media_read_bytes - self.media_completed_bytes, self.read_bytes)
     }
 
-    /// Read-write ratio at the medium: bytes read by bytes written (paper 001, 2.2), reads that
+    /// Read-write ratio at the medium: bytes read by bytes written (Gugnani, metrics), reads that
     /// complete written lines included, as in the paper's raw counters (4.7: 0.793).
     pub fn rwr(&self) -> f64 {
         ratio(self.media_read_bytes, self.media_written_bytes)
     }
 
     /// Effective bandwidth ratio: bytes of the medium that were read and written in a time, by what
-    /// it could have moved (paper 001, 2.2; the paper's tool takes written bytes and its peak write
+    /// it could have moved (Gugnani, metrics; the paper's tool takes written bytes and its peak write
     /// bandwidth).
     pub fn ebr(&self, seconds: f64, peak_gb_s: f64) -> f64 {
         self.media_written_bytes as f64 / 1e9 / seconds / peak_gb_s
     }
 
     /// Share of reads that the device's buffer served: `(ddrt_read - media_read) / ddrt_read` of
-    /// paper 001, 2.2, in lines of 64 and 256 bytes.
+    /// Gugnani, metrics, in lines of 64 and 256 bytes.
     pub fn read_hit_ratio(&self, line_bytes: u64, media_line_bytes: u64) -> f64 {
         let media = (self.media_read_bytes - self.media_completed_bytes) / media_line_bytes.max(1);
         hit_ratio(self.read_bytes / line_bytes, media)
@@ -124,7 +124,7 @@ pub struct ThreadCounts {
     pub memory_wait_ps: u64,
     /// Of that, because the write-back queue was full, ps.
     pub eviction_wait_ps: u64,
-    /// Waited for other threads, as [`pause`](terrace_memory::Memory::pause) said, ps.
+    /// Waited for other threads, as [`pause`](terrace_memory::lab::pause) said, ps.
     pub paused_ps: u64,
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn ratios_of_the_papers_raw_counts() {
-        // Paper 001, 4.7: I7's counters. The raw reads include those done for writes, which here are
+        // Gugnani, figure 7: I7's counters. The raw reads include those done for writes, which here are
         // in `media_read_bytes` and not in `read_bytes`.
         let counts = NodeCounts {
             written_bytes: 64 * 10_067_626,

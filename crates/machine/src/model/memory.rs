@@ -1,8 +1,7 @@
 //! `Modelled`: a memory of a modelled machine.
 
 use super::machine::Machine;
-use std::sync::Arc;
-use terrace_memory::{Divide, Domain, Memory, Native, Region};
+use terrace_memory::{Divide, Domain, Laboratory, Memory, Native, Region};
 
 /// What a pause lasts, ps: the order of the processors' own pause instructions.
 const PAUSE: u64 = 40_000;
@@ -17,17 +16,13 @@ const PAUSE: u64 = 40_000;
 pub struct Modelled {
     machine: Machine,
     native: Native,
-    /// Keeps the mapping that `native` points into.
-    region: Arc<Region>,
     /// Address of the first byte in the machine.
     start: u64,
 }
 
 impl Modelled {
     pub(super) fn new(machine: Machine, region: Region, start: u64, bytes: u64) -> Self {
-        // The region outlives this value and every part of it, since all hold it.
-        let native = region.native().part(0, bytes);
-        Modelled { machine, native, region: Arc::new(region), start }
+        Modelled { machine, native: region.native().part(0, bytes), start }
     }
 
     /// The machine it belongs to.
@@ -79,7 +74,6 @@ impl Divide for Modelled {
         Modelled {
             machine: self.machine.clone(),
             native: self.native.part(start, len),
-            region: Arc::clone(&self.region),
             start: self.start + start,
         }
     }
@@ -87,9 +81,9 @@ impl Divide for Modelled {
 
 // Bytes are fetched from this computer's memory while the model is at work.
 //
-// SAFETY, for every method: the access itself is the native memory's, of the same range and under
-// the same promise of the caller; the mapping is kept by `region`.
-impl Memory for Modelled {
+// SAFETY: for every method too: the access itself is the native memory's, of the same range and under
+// the same promise of the caller.
+unsafe impl Memory for Modelled {
     #[inline]
     fn len(&self) -> u64 {
         self.native.len()
@@ -143,6 +137,16 @@ impl Memory for Modelled {
         unsafe { self.native.compare_exchange(at, current, new) }
     }
 
+    #[inline]
+    unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
+        self.machine.charge(|state| {
+            let line = (self.start + at) >> state.line_shift;
+            state.exchange(line);
+        });
+        // SAFETY: above.
+        unsafe { self.native.fetch_add(at, value) }
+    }
+
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
         self.read_range(at, target.len() as u64);
         // SAFETY: above.
@@ -161,6 +165,12 @@ impl Memory for Modelled {
         unsafe { self.native.write(at, source) }
     }
 
+    unsafe fn write_changing(&self, at: u64, source: &[u8]) {
+        self.put(at, source.len() as u64, super::state::State::store);
+        // SAFETY: above.
+        unsafe { self.native.write_changing(at, source) }
+    }
+
     unsafe fn stream(&self, at: u64, source: &[u8]) {
         self.put(at, source.len() as u64, super::state::State::stream);
         // SAFETY: above. A plain copy: nothing of this machine's caches is modelled.
@@ -171,16 +181,6 @@ impl Memory for Modelled {
         self.read_range(at, bytes);
         // SAFETY: above.
         unsafe { self.native.bytes(at, bytes) }
-    }
-
-    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
-        // SAFETY: above.
-        unsafe { self.native.bytes(at, bytes) }
-    }
-
-    fn looked_at(&self, at: u64, bytes: u64) {
-        assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
-        self.read_range(at, bytes);
     }
 
     unsafe fn write_back(&self, at: u64, bytes: u64) {
@@ -195,6 +195,10 @@ impl Memory for Modelled {
         if at < self.len() {
             self.each(at, 1, |state, line| state.prefetch(line, 0));
         }
+    }
+
+    fn prefetch_of_many(&self, at: u64) {
+        self.prefetch(at);
     }
 
     fn prefetch_to_write(&self, at: u64) {
@@ -212,11 +216,31 @@ impl Memory for Modelled {
         self.each(at, bytes, super::state::State::demote);
     }
 
+    fn lab(&self) -> Option<&dyn Laboratory> {
+        Some(self)
+    }
+}
+
+impl Laboratory for Modelled {
+    unsafe fn borrow(&self, at: u64, bytes: u64) -> &[u8] {
+        // SAFETY: above.
+        unsafe { self.native.bytes(at, bytes) }
+    }
+
+    fn looked_at(&self, at: u64, bytes: u64) {
+        assert!(at + bytes <= self.len(), "{at} + {bytes} is in the memory");
+        self.read_range(at, bytes);
+    }
+
     fn pause(&self) {
         self.machine.charge(|state| {
             let thread = state.thread();
             thread.clock += PAUSE;
             thread.counts.paused_ps += PAUSE;
         });
+    }
+
+    fn zeros(&self, _at: u64, _bytes: u64) -> u64 {
+        0
     }
 }

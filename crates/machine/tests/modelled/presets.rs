@@ -102,13 +102,13 @@ fn the_model_agrees_with_the_reference_device() {
 #[test]
 fn a_generator_is_of_the_preset_that_has_its_figures() {
     use terrace_machine::model::calibrate::Generator;
-    let found = Generator::of_paper_001(&preset("optane-001")).unwrap();
+    let found = Generator::of_gugnani(&preset("optane-001")).unwrap();
     assert!(found.write_ns > 0.0 && found.item_ns > 0.0, "{found:?}");
-    let error = Generator::of_paper_001(&preset("cxl")).unwrap_err().to_string();
+    let error = Generator::of_gugnani(&preset("cxl")).unwrap_err().to_string();
     assert_eq!(error, "cxl: it has no [generator]");
     let text = Preset::text("optane-001").unwrap();
     let twice = Preset::parse(&with(text, "item_ns", "212.0")).unwrap();
-    let slower = Generator::of_paper_001(&twice).unwrap();
+    let slower = Generator::of_gugnani(&twice).unwrap();
     assert!((slower.item_ns - found.item_ns - 106.0).abs() < 1e-6, "{slower:?}");
     for (field, value) in [("read_64_mib_s", "0.0"), ("item_ns", "-1.0")] {
         let error = Preset::parse(&with(text, field, value)).unwrap_err().to_string();

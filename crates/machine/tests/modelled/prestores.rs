@@ -61,7 +61,7 @@ fn dirty_persistent_lines_slow_a_chase_through_dram_and_clean_ones_do_not() {
 
 #[test]
 fn demoting_early_pays_where_a_fence_follows() {
-    // Paper 000, Listing 3: nothing without reads between, nothing with very many, a hump between, and
+    // Wu, Listing 3: nothing without reads between, nothing with very many, a hump between, and
     // further out on the slower device.
     let best = |name: &str| {
         let round = |reads: u64, demote: bool| {

@@ -2,7 +2,7 @@
 
 use super::{Shorthand, optane, pmem, preset, scattered};
 use terrace_machine::model::Machine;
-use terrace_memory::Memory;
+use terrace_memory::{Laboratory, Memory};
 
 #[test]
 fn a_fence_waits_for_what_was_written_back() {

@@ -3,7 +3,7 @@
 use super::{Shorthand, optane, pmem, preset, scattered};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_machine::model::Machine;
-use terrace_memory::{Backing, Memory, Region};
+use terrace_memory::{Backing, Laboratory, Memory, Region};
 
 #[test]
 fn the_same_seed_gives_the_same_run() {

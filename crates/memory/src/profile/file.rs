@@ -39,10 +39,22 @@ impl Profile {
         if profile.nodes.is_empty() {
             return Err(malformed("nodes".into(), "no memory was measured".into()));
         }
+        if let Some((field, name)) = profile.named_twice() {
+            return Err(malformed(field, format!("`{name}` is the name of a node before it")));
+        }
         match profile.impossible() {
             None => Ok(profile),
             Some((field, reason)) => Err(malformed(field, reason)),
         }
+    }
+
+    /// The first node of a name that another has: settings and refinements go by names.
+    fn named_twice(&self) -> Option<(String, &str)> {
+        let mut nodes = self.nodes.iter().enumerate();
+        let found = nodes.find(|(number, node)| {
+            self.nodes[..*number].iter().any(|other| other.name == node.name)
+        });
+        found.map(|(number, node)| (format!("nodes[{number}].name"), node.name.as_str()))
     }
 
     /// A setting that nothing could have been measured at: its field, and why.

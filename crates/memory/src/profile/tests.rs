@@ -231,6 +231,17 @@ fn a_profile_without_a_memory_says_so_and_what_measures_one() {
     );
 }
 
+/// Refinement and `profile_node` go by names: which of the two was meant nobody could know.
+#[test]
+fn two_nodes_of_one_name_are_refused() {
+    let error = refused(|json| {
+        let twin = json["nodes"][0].clone();
+        json["nodes"].as_array_mut().expect("nodes").push(twin);
+    });
+    assert!(error.contains("`nodes[") && error.contains("].name`: `"), "{error}");
+    assert!(error.contains("is the name of a node before it"), "{error}");
+}
+
 #[test]
 fn settings_at_which_nothing_can_be_measured_are_refused_by_their_field() {
     let short = refused(|json| json["nodes"][0]["latency"][0]["bytes"] = 64.into());

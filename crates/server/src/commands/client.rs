@@ -1,11 +1,8 @@
 //! CLIENT: who is connected, what they call themselves, and sending them away.
 
 use super::connection::{BAD_NAME, is_good_name};
-use super::{
-    Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, help, integer, subcommand_arity,
-    unknown_subcommand,
-};
-use crate::clients::ClientInfo;
+use super::{Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, help, integer};
+use crate::clients::{ClientInfo, Waits};
 use crate::resp::Args;
 use crate::shared::Message;
 use std::sync::Arc;
@@ -38,29 +35,15 @@ const HELP: &[&str] = &[
     "    Set what the client library calls itself.",
     "SETNAME <name>",
     "    Assign the name <name> to the current connection.",
+    "UNBLOCK <clientid> [TIMEOUT|ERROR]",
+    "    Unblock the specified blocked client.",
     "UNPAUSE",
     "    Stop the current client pause, resuming traffic.",
 ];
 
 pub(super) fn client(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
-    let name = std::str::from_utf8(&subcommand).unwrap_or("");
-    let arguments = args.len() - 2;
-    let accepted = match name {
-        "id" | "info" | "getname" | "getredir" | "unpause" | "help" | "trackinginfo" => {
-            arguments == 0
-        }
-        "setname" | "reply" | "no-evict" | "no-touch" => arguments == 1,
-        "setinfo" => arguments == 2,
-        "kill" => arguments >= 1,
-        "pause" => arguments == 1 || arguments == 2,
-        "list" => true,
-        _ => return Err(unknown_subcommand("client", args.at(1))),
-    };
-    if !accepted {
-        return Err(subcommand_arity("client", name));
-    }
-    match name {
+    match std::str::from_utf8(&subcommand).unwrap_or("") {
         "id" => context.out.integer(context.client.info.id as i64),
         "info" => info(context),
         "getname" => getname(context),
@@ -74,6 +57,7 @@ pub(super) fn client(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         "list" => return list(context, args),
         "kill" => return kill(context, args),
         "pause" => return pause(context, args),
+        "unblock" => return unblock(context, args),
         "unpause" => unpause(context),
         _ => return help(context.out, "CLIENT", HELP),
     }
@@ -138,14 +122,16 @@ fn setinfo(context: &mut Context<'_>, attribute: &[u8], value: &[u8]) -> Outcome
 }
 
 fn reply(context: &mut Context<'_>, mode: &[u8]) -> Outcome {
-    context.client.replies = match &mode.to_ascii_uppercase()[..] {
-        b"ON" => Replies::On,
-        b"OFF" => Replies::Off,
-        b"SKIP" if context.client.replies == Replies::Off => Replies::Off,
-        b"SKIP" => Replies::SkipNext,
+    let replies = &mut context.client.replies;
+    match &mode.to_ascii_uppercase()[..] {
+        b"ON" => {
+            *replies = Replies::default();
+            context.out.ok();
+        }
+        b"OFF" => replies.are_off = true,
+        b"SKIP" => replies.skip_next = !replies.are_off,
         _ => return Err(SYNTAX_ERROR.into()),
-    };
-    context.out.ok();
+    }
     Ok(())
 }
 
@@ -284,7 +270,26 @@ fn send_away(context: &Context<'_>, info: &Arc<ClientInfo>) {
     }
 }
 
+/// CLIENT UNBLOCK id [TIMEOUT | ERROR]: who waits for an element of a queue waits no more.
+fn unblock(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    let how = match args.get(3).map(|how| how.to_ascii_uppercase()).as_deref() {
+        None | Some(b"TIMEOUT") if args.len() < 5 => Waits::ToldOver,
+        Some(b"ERROR") if args.len() == 4 => Waits::ToldError,
+        _ => return Err("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR".into()),
+    };
+    let id = integer(args.at(2))? as u64;
+    let found = context.shared.clients.find(id).filter(|info| info.waits.tell(how));
+    if let Some(info) = &found {
+        context.shared.loops[info.owner].send(Message::Pause);
+    }
+    context.out.integer(i64::from(found.is_some()));
+    Ok(())
+}
+
 fn pause(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 4 {
+        return Err(SYNTAX_ERROR.into());
+    }
     let everything = match args.get(3).map(|mode| mode.to_ascii_uppercase()).as_deref() {
         None | Some(b"ALL") => true,
         Some(b"WRITE") => false,

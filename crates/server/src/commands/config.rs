@@ -2,7 +2,7 @@
 //!
 //! One table: name, how to read it, and how to set it if it can be set while the server runs.
 
-use super::{Context, Failure, Outcome, help, subcommand_arity, unknown_subcommand};
+use super::{Context, Failure, Outcome, help};
 use crate::glob;
 use crate::options::QUERY_BUFFER_BYTES_MAX;
 use crate::resp::Args;
@@ -31,6 +31,9 @@ const fn open(name: &'static str, get: Get, set: Set) -> Parameter {
 const NOT_A_NUMBER: &str = "argument couldn't be parsed into an integer";
 const NOT_MEMORY: &str = "argument must be a memory value";
 const NOT_YES_OR_NO: &str = "argument must be 'yes' or 'no'";
+
+/// A memory budget that is none.
+const NO_BUDGET: u64 = u64::MAX >> 8;
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| NOT_A_NUMBER)
@@ -76,11 +79,21 @@ fn set_durability(shared: &Shared, text: &str) -> Result<(), &'static str> {
     shared.maps.set_durability(durability).map_err(|_| "the medium refused to flush")
 }
 
+/// What Redis calls a map that evicts what was written longest ago (least recently modified).
+pub(super) const EVICTION: &str = "allkeys-lrm";
+
 fn set_when_full(shared: &Shared, text: &str) -> Result<(), &'static str> {
     let when_full = match text {
         "noeviction" => WhenFull::Refuse,
-        "allkeys-lru" | "allkeys-lfu" | "allkeys-random" => WhenFull::Evict,
-        _ => return Err("argument(s) must be one of the following: noeviction, allkeys-lru"),
+        EVICTION => WhenFull::Evict,
+        "allkeys-lru" | "allkeys-lfu" | "allkeys-random" | "volatile-lru" | "volatile-lfu"
+        | "volatile-random" | "volatile-ttl" | "volatile-lrm" => {
+            return Err(
+                "Terrace does not know when a key was read and evicts what was written longest ago: allkeys-lrm, \
+                 or noeviction",
+            );
+        }
+        _ => return Err("argument(s) must be one of the following: noeviction, allkeys-lrm"),
     };
     shared.maps.set_when_full(when_full).map_err(|_| "the medium refused to flush")
 }
@@ -165,6 +178,10 @@ static PARAMETERS: &[Parameter] = &[
         set_query_limit,
     ),
     fixed("databases", |shared| shared.maps.count().to_string()),
+    fixed("dir", |shared| {
+        let dir = shared.maps.database().dir();
+        std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_path_buf()).display().to_string()
+    }),
     fixed("io-threads", |shared| shared.loops.len().to_string()),
     open(
         "latency-monitor-threshold",
@@ -181,17 +198,26 @@ static PARAMETERS: &[Parameter] = &[
     ),
     open(
         "maxmemory",
-        |shared| shared.maps.options().memory_budget_bytes.to_string(),
+        |shared| {
+            let bytes = shared.maps.options().memory_budget_bytes;
+            if bytes >= NO_BUDGET { 0 } else { bytes }.to_string()
+        },
         |shared, text| {
-            shared.maps.set_memory_budget(memory(text)? as u64);
+            let bytes = memory(text)? as u64;
+            shared.maps.set_memory_budget(if bytes == 0 { NO_BUDGET } else { bytes });
             Ok(())
         },
     ),
     open(
         "maxmemory-clients",
-        |shared| shared.config.all_buffers_bytes_max.load(Relaxed).to_string(),
+        |shared| {
+            let bytes = shared.config.all_buffers_bytes_max.load(Relaxed);
+            if bytes == usize::MAX { 0 } else { bytes }.to_string()
+        },
         |shared, text| {
-            shared.config.all_buffers_bytes_max.store(memory(text)?, Relaxed);
+            let bytes = memory(text)?;
+            let bytes = if bytes == 0 { usize::MAX } else { bytes };
+            shared.config.all_buffers_bytes_max.store(bytes, Relaxed);
             Ok(())
         },
     ),
@@ -199,7 +225,7 @@ static PARAMETERS: &[Parameter] = &[
         "maxmemory-policy",
         |shared| match shared.maps.options().when_full {
             WhenFull::Refuse => "noeviction".into(),
-            WhenFull::Evict => "allkeys-lru".into(),
+            WhenFull::Evict => EVICTION.into(),
         },
         set_when_full,
     ),
@@ -216,7 +242,12 @@ static PARAMETERS: &[Parameter] = &[
         "proto-max-bulk-len",
         |shared| shared.config.bulk_bytes_max.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.bulk_bytes_max.store(memory(text)?, Relaxed);
+            let bytes = memory(text)?;
+            // Below that a client could not even say that it wants more, says Redis.
+            if !((1 << 20)..=QUERY_BUFFER_BYTES_MAX).contains(&bytes) {
+                return Err("argument must be between 1048576 and 2147483648 inclusive");
+            }
+            shared.config.bulk_bytes_max.store(bytes, Relaxed);
             Ok(())
         },
     ),
@@ -302,11 +333,8 @@ pub(super) fn config(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             context.out.ok();
         }
         (b"rewrite", 2) => return Err("ERR The server is running without a config file".into()),
-        (b"help", 2) => return help(context.out, "CONFIG", HELP),
-        (b"get" | b"set" | b"resetstat" | b"rewrite" | b"help", _) => {
-            return Err(subcommand_arity("config", &String::from_utf8_lossy(&subcommand)));
-        }
-        _ => return Err(unknown_subcommand("config", args.at(1))),
+        (b"help", _) => return help(context.out, "CONFIG", HELP),
+        _ => return Err("ERR wrong number of arguments for 'config|set' command".into()),
     }
     Ok(())
 }
@@ -359,7 +387,7 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             value.and_then(|value| set(context.shared, value)).map_err(|cause| refuse(name, cause)),
         );
     }
-    context.shared.config.changed();
+    context.shared.tell_of_settings();
     result?;
     context.out.ok();
     Ok(())

@@ -1,7 +1,7 @@
 //! The connection itself: PING, ECHO, SELECT, AUTH, HELLO, RESET, QUIT.
 
 use super::keys::database;
-use super::{Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR};
+use super::{Close, Context, Failure, Outcome, Replies, SYNTAX_ERROR, Watching};
 use crate::resp::Args;
 use crate::resp::number;
 use std::hint::black_box;
@@ -41,9 +41,9 @@ pub(super) fn quit(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
 pub(super) fn reset(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
     let client = &mut *context.client;
     client.transaction = None;
-    client.watched.clear();
+    client.watched = Watching::default();
     client.database = 0;
-    client.replies = Replies::On;
+    client.replies = Replies::default();
     client.authenticated = !context.shared.config.has_password();
     client.info.no_evict.store(false, Relaxed);
     client.info.no_touch.store(false, Relaxed);

@@ -1,7 +1,10 @@
 //! Runs one request: finds the command, checks what may keep it from running, runs it.
 
 use super::transactions;
-use super::{Client, Close, Command, Context, Handler, Replies, flag, table, unsupported};
+use super::{
+    Client, Close, Command, Context, Failure, Handler, flag, subcommands, table, unsupported,
+};
+use crate::clients::Waits;
 use crate::event_loop::Core;
 use crate::gate::Turn;
 use crate::pause::Paused;
@@ -33,28 +36,32 @@ impl Executor<'_, '_> {
         args: Args<'_>,
     ) -> bool {
         let command = table::find(args.at(0));
-        if self.is_held(client, command) {
+        let refusal = self.refusal(client, command, args);
+        // What is refused need not wait for that.
+        let held = command.is_some_and(|command| self.is_held(client, command));
+        if refusal.is_none() && (held || self.awaits_memory(client, command, &args)) {
             return false;
         }
-        let skip = client.replies == Replies::SkipNext;
+        let before = client.replies;
+        client.replies.skip_this = std::mem::take(&mut client.replies.skip_next);
         let mark = out.mark();
         out.count_reply();
-        self.checked(client, out, command, args);
-        if self.waits_on(client) {
+        self.checked(client, out, command, refusal, args);
+        let replies = client.replies;
+        let waits = self.waits_on(client);
+        if waits {
+            client.replies = before;
+        }
+        if waits || replies.are_off || replies.skip_this {
             out.truncate(mark);
-            out.uncount_reply();
-            return false;
         }
-        if client.replies != Replies::On || skip {
-            out.truncate(mark);
+        if out.mark() == mark {
             out.uncount_reply();
         }
-        if skip && client.replies == Replies::SkipNext {
-            client.replies = Replies::On;
-        }
-        client.plain =
-            client.authenticated && client.transaction.is_none() && client.replies == Replies::On;
-        true
+        client.plain = client.authenticated
+            && client.transaction.is_none()
+            && !(client.replies.are_off || client.replies.skip_next);
+        !waits
     }
 
     /// Whether the client goes on waiting, for an element of a queue or for room. One that does no more is not
@@ -66,15 +73,41 @@ impl Executor<'_, '_> {
             return true;
         }
         if client.waits_until_ms.take().is_some() {
+            client.info.waits.set(Waits::Not);
             self.shared.queues.waiting.fetch_sub(1, SeqCst);
         }
         false
     }
 
-    fn is_held(&self, client: &Client, command: Option<&Command>) -> bool {
+    /// Notes whether writes to `database` may have to wait for memory, for the input of one connection.
+    pub(crate) fn note_memory(&mut self, database: usize) {
+        self.core.is_short = self.sessions.peek(database).is_some_and(Session::may_wait);
+    }
+
+    /// Whether the command has to wait for memory, which this thread must not: it has other clients. It is tried again
+    /// soon.
+    fn awaits_memory(
+        &mut self,
+        client: &Client,
+        command: Option<&Command>,
+        args: &Args<'_>,
+    ) -> bool {
+        let Some(command) = command.filter(|_| self.core.is_short) else { return false };
+        let bytes = match (&command.handler, &client.transaction) {
+            (Handler::Exec, Some(transaction)) if transaction.writes() => client.queued_bytes(),
+            // What deletes frees memory in the end, and takes of what is kept for it.
+            (Handler::Data(_), None) if command.is(flag::WRITE) && !command.frees() => args.bytes(),
+            _ => return false,
+        };
+        let session = self.sessions.peek(client.database);
+        let waits = session.is_some_and(|session| !session.is_ready(bytes));
+        self.core.awaits_memory |= waits;
+        waits
+    }
+
+    fn is_held(&self, client: &Client, command: &Command) -> bool {
         let queued_writes =
             client.transaction.as_ref().is_some_and(|transaction| transaction.writes());
-        let Some(command) = command else { return self.core.paused == Paused::Everything };
         let writes = match command.handler {
             Handler::Exec => queued_writes,
             _ => command.is(flag::WRITE) && client.transaction.is_none(),
@@ -87,29 +120,43 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Runs the command, or says why not.
+    /// Why the request does not run, and is not queued, whatever is paused.
+    fn refusal(
+        &self,
+        client: &Client,
+        command: Option<&'static Command>,
+        args: Args<'_>,
+    ) -> Option<Failure> {
+        let Some(command) = command else { return Some(unsupported::error(args)) };
+        if !command.takes(args.len()) {
+            return Some(command.arity_error());
+        }
+        if let Some(refusal) = subcommands::refusal(command, args) {
+            return Some(refusal);
+        }
+        if !client.authenticated && !command.is(flag::NO_AUTH) {
+            return Some("NOAUTH Authentication required.".into());
+        }
+        if self.core.is_loading && !command.runs_while_loading() {
+            return Some("LOADING Terrace is loading the dataset in memory".into());
+        }
+        let not_here = client.transaction.is_some() && command.is(flag::NO_MULTI);
+        not_here.then(|| "ERR Command not allowed inside a transaction".into())
+    }
+
+    /// Runs the command or queues it, or says why not.
     fn checked(
         &mut self,
         client: &mut Client,
         out: &mut Output,
         command: Option<&'static Command>,
+        refusal: Option<Failure>,
         args: Args<'_>,
     ) {
         if command.is_none() && unsupported::is_web_request(args.at(0)) {
             client.close = Close::AfterReplies;
             return;
         }
-        let refusal = match command {
-            None => Some(unsupported::error(args)),
-            Some(command) if !command.takes(args.len()) => Some(command.arity_error()),
-            Some(command) if !client.authenticated && !command.is(flag::NO_AUTH) => {
-                Some("NOAUTH Authentication required.".into())
-            }
-            Some(command) if client.transaction.is_some() && command.is(flag::NO_MULTI) => {
-                Some("ERR Command not allowed inside a transaction".into())
-            }
-            Some(_) => None,
-        };
         match (command, refusal) {
             (Some(command), None) => match &mut client.transaction {
                 Some(transaction) if !command.is(flag::NOT_QUEUED) => {
@@ -125,11 +172,16 @@ impl Executor<'_, '_> {
                 if let Some(command) = command {
                     self.stats.commands[command.index()].rejected.add(1);
                 }
+                let mut text = refusal.map(|refusal| refusal.text()).unwrap_or_default();
+                if command.is_some_and(|command| matches!(command.handler, Handler::Exec)) {
+                    transactions::discard_all(client);
+                    text = transactions::abort_text(&text);
+                }
                 if let Some(transaction) = &mut client.transaction {
                     transaction.spoil();
                 }
-                self.stats.error_replies.add(1);
-                out.error(&refusal.map(|refusal| refusal.text()).unwrap_or_default());
+                self.stats.error(&text);
+                out.error(&text);
             }
         }
     }
@@ -161,8 +213,10 @@ impl Executor<'_, '_> {
             Handler::Exec => transactions::exec(self, client, out),
         };
         if let Err(failure) = &result {
+            let text = failure.text();
             out.truncate(mark);
-            out.error(&failure.text());
+            out.error(&text);
+            self.stats.error(&text);
         }
         if client.is_held {
             return;
@@ -193,9 +247,10 @@ impl Executor<'_, '_> {
         };
         let stats = &context.stats.commands[command.index()];
         if let Err(failure) = result {
+            let text = failure.text();
             context.out.truncate(mark);
-            context.out.error(&failure.text());
-            context.stats.error_replies.add(1);
+            context.out.error(&text);
+            context.stats.error(&text);
             stats.failed.add(1);
         }
         stats.ran(1, started.elapsed());
@@ -234,13 +289,13 @@ impl Executor<'_, '_> {
         (self.sessions, context)
     }
 
-    /// Counts `calls` of a command that took `took` together; so many of them failed.
+    /// Counts `calls` of a command that took `took` together; so many of them failed, and their errors were
+    /// counted.
     pub(crate) fn count(&self, command: usize, calls: u64, failures: u64, took: Duration) {
         let stats = &self.stats.commands[command];
         stats.ran(calls, took);
         if failures > 0 {
             stats.failed.add(failures);
-            self.stats.error_replies.add(failures);
         }
     }
 

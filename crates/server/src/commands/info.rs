@@ -4,10 +4,11 @@ use super::connection::REDIS_VERSION;
 use super::{Context, Outcome, table};
 use crate::resp::Args;
 use crate::shared::{Shared, unix_time};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace::memory::prestore;
-use terrace::{MapStats, TierUse};
+use terrace::{MapStats, Opening, TierUse};
 
 type Render = fn(&Shared, &mut Lines);
 
@@ -22,6 +23,7 @@ static SECTIONS: &[(&str, bool, Render)] = &[
     ("CPU", true, cpu),
     ("Modules", true, |_, _| {}),
     ("Commandstats", false, commandstats),
+    ("Errorstats", true, errorstats),
     ("Latencystats", false, latencystats),
     ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
     ("Keyspace", true, keyspace),
@@ -41,6 +43,9 @@ impl Lines {
     }
 }
 
+/// Bytes of items from which on their ratio to the bytes on disk means something.
+const TELLING_BYTES: u64 = 1 << 20;
+
 pub(super) fn info(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     let wanted: Vec<String> =
         args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
@@ -56,6 +61,14 @@ pub(crate) fn render(shared: &Shared, wanted: &[String]) -> String {
     let default = wanted.is_empty() || any(&["default"]);
     let mut lines = Lines(String::new());
     for (name, by_default, render) in SECTIONS {
+        let render = match (shared.loading.is_on(), *name) {
+            (false, _) => *render,
+            (true, "Server" | "Clients" | "Replication" | "CPU" | "Commandstats") => *render,
+            (true, "Errorstats" | "Latencystats") => *render,
+            (true, "Persistence") => loading,
+            // They look at maps, which may be held while they are opened.
+            (true, _) => continue,
+        };
         if everything || (default && *by_default) || any(&[&name.to_ascii_lowercase()]) {
             if !lines.0.is_empty() {
                 lines.0.push_str("\r\n");
@@ -112,7 +125,8 @@ fn clients(shared: &Shared, lines: &mut Lines) {
         "client_recent_max_output_buffer",
         all.iter().map(|info| info.output_bytes.load(Relaxed)).max().unwrap_or(0),
     );
-    lines.add("blocked_clients", shared.queues.waiting.load(Relaxed));
+    lines.add("blocked_clients", shared.queues.waiting.load(Relaxed) + shared.clients.paused());
+    lines.add("paused_clients", shared.clients.paused());
     lines.add("tracking_clients", 0);
     for (i, each) in shared.loops.iter().enumerate() {
         lines.add(&format!("loop{i}_clients"), each.connections.load(Relaxed));
@@ -177,7 +191,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
         "maxmemory_policy",
         match when_full {
             terrace::WhenFull::Refuse => "noeviction",
-            terrace::WhenFull::Evict => "allkeys-lru",
+            terrace::WhenFull::Evict => super::config::EVICTION,
         },
     );
     lines.add("mem_clients_normal", buffers);
@@ -187,9 +201,25 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     );
 }
 
+/// How far the opening of the database has come.
+fn loading(shared: &Shared, lines: &mut Lines) {
+    let Opening { loaded_bytes, total_bytes } = shared.maps.database().opening();
+    let elapsed_ms = shared.uptime_ms();
+    lines.add("loading", 1);
+    lines.add("async_loading", 0);
+    lines.add("loading_start_time", unix_time().as_secs().saturating_sub(elapsed_ms / 1000));
+    lines.add("loading_total_bytes", total_bytes);
+    lines.add("loading_loaded_bytes", loaded_bytes);
+    let share = loaded_bytes as f64 / total_bytes.max(1) as f64;
+    lines.add("loading_loaded_perc", format_args!("{:.2}", 100.0 * share));
+    let eta_s = if loaded_bytes == 0 { 0.0 } else { elapsed_ms as f64 / 1e3 * (1.0 / share - 1.0) };
+    lines.add("loading_eta_seconds", format_args!("{eta_s:.0}"));
+}
+
 fn persistence(shared: &Shared, lines: &mut Lines) {
     let totals = totals(shared);
     lines.add("loading", 0);
+    lines.add("rdb_changes_since_last_save", shared.changes_since_save());
     lines.add("rdb_bgsave_in_progress", u8::from(shared.saving.load(Relaxed)));
     lines.add("rdb_last_save_time", shared.saved_s.load(Relaxed));
     lines
@@ -284,6 +314,17 @@ fn commandstats(shared: &Shared, lines: &mut Lines) {
     }
 }
 
+/// One line for each code of error that clients were answered.
+fn errorstats(shared: &Shared, lines: &mut Lines) {
+    let mut sum: BTreeMap<Box<str>, u64> = BTreeMap::new();
+    for (code, count) in shared.loops.iter().flat_map(|each| each.stats.errors()) {
+        *sum.entry(code).or_default() += count;
+    }
+    for (code, count) in sum {
+        lines.add(&format!("errorstat_{code}"), format_args!("count={count}"));
+    }
+}
+
 fn latencystats(shared: &Shared, lines: &mut Lines) {
     for command in table::COMMANDS.iter() {
         let bucket =
@@ -375,13 +416,15 @@ fn tiers(shared: &Shared, lines: &mut Lines) {
             stats.item_bytes_written, stats.item_reads, stats.index_nodes, stats.index_node_bytes,
             stats.evicted, stats.expired,
         ));
-        // Of each byte that operations wrote.
+        // Of each byte that operations wrote. Of a few, whole blocks and the head of the file would be all it says.
         let amplification = match stats.item_bytes_written {
-            0 => 0.0,
-            items => stats.bytes_written as f64 / items as f64,
+            0..TELLING_BYTES => String::new(),
+            items => {
+                format!(",write_amplification={:.2}", stats.bytes_written as f64 / items as f64)
+            }
         };
         lines.add(&format!("db{number}_values"), format_args!(
-            "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={},write_amplification={:.2}",
+            "tier=file,design={},domain={},disk_bytes={},bytes_written={},syncs={},collections={}{}",
             stats.design, stats.domain, stats.disk_bytes, stats.bytes_written, stats.syncs, stats.collections,
             amplification,
         ));

@@ -2,10 +2,7 @@
 
 use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::resp::Args;
-use terrace::{Bound, Session};
-
-/// Bytes an item may take beyond its key and value: what an atomic section reserves per write.
-pub(super) const ITEM_OVERHEAD_BYTES: usize = 64;
+use terrace::Session;
 
 pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let mut deleted = 0;
@@ -58,12 +55,10 @@ fn rename_key(
     if !replace && session.get(target, |_| ())?.is_some() {
         return Ok(false);
     }
-    let bytes = args.bytes() + value.len() + 2 * ITEM_OVERHEAD_BYTES;
-    let adds = !context.atomic && session.would_add([target])?;
-    context.atomic(session, Bound { bytes, adds }, |_, session| {
+    session.atomic(|session| {
         session.put(target, &value, expires_at_ms)?;
         session.delete(source)
-    })??;
+    })?;
     Ok(true)
 }
 

@@ -5,7 +5,8 @@
 //! it, and may change when it is empty. The other pairs would be a stack and are refused, as is everything that
 //! looks into the middle. Queues have names of their own beside those of keys: a key may be called the same, and
 //! GET does not know them. A queue is there for DEL, EXISTS, TYPE and SCAN TYPE list while it has elements;
-//! DEL, FLUSHDB and FLUSHALL empty it, and it stays. It cannot be renamed, copied or made to expire.
+//! DEL, FLUSHDB and FLUSHALL empty it, and remove it unless the configuration declares it. It cannot be renamed,
+//! copied or made to expire.
 //!
 //! Popped elements are gone from the queue, so no more are popped than the reply takes: a pop with a count
 //! answers fewer, and one whose first element does not fit waits until the client has read what it was
@@ -16,6 +17,7 @@
 //! began to wait.
 
 use super::{Context, Failure, Outcome, integer};
+use crate::clients::Waits;
 use crate::resp::Args;
 use std::sync::atomic::Ordering::SeqCst;
 use terrace::queue::Most;
@@ -53,12 +55,10 @@ const ELEMENTS: usize = 4096;
 const AROUND_BYTES: usize = 32;
 
 pub(super) fn lpush(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let queue = in_database_0(context)?.shared.queues.get_or_make(args.at(1))?;
-    push(context, queue, End::Left, args)
+    push_or_make(context, End::Left, args)
 }
 pub(super) fn rpush(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
-    let queue = in_database_0(context)?.shared.queues.get_or_make(args.at(1))?;
-    push(context, queue, End::Right, args)
+    push_or_make(context, End::Right, args)
 }
 pub(super) fn lpushx(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
     push_if_any(context, End::Left, args)
@@ -89,6 +89,17 @@ fn in_database_0<'c, 'a>(context: &'c mut Context<'a>) -> Result<&'c mut Context
     match context.client.database {
         0 => Ok(context),
         _ => Err("ERR queues are in database 0 alone".into()),
+    }
+}
+
+/// Pushes to the queue of this name, which another client may remove at the same time because it is empty.
+fn push_or_make(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
+    loop {
+        let queue = in_database_0(context)?.shared.queues.get_or_make(args.at(1))?;
+        let pushed = push(context, queue.clone(), end, args);
+        if pushed.is_ok() || !queue.was_given_up() {
+            return pushed;
+        }
     }
 }
 
@@ -178,28 +189,47 @@ fn take(context: &mut Context<'_>, name: &[u8], end: End, most: usize) -> Result
              element stays"
         )
         .into()),
+        // It was empty.
+        Err(_) if queue.was_given_up() => Ok(0),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Empties the queue of this name; whether it had elements.
+/// Empties the queue of this name, and removes it if clients made it; whether it had elements.
 pub(super) fn empty(context: &mut Context<'_>, name: &[u8]) -> Result<bool, Failure> {
-    let Some(queue) = find(context, name) else { return Ok(false) };
+    let is_here = context.client.database == 0;
+    let Some(queue) = is_here.then(|| context.shared.queues.get(name)).flatten() else {
+        return Ok(false);
+    };
     if context.atomic {
-        return Err("ERR a queue is not emptied inside a transaction".into());
+        return match queue.is_empty() {
+            true => Ok(false),
+            false => Err("ERR a queue is not emptied inside a transaction".into()),
+        };
     }
-    let (discarded, ticket) = queue.discard()?;
-    note(context, queue, ticket);
+    let discarded = discard(context, queue)?;
+    context.shared.queues.give_up(name)?;
     Ok(discarded > 0)
 }
 
-/// Empties every queue.
+/// Empties every queue, and removes those that clients made.
 pub(super) fn empty_all(context: &mut Context<'_>) -> Outcome {
-    for queue in context.shared.queues.all() {
-        let (_, ticket) = queue.discard()?;
-        note(context, queue, ticket);
+    for (name, queue) in context.shared.queues.all() {
+        discard(context, queue)?;
+        context.shared.queues.give_up(&name)?;
     }
     Ok(())
+}
+
+fn discard(context: &mut Context<'_>, queue: Queue) -> Result<u64, Failure> {
+    match queue.discard() {
+        Ok((discarded, ticket)) => {
+            note(context, queue, ticket);
+            Ok(discarded)
+        }
+        Err(_) if queue.was_given_up() => Ok(0),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The queue of this name, if the client can see one: it has elements.
@@ -222,7 +252,8 @@ pub(super) fn refuse_queue(context: &Context<'_>, name: &[u8]) -> Outcome {
 
 fn pop(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
-        return Err(super::SYNTAX_ERROR.into());
+        let name = format!("{}pop", end.letter().to_ascii_lowercase());
+        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     }
     let many = args.get(2).map(|count| match integer(count) {
         Ok(count @ 0..) => Ok(count as usize),
@@ -236,7 +267,9 @@ fn pop(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
     match many {
         None if taken == 0 => context.out.null(),
         None => {}
-        Some(count) if taken == 0 && count > 0 => context.out.null_array(),
+        Some(count) if taken == 0 && (count > 0 || find(context, args.at(1)).is_none()) => {
+            context.out.null_array();
+        }
         Some(_) => context.out.array(taken),
     }
     context.core.queues.popped.iter().take(taken).for_each(|element| context.out.bulk(element));
@@ -265,14 +298,17 @@ fn pop_or_wait(context: &mut Context<'_>, end: End, args: Args<'_>) -> Outcome {
     if context.client.waits_until_ms.is_none() {
         // Counted first, then asked again: who pushes meanwhile sees the count, or is seen here.
         context.client.waits_until_ms = Some(until_ms);
+        context.client.info.waits.set(Waits::Yes);
         context.shared.queues.waiting.fetch_add(1, SeqCst);
         if pop_first(context, end, args)? {
             return Ok(());
         }
     }
-    match context.core.uptime_ms < until_ms {
-        true => context.client.is_held = true,
-        false => context.out.null_array(),
+    match context.client.info.waits.get() {
+        Waits::ToldError => return Err("UNBLOCKED client unblocked via CLIENT UNBLOCK".into()),
+        Waits::ToldOver => context.out.null_array(),
+        _ if context.core.uptime_ms < until_ms => context.client.is_held = true,
+        _ => context.out.null_array(),
     }
     Ok(())
 }

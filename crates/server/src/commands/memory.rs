@@ -1,6 +1,6 @@
 //! MEMORY and OBJECT: what a key costs and how it is kept.
 
-use super::{Context, Outcome, SYNTAX_ERROR, help, integer, subcommand_arity, unknown_subcommand};
+use super::{Context, Outcome, SYNTAX_ERROR, help, integer};
 use crate::resp::{Args, number};
 use terrace::Session;
 
@@ -26,11 +26,7 @@ pub(super) fn memory(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         (b"stats", 2) => stats(context),
         (b"purge", 2) => context.out.ok(),
         (b"malloc-stats", 2) => context.out.bulk(b"Stats not supported for the current allocator"),
-        (b"help", 2) => return help(context.out, "MEMORY", MEMORY_HELP),
-        (b"usage" | b"doctor" | b"stats" | b"purge" | b"malloc-stats" | b"help", _) => {
-            return Err(subcommand_arity("memory", &String::from_utf8_lossy(&subcommand)));
-        }
-        _ => return Err(unknown_subcommand("memory", args.at(1))),
+        _ => return help(context.out, "MEMORY", MEMORY_HELP),
     }
     Ok(())
 }
@@ -126,13 +122,8 @@ fn encoding(value: &[u8]) -> &'static str {
 
 pub(super) fn object(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let subcommand = args.at(1).to_ascii_lowercase();
-    match (&subcommand[..], args.len()) {
-        (b"help", 2) => return help(context.out, "OBJECT", OBJECT_HELP),
-        (b"encoding" | b"refcount" | b"freq" | b"idletime", 3) => {}
-        (b"encoding" | b"refcount" | b"freq" | b"idletime" | b"help", _) => {
-            return Err(subcommand_arity("object", &String::from_utf8_lossy(&subcommand)));
-        }
-        _ => return Err(unknown_subcommand("object", args.at(1))),
+    if &subcommand[..] == b"help" {
+        return help(context.out, "OBJECT", OBJECT_HELP);
     }
     let Some(encoding) = session.get(args.at(2), |value| encoding(value.bytes))? else {
         context.out.null();

@@ -27,6 +27,7 @@ mod ordered;
 mod ranges;
 mod scan;
 mod strings;
+mod subcommands;
 mod table;
 mod transactions;
 mod unsupported;
@@ -39,12 +40,12 @@ use crate::stats::LoopStats;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use terrace::{Bound, Session};
+use terrace::Session;
 
 pub(crate) use execute::Executor;
 pub(crate) use info::{resident_bytes, totals};
 pub(crate) use table::{COMMANDS, count, get_index, name_of, set_index};
-pub(crate) use transactions::{Transaction, Watch};
+pub(crate) use transactions::{Transaction, Watching};
 
 /// Whether a connection is to be closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,14 +58,15 @@ pub(crate) enum Close {
     Now,
 }
 
-/// `CLIENT REPLY`.
+/// `CLIENT REPLY`: which commands are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Replies {
-    #[default]
-    On,
-    Off,
-    /// `CLIENT REPLY SKIP` has run: the next command is not answered.
-    SkipNext,
+pub(crate) struct Replies {
+    /// None are.
+    pub(crate) are_off: bool,
+    /// The command that runs is not; `CLIENT REPLY ON` and `OFF` make it forget that.
+    pub(crate) skip_this: bool,
+    /// The next one is not.
+    pub(crate) skip_next: bool,
 }
 
 /// A connection as the commands know it.
@@ -73,7 +75,7 @@ pub(crate) struct Client {
     pub(crate) database: usize,
     pub(crate) authenticated: bool,
     pub(crate) transaction: Option<Box<Transaction>>,
-    pub(crate) watched: Vec<Watch>,
+    pub(crate) watched: Watching,
     pub(crate) replies: Replies,
     pub(crate) close: Close,
     /// Databases touched in this turn, a bit each: whose failed commits concern this client.
@@ -99,8 +101,8 @@ impl Client {
             database: 0,
             authenticated,
             transaction: None,
-            watched: Vec::new(),
-            replies: Replies::On,
+            watched: Watching::default(),
+            replies: Replies::default(),
             close: Close::No,
             touched: 0,
             touched_apart: false,
@@ -123,8 +125,7 @@ impl Client {
         self.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes())
     }
     pub(crate) fn memory_bytes(&self) -> usize {
-        let watched: usize = self.watched.iter().map(Watch::memory_bytes).sum();
-        self.queued_bytes() + watched
+        self.queued_bytes() + self.watched.memory_bytes()
     }
     pub(crate) fn no_evict(&self) -> bool {
         self.info.no_evict.load(Relaxed)
@@ -169,12 +170,15 @@ impl Failure {
             Failure::Engine(
                 error @ (Error::KeySize(..)
                 | Error::ItemSize(..)
+                | Error::BatchSize(..)
                 | Error::Option { .. }
                 | Error::Unordered
                 | Error::Cursor(_)),
             ) => {
                 format!("ERR {error}")
             }
+            // Of one key, or queue: nothing else stops.
+            Failure::Engine(error) if error.is_damage() => format!("ERR damaged: {error}"),
             Failure::Engine(error) => {
                 format!(
                     "MISCONF Terrace cannot keep this on disk. Commands that may modify the data set are disabled: {error}"
@@ -199,37 +203,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Runs `f` so that its writes survive a crash together or not at all; they stay within the bound.
-    pub(crate) fn atomic<R>(
-        &mut self,
-        session: &mut Session,
-        bound: Bound,
-        f: impl FnOnce(&mut Self, &mut Session) -> R,
-    ) -> Result<R, Failure> {
-        if self.atomic {
-            return Ok(f(self, session));
-        }
-        session.atomic(bound, |session| f(self, session)).map_err(too_much_together)
-    }
-
     /// Counts a look-up, for `keyspace_hits` and `keyspace_misses`.
     pub(crate) fn looked_up(&self, found: bool) {
         match found {
             true => self.stats.key_hits.add(1),
             false => self.stats.key_misses.add(1),
         }
-    }
-}
-
-/// The failure of an atomic section. One that would write too much is told apart from a value that
-/// is too large.
-pub(crate) fn too_much_together(error: terrace::Error) -> Failure {
-    match error {
-        terrace::Error::ItemSize(bound, most) => format!(
-            "ERR this writes up to {bound} bytes as one; at most {most} can be kept together"
-        )
-        .into(),
-        error => error.into(),
     }
 }
 
@@ -312,8 +291,15 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    pub(crate) fn writes(&self) -> bool {
+        self.is(flag::WRITE)
+    }
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+    /// Whether all it writes is that keys are gone.
+    pub(crate) fn frees(&self) -> bool {
+        matches!(self.name, "del" | "unlink" | "getdel")
     }
     pub(crate) fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0
@@ -331,6 +317,12 @@ impl Command {
             Alone::IfSeveralKeys => self.keys.of(arguments).nth(1).is_some(),
         }
     }
+    /// Whether clients may run it while the database is opened: it touches no data.
+    pub(crate) fn runs_while_loading(&self) -> bool {
+        const THEY: [&str; 8] =
+            ["auth", "client", "command", "hello", "info", "quit", "reset", "select"];
+        THEY.contains(&self.name)
+    }
     /// The error for a wrong number of arguments.
     pub(crate) fn arity_error(&self) -> Failure {
         format!("ERR wrong number of arguments for '{}' command", self.name).into()
@@ -345,18 +337,6 @@ pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of r
 /// An argument that has to be an integer.
 pub(crate) fn integer(argument: &[u8]) -> Result<i64, Failure> {
     crate::resp::number::integer(argument).ok_or(Failure::from(NOT_AN_INTEGER))
-}
-
-/// The error for a subcommand that does not exist.
-pub(crate) fn unknown_subcommand(command: &str, subcommand: &[u8]) -> Failure {
-    let subcommand = String::from_utf8_lossy(&subcommand[..subcommand.len().min(128)]).into_owned();
-    format!("ERR unknown subcommand '{subcommand}'. Try {} HELP.", command.to_ascii_uppercase())
-        .into()
-}
-
-/// The error for a wrong number of arguments of a subcommand.
-pub(crate) fn subcommand_arity(command: &str, subcommand: &str) -> Failure {
-    format!("ERR wrong number of arguments for '{command}|{subcommand}' command").into()
 }
 
 /// Writes the lines of a `HELP` subcommand.

@@ -1,9 +1,8 @@
 //! Several keys at once: MGET, MSET, MSETNX.
 
-use super::keys::ITEM_OVERHEAD_BYTES;
 use super::{Context, Failure, Outcome};
 use crate::resp::Args;
-use terrace::{Bound, Session};
+use terrace::Session;
 
 /// Keys looked up at a time.
 const CHUNK_KEYS: usize = 64;
@@ -49,22 +48,8 @@ fn pairs<'a>(
     Ok((1..args.len()).step_by(2).map(move |i| (args.at(i), args.at(i + 1))))
 }
 
-fn put_all<'a>(
-    context: &mut Context<'_>,
-    session: &mut Session,
-    args: Args<'a>,
-    mut pairs: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-) -> Outcome {
-    let bytes = args.bytes() + args.len() * ITEM_OVERHEAD_BYTES;
-    let adds = !context.atomic && session.would_add(pairs.clone().map(|(key, _)| key))?;
-    let put = |_: &mut Context<'_>, session: &mut Session| {
-        pairs.try_for_each(|(key, value)| session.put(key, value, None))
-    };
-    Ok(context.atomic(session, Bound { bytes, adds }, put)??)
-}
-
 pub(super) fn mset(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
-    put_all(context, session, args, pairs(args)?)?;
+    session.multi_put(pairs(args)?)?;
     context.out.ok();
     Ok(())
 }
@@ -77,7 +62,7 @@ pub(super) fn msetnx(context: &mut Context<'_>, session: &mut Session, args: Arg
             return Ok(());
         }
     }
-    put_all(context, session, args, pairs)?;
+    session.multi_put(pairs)?;
     context.out.integer(1);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! SLOWLOG and LATENCY: what took long.
 
-use super::{Context, Outcome, help, subcommand_arity, table, unknown_subcommand};
+use super::{Context, Outcome, SYNTAX_ERROR, help, table};
 use crate::resp::{Args, number};
 use crate::stats::BUCKETS;
 
@@ -22,11 +22,8 @@ pub(super) fn slowlog(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
             context.shared.slow_log.clear();
             context.out.ok();
         }
-        (b"help", 2) => return help(context.out, "SLOWLOG", SLOWLOG_HELP),
-        (b"get" | b"len" | b"reset" | b"help", _) => {
-            return Err(subcommand_arity("slowlog", &String::from_utf8_lossy(&subcommand)));
-        }
-        _ => return Err(unknown_subcommand("slowlog", args.at(1))),
+        (b"help", _) => return help(context.out, "SLOWLOG", SLOWLOG_HELP),
+        _ => return Err(SYNTAX_ERROR.into()),
     }
     Ok(())
 }
@@ -80,11 +77,7 @@ pub(super) fn latency(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         (b"histogram", _) => histogram(context, args),
         (b"doctor", 2) => doctor(context),
-        (b"help", 2) => return help(context.out, "LATENCY", LATENCY_HELP),
-        (b"latest" | b"history" | b"doctor" | b"help", _) => {
-            return Err(subcommand_arity("latency", &String::from_utf8_lossy(&subcommand)));
-        }
-        _ => return Err(unknown_subcommand("latency", args.at(1))),
+        _ => return help(context.out, "LATENCY", LATENCY_HELP),
     }
     Ok(())
 }

@@ -158,9 +158,8 @@ pub(super) fn randomkey(
     Ok(())
 }
 
-pub(super) fn dbsize(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
-    let len = context.shared.maps.get(context.client.database)?.len();
-    context.out.integer(len as i64);
+pub(super) fn dbsize(context: &mut Context<'_>, session: &mut Session, _args: Args<'_>) -> Outcome {
+    context.out.integer(session.len()? as i64);
     Ok(())
 }
 

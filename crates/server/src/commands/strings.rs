@@ -2,7 +2,7 @@
 
 use super::made::Made;
 use super::options::{Condition, Expiry, Family, SetOptions, When};
-use super::{Context, Outcome};
+use super::{Context, Failure, Outcome, SYNTAX_ERROR};
 use crate::resp::Args;
 use terrace::{Change, Session};
 
@@ -132,7 +132,17 @@ pub(super) fn getdel(context: &mut Context<'_>, session: &mut Session, args: Arg
 
 pub(super) fn getex(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let now_ms = context.core.now_ms;
-    let options = SetOptions::parse(Family::GetEx, args, 2, now_ms)?;
+    let options = match SetOptions::parse(Family::GetEx, args, 2, now_ms) {
+        // A key that is not there has no time that could be wrong.
+        Err(Failure::Text(text))
+            if text != SYNTAX_ERROR && session.get(args.at(1), |_| ())?.is_none() =>
+        {
+            context.looked_up(false);
+            context.out.null();
+            return Ok(());
+        }
+        options => options?,
+    };
     if options.expiry == Expiry::Unsaid {
         return get(context, session, args);
     }
@@ -168,7 +178,7 @@ pub(super) fn append(context: &mut Context<'_>, session: &mut Session, args: Arg
         let (bytes, expires_at_ms) =
             old.map_or((&[][..], None), |old| (old.bytes, old.expires_at_ms));
         len = bytes.len() + added.len();
-        if len > most || (added.is_empty() && old.is_some()) {
+        if len > most {
             return Change::Keep;
         }
         Change::Put { value: made.keep([bytes, added].concat()), expires_at_ms }

@@ -174,7 +174,7 @@ fn of_connections() -> [Command; 8] {
 #[rustfmt::skip]
 fn of_servers() -> [Command; 19] {
     [
-        command("dbsize", 1, R, NO_KEYS, Server(scan::dbsize)),
+        command("dbsize", 1, R, NO_KEYS, Data(scan::dbsize)),
         command("flushdb", -1, WRITE | OUTSIDE_ATOMIC, NO_KEYS, Server(scan::flushdb)).alone(Alone::Always),
         command("flushall", -1, WRITE | OUTSIDE_ATOMIC, NO_KEYS, Server(scan::flushall)).alone(Alone::Always),
         command("info", -1, SX, NO_KEYS, Server(info::info)),

@@ -7,12 +7,13 @@
 //! atomic section, since a section belongs to one map.
 
 use super::execute::Executor;
-use super::keys::ITEM_OVERHEAD_BYTES;
-use super::{Client, Command, Context, Outcome, flag, too_much_together};
+use super::{Client, Command, Context, Failure, Outcome, flag};
 use crate::resp::{Args, Output, Span};
+use crate::shared::Shared;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
-use terrace::{Bound, Session};
+use terrace::{Session, Watch};
 
 /// A queue of requests.
 #[derive(Default)]
@@ -72,21 +73,53 @@ impl Transaction {
     }
 }
 
-/// A watched key, and what WATCH saw of it: version and location, `None` if it was absent.
-pub(crate) struct Watch {
-    database: usize,
-    key: Vec<u8>,
-    seen: Option<(u64, u64)>,
+/// A watched name: the key, and the queue of that name, which lists are.
+struct Watched {
+    key: Watch,
+    queue: QueueAt,
 }
 
-impl Watch {
+/// Which queue a name stood for, and how far that had come.
+#[derive(PartialEq, Eq)]
+struct QueueAt {
+    life: u64,
+    positions: (u64, u64),
+}
+
+/// What a client watches.
+#[derive(Default)]
+pub(crate) struct Watching {
+    /// By database and name.
+    keys: HashMap<(usize, Box<[u8]>), Watched>,
+    name_bytes: usize,
+}
+
+impl Watching {
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Watch>() + self.key.capacity()
+        // A name is kept here, by its watch, and by the map.
+        self.len() * (size_of::<Watched>() + size_of::<(usize, Box<[u8]>)>()) + 3 * self.name_bytes
+    }
+
+    /// Whether nothing watched was written since.
+    fn holds(&self, shared: &Shared) -> bool {
+        self.keys.iter().all(|((database, name), watched)| {
+            watched.key.is_unchanged() && watched.queue == queue_at(shared, *database, name)
+        })
     }
 }
 
-fn look(session: &mut Session, key: &[u8]) -> terrace::Result<Option<(u64, u64)>> {
-    session.get(key, |value| (value.version, value.location))
+/// How far the queue of a name has come; queues are in database 0.
+fn queue_at(shared: &Shared, database: usize, name: &[u8]) -> QueueAt {
+    if database != 0 {
+        return QueueAt { life: 0, positions: (0, 0) };
+    }
+    // First: of a queue that is removed meanwhile the positions belong to an earlier life.
+    let life = shared.queues.life(name);
+    let queue = shared.queues.get(name);
+    QueueAt { life, positions: queue.map_or((0, 0), |queue| queue.positions()) }
 }
 
 pub(super) fn multi(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
@@ -99,8 +132,8 @@ pub(super) fn multi(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
 }
 
 pub(super) fn discard(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
-    context.client.transaction.take().ok_or("ERR DISCARD without MULTI")?;
-    context.client.watched.clear();
+    context.client.transaction.as_ref().ok_or("ERR DISCARD without MULTI")?;
+    discard_all(context.client);
     context.out.ok();
     Ok(())
 }
@@ -110,10 +143,13 @@ pub(super) fn watch(context: &mut Context<'_>, session: &mut Session, args: Args
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
     let database = context.client.database;
-    for key in args.from(1) {
-        let watched = &mut context.client.watched;
-        if !watched.iter().any(|watch| watch.database == database && watch.key == key) {
-            watched.push(Watch { database, key: key.to_vec(), seen: look(session, key)? });
+    for name in args.from(1) {
+        let watching = &mut context.client.watched;
+        if let Entry::Vacant(place) = watching.keys.entry((database, name.into())) {
+            watching.name_bytes += name.len();
+            // The queue first: it only moves on.
+            let queue = queue_at(context.shared, database, name);
+            place.insert(Watched { key: session.map().watch(name), queue });
         }
     }
     context.out.ok();
@@ -121,9 +157,21 @@ pub(super) fn watch(context: &mut Context<'_>, session: &mut Session, args: Args
 }
 
 pub(super) fn unwatch(context: &mut Context<'_>, _args: Args<'_>) -> Outcome {
-    context.client.watched.clear();
+    context.client.watched = Watching::default();
     context.out.ok();
     Ok(())
+}
+
+/// The error of a transaction that is not run, by what was wrong.
+pub(super) fn abort_text(cause: &str) -> String {
+    let cause = cause.strip_prefix("ERR ").unwrap_or(cause);
+    format!("EXECABORT Transaction discarded because of: {cause}")
+}
+
+/// Forgets the transaction, if there is one, and what was watched for it.
+pub(super) fn discard_all(client: &mut Client) {
+    client.transaction = None;
+    client.watched = Watching::default();
 }
 
 /// Runs the queue; the gate is closed already.
@@ -137,13 +185,11 @@ pub(super) fn exec(
     if transaction.spoiled {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
-    for watch in &watched {
-        let session = executor.sessions.open(watch.database, &executor.shared.maps)?;
-        if look(session, &watch.key)? != watch.seen {
-            out.null_array();
-            return Ok(());
-        }
+    if !watched.holds(executor.shared) {
+        out.null_array();
+        return Ok(());
     }
+    let start = out.mark();
     out.array(transaction.len());
     let mut next = 0;
     while next < transaction.len() {
@@ -152,104 +198,49 @@ pub(super) fn exec(
             let (command, args) = transaction.request(next);
             Executor::run_queued(&mut executor.context(client, out, false), None, command, args);
             next += 1;
-        } else {
-            next = section.end;
-            run_section(executor, client, out, &transaction, section);
+            continue;
+        }
+        let (first, len) = (next == 0, section.len());
+        next = section.end;
+        if let Err(error) = run_section(executor, client, out, &transaction, section) {
+            let text = abort_text(&Failure::from(error).text());
+            if first {
+                out.truncate(start);
+                return Err(text.into());
+            }
+            // The parts before it stand, and so do theirs; those behind it go on.
+            (0..len).for_each(|_| out.error(&text));
         }
     }
     Ok(())
 }
 
 /// Runs requests of one database, atomically if any of them writes.
+///
+/// # Errors
+/// Those of the engine: none of them did anything then, and none is answered.
 fn run_section(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
     out: &mut Output,
     transaction: &Transaction,
     section: Range<usize>,
-) {
+) -> terrace::Result<()> {
     client.touched |= 1 << client.database;
-    let replies = section.len();
     let (sessions, mut context) = executor.split(client, out);
     context.atomic = true;
     let mark = context.out.mark();
-    let result = (|| {
-        let session = sessions.open(context.client.database, &context.shared.maps)?;
-        let mut run = |session: &mut Session| {
-            for i in section.clone() {
-                let (command, args) = transaction.request(i);
-                Executor::run_queued(&mut context, Some(session), command, args);
-            }
-        };
-        if section.clone().any(|i| transaction.request(i).0.is(flag::WRITE)) {
-            let bound = bound(session, transaction, section.clone())?;
-            session.atomic(bound, run)
-        } else {
-            run(session);
-            Ok(())
-        }
-    })();
-    if let Err(error) = result {
-        let text = too_much_together(error).text();
+    let session = sessions.open(context.client.database, &context.shared.maps)?;
+    let mut run = |session: &mut Session| {
+        // Once more, perhaps: an embedded user may have written one of the keys.
         context.out.truncate(mark);
-        (0..replies).for_each(|_| context.out.error(&text));
-    }
-}
-
-/// What a section writes at the most: key, value and overhead of every write, given how long the values can have
-/// become by then.
-fn bound(
-    session: &mut Session,
-    transaction: &Transaction,
-    section: Range<usize>,
-) -> terrace::Result<Bound> {
-    // By key: the longest its value can be, and whether the map had it before.
-    let mut known: HashMap<&[u8], (usize, bool)> = HashMap::new();
-    let mut bound = Bound { bytes: 0, adds: false };
-    for i in section {
-        let (command, args) = transaction.request(i);
-        if !command.is(flag::WRITE) {
-            continue;
+        for i in section.clone() {
+            let (command, args) = transaction.request(i);
+            Executor::run_queued(&mut context, Some(session), command, args);
         }
-        let mut longest = 0;
-        for position in command.keys.of(args.len()) {
-            let key = args.at(position);
-            let (len, was_there) = match known.get(key) {
-                Some(known) => *known,
-                None => {
-                    let found = session.get(key, |value| value.bytes.len())?;
-                    *known.entry(key).or_insert((found.unwrap_or(0), found.is_some()))
-                }
-            };
-            bound.adds |= !was_there && may_add(command);
-            longest = longest.max(len);
-        }
-        for position in command.keys.of(args.len()) {
-            let key = args.at(position);
-            let len = longest_after(command, args, position, longest);
-            known.entry(key).and_modify(|known| known.0 = len);
-            let key_bytes = key.len() + ITEM_OVERHEAD_BYTES;
-            bound.bytes = bound.bytes.saturating_add(len).saturating_add(key_bytes);
-        }
-    }
-    Ok(bound)
-}
-
-/// Whether the command may make a key that is not there: it needs memory, or another key's value.
-fn may_add(command: &Command) -> bool {
-    command.is(flag::DENY_OOM) || matches!(command.name, "rename" | "renamenx")
-}
-
-/// The longest that the value of the key at `position` can be after the command, when the longest
-/// value among its keys was `longest` before.
-fn longest_after(command: &Command, args: Args<'_>, position: usize, longest: usize) -> usize {
-    const NUMBER_BYTES: usize = 64;
-    let offset =
-        || crate::resp::number::integer(args.at(2)).and_then(|offset| usize::try_from(offset).ok());
-    match command.name {
-        "del" | "unlink" | "getdel" => 0,
-        "mset" | "msetnx" => args.get(position + 1).map_or(0, <[u8]>::len),
-        "setrange" => longest.max(offset().unwrap_or(0)).saturating_add(args.at(3).len()),
-        _ => longest.saturating_add(args.bytes()).saturating_add(NUMBER_BYTES),
-    }
+        Ok(())
+    };
+    let writes = section.clone().any(|i| transaction.request(i).0.is(flag::WRITE));
+    let result = if writes { session.atomic(run) } else { run(session) };
+    result.inspect_err(|_| context.out.truncate(mark))
 }

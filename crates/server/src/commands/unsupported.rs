@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::resp::Args;
 
-/// Commands of Redis 7 that this server has no use for, because it keeps strings and queues.
+/// Commands of Redis 7 that this server does not offer.
 const KNOWN: &[&str] = &[
     "acl",
     "asking",
@@ -163,6 +163,68 @@ const KNOWN: &[&str] = &[
     "zunionstore",
 ];
 
+/// What there is instead of a known command, by what it is about.
+fn instead(name: &str) -> &'static str {
+    const BITS: &[&str] =
+        &["bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "getbit", "setbit"];
+    const LISTS: &[&str] = &[
+        "blmove",
+        "blmpop",
+        "brpoplpush",
+        "lindex",
+        "linsert",
+        "lmove",
+        "lmpop",
+        "lpos",
+        "lrange",
+        "lrem",
+        "lset",
+        "ltrim",
+        "rpoplpush",
+    ];
+    const KEYS: &[&str] = &[
+        "dump",
+        "lcs",
+        "migrate",
+        "move",
+        "restore",
+        "restore-asking",
+        "sort",
+        "sort_ro",
+        "swapdb",
+    ];
+    const SERVER: &[&str] = &[
+        "acl",
+        "asking",
+        "bgrewriteaof",
+        "failover",
+        "lolwut",
+        "module",
+        "monitor",
+        "psync",
+        "replconf",
+        "replicaof",
+        "slaveof",
+        "sync",
+    ];
+    const SCRIPTS: &[&str] =
+        &["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro", "function", "script"];
+    match name {
+        _ if BITS.contains(&name) => {
+            ": strings are read and written by the byte (GETRANGE, SETRANGE), not by the bit"
+        }
+        _ if LISTS.contains(&name) => {
+            ": lists are queues here, pushed to at one end and popped at the other (LPUSH, RPOP, BRPOP, RPUSH, LPOP, \
+             BLPOP, LLEN)"
+        }
+        _ if SCRIPTS.contains(&name) => {
+            ": there are no scripts; MULTI, EXEC and WATCH make several commands one"
+        }
+        _ if KEYS.contains(&name) || SERVER.contains(&name) => "",
+        _ => ": this server keeps strings and queues",
+    }
+}
+
 /// Whether a request is a piece of HTTP: a browser was tricked into talking to this port.
 pub(super) fn is_web_request(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
@@ -177,10 +239,7 @@ pub(super) fn error(args: Args<'_>) -> Failure {
     let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
     if KNOWN.binary_search(&lower.as_str()).is_ok() {
         let upper = lower.to_ascii_uppercase();
-        return format!(
-            "ERR {upper} is not supported by Terrace: this server keeps strings and queues"
-        )
-        .into();
+        return format!("ERR {upper} is not supported by Terrace{}", instead(&lower)).into();
     }
     let shown = |bytes: &[u8], most: usize| {
         String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()

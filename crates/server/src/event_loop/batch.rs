@@ -30,11 +30,18 @@ pub(super) struct GetBatch {
     waiting: [Waiting; BATCH_KEYS],
     len: usize,
     database: usize,
+    /// Connections that were given much: to be looked at before others are.
+    heavy: Vec<usize>,
 }
 
 impl Default for GetBatch {
     fn default() -> GetBatch {
-        GetBatch { waiting: [Waiting::default(); BATCH_KEYS], len: 0, database: 0 }
+        GetBatch {
+            waiting: [Waiting::default(); BATCH_KEYS],
+            len: 0,
+            database: 0,
+            heavy: Vec::new(),
+        }
     }
 }
 
@@ -104,18 +111,33 @@ impl GetBatch {
             Ok(session) => tally.look_up(session, keys, waiting, outputs, executor.stats),
             Err(error) => {
                 let text = Failure::from(error).text();
-                waiting.iter().for_each(|entry| outputs[entry.connection as usize].error(&text));
+                for entry in waiting {
+                    executor.stats.error(&text);
+                    outputs[entry.connection as usize].error(&text);
+                }
             }
         }
         tally.count(len, started.elapsed(), executor, keys);
+        if tally.value_bytes > HEAVY_BYTES {
+            self.heavy.extend(waiting.iter().map(|entry| entry.connection as usize));
+        }
+    }
+
+    /// Connections that large values went to since the last call.
+    pub(super) fn take_heavy(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.heavy)
     }
 }
+
+/// Bytes of a batch's values from which on its connections are looked at.
+const HEAVY_BYTES: usize = 64 << 10;
 
 /// What a batch came to.
 #[derive(Default)]
 struct Tally {
     answered: usize,
     hits: u64,
+    value_bytes: usize,
 }
 
 impl Tally {
@@ -151,6 +173,7 @@ impl Tally {
         match value {
             Some(value) => {
                 self.hits += 1;
+                self.value_bytes += value.bytes.len();
                 out.bulk(value.bytes);
             }
             None => out.null(),
@@ -160,9 +183,10 @@ impl Tally {
     fn fail(&mut self, out: &mut Output, error: terrace::Error, stats: &LoopStats) {
         self.answered += 1;
         let command = &stats.commands[commands::get_index()];
+        let text = Failure::from(error).text();
         command.failed.add(1);
-        stats.error_replies.add(1);
-        out.error(&Failure::from(error).text());
+        stats.error(&text);
+        out.error(&text);
     }
 
     fn count(&self, len: usize, took: Duration, executor: &mut Executor<'_, '_>, keys: &[&[u8]]) {

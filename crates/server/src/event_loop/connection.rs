@@ -2,7 +2,7 @@
 
 use crate::clients::{ClientInfo, NO_TRANSACTION};
 use crate::commands::Client;
-use crate::resp::{Output, Parser};
+use crate::resp::{Output, Parser, shrink};
 use crate::tls;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -57,6 +57,7 @@ impl Input {
         } else if self.start > self.bytes.len() / 2 {
             self.bytes.drain(..self.start);
             self.start = 0;
+            shrink(&mut self.bytes);
         }
     }
     /// The buffer, with room for `more` bytes behind what is there.
@@ -212,6 +213,18 @@ impl Connection {
         }
         // A peer that is gone already needs no goodbye.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+    }
+
+    /// A pause holds it back, or what its request waits for.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+        self.client.info.paused.store(self.client.waits_until_ms.is_none(), Relaxed);
+    }
+
+    /// It may go on; whether it was held.
+    pub(super) fn release(&mut self) -> bool {
+        self.client.info.paused.store(false, Relaxed);
+        std::mem::take(&mut self.held)
     }
 
     /// What epoll has to watch for, given whether replies wait to be sent.

@@ -11,7 +11,6 @@ use super::connection::{Connection, Phase};
 use super::sets::SetRun;
 use crate::commands::{self, Client, Close, Executor};
 use crate::gate::Turn;
-use crate::pause::Paused;
 use crate::resp::{Args, Output, Parser, ProtocolError, Step};
 use std::ops::Range;
 
@@ -106,14 +105,15 @@ impl Run<'_, '_> {
     #[inline]
     fn request(&mut self, rest: &[u8], at: usize) -> bool {
         let args = self.parser.args(rest);
-        if self.client.plain && self.executor.core.paused == Paused::Nothing {
+        if self.client.plain && self.executor.core.takes_all() {
+            let is_short = self.executor.core.is_short;
             match shape(&args) {
                 Shape::Get if !self.parser.was_inline() => {
                     let (start, end) = self.parser.span(1);
                     self.get(at + start, at + end);
                     return true;
                 }
-                Shape::Set if !self.parser.was_inline() => {
+                Shape::Set if !self.parser.was_inline() && !is_short => {
                     let (key, value) = (self.parser.span(1), self.parser.span(2));
                     self.set((at + key.0, at + key.1), (at + value.0, at + value.1));
                     return true;
@@ -180,9 +180,10 @@ impl Run<'_, '_> {
     fn refuse(&mut self, error: ProtocolError) {
         self.flush();
         let out = &mut self.outputs[self.index];
+        let text = format!("ERR {error}");
         out.count_reply();
-        out.error(&format!("ERR {error}"));
-        self.executor.stats.error_replies.add(1);
+        out.error(&text);
+        self.executor.stats.error(&text);
     }
 }
 
@@ -234,14 +235,16 @@ impl EventLoop<'_> {
             return (range.end, Stop::Close);
         };
         let Connection { parser, client, .. } = connection;
+        let mut executor = Executor {
+            shared: self.shared,
+            stats: &self.handle.stats,
+            core: &mut self.core,
+            sessions: &mut self.sessions,
+            turn,
+        };
+        executor.note_memory(client.database);
         let mut run = Run {
-            executor: Executor {
-                shared: self.shared,
-                stats: &self.handle.stats,
-                core: &mut self.core,
-                sessions: &mut self.sessions,
-                turn,
-            },
+            executor,
             batch: &mut self.batch,
             outputs: &mut self.outputs,
             index,
@@ -277,7 +280,7 @@ impl EventLoop<'_> {
                 self.backlog.push(index);
             }
             Stop::Held => {
-                connection.held = true;
+                connection.hold();
                 self.held.push(index);
             }
             Stop::Close => {
@@ -287,5 +290,6 @@ impl EventLoop<'_> {
             }
         }
         self.mark_to_write(index);
+        self.keep_within_buffers(index);
     }
 }

@@ -14,7 +14,6 @@ impl EventLoop<'_> {
             return;
         }
         self.last_tick_ms = now_ms;
-        self.handle.stats.buffer_bytes.set(self.buffer_bytes as u64);
         for index in 0..self.connections.len() {
             if self.is_overdue(index, now_ms) {
                 self.close(index);
@@ -57,7 +56,7 @@ impl EventLoop<'_> {
     pub(super) fn release_held(&mut self) {
         for index in std::mem::take(&mut self.held) {
             let Some(connection) = self.connections[index].as_deref_mut() else { continue };
-            if std::mem::take(&mut connection.held) && !connection.in_backlog {
+            if connection.release() && !connection.in_backlog {
                 connection.in_backlog = true;
                 self.backlog.push(index);
                 self.mark_to_write(index);

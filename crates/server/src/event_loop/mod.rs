@@ -20,6 +20,7 @@ mod housekeeping;
 mod send;
 mod sets;
 
+use crate::clients::Waits;
 use crate::config::LoopLimits;
 use crate::gate::Turn;
 use crate::ledgers::LedgerTurn;
@@ -48,6 +49,9 @@ const DIRECT_READ_BYTES_MIN: usize = 32 << 10;
 const EVENTS: usize = 512;
 /// How often timeouts are looked at.
 const TICK_MS: u64 = 500;
+/// How often clients that are held for want of memory are tried again: the collector frees enough for several of
+/// these at a time.
+const MEMORY_TICK_MS: u64 = 1;
 /// Epoll's name for the waker; connections are named by their index.
 pub(crate) const WAKER: u64 = u64::MAX;
 
@@ -60,6 +64,12 @@ pub(crate) struct Core {
     /// Milliseconds since the server started, read once per turn.
     pub(crate) uptime_ms: u64,
     pub(crate) paused: Paused,
+    /// Whether writes of the connection being executed may have to wait for memory: each is asked about.
+    pub(crate) is_short: bool,
+    /// Whether a connection is held until there is memory for its next write.
+    pub(crate) awaits_memory: bool,
+    /// The database is being opened.
+    pub(crate) is_loading: bool,
     /// What this turn has done to queues.
     pub(crate) queues: QueueTurn,
     /// And to ledgers.
@@ -71,6 +81,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Whether commands run, whatever they are.
+    #[inline(always)]
+    pub(crate) fn takes_all(&self) -> bool {
+        self.paused == Paused::Nothing && !self.is_loading
+    }
+
     /// The next of a sequence that is random enough to pick keys by (xorshift).
     pub(crate) fn next_random(&mut self) -> u64 {
         self.random ^= self.random << 13;
@@ -118,6 +134,9 @@ pub(crate) fn run(shared: &Shared, id: usize) {
             now_ms: 0,
             uptime_ms: 0,
             paused: Paused::Nothing,
+            is_short: false,
+            awaits_memory: false,
+            is_loading: shared.loading.is_on(),
             queues: QueueTurn::default(),
             ledgers: LedgerTurn::default(),
             next_wait_ms: u64::MAX,
@@ -176,6 +195,7 @@ impl EventLoop<'_> {
     fn timeout(&self) -> Option<Timespec> {
         let ms = match self.core.paused {
             _ if !self.backlog.is_empty() => 0,
+            _ if self.core.awaits_memory => MEMORY_TICK_MS,
             Paused::Nothing if self.drain_until_ms.is_some() => 20,
             Paused::Nothing if self.connections.len() == self.free.len() => return None,
             Paused::Nothing => {
@@ -193,10 +213,15 @@ impl EventLoop<'_> {
             self.core.limits = LoopLimits::new(self.shared);
             let limit_bytes = self.core.limits.output_buffer_bytes;
             self.outputs.iter_mut().for_each(|out| out.set_limit_bytes(limit_bytes));
+            self.core.is_loading = self.shared.loading.is_on();
+            self.close_beyond_buffers();
         }
         let paused = self.shared.pause.now(self.core.uptime_ms);
         if self.core.paused != paused {
             self.core.paused = paused;
+            self.release_held();
+        }
+        if std::mem::take(&mut self.core.awaits_memory) {
             self.release_held();
         }
         if self.core.next_wait_ms <= self.core.uptime_ms {
@@ -377,7 +402,9 @@ impl EventLoop<'_> {
         let Some(connection) = self.connections[index].take() else { return };
         let info = &connection.client.info;
         self.buffer_bytes -= connection.counted_bytes;
+        self.handle.stats.buffer_bytes.set(self.buffer_bytes as u64);
         if connection.client.waits_until_ms.is_some() {
+            info.waits.set(Waits::Not);
             self.shared.queues.waiting.fetch_sub(1, SeqCst);
         }
         self.shared.clients.remove(info.id);

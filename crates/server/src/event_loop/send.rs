@@ -1,7 +1,7 @@
 //! The end of a turn: commit, then send.
 
 use super::EventLoop;
-use super::connection::Phase;
+use super::connection::{Connection, Phase};
 use crate::commands::{Client, Failure};
 use rustix::event::epoll;
 use std::time::Instant;
@@ -80,9 +80,7 @@ impl EventLoop<'_> {
             self.send(index);
         }
         self.to_write = to_write;
-        if self.buffer_bytes > self.core.limits.all_buffers_bytes {
-            self.close_largest();
-        }
+        self.close_beyond_buffers();
     }
 
     fn send(&mut self, index: usize) {
@@ -108,7 +106,7 @@ impl EventLoop<'_> {
             connection.moved_ms = self.core.uptime_ms;
             self.handle.stats.bytes_written.add(sent as u64);
             if std::mem::take(&mut connection.client.awaits_room) {
-                connection.held = false;
+                connection.release();
                 connection.in_backlog = true;
                 self.backlog.push(index);
                 self.held.retain(|held| *held != index);
@@ -147,12 +145,32 @@ impl EventLoop<'_> {
 
     /// Counts a connection's memory and publishes how it stands.
     fn account(&mut self, index: usize) {
+        self.count_buffers(index);
         let Some(connection) = self.connections[index].as_deref_mut() else { return };
-        let out = &self.outputs[index];
-        let bytes = connection.memory_bytes(out);
+        connection.publish(&self.outputs[index], connection.counted_bytes);
+    }
+
+    /// Counts a connection's memory.
+    fn count_buffers(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_deref_mut() else { return };
+        let bytes = connection.memory_bytes(&self.outputs[index]);
+        if bytes == connection.counted_bytes {
+            return;
+        }
         self.buffer_bytes = self.buffer_bytes - connection.counted_bytes + bytes;
         connection.counted_bytes = bytes;
-        connection.publish(out, bytes);
+        self.handle.stats.buffer_bytes.set(self.buffer_bytes as u64);
+        self.handle.stats.buffer_bytes_peak.raise(self.buffer_bytes as u64);
+    }
+
+    /// Called when something was read for a connection, or executed: before the next one is served, all clients
+    /// together hold no more than they may.
+    pub(super) fn keep_within_buffers(&mut self, index: usize) {
+        self.count_buffers(index);
+        for heavy in self.batch.take_heavy() {
+            self.count_buffers(heavy);
+        }
+        self.close_beyond_buffers();
     }
 
     /// All is sent: closes our side, and the rest once the client has, or after a while.
@@ -180,16 +198,25 @@ impl EventLoop<'_> {
         connection.phase = Phase::Lingering { until_ms, bytes_left };
     }
 
-    /// All clients together hold too much: the one that holds most goes.
+    /// While all clients together hold too much, the one that holds most goes.
+    #[inline]
+    pub(super) fn close_beyond_buffers(&mut self) {
+        if self.buffer_bytes > self.core.limits.all_buffers_bytes {
+            self.close_largest();
+        }
+    }
+
+    #[cold]
     fn close_largest(&mut self) {
-        let largest = self
-            .connections
-            .iter()
-            .enumerate()
-            .filter_map(|(index, connection)| Some((index, connection.as_deref()?)))
-            .filter(|(_, connection)| !connection.client.no_evict())
-            .max_by_key(|(_, connection)| connection.counted_bytes);
-        if let Some((index, _)) = largest {
+        let holds = |(index, connection): (usize, &Option<Box<Connection>>)| {
+            let connection = connection.as_deref().filter(|each| !each.client.no_evict())?;
+            Some((connection.counted_bytes, index))
+        };
+        let mut all: Vec<_> = self.connections.iter().enumerate().filter_map(holds).collect();
+        all.sort_unstable();
+        while self.buffer_bytes > self.core.limits.all_buffers_bytes
+            && let Some((_, index)) = all.pop()
+        {
             self.handle.stats.closed_for_memory.add(1);
             self.close(index);
         }

@@ -56,7 +56,7 @@ impl SetRun {
         let waiting = &self.waiting[..len];
         let started = Instant::now();
         (0..len).for_each(|_| out.count_reply());
-        let Executor { sessions, shared, .. } = &mut *executor;
+        let Executor { sessions, shared, stats, .. } = &mut *executor;
         let mut failures = 0;
         match sessions.open(client.database, &shared.maps) {
             Ok(session) => {
@@ -67,7 +67,9 @@ impl SetRun {
                         Ok(()) => out.ok(),
                         Err(error) => {
                             failures += 1;
-                            out.error(&Failure::from(error).text());
+                            let text = Failure::from(error).text();
+                            stats.error(&text);
+                            out.error(&text);
                         }
                     }
                 }
@@ -75,15 +77,21 @@ impl SetRun {
             Err(error) => {
                 failures = len as u64;
                 let text = Failure::from(error).text();
-                waiting.iter().for_each(|_| out.error(&text));
+                for _ in waiting {
+                    stats.error(&text);
+                    out.error(&text);
+                }
             }
         }
         let took = started.elapsed();
         client.note(commands::set_index(), client.database);
         executor.count(commands::set_index(), len as u64, failures, took);
         if executor.is_slow(took) {
-            let text = format!("(a run of {len} SETs)");
-            executor.note_slow(client, [b"SET", text.as_bytes()].into_iter(), took);
+            // As one request would have them: each key with its value.
+            let of = |(start, end): (usize, usize)| &buffer[start..end];
+            let pairs = waiting.iter().flat_map(|each| [of(each.key), of(each.value)]);
+            let arguments: Vec<&[u8]> = [&b"SET"[..]].into_iter().chain(pairs).collect();
+            executor.note_slow(client, arguments.into_iter(), took);
         }
     }
 }

@@ -9,5 +9,5 @@ pub(crate) mod number;
 mod output;
 mod parser;
 
-pub(crate) use output::Output;
+pub(crate) use output::{Output, shrink};
 pub(crate) use parser::{Args, Parser, ProtocolError, RequestLimits, Span, Step};

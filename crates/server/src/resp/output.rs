@@ -7,6 +7,16 @@
 
 use super::number::decimal;
 
+/// Buffers above this size give memory back while they run empty.
+const SHRUNK_BYTES: usize = 1 << 20;
+
+/// Gives back what a large buffer does not use of its memory, if that is most of it.
+pub(crate) fn shrink(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > SHRUNK_BYTES && buffer.len() < buffer.capacity() / 4 {
+        buffer.shrink_to(2 * buffer.len());
+    }
+}
+
 /// What a client has been answered and has not been sent yet.
 #[derive(Default)]
 pub(crate) struct Output {
@@ -67,6 +77,7 @@ impl Output {
         } else if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.sent = 0;
+            shrink(&mut self.bytes);
         }
         self.turn_start = self.bytes.len();
     }

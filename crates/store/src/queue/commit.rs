@@ -14,21 +14,26 @@
 //!   the place of an element that would come back.
 //! * Slots that are popped already are not written: the tail passes them by the same sync.
 //!
-//! On byte-addressable media there is nothing to do: pushes and pops are durable when they return. Of a volatile queue
-//! there is nothing to do either, anywhere: nothing of it is ever written, not even its end.
+//! On byte-addressable media there is nothing to do: pushes and pops are durable when they return. Of a volatile
+//! queue there is nothing to do either, anywhere: nothing of it is ever written, not even its end.
 
 use super::{Form, Inner, Queue, QueueTicket};
 use crate::error::{Error, Result};
 use crate::options::Durability;
+use crate::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use terrace_index::Ring;
 use terrace_memory::{Memory, Native};
 
+/// Why a queue that was closed takes no more.
+pub(super) const CLOSED: &str = "closed";
+/// Why one takes no more that was empty, and is removed.
+const GIVEN_UP: &str = "removed while it was empty";
 /// How often a queue without a promise takes a cut all the same.
 const UNPROMISED_CUT: Duration = Duration::from_secs(5);
 /// How often the keeper looks at the clock and the durability.
@@ -46,12 +51,13 @@ impl<M: Memory + Clone> Queue<M> {
             return Ok(());
         }
         while !inner.has_committed(ticket) {
-            self.check_writable()?;
+            if inner.stopped.get().is_some() {
+                return inner.ended_with(ticket);
+            }
             inner.await_pops(ticket.popped);
             let flushing = inner.flushing.lock();
             // Whoever had it before may have done it, or failed.
-            if !inner.has_committed(ticket) {
-                self.check_writable()?;
+            if !inner.has_committed(ticket) && inner.stopped.get().is_none() {
                 inner.stop_on_error(inner.write_out(None))?;
             }
             drop(flushing);
@@ -122,7 +128,31 @@ impl<M: Memory + Clone> Queue<M> {
         if let Some(keeper) = self.inner.keeper.lock().take() {
             keeper.stop();
         }
-        self.inner.end()
+        self.inner.end(CLOSED, false).map(drop)
+    }
+
+    /// Closes the queue if it has no elements, for whoever removes it then; whether it had none. Other handles refuse
+    /// everything from then on, and know why ([`Queue::was_given_up`]).
+    ///
+    /// # Errors
+    /// As [`Queue::commit`]; then it has stopped for this reason, as by any failure, and was not given up.
+    pub fn give_up(&self) -> Result<bool> {
+        let ended = self.inner.end(GIVEN_UP, true)?;
+        if ended && let Some(keeper) = self.inner.keeper.lock().take() {
+            keeper.stop();
+        }
+        // One that had stopped before did so for another reason.
+        Ok(ended && self.was_given_up())
+    }
+
+    /// Whether the queue was [given up](Queue::give_up), while it was empty: one of its name may be made. Waits where
+    /// somebody is about to: that it is empty is told only when it is durable.
+    pub fn was_given_up(&self) -> bool {
+        let begun = self.inner.stopped.get().is_some_and(|reason| reason == GIVEN_UP);
+        begun && {
+            let _ended = self.inner.ending.lock();
+            self.inner.end_failed.get().is_none()
+        }
     }
 }
 
@@ -138,6 +168,13 @@ impl<M: Memory + Clone> Inner<M> {
     /// Whether pops have freed slots that only a commit gives back.
     pub(super) fn has_unsettled_pops(&self) -> bool {
         self.ring.popped_through() > self.ring.settled_through()
+    }
+
+    /// Whether the end, which may be under way, has made durable what was done before.
+    #[cold]
+    fn ended_with(&self, ticket: QueueTicket) -> Result<()> {
+        drop(self.ending.lock());
+        if self.has_committed(ticket) { Ok(()) } else { self.check_writable() }
     }
 
     fn has_committed(&self, ticket: QueueTicket) -> bool {
@@ -213,27 +250,39 @@ impl<M: Memory + Clone> Inner<M> {
         self.medium.write_out(0, Ring::<M, M>::HEAD_BYTES, true)
     }
 
-    /// The end: everything is durable and marked as whole, and nothing more is taken.
-    pub(super) fn end(&self) -> Result<()> {
+    /// The end, for `reason`: everything is durable and marked as whole, and nothing more is taken. Whether it has
+    /// ended by now: `if_empty`, not while it has elements.
+    pub(super) fn end(&self, reason: &str, if_empty: bool) -> Result<bool> {
         let _ending = self.ending.lock();
         {
             // Whoever pushes or pops has done it, and is part of what is written out; nobody else begins.
             let _alone = self.working.write();
-            if self.stopped.set("closed".into()).is_err() {
-                return Ok(());
+            if if_empty && self.elements.load(Ordering::Relaxed) > 0 {
+                return Ok(false);
+            }
+            if self.stopped.set(reason.into()).is_err() {
+                return Ok(true);
             }
         }
         self.ring_all();
         let _flushing = self.flushing.lock();
         if self.never_writes_out() {
             self.ring.close();
-            return Ok(());
+            return Ok(true);
         }
-        Ok(self.write_out(Some(()))?)
+        self.write_out(Some(())).inspect_err(|error| {
+            let _first = self.end_failed.set(error.to_string());
+        })?;
+        Ok(true)
+    }
+
+    /// Why nothing more is taken, if so; what failed at the end before why it came.
+    pub(super) fn reason(&self) -> Option<&String> {
+        self.end_failed.get().or(self.stopped.get())
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
-        self.stopped.get().map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.clone())))
+        self.reason().map_or(Ok(()), |reason| Err(Error::ReadOnly(reason.clone())))
     }
 
     fn stop_on_error<T>(&self, result: terrace_durable::Result<T>) -> Result<T> {
@@ -279,7 +328,7 @@ impl Keeper {
 }
 
 fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
-    let mut last = Instant::now();
+    let mut pace = Pace::default();
     loop {
         let mut stopped = told.0.lock();
         if !*stopped {
@@ -295,12 +344,9 @@ fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
             Durability::Interval(every) => every,
             Durability::None => UNPROMISED_CUT,
         };
-        if last.elapsed() >= every {
-            last = Instant::now();
-            // It has stopped the queue by itself; callers learn of it.
-            if inner.flush().is_err() {
-                return;
-            }
+        // A failure has stopped the queue by itself; callers learn of it.
+        if pace.is_due(every) && pace.run(|| inner.flush()).is_err() {
+            return;
         }
     }
 }

@@ -31,6 +31,8 @@
 //! First in, first out. An element leaves the queue with the pop that returns it: if whoever popped it dies
 //! before it has done its work, the queue does not have it any more.
 
+mod allocated;
+mod bell;
 mod commit;
 mod open;
 mod wait;
@@ -38,6 +40,8 @@ mod wait;
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
+use allocated::{Allocated, Expected};
+use bell::Bell;
 use commit::Keeper;
 use parking_lot::{Mutex, RwLock};
 use std::path::{Path, PathBuf};
@@ -47,7 +51,6 @@ use terrace_durable::{Access, Medium};
 use terrace_index::Ring;
 use terrace_index::ring::PushError;
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
-use wait::Bell;
 
 #[doc(hidden)]
 pub use terrace_index::ring::Steps;
@@ -158,7 +161,7 @@ impl<M: Memory + Clone> Drop for Ends<M> {
             keeper.stop();
         }
         // A failure has stopped the queue; whoever was promised something has been told.
-        let _stopped = self.0.end();
+        let _stopped = self.0.end(commit::CLOSED, false);
     }
 }
 
@@ -190,12 +193,14 @@ struct Inner<M: Memory + Clone> {
     /// Elements are waited for, and room.
     items: Bell,
     room: Bell,
+    /// Nothing more is taken, for this reason.
     stopped: OnceLock<String>,
+    /// What failed when it ended.
+    end_failed: OnceLock<String>,
     recovery: QueueRecovery,
     /// What a salvage went around.
     damage: Vec<QueueDamage>,
-    budget: Arc<Budget>,
-    budget_bytes: u64,
+    allocated: Allocated,
     /// Of the directory; a queue on a medium alone has none.
     _lock: Option<DirectoryLock>,
 }
@@ -296,10 +301,13 @@ impl<M: Memory + Clone> Queue<M> {
         if let Some(long) = elements.iter().find(|element| element.len() as u64 > most) {
             return Err(Error::ElementSize(long.len() as u64, most));
         }
+        let _expected = self.provide(elements)?;
         let pushed = match self.inner.ring.try_push_all(elements) {
-            // On a disk, popped slots come back when a commit says so.
-            Err(PushError::Full) if self.inner.has_unsettled_pops() => {
-                self.flush()?;
+            // On a disk, popped slots come back when a commit says so; another's may have said so since.
+            Err(PushError::Full) => {
+                if self.inner.has_unsettled_pops() {
+                    self.flush()?;
+                }
                 self.inner.ring.try_push_all(elements)
             }
             pushed => pushed,
@@ -308,6 +316,22 @@ impl<M: Memory + Clone> Queue<M> {
         self.inner.elements.fetch_add(elements.len() as i64, Ordering::Relaxed);
         self.inner.items.ring();
         Ok(QueueTicket { pushed, popped: 0 })
+    }
+
+    /// Sees to it that there are memory and disk for elements, wherever they come to lie among those that others push
+    /// at the same time: until what is returned is dropped, when their slots are claimed. None once the ring has all.
+    fn provide(&self, elements: &[&[u8]]) -> Result<Option<Expected<'_>>> {
+        let Inner { ring, allocated, medium, .. } = &*self.inner;
+        if allocated.is_complete() {
+            return Ok(None);
+        }
+        let options = ring.options();
+        let slots = elements.iter().map(|element| options.slots_of(element.len() as u64)).sum();
+        let (expected, all) = allocated.expect(slots);
+        let head = ring.head();
+        let mut ranges = ring.ranges(head, head + all.min(options.slots)).into_iter();
+        ranges.try_for_each(|(at, bytes)| allocated.ensure(medium, at, bytes))?;
+        Ok(Some(expected))
     }
 
     fn refused(&self, error: &PushError) -> Error {
@@ -388,6 +412,12 @@ impl<M: Memory + Clone> Queue<M> {
         self.len() == 0
     }
 
+    /// How far pushes and pops have come: both numbers only grow while the queue is open, and one of them does
+    /// with everything that changes it.
+    pub fn positions(&self) -> (u64, u64) {
+        (self.inner.ring.head(), self.inner.ring.claimed_through())
+    }
+
     /// Whether both are handles on one queue.
     pub fn is_same(&self, other: &Queue<M>) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -433,16 +463,10 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Why the queue takes no more, if it does not.
     pub fn stopped(&self) -> Option<&str> {
-        self.inner.stopped.get().map(String::as_str)
+        self.inner.reason().map(String::as_str)
     }
 
     fn check_writable(&self) -> Result<()> {
         self.inner.check_writable()
-    }
-}
-
-impl<M: Memory + Clone> Drop for Inner<M> {
-    fn drop(&mut self) {
-        self.budget.give(self.budget_bytes);
     }
 }

@@ -1,7 +1,8 @@
 //! Opening a queue: the directory's lock, the file, recovery.
 
+use super::allocated::{Allocated, take};
+use super::bell::Bell;
 use super::commit::Keeper;
-use super::wait::Bell;
 use super::{
     DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Form, Inner, Queue,
     QueueDamage, QueueOptions, QueueRecovery, Steps,
@@ -13,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
+use terrace_durable::medium::BLOCK_BYTES;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::ring::OpenError;
 use terrace_index::{Ring, RingOptions};
@@ -26,6 +28,7 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
         check_form(options.form, options.domain, &path)?;
     }
     let lock = DirectoryLock::take(dir, options.access)?;
+    lock.check_there(dir)?;
     let there = match std::fs::metadata(&path) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
@@ -68,17 +71,24 @@ pub(super) fn on(
         }
     }
     let bytes = if medium.is_new() { wanted.bytes() } else { medium.file_bytes()? };
-    let budget_bytes = bytes + wanted.turn_bytes();
-    if budget.take(budget_bytes).is_err() {
-        return Err(Error::OutOfMemory { used: budget.used(), budget: budget.limit() });
-    }
-    let opened = match options.access.writes() {
-        true => make_or_recover(&mut medium, options, wanted).map(|opened| (opened, Vec::new())),
-        false => read(&mut medium),
+    // Of a file that is mirrored, what the elements take.
+    let is_all_there = medium.is_byte_addressable();
+    let file_bytes = if is_all_there { bytes } else { Ring::<Native>::HEAD_BYTES };
+    let taken = file_bytes + wanted.turn_bytes();
+    // One that is there is opened: what it holds can only be popped then.
+    take(budget, taken, !medium.is_new())?;
+    let allocated = Allocated::new(bytes, is_all_there, budget, taken);
+    let ((ring, turns, recovery), damage) = match options.access.writes() {
+        true => (make_or_recover(&mut medium, options, wanted)?, Vec::new()),
+        false => read(&mut medium)?,
     };
-    let ((ring, turns, recovery), damage) = opened.inspect_err(|_| budget.give(budget_bytes))?;
-    let budget = (Arc::clone(budget), budget_bytes);
-    Ok(handle(medium, (ring, Some(turns), recovery), damage, options, budget, lock))
+    for (at, bytes) in ring.ranges(recovery.tail, recovery.head) {
+        allocated.adopt(&medium, at, bytes)?;
+    }
+    if medium.access().writes() {
+        lock.iter().for_each(|lock| lock.note_made("ring"));
+    }
+    Ok(handle(medium, (ring, Some(turns), recovery), damage, options, allocated, lock))
 }
 
 /// The queue in memories that were given: nothing is there but what they hold.
@@ -96,8 +106,8 @@ pub(super) fn over<M: Memory + Clone>(
     check_form(options.form, medium.memory().domain(), medium.path())?;
     let made = if medium.is_new() { wanted } else { as_made(&medium, options)? };
     let (ring, recovery) = ring_in(&medium, turns, options, made, steps)?;
-    let budget = (Arc::new(Budget::new(u64::MAX)), 0);
-    Ok(handle(medium, (ring, None, recovery), Vec::new(), options, budget, None))
+    let allocated = Allocated::new(0, true, &Arc::new(Budget::new(u64::MAX)), 0);
+    Ok(handle(medium, (ring, None, recovery), Vec::new(), options, allocated, None))
 }
 
 fn handle<M: Memory + Clone>(
@@ -105,7 +115,7 @@ fn handle<M: Memory + Clone>(
     (ring, _turns, recovery): Opened<M>,
     damage: Vec<QueueDamage>,
     options: &QueueOptions,
-    (budget, budget_bytes): (Arc<Budget>, u64),
+    allocated: Allocated,
     _lock: Option<DirectoryLock>,
 ) -> Queue<M> {
     let stopped = OnceLock::new();
@@ -129,10 +139,10 @@ fn handle<M: Memory + Clone>(
         items: Bell::default(),
         room: Bell::default(),
         stopped,
+        end_failed: OnceLock::new(),
         recovery,
         damage,
-        budget,
-        budget_bytes,
+        allocated,
         _lock,
     };
     let inner = Arc::new(inner);
@@ -152,7 +162,7 @@ fn make_or_recover(
 ) -> Result<Recovered> {
     let is_new = medium.is_new();
     match is_new {
-        true => medium.grow(0, wanted.bytes())?,
+        true => make_file(medium, wanted.bytes())?,
         false => medium.read_all()?,
     }
     let made = if is_new { wanted } else { as_made(medium, options)? };
@@ -166,9 +176,27 @@ fn make_or_recover(
     Ok((ring, turns, recovery))
 }
 
+/// What the head of the ring that is there says of it: no more of the file is there than that says.
+fn shape<M: Memory + Clone>(medium: &Medium<M>) -> Result<RingOptions> {
+    check_length(medium, Ring::<M>::HEAD_BYTES)?;
+    Ring::<M>::shape(medium.memory()).map_err(|error| named(medium, &error))
+}
+
+/// A file of so many bytes: on a byte-addressable medium all of it, else its head, and what comes later is allocated
+/// then.
+fn make_file(medium: &Medium, bytes: u64) -> Result<()> {
+    if medium.is_byte_addressable() {
+        return Ok(medium.grow(0, bytes)?);
+    }
+    medium.commit(0, bytes)?;
+    medium.grow(0, Ring::<Native>::HEAD_BYTES)?;
+    let last = (bytes - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    Ok(medium.grow(last, bytes - last)?)
+}
+
 /// How the ring that is there was made, if that is what was asked for.
 fn as_made<M: Memory + Clone>(medium: &Medium<M>, options: &QueueOptions) -> Result<RingOptions> {
-    let found = Ring::<M>::shape(medium.memory()).map_err(|error| named(medium, &error))?;
+    let found = shape(medium)?;
     let made = RingOptions { form: options.form, ..found };
     check_length(medium, made.bytes())?;
     check_as_made(medium, options, &made)?;
@@ -248,9 +276,8 @@ fn read(medium: &mut Medium) -> Result<(Recovered, Vec<QueueDamage>)> {
         // As found it may not have been synced, and will be told.
         medium.sync()?;
     }
-    let native = *medium.memory();
-    let damaged = |error: OpenError| named(medium, &error);
-    let made = Ring::<Native>::shape(&native).map_err(damaged)?;
+    let native = medium.memory().clone();
+    let made = shape(medium)?;
     let there = medium.file_bytes()?;
     let mut damage = Vec::new();
     if there < made.bytes() {
@@ -280,9 +307,9 @@ fn settle(
     found: &super::QueueRecovery,
     durability: Durability,
 ) -> Result<()> {
-    if found.rolled_back > 0 {
-        // Slots of transactions that were taken back may be any: all are written out before the head, which has
-        // their logs, says that there was none.
+    if found.rolled_back > 0 || found.converted {
+        // Slots of transactions that were taken back may be any, and those of the first version that lacked a
+        // checksum: all are written out before the head, which has their logs, and the version.
         let (head, all) = (Ring::<Native>::HEAD_BYTES, ring.options().bytes());
         medium.write_out(head, all.saturating_sub(head), true)?;
     }
@@ -321,7 +348,7 @@ fn check_length<M: Memory>(medium: &Medium<M>, needed: u64) -> Result<()> {
         return Ok(());
     }
     let path = medium.path().to_path_buf();
-    let what = format!("the file ends early: its ring takes {needed} bytes");
+    let what = format!("the file ends early: its ring takes {needed} bytes at least");
     Err(Error::Medium(terrace_durable::Error::Damaged { path, offset, what }))
 }
 
@@ -356,6 +383,11 @@ fn named<M: Memory>(medium: &Medium<M>, error: &OpenError) -> Error {
         OpenError::Damaged { at, what } => (*at, what.clone()),
         OpenError::BadOption { field, why } => {
             return Error::Option { field, why: why.clone() };
+        }
+        OpenError::Newer { found } => {
+            let (found, wanted) = (found.to_string(), "1 or 2".into());
+            let (path, field) = (medium.path().to_path_buf(), "format version");
+            return Error::Medium(terrace_durable::Error::Mismatch { path, field, found, wanted });
         }
         other => (0, other.to_string()),
     };

@@ -27,6 +27,7 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
         return Err(Error::Option { field: "domain", why });
     }
     let lock = DirectoryLock::take(dir, options.access)?;
+    lock.check_there(dir)?;
     let path = dir.join("table");
     let there = match std::fs::metadata(&path) {
         Ok(found) => Some(found.len()),
@@ -61,6 +62,9 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
     }
     let taken = take_up(&medium, form, size, needed);
     let (table, links, recovery) = taken.inspect_err(|_| budget.give(budget_bytes))?;
+    if options.access.writes() {
+        lock.note_made("table");
+    }
     let (budget, medium) = (Arc::clone(budget), Some(medium));
     let inner =
         Inner { table, _links: links, medium, recovery, budget, budget_bytes, _lock: Some(lock) };
@@ -134,7 +138,7 @@ type Taken = (AnyTable<Native>, Option<Region>, WordsRecovery);
 fn take_up(medium: &Medium, form: Form, size: Size, bytes: u64) -> Result<Taken> {
     let began = Instant::now();
     let links = if form.has_links_apart() { Some(reserve(medium, bytes)?) } else { None };
-    let kept = *medium.memory();
+    let kept = medium.memory().clone();
     let media = match &links {
         Some(links) => Media::two(kept, links.native()),
         None => Media::one(kept),
@@ -163,6 +167,11 @@ fn recovered<M: Memory + Clone>(table: &AnyTable<M>, began: Instant) -> WordsRec
 fn named(path: &Path, error: &list::Error) -> Error {
     match error {
         list::Error::Damaged { at, what, .. } => damaged(path, *at, what.clone()),
+        list::Error::Newer { found, known } => {
+            let (path, what) = (path.to_path_buf(), "table of words of format");
+            let (found, known) = (*found, *known);
+            Error::Medium(terrace_durable::Error::Newer { path, what, found, known })
+        }
         list::Error::NotThere { .. } => damaged(path, 0, error.to_string()),
         list::Error::Unfit { .. } => Error::Option { field: "form", why: error.to_string() },
         list::Error::Size { what, .. } => Error::Option { field: what, why: error.to_string() },

@@ -41,7 +41,10 @@ fn a_truncated_mapped_file_is_damage_and_kills_nobody() {
     let file = std::fs::OpenOptions::new().write(true).open(file_of(dir.path())).expect("file");
     file.set_len(SEGMENT as u64 + 100_000).expect("truncated");
     let child = std::process::Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "a_truncated_mapped_file_is_damage_and_kills_nobody"])
+        .args([
+            "--exact",
+            "found::hanging_and_dying::a_truncated_mapped_file_is_damage_and_kills_nobody",
+        ])
         .env("TERRACE_TEST_TRUNCATED", dir.path())
         .output()
         .expect("child");

@@ -1,13 +1,14 @@
 //! Ordered maps whose index is delta chains in logs: damage of any part of these, and how much memory they take.
 
-use super::adversary::{Random, cases, contents, in_memory};
 use super::trees::{copy_of, words_at};
 use super::{
     Contents, DESIGNS, Kept, Kind, Way, areas_at, killed, options, reopened, survives, way, work,
     write_at,
 };
+use crate::adversary::{Random, cases, contents, in_memory};
 use std::path::Path;
-use terrace_store::{Map, MapOptions, Persist, TreeForm, ValueDesign};
+use terrace_store::laboratory::TreeForm;
+use terrace_store::{Map, Persist, ValueDesign};
 
 fn in_logs(values: ValueDesign) -> Kept {
     Kept { kind: Kind::Ordered, tree: Some(TreeForm::Logs), values, persist: Persist::Index }
@@ -109,7 +110,7 @@ fn garbage_is_given_up() {
         drop(reopened(after.path(), options(kept), &model, Way::AsClosed));
         drop(reopened(
             dir.path(),
-            MapOptions { tree: None, ..options(kept) },
+            options(Kept { tree: None, ..kept }),
             &model_of(dir.path()),
             Way::AsClosed,
         ));
@@ -120,6 +121,6 @@ fn garbage_is_given_up() {
 fn model_of(dir: &Path) -> Contents {
     let copy = copy_of(dir);
     let values =
-        MapOptions { tree: None, persist: Persist::Values, ..options(in_logs(ValueDesign::Auto)) };
+        options(Kept { tree: None, persist: Persist::Values, ..in_logs(ValueDesign::Auto) });
     contents(&Map::open(copy.path(), values).expect("open"))
 }

@@ -1,15 +1,14 @@
 //! Kept trees of ordered maps: which there are, and what becomes of damage inside a leaf.
 
-use super::adversary::{Random, cases, contents, in_memory};
 use super::{
     Contents, DESIGNS, Kept, Way, areas_at, killed, options, reopened, survives, way, work,
     write_at,
 };
+use crate::adversary::{Random, cases, contents, in_memory};
 use std::path::Path;
 use tempfile::TempDir;
-use terrace_store::{
-    Access, Error, InnerTier, Kind, LeafForm, Map, MapOptions, Persist, TreeForm, ValueDesign,
-};
+use terrace_store::laboratory::{InnerTier, Laboratory, LeafForm, TreeForm};
+use terrace_store::{Access, Error, Kind, Map, MapOptions, Persist, ValueDesign};
 
 /// What an ordered map keeps, and its kind, may change from opening to opening.
 #[test]
@@ -31,7 +30,8 @@ fn kinds_and_forms_may_change_from_opening_to_opening() {
             (Kind::Ordered, Some(FAST_FAIR), Auto, Way::AsClosed),
             (Kind::Ordered, None, Values, Way::Read),
             (Kind::Ordered, Some(WRITE_AHEAD), Index, Way::Read),
-            (Kind::Ordered, None, Auto, Way::AsClosed),
+            (Kind::Ordered, Some(WRITE_AHEAD), Auto, Way::AsClosed),
+            (Kind::Ordered, None, Auto, Way::Read),
             (Kind::Ordered, None, Values, Way::Read),
             (Kind::Ordered, Some(Logs), Auto, Way::Read),
             (Kind::Ordered, None, Auto, Way::AsClosed),
@@ -57,13 +57,41 @@ fn kinds_and_forms_may_change_from_opening_to_opening() {
     }
 }
 
-/// Without a name the tree that is there is taken up, whatever it is; another than that is refused.
+fn sized(node_bytes: u64, options: MapOptions) -> MapOptions {
+    let node_bytes = Some(node_bytes);
+    MapOptions { laboratory: Laboratory { node_bytes, ..options.laboratory }, ..options }
+}
+
+fn inner_at(inner_tier: InnerTier, options: MapOptions) -> MapOptions {
+    MapOptions { laboratory: Laboratory { inner_tier, ..options.laboratory }, ..options }
+}
+
+/// A tree that experiments made and the product does not make is no reason not to open: it is rebuilt, and said to be.
+#[test]
+fn a_tree_of_the_laboratory_is_rebuilt_where_nobody_asks_for_it() {
+    let ways = Kept::ways(Some(Kind::Ordered)).into_iter();
+    for kept in ways.filter(|kept| !kept.tree.expect("a tree").is_product()) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(32));
+        work(&Map::open(dir.path(), options(kept)).expect("open"), &mut model, &mut random, 2_000);
+        let auto = options(Kept { tree: None, ..kept.at(Persist::Auto) });
+        let map = reopened(dir.path(), auto.clone(), &model, Way::Read);
+        let why = map.recovery().unfit.clone().expect("said to be");
+        assert!(why.contains("rebuilt as fast-fair") && !why.contains('\n'), "{why}");
+        work(&map, &mut model, &mut random, 1_000);
+        drop(map);
+        drop(reopened(dir.path(), auto, &model, Way::AsClosed));
+    }
+}
+
+/// Without a name a tree of the product is taken up as it is; one that is asked for where another is, is refused.
 #[test]
 fn the_tree_that_is_there_is_taken_up_and_no_other() {
-    for kept in Kept::ways(Some(Kind::Ordered)) {
+    let ways = Kept::ways(Some(Kind::Ordered)).into_iter();
+    for kept in ways.filter(|kept| kept.tree.expect("a tree").is_product()) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(31));
-        let small = MapOptions { node_bytes: Some(256), ..options(kept) };
+        let small = sized(256, options(kept));
         work(&Map::open(dir.path(), small).expect("open"), &mut model, &mut random, 2_000);
         let after = {
             let auto = options(Kept { tree: None, ..kept.at(Persist::Auto) });
@@ -81,8 +109,8 @@ fn the_tree_that_is_there_is_taken_up_and_no_other() {
         let other = if is_fast_fair { "btree-ls" } else { "fast-fair" };
         let other = Some(other.parse().expect("a form"));
         let refused = [
-            (MapOptions { tree: other, ..options(kept) }, "index"),
-            (MapOptions { node_bytes: Some(512), ..options(kept) }, "node_bytes"),
+            (options(Kept { tree: other, ..kept }), "index"),
+            (sized(512, options(kept)), "node_bytes"),
         ];
         for (options, expected) in refused {
             match Map::open(after.path(), options) {
@@ -105,17 +133,23 @@ fn the_tree_that_is_there_is_taken_up_and_no_other() {
 fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
     let kept =
         |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
-    let sized = |node_bytes, options| MapOptions { node_bytes: Some(node_bytes), ..options };
     let ordered =
         |tree: Option<LeafForm>, persist| kept(Kind::Ordered, tree.map(TreeForm::Leaves), persist);
     let logs = |persist| kept(Kind::Ordered, Some(TreeForm::Logs), persist);
     let hash = |tree| kept(Kind::Hash, Some(tree), Persist::Index);
-    let inner = |options| MapOptions { inner_tier: InnerTier::Index, ..options };
     let cases = [
-        (inner(kept(Kind::Hash, None, Persist::Index)), "inner_tier", "kind = \"ordered\""),
-        (inner(ordered(None, Persist::Values)), "inner_tier", "persist = \"index\""),
         (
-            inner(ordered(Some(LeafForm::Sorted), Persist::Auto)),
+            inner_at(InnerTier::Index, kept(Kind::Hash, None, Persist::Index)),
+            "inner_tier",
+            "kind = \"ordered\"",
+        ),
+        (
+            inner_at(InnerTier::Index, ordered(None, Persist::Values)),
+            "inner_tier",
+            "persist = \"index\"",
+        ),
+        (
+            inner_at(InnerTier::Index, ordered(Some(LeafForm::Sorted), Persist::Auto)),
             "inner_tier",
             "persist = \"index\"",
         ),
@@ -152,7 +186,7 @@ fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
 
 #[test]
 fn inner_nodes_may_lie_where_the_index_does_and_are_made_anew_at_each_opening() {
-    let inner = |inner_tier, kept| MapOptions { inner_tier, ..options(kept) };
+    let inner = |inner_tier, kept| inner_at(inner_tier, options(kept));
     for kept in Kept::ways(Some(Kind::Ordered)) {
         let dir = in_memory();
         let (mut model, mut random) = (Contents::new(), Random(9));

@@ -4,12 +4,13 @@ use super::{
     Config, ConfigError, KEYS, LEDGER_KEYS, LedgerConfig, MAP_KEYS, MapConfig, QUEUE_KEYS,
     QueueConfig, TIER_KEYS, TierDraft, WORDS_KEYS, WordsConfig, keys,
 };
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 /// Lays the settings of `text` over `config`.
 pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> {
-    let walk = Walk { text };
+    let walk = Walk { text, retired: RefCell::default() };
     let table = DeTable::parse(text).map_err(|e| {
         walk.error(e.span().map_or(0, |s| s.start), format!("not TOML: {}", e.message()))
     })?;
@@ -43,6 +44,9 @@ pub(super) fn apply(config: &mut Config, text: &str) -> Result<(), ConfigError> 
             (name, value) => walk.key(KEYS, config, "", name, value, at)?,
         }
     }
+    let mut retired = walk.retired.into_inner();
+    retired.sort();
+    config.retired = retired.into_iter().map(|(_, told)| told).collect();
     Ok(())
 }
 
@@ -52,13 +56,18 @@ fn is_section(name: &str) -> bool {
 
 struct Walk<'t> {
     text: &'t str,
+    /// Settings of earlier versions that were met, and their lines.
+    retired: RefCell<Vec<(usize, String)>>,
 }
 
 impl Walk<'_> {
     fn error(&self, at: usize, what: impl Into<String>) -> ConfigError {
+        ConfigError { file: None, line: Some(self.line(at)), what: what.into() }
+    }
+
+    fn line(&self, at: usize) -> usize {
         let before = self.text.get(..at.min(self.text.len())).unwrap_or(self.text);
-        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
-        ConfigError { file: None, line: Some(line), what: what.into() }
+        before.bytes().filter(|b| *b == b'\n').count() + 1
     }
 
     fn is_section(&self, at: usize, of: &str) -> ConfigError {
@@ -120,6 +129,14 @@ impl Walk<'_> {
         value: &DeValue<'_>,
         at: usize,
     ) -> Result<(), ConfigError> {
+        if let Some(what) = keys::retired(prefix, name) {
+            let line = self.line(at);
+            let told = format!(
+                "line {line}: `{prefix}{name}` is no longer a setting and does nothing: {what}"
+            );
+            self.retired.borrow_mut().push((line, told));
+            return Ok(());
+        }
         // An unknown key is reported as such even where its value has no text form.
         let text = text_of(value);
         let set = keys::set(known, prefix, target, name, text.as_deref().unwrap_or(""));

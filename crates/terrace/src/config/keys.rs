@@ -16,6 +16,22 @@ pub struct Key<T> {
     pub(super) set: fn(&mut T, &str) -> Result<(), String>,
 }
 
+/// Settings of earlier versions, and what became of each. A file that has one goes on working: it does nothing.
+const RETIRED: [(&str, &str); 5] = [
+    ("index", "the tree of an ordered map follows from `persist` and the machine profile"),
+    ("node_bytes", "the bytes of a leaf follow from the machine profile"),
+    ("inner_tier", "inner nodes are in DRAM"),
+    ("flush", "when items are written back follows from the domain and the machine profile"),
+    ("deferred_frees", "slots are freed at once"),
+];
+
+/// What became of a setting of earlier versions. Those were of all maps, or of one.
+pub(super) fn retired(prefix: &str, name: &str) -> Option<&'static str> {
+    let is_of_maps = prefix.is_empty() || prefix.starts_with("maps.");
+    let found = RETIRED.iter().find(|(retired, _)| *retired == name && is_of_maps);
+    found.map(|(_, what)| *what)
+}
+
 /// Sets the key called `name`, or says which key was probably meant. `prefix` is for messages.
 pub(super) fn set<T>(
     keys: &[Key<T>],
@@ -31,6 +47,9 @@ pub(super) fn set<T>(
 fn find<'k, T>(keys: &'k [Key<T>], prefix: &str, name: &str) -> Result<&'k Key<T>, String> {
     if let Some(key) = keys.iter().find(|k| k.name == name) {
         return Ok(key);
+    }
+    if let Some(what) = retired(prefix, name) {
+        return Err(format!("`{prefix}{name}` is no longer a setting: {what}; leave it out"));
     }
     let sections = ["limits", "tls", "maps", "queues", "ledgers", "words", "tier"]
         .into_iter()
@@ -55,16 +74,6 @@ pub(super) fn keys_of(text: &str) -> Result<u64, String> {
     let n = number(text, range)?;
     let fits = (1..=1u64 << 40).contains(&n);
     fits.then_some(n).ok_or_else(|| format!("`{text}` is not a number from {range}"))
-}
-
-fn node_bytes(text: &str) -> Result<Option<u64>, String> {
-    let fits = |n: &u64| n.is_power_of_two() && (128..=4096).contains(n);
-    match text {
-        "auto" => Ok(None),
-        text => text.trim().parse().ok().filter(fits).map(Some).ok_or_else(|| {
-            format!("`{text}` is not 128, 256, 512, 1024, 2048 or 4096, and not auto")
-        }),
-    }
 }
 
 pub(super) fn interval_ms(text: &str) -> Result<u64, String> {
@@ -155,13 +164,13 @@ pub const KEYS: &[Key<Config>] = &[
         c.server.metrics = if v == "off" { None } else { Some(address(v)?) };
         Ok(())
     }),
-    key!("slow_log_ms", "10", "commands this slow are kept in SLOWLOG; or off", |c, v| {
+    key!("slow_log_ms", "10", "SLOWLOG records commands this slow; or off", |c, v| {
         span(v, Duration::from_millis).map(|d| c.server.slow_log = d)
     }),
     key!("slow_log_entries", "128", "entries SLOWLOG keeps", |c, v| {
         count(v, 0, 1 << 20).map(|n| c.server.slow_log_entries = n)
     }),
-    key!("latency_ms", "off", "events this slow are kept by LATENCY; or off", |c, v| {
+    key!("latency_ms", "off", "LATENCY records events this slow; or off", |c, v| {
         span(v, Duration::from_millis).map(|d| c.server.latency = d)
     }),
     key!("keepalive_seconds", "300", "silence after which a peer is probed; or off", |c, v| {
@@ -176,45 +185,24 @@ pub const KEYS: &[Key<Config>] = &[
         "when writes survive power loss: sync, interval, none",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "durability", v).map_err(strip) }
     ),
-    key!("interval_ms", "1000", "milliseconds of writes that interval may lose", |c, v| {
-        set(MAP_KEYS, "", &mut c.map, "interval_ms", v).map_err(strip)
-    }),
+    key!(
+        "interval_ms",
+        "1000",
+        "milliseconds of writes that a power cut may take under interval",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "interval_ms", v).map_err(strip) }
+    ),
     key!("kind", "hash", "how keys are found: hash, or ordered for ranges", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "kind", v).map_err(strip)
     }),
-    key!("values", "auto", "how values are kept: log, slab or auto", |c, v| {
+    key!("values", "auto", "how values are stored: log, slab or auto", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "values", v).map_err(strip)
     }),
-    key!("persist", "auto", "what is kept for recovery: values, index, full or auto", |c, v| {
-        set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip)
-    }),
     key!(
-        "index",
+        "persist",
         "auto",
-        "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted, btree-ls",
-        |c, v| { set(MAP_KEYS, "", &mut c.map, "index", v).map_err(strip) }
+        "what is persistent: values, index, full (all of it) or auto",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip) }
     ),
-    key!(
-        "node_bytes",
-        "auto",
-        "ordered maps: bytes of a leaf, 128 to 4096; auto: 1024 in DRAM; kept, by the profile, or 512",
-        |c, v| { set(MAP_KEYS, "", &mut c.map, "node_bytes", v).map_err(strip) }
-    ),
-    key!(
-        "inner_tier",
-        "dram",
-        "ordered maps whose index is kept: where inner nodes lie: dram or index",
-        |c, v| { set(MAP_KEYS, "", &mut c.map, "inner_tier", v).map_err(strip) }
-    ),
-    key!(
-        "flush",
-        "auto",
-        "when items are written back: eager, keep (eADR alone), skip (large values past the caches) or auto",
-        |c, v| { set(MAP_KEYS, "", &mut c.map, "flush", v).map_err(strip) }
-    ),
-    key!("deferred_frees", "0", "slabs: slots a writer may leave to be freed later", |c, v| {
-        set(MAP_KEYS, "", &mut c.map, "deferred_frees", v).map_err(strip)
-    }),
     key!("memory_budget", "auto", "memory of all maps; auto: 8 GiB, at most half", |c, v| {
         c.memory_budget_bytes = match v {
             "auto" => values::default_memory_budget(),
@@ -237,7 +225,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "profile",
         "",
-        "file that terrace probe wrote: flush, index and node_bytes = auto, and trees in an index_tier, go by what it measured",
+        "file that terrace probe wrote: when items are written back, and which tree is persistent, follow from what it measured",
         |c, v| {
             c.profile = path(v);
             Ok(())
@@ -305,9 +293,12 @@ pub const KEYS: &[Key<Config>] = &[
     key!("limits.ledgers", "16", "ledgers that clients may make beside those declared", |c, v| {
         count(v, 0, 1 << 16).map(|n| c.server.limits.ledgers = n)
     }),
-    key!("limits.queues", "16", "queues that clients may make beside those declared", |c, v| {
-        count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)
-    }),
+    key!(
+        "limits.queues",
+        "16",
+        "queues that clients may make beside those declared; those found at the start count",
+        |c, v| count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)
+    ),
     key!("limits.idle_seconds", "off", "silence after which a client is closed", |c, v| {
         span(v, Duration::from_secs).map(|d| c.server.limits.idle = d)
     }),
@@ -335,7 +326,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "interval_ms",
         default: "as above",
-        help: "milliseconds of writes that may be lost under interval",
+        help: "milliseconds of writes that a power cut may take under interval",
         set: |m, v| {
             m.interval_ms = Some(interval_ms(v)?);
             Ok(())
@@ -358,36 +349,6 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
         default: "as above",
         help: "values, index, full or auto",
         set: |m, v| choice(v, values::PERSIST).map(|p| m.persist = Some(p)),
-    },
-    Key {
-        name: "index",
-        default: "as above",
-        help: "ordered maps: auto; in DRAM btree, btree-rows, unsorted; kept btree-wal, fast-fair, persistent-unsorted, btree-ls",
-        set: |m, v| choice(v, values::INDEX).map(|form| m.tree = Some(form)),
-    },
-    Key {
-        name: "node_bytes",
-        default: "as above",
-        help: "ordered maps: bytes of a leaf, a power of two from 128 to 4096, or auto",
-        set: |m, v| node_bytes(v).map(|bytes| m.node_bytes = Some(bytes)),
-    },
-    Key {
-        name: "inner_tier",
-        default: "as above",
-        help: "ordered maps whose index is kept: where inner nodes lie, which each opening builds anew: dram, or index",
-        set: |m, v| choice(v, values::INNER_TIER).map(|tier| m.inner_tier = Some(tier)),
-    },
-    Key {
-        name: "flush",
-        default: "as above",
-        help: "eager, keep, skip or auto",
-        set: |m, v| choice(v, values::FLUSH).map(|f| m.flush = Some(f)),
-    },
-    Key {
-        name: "deferred_frees",
-        default: "as above",
-        help: "slabs: slots a writer may leave to be freed later",
-        set: |m, v| number(v, "0 to 65535").map(|n: u16| m.deferred_frees = Some(usize::from(n))),
     },
     Key {
         name: "when_full",
@@ -413,7 +374,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "index_tier",
         default: "anywhere, on the budget of the values",
-        help: "tier of memory that an index lies in that is made anew at each opening",
+        help: "tier of memory for an index that is rebuilt at each opening",
         set: |m, v| {
             m.index_tier = Some(v.to_string());
             Ok(())
@@ -447,7 +408,7 @@ pub const TIER_KEYS: &[Key<TierDraft>] = &[
     key!("domain", "found", "adr, eadr, page-cache or none; not stronger than found", |t, v| {
         choice(v, values::DOMAINS).map(|d| t.domain = Some(d))
     }),
-    key!("declared", "false", "accept a stronger domain: the tier is a stand-in", |t, v| {
+    key!("declared", "false", "accept a stronger domain: the tier emulates it", |t, v| {
         choice(v, values::BOOLEAN).map(|b| t.declared = b)
     }),
 ];

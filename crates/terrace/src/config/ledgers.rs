@@ -59,7 +59,7 @@ pub const LEDGER_KEYS: &[Key<LedgerConfig>] = &[
     Key {
         name: "log",
         default: "32 MiB, or as it was made",
-        help: "bytes of blocks until the state is written anew; in memory, too",
+        help: "bytes of blocks until the state is rewritten; in memory, too",
         set: |l, v| keys::size_from(v, 64 << 10).map(|n| l.log_bytes = Some(n)),
     },
     Key {
@@ -92,6 +92,13 @@ fn text<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
 impl Config {
     /// Sets one key of one ledger from `NAME.KEY=VALUE`, the form of the flag `--ledger`.
     ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set_ledger("bank.log=1 MiB")?;
+    /// assert_eq!(config.ledgers["bank"].log_bytes, Some(1 << 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Another form, an unknown key or a bad value.
     pub fn set_ledger(&mut self, text: &str) -> Result<(), ConfigError> {
@@ -102,6 +109,12 @@ impl Config {
     }
 
     /// The options the ledger `name` opens with: its own settings over `base`.
+    ///
+    /// ```
+    /// let config = terrace::Config::parse("[ledgers.bank]\nworkers = 3", "terrace.toml".as_ref())?;
+    /// assert_eq!(config.ledger_options_of("bank", Default::default()).workers, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn ledger_options_of(&self, name: &str, base: LedgerOptions) -> LedgerOptions {
         let Some(own) = self.ledgers.get(name) else { return base };

@@ -13,6 +13,14 @@ fn refused(key: &str, what: String) -> ConfigError {
 impl Config {
     /// What the profile says of the memory that the directory is on; `None` without a profile.
     ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// assert!(config.costs()?.is_none(), "no profile is named");
+    /// config.set("profile", "no-such-file.json")?;
+    /// assert!(config.costs().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The profile cannot be read; it has no such memory, or several and none is named; its bandwidth was not
     /// measured, or not all of it.
@@ -46,6 +54,11 @@ impl Config {
     }
 
     /// The profile, if one is named.
+    ///
+    /// ```
+    /// assert_eq!(terrace::Config::default().read_profile()?, None, "none is named");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// It cannot be read.

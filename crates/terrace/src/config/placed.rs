@@ -14,6 +14,12 @@ impl Config {
     /// The tiers that values and index of the map `name` are to lie in, checked against this machine: declared, or
     /// such as the machine has by itself. None where nothing is said of it.
     ///
+    /// ```
+    /// let config = terrace::Config::default();
+    /// assert!(config.tiers_of("users")?.values.is_none(), "nothing is said of it");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// There is no such tier, it does not fit the machine, alone or with the others that are in use, or it is of
     /// files: values and index lie in memory while a map is open, and in the map's directory anyway; the profile, which
@@ -27,6 +33,14 @@ impl Config {
     }
 
     /// The same on a machine of this topology.
+    ///
+    /// ```
+    /// let config = terrace::Config::parse("[maps.users]\ntier = \"no-such-memory\"", "terrace.toml".as_ref())?;
+    /// let topology = terrace::memory::Topology::read()?;
+    /// let refused = config.tiers_on(&topology, "users").unwrap_err();
+    /// assert!(refused.what.starts_with("`maps.users.tier`: no tier `no-such-memory`"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Config::tiers_of`].
@@ -43,6 +57,11 @@ impl Config {
     }
 
     /// The tier that the accounts of the ledger `name` are to lie in, as [`Config::tiers_of`] for a map.
+    ///
+    /// ```
+    /// assert!(terrace::Config::default().tier_of_ledger("bank")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

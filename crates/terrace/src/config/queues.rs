@@ -73,6 +73,13 @@ pub const QUEUE_KEYS: &[Key<QueueConfig>] = &[
 impl Config {
     /// Sets one key of one queue from `NAME.KEY=VALUE`, the form of the flag `--queue`.
     ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set_queue("jobs.slot=128")?;
+    /// assert_eq!(config.queues["jobs"].slot_bytes, Some(128));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Another form, an unknown key or a bad value.
     pub fn set_queue(&mut self, text: &str) -> Result<(), ConfigError> {
@@ -83,6 +90,12 @@ impl Config {
     }
 
     /// The options the queue `name` opens with: its own settings over `base`.
+    ///
+    /// ```
+    /// let config = terrace::Config::parse("[queues.jobs]\ncapacity = \"1 MiB\"", "terrace.toml".as_ref())?;
+    /// assert_eq!(config.queue_options_of("jobs", Default::default()).capacity_bytes, Some(1 << 20));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn queue_options_of(&self, name: &str, base: QueueOptions) -> QueueOptions {
         let Some(own) = self.queues.get(name) else { return base };

@@ -157,36 +157,21 @@ fn the_written_defaults_are_the_defaults() {
     }
 }
 
-/// What all ordered maps are is nothing to maps by hash; a map's own word counts, for what it cannot be too.
+/// Nobody's file stops working because a setting went; a flag has nobody's past to keep, and is refused.
 #[test]
-fn a_tree_is_for_ordered_maps() {
-    let config = parse(
-        "kind = \"ordered\"\nindex = \"fast-fair\"\nnode_bytes = \"256\"\n[maps.a]\nindex = \"auto\"\n\
-         [maps.b]\nkind = \"hash\"\n[maps.c]\nkind = \"hash\"\nindex = \"btree\"\n\
-         [maps.d]\nindex = \"btree-ls\"\n",
-    )
-    .expect("valid");
-    let of = |name| {
-        let options = config.options_of(name, config.options());
-        (options.tree.map(TreeForm::name), options.node_bytes)
-    };
-    assert_eq!(of("other"), (Some("fast-fair"), Some(256)));
-    assert_eq!(of("a"), (None, Some(256)));
-    assert_eq!(of("b"), (None, None));
-    assert_eq!(of("c"), (Some("btree"), None));
-    assert_eq!(of("d"), (Some("btree-ls"), Some(256)));
-}
-
-/// Every form has its name among the words that `index` takes, and no other is taken.
-#[test]
-fn every_form_of_tree_has_its_word() {
-    for form in TreeForm::ALL {
-        let config = parse(&format!("kind = \"ordered\"\nindex = \"{form}\"\n")).expect("valid");
-        assert_eq!(config.options_of("a", config.options()).tree, Some(form));
-    }
-    let refused = parse("kind = \"ordered\"\nindex = \"btree-log\"\n").expect_err("no form");
-    let words = refused.to_string();
-    assert!(TreeForm::ALL.iter().all(|form| words.contains(form.name())), "{words}");
+fn settings_of_earlier_versions_do_nothing_and_are_told() {
+    let text = "kind = \"ordered\"\nindex = \"btree-wal\"\nflush = \"skip\"\n[maps.a]\nnode_bytes = 256\n\
+                inner_tier = \"index\"\ndeferred_frees = 3\n";
+    let config = parse(text).expect("understood");
+    let lines: Vec<_> = config.retired.iter().filter_map(|told| told.split(':').next()).collect();
+    assert_eq!(lines, ["line 2", "line 3", "line 5", "line 6", "line 7"], "{:?}", config.retired);
+    assert!(config.retired[2].contains("`maps.a.node_bytes` is no longer a setting"));
+    let without = parse("kind = \"ordered\"\n[maps.a]\n").expect("understood");
+    assert_eq!(Config { retired: Vec::new(), ..config }, without);
+    let refused = Config::default().set_map("a.node_bytes=256").expect_err("gone").to_string();
+    assert!(refused.contains("no longer a setting: the bytes of a leaf follow"), "{refused}");
+    let elsewhere = parse("[queues.jobs]\nflush = \"skip\"\n").expect_err("never was one");
+    assert!(elsewhere.contains("unknown key"), "{elsewhere}");
 }
 
 #[test]
@@ -212,11 +197,14 @@ fn sizes() {
 }
 
 #[test]
-fn the_readmes_example_is_valid() {
-    let readme = include_str!("../../../../README.md");
-    let (_, rest) = readme.split_once("```toml\n").expect("an example");
-    let (example, _) = rest.split_once("```").expect("its end");
-    let config = parse(example).expect("valid");
+fn the_examples_of_the_documents_are_valid() {
+    let example = |text: &'static str| {
+        let (_, rest) = text.split_once("```toml\n").expect("an example");
+        rest.split_once("```").expect("its end").0
+    };
+    parse(example(include_str!("../../../../README.md"))).expect("valid");
+    let page = include_str!("../../../../docs/configuration.md");
+    let config = parse(example(page)).expect("valid");
     assert_eq!(config.tiers.len(), 2);
     assert_eq!(config.options_of("0", config.options()).durability, Durability::Sync);
 }
@@ -415,4 +403,50 @@ fn a_queue_opens_in_the_form_that_its_section_names() {
     assert_eq!(form(&config, "news"), Form::Volatile);
     assert_eq!(form(&config, "mail"), Form::Volatile);
     assert_eq!(form(&config, "others"), Form::TxFree);
+}
+
+/// The tables of `docs/configuration.md`: what `terrace serve --help-all` is made of, too.
+fn tables_of_keys() -> String {
+    fn table<T>(title: &str, about: &str, keys: &[Key<T>]) -> String {
+        let row = |key: &Key<T>| {
+            let default = if key.default.is_empty() { "none" } else { key.default };
+            format!("| `{}` | {default} | {} |\n", key.name, key.help.replace('|', "\\|"))
+        };
+        let rows: String = keys.iter().map(row).collect();
+        format!("### {title}\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n{rows}\n")
+    }
+    let top = "The server and what all maps start from. `tls.` and `limits.` are the sections `[tls]` and `[limits]`.";
+    let map =
+        "One map, where it differs; `[maps.0]` is database 0. As a flag: `--map NAME.KEY=VALUE`.";
+    let queue = "One queue, opened or made at the start. As a flag: `--queue NAME.KEY=VALUE`.";
+    let ledger = "One ledger, opened or made at the start. As a flag: `--ledger NAME.KEY=VALUE`.";
+    let words = "One word table, opened or made at the start. As a flag: `--words NAME.KEY=VALUE`.";
+    let tier = "A memory declared by hand, checked against the machine at the start. As a flag: \
+                `--tier KEY=VALUE,...`.";
+    [
+        table("Top level", top, KEYS),
+        table("`[maps.NAME]`", map, MAP_KEYS),
+        table("`[queues.NAME]`", queue, QUEUE_KEYS),
+        table("`[ledgers.NAME]`", ledger, LEDGER_KEYS),
+        table("`[words.NAME]`", words, WORDS_KEYS),
+        table("`[[tier]]`", tier, TIER_KEYS),
+    ]
+    .concat()
+}
+
+/// The reference of keys was copied by hand, and differed from what the commands took.
+#[test]
+fn the_page_of_keys_is_what_the_tables_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let (begin, end) = ("<!-- keys: begin -->\n", "<!-- keys: end -->");
+    let (before, rest) = page.split_once(begin).expect("where tables begin");
+    let (tables, after) = rest.split_once(end).expect("where they end");
+    let right = format!("\n{}", tables_of_keys());
+    if std::env::var_os("TERRACE_UPDATE").is_some() {
+        std::fs::write(&path, [before, begin, &right, end, after].concat()).expect("written");
+        return;
+    }
+    let way = "TERRACE_UPDATE=1 cargo test -p terrace --lib the_page_of_keys writes it anew";
+    assert!(tables == right, "docs/configuration.md is not what the tables of keys say: {way}");
 }

@@ -2,7 +2,7 @@
 
 use super::DurabilityMode;
 use terrace_memory::{Domain, TierKind};
-use terrace_store::{Flush, InnerTier, Kind, LeafForm, Persist, TreeForm, ValueDesign, WhenFull};
+use terrace_store::{Kind, Persist, ValueDesign, WhenFull};
 
 const UNITS: &[(&str, u64)] = &[
     ("b", 1),
@@ -17,6 +17,12 @@ const UNITS: &[(&str, u64)] = &[
 ];
 
 /// Bytes of `"8 GiB"`, `"512MiB"`, `"1.5 GB"` or `"4096"`. `GiB` is 2^30, `GB` is 10^9.
+///
+/// ```
+/// use terrace::config::parse_size;
+/// assert_eq!(parse_size("1.5 MiB"), Ok(3 << 19));
+/// assert!(parse_size("8 G").is_err());
+/// ```
 ///
 /// # Errors
 /// What was expected, in words.
@@ -43,6 +49,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// `bytes` in the largest binary unit that keeps it readable: `8 GiB`, `1.5 MiB`, `17 B`.
+///
+/// ```
+/// assert_eq!(terrace::config::format_size(3 << 19), "1.5 MiB");
+/// ```
 #[must_use]
 pub fn format_size(bytes: u64) -> String {
     for (name, scale) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)]
@@ -57,6 +67,12 @@ pub fn format_size(bytes: u64) -> String {
 }
 
 /// The word of `known` nearest to `word`, if one is near enough to be meant.
+///
+/// ```
+/// let known = ["port", "listen"];
+/// assert_eq!(terrace::config::nearest("prot", known), Some("port"));
+/// assert_eq!(terrace::config::nearest("unheard of", known), None);
+/// ```
 #[must_use]
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
@@ -134,25 +150,7 @@ pub(super) const DOMAINS: &[(&str, Domain)] = &[
 
 pub(super) const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 
-pub(super) const FLUSH: &[(&str, Flush)] =
-    &[("eager", Flush::Eager), ("keep", Flush::Keep), ("skip", Flush::Skip), ("auto", Flush::Auto)];
-
 pub(super) const KINDS: &[(&str, Kind)] = &[("hash", Kind::Hash), ("ordered", Kind::Ordered)];
-
-pub(super) const INDEX: &[(&str, Option<TreeForm>)] = &[
-    ("auto", None),
-    ("btree", Some(TreeForm::Leaves(LeafForm::Sorted))),
-    ("btree-rows", Some(TreeForm::Leaves(LeafForm::Rows))),
-    ("unsorted", Some(TreeForm::Leaves(LeafForm::Unsorted))),
-    ("btree-wal", Some(TreeForm::Leaves(LeafForm::WriteAhead))),
-    ("fast-fair", Some(TreeForm::Leaves(LeafForm::FastFair))),
-    ("persistent-unsorted", Some(TreeForm::Leaves(LeafForm::PersistentUnsorted))),
-    ("btree-ls", Some(TreeForm::Logs)),
-];
-
-/// Inner nodes are built anew wherever they lie: what keeping them would save takes less than what is verified.
-pub(super) const INNER_TIER: &[(&str, InnerTier)] =
-    &[("dram", InnerTier::Dram), ("index", InnerTier::Index)];
 
 pub(super) const PERSIST: &[(&str, Persist)] = &[
     ("values", Persist::Values),

@@ -47,13 +47,20 @@ pub const WORDS_KEYS: &[Key<WordsConfig>] = &[
     Key {
         name: "domain",
         default: "as for DIR",
-        help: "persistence domain there: adr or eadr; a table of words is in no other",
+        help: "persistence domain there: adr or eadr; a word table needs one of them",
         set: |w, v| choice(v, values::DOMAINS).map(|domain| w.domain = Some(domain)),
     },
 ];
 
 impl Config {
     /// Sets one key of one table of words from `NAME.KEY=VALUE`, the form of the flag `--words`.
+    ///
+    /// ```
+    /// let mut config = terrace::Config::default();
+    /// config.set_words("seats.capacity=1000")?;
+    /// assert_eq!(config.words["seats"].capacity, Some(1000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Another form, an unknown key or a bad value.
@@ -65,6 +72,12 @@ impl Config {
     }
 
     /// The options the table `name` opens with: its own settings over `base`.
+    ///
+    /// ```
+    /// let config = terrace::Config::parse("[words.seats]\ndomain = \"adr\"", "terrace.toml".as_ref())?;
+    /// assert_eq!(config.words_options_of("seats", Default::default()).domain, terrace::Domain::Adr);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn words_options_of(&self, name: &str, base: WordsOptions) -> WordsOptions {
         let Some(own) = self.words.get(name) else { return base };

@@ -35,6 +35,15 @@ impl Database {
 
     /// The ledger `name`; if it is not open yet, opened with these options as changed by `adjust`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::ledger::{LedgerOptions, Profile};
+    /// let movements = |o| LedgerOptions { profile: Some(Profile::Movements), ..o };
+    /// assert_eq!(db.ledger_with("bank", movements)?.profile(), Profile::Movements);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Database::ledger`].
     pub fn ledger_with(
@@ -47,6 +56,21 @@ impl Database {
 
     /// The same with its accounts in a tier of memory: on its node, and of its bytes, which maps and ledgers in one
     /// tier share. The image of its file counts against them too.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::memory::tier::{SystemPaths, found_specs};
+    /// use terrace::memory::Topology;
+    /// let topology = Topology::read()?;
+    /// if let Some(spec) = found_specs(&topology).first() {
+    ///     let dram = spec.resolve(&topology, &SystemPaths)?;
+    ///     if let Ok(bank) = db.ledger_in("bank", &dram, |options| options) {
+    ///         assert_eq!(bank.stats().accounts, 0); // not so in a container without the capability
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Database::ledger`]; the kernel's reason where it does not give memory of the node.
@@ -89,6 +113,14 @@ impl Database {
 
     /// Names of the ledgers, open or on disk, sorted.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.ledger("bank")?;
+    /// assert_eq!(db.ledger_names()?, ["bank"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read.
     pub fn ledger_names(&self) -> Result<Vec<String>> {
@@ -100,6 +132,14 @@ impl Database {
     }
 
     /// The ledgers that are open, by name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// db.ledger("bank")?;
+    /// assert_eq!(db.open_ledgers()[0].0, "bank");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_ledgers(&self) -> Vec<(String, Ledger)> {
         let handle =
             |(name, opened): (&String, &OpenedLedger)| (name.clone(), opened.ledger.clone());

@@ -1,7 +1,7 @@
 use super::*;
 use terrace_memory::tier::SystemPaths;
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec, Topology};
-use terrace_store::Durability;
+use terrace_store::{Access, Durability, QueueOptions};
 
 const MIB: usize = 1 << 20;
 
@@ -81,7 +81,9 @@ fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
     let db = Database::open(dir.path(), options).expect("open");
     let refused =
         db.map_in("a", &values_in(&tier), |options| options).err().expect("a refusal").to_string();
-    assert!(refused.starts_with("tier: the file of ") && !refused.contains('\n'), "{refused}");
+    assert!(refused.contains("the file is the memory of the values"), "{refused}");
+    assert!(refused.starts_with("tier: ") && !refused.contains('\n'), "{refused}");
+    drop(db);
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
     let nowhere = Tier { node: Some(1023), ..tier };
     let refused = db
@@ -146,8 +148,8 @@ fn what_the_power_takes_is_not_called_durable() {
         Database::open(dir.path(), options).expect("open").durability_of_medium()
     };
     assert_eq!(told(Domain::PageCache), "none: tmpfs at /dev/shm, lost with the power");
-    let stand_in = "declared for tmpfs at /dev/shm, a stand-in; not safe from a power cut";
-    assert_eq!(told(Domain::Adr), format!("{}: {stand_in}", Domain::Adr));
+    let emulated = "declared for tmpfs at /dev/shm, emulated; not safe from a power cut";
+    assert_eq!(told(Domain::Adr), format!("{}: {emulated}", Domain::Adr));
 }
 
 #[test]
@@ -199,4 +201,52 @@ fn names_that_cannot_be_read_are_an_error() {
     let map = dir.path().join("maps").join("elsewhere");
     std::os::unix::fs::symlink("/nowhere/at/all", map).expect("a link");
     refused(db.map_names(), "maps/elsewhere");
+}
+
+/// It was silently ignored: a map with a budget of its own took from the database's, and nobody was told.
+#[test]
+fn a_budget_of_a_maps_own_is_refused() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let own = |options| MapOptions { memory_budget_bytes: 64 << 20, ..options };
+    let refused = db.map_with("a", own).err().expect("a refusal").to_string();
+    assert!(
+        refused.starts_with("memory_budget_bytes: ") && refused.contains("map_in"),
+        "{refused}"
+    );
+    assert_eq!(db.map_names().expect("names"), [""; 0]);
+    // A change at run time is of the database, and a map opened after it starts from that.
+    db.set_memory_budget(1 << 30);
+    assert_eq!(db.map("a").expect("a map").stats().memory_budget_bytes, 1 << 30);
+}
+
+/// A kill between the renaming of a removed queue's folder and its removal left its file there for ever.
+#[test]
+fn what_is_left_of_removed_queues_goes_at_the_next_opening() {
+    let dir = tempfile::tempdir().expect("directory");
+    let open = |access| {
+        let options = MapOptions { access, ..MapOptions::default() };
+        Database::open(dir.path(), options).expect("open")
+    };
+    let db = open(Access::Write);
+    for name in ["jobs", "others"] {
+        db.queue(name).and_then(|queue| queue.push(b"element")).expect("push");
+    }
+    db.close().expect("close");
+    let folder = dir.path().join("queues");
+    std::fs::rename(folder.join("jobs"), folder.join(".jobs")).expect("renamed");
+    // Somebody's own.
+    let own = folder.join(".snapshots");
+    std::fs::create_dir(&own).and_then(|()| std::fs::write(own.join("ring"), "")).expect("made");
+    std::fs::write(own.join("notes"), "").expect("written");
+    drop(open(Access::Read));
+    assert!(folder.join(".jobs").exists(), "who reads changes nothing");
+    let db = open(Access::Write);
+    assert!(!folder.join(".jobs").exists());
+    assert!(own.join("notes").exists() && own.join("ring").exists());
+    assert_eq!(db.queue_names().expect("names"), ["others"]);
+    assert_eq!(
+        db.queue("others").and_then(|queue| queue.pop()).expect("pop"),
+        Some(b"element".to_vec())
+    );
 }

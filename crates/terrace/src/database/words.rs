@@ -33,6 +33,16 @@ impl Database {
 
     /// The table `name`; if it is not open yet, opened with these options as changed by `adjust`.
     ///
+    /// ```
+    /// use terrace::{Database, Domain, MapOptions, WordsOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// let adr = MapOptions { domain: Domain::Adr, ..MapOptions::default() };
+    /// let db = Database::open(dir.path(), adr)?;
+    /// let small = |options| WordsOptions { capacity: Some(1000), ..options };
+    /// assert_eq!(db.words_with("seats", small)?.stats().capacity, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Database::words`].
     pub fn words_with(
@@ -46,6 +56,17 @@ impl Database {
     /// The same in a folder of the directory `place` instead of one of the database's: on the mount of a
     /// persistent memory, while maps are on a disk.
     ///
+    /// ```
+    /// use terrace::{Database, Domain, MapOptions};
+    /// # let (dir, pmem) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    /// let adr = MapOptions { domain: Domain::Adr, ..MapOptions::default() };
+    /// let db = Database::open(dir.path(), adr)?;
+    /// let small = |options| terrace::WordsOptions { capacity: Some(1000), ..options };
+    /// let seats = db.words_in("seats", pmem.path(), small)?;
+    /// assert!(seats.session()?.insert(17, 4)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Database::words`].
     pub fn words_in(
@@ -54,7 +75,7 @@ impl Database {
         place: &Path,
         adjust: impl FnOnce(WordsOptions) -> WordsOptions,
     ) -> Result<Words> {
-        check_name("table of words", "_-.", name)?;
+        check_name("word table", "_-.", name)?;
         let mut tables = self.tables_of_words();
         if let Some(words) = tables.get(name) {
             return Ok(words.clone());
@@ -74,6 +95,13 @@ impl Database {
     }
 
     /// Names of the tables of words, open or in the database's directory, sorted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// assert!(db.words_names()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) for a folder that cannot be read.

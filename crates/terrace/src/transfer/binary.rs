@@ -37,6 +37,8 @@ const MAGIC: &[u8; 8] = b"TERRACEX";
 const BLOCK: &[u8; 4] = b"BLCK";
 const TRAILER: &[u8; 4] = b"TEND";
 const VERSION: u32 = 1;
+/// No format will have a higher number: one that says so is damaged.
+const VERSION_MAX: u32 = u16::MAX as u32;
 const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 24;
 const RECORD_HEAD_BYTES: usize = 16;
@@ -83,6 +85,14 @@ pub struct Writer<W: Write> {
 
 impl<W: Write> Writer<W> {
     /// Writes the header.
+    ///
+    /// ```
+    /// use terrace::transfer::{RecordWriter, binary::Writer};
+    /// let mut file = Vec::new();
+    /// Writer::new(&mut file, 0)?.finish()?;
+    /// assert!(!file.is_empty(), "a header and a trailer");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The file could not be written.
@@ -186,6 +196,12 @@ pub struct Reader<R: BufRead> {
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
+    /// ```
+    /// use terrace::transfer::binary::Reader;
+    /// let refused = Reader::new(&b"no export of ours"[..], false).err().expect("damage");
+    /// assert!(refused.to_string().contains("offset 0"), "{refused}");
+    /// ```
+    ///
     /// # Errors
     /// The file could not be read, or is not an export of a known version.
     pub fn new(input: R, salvage: bool) -> Result<Self, TransferError> {
@@ -208,13 +224,21 @@ impl<R: BufRead> Reader<R> {
         if got < 8 || &header[..8] != MAGIC {
             return Err(reader.damaged(0, "not a Terrace export (no TERRACEX at its start)"));
         }
+        let version = u32_at(&header, 8);
+        let is_ours = || {
+            let mut as_ours = header;
+            as_ours[8..12].copy_from_slice(&VERSION.to_le_bytes());
+            sealed(&as_ours)
+        };
+        if (VERSION + 1..=VERSION_MAX).contains(&version) && !is_ours() {
+            return Err(TransferError::Newer { found: version, known: VERSION });
+        }
         let fault = if got < HEADER_BYTES {
             "the file ends within its header".to_string()
         } else if !sealed(&header) {
             "the header's checksum does not match".to_string()
-        } else if u32_at(&header, 8) != VERSION {
-            let found = u32_at(&header, 8);
-            let what = format!("version {found}; this build reads version {VERSION}");
+        } else if version != VERSION {
+            let what = format!("version {version}; this build reads version {VERSION}");
             return Err(reader.damaged(8, what));
         } else {
             return Ok(reader);

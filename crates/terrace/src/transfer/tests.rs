@@ -161,3 +161,27 @@ fn records_whose_time_has_passed_are_counted_and_left_out() {
     assert_eq!((summary.records, summary.expired), (1, 1));
     assert_eq!(map.get(b"old").expect("get"), None);
 }
+
+/// After a failed sync an export left out what was not durable, and said nothing.
+#[test]
+fn an_export_after_a_failed_sync_says_what_it_lacks() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let options =
+        crate::MapOptions { durability: crate::Durability::Sync, ..crate::MapOptions::default() };
+    let db = crate::Database::open(dir.path(), options).expect("open");
+    let map = db.map("m").expect("map");
+    map.put(b"durable", b"1").expect("put");
+    let exported = || {
+        let mut writer = Format::Binary.writer(std::io::sink()).expect("nowhere");
+        export(&mut MapSource::new(&map), &mut *writer, &mut |_| ()).expect("export")
+    };
+    assert_eq!((exported().records, exported().lacks), (1, None));
+    // The logs that are made ready ahead of need are.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    map.medium().inject_write_fault(0);
+    map.put(b"lost", b"2").expect_err("the sync fails");
+    let summary = exported();
+    assert_eq!(summary.records, 1);
+    let lacks = summary.lacks.expect("a word about the key that is left out");
+    assert!(lacks.starts_with("1 keys whose last write is not durable: "), "{lacks}");
+}

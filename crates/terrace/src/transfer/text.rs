@@ -27,6 +27,13 @@ pub struct CsvWriter<W: Write> {
 impl<W: Write> CsvWriter<W> {
     /// Writes the line of column names.
     ///
+    /// ```
+    /// let mut file = Vec::new();
+    /// terrace::transfer::text::CsvWriter::new(&mut file)?;
+    /// assert_eq!(file, b"key,value,expires_at_ms\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The file could not be written.
     pub fn new(mut out: W) -> io::Result<Self> {
@@ -55,6 +62,12 @@ impl<W: Write> RecordWriter for CsvWriter<W> {
 }
 
 /// Appends `bytes` as text that [`unescape`] takes back: readable where they are UTF-8.
+///
+/// ```
+/// let mut line = String::new();
+/// terrace::transfer::text::escape(&mut line, b"a\n\x00");
+/// assert_eq!(line, "a\\n\\x00");
+/// ```
 pub fn escape(line: &mut String, bytes: &[u8]) {
     let push = |line: &mut String, c: char| match c {
         '\\' => line.push_str("\\\\"),
@@ -92,6 +105,11 @@ fn push_field(line: &mut String, bytes: &[u8]) {
 }
 
 /// The bytes that [`escape`] made `text` from.
+///
+/// ```
+/// assert_eq!(terrace::transfer::text::unescape("a\\n\\x00")?, b"a\n\x00");
+/// # Ok::<(), String>(())
+/// ```
 ///
 /// # Errors
 /// An escape nobody writes.
@@ -176,6 +194,12 @@ pub struct CsvReader<R: BufRead> {
 
 impl<R: BufRead> CsvReader<R> {
     /// Reads the line of column names.
+    ///
+    /// ```
+    /// use terrace::transfer::text::CsvReader;
+    /// assert!(CsvReader::new(&b"key,value\n"[..]).is_ok());
+    /// assert!(CsvReader::new(&b"name,value\n"[..]).is_err());
+    /// ```
     ///
     /// # Errors
     /// No such line, or a column that is missing or unknown.
@@ -276,12 +300,26 @@ pub struct JsonWriter<W: Write> {
 
 impl<W: Write> JsonWriter<W> {
     /// JSON lines have no head.
+    ///
+    /// ```
+    /// use terrace::transfer::{Record, RecordWriter, text::JsonWriter};
+    /// let mut file = Vec::new();
+    /// JsonWriter::new(&mut file).write(Record { key: b"k", value: b"v", expires_at_ms: None })?;
+    /// assert_eq!(file, b"{\"key\":\"k\",\"value\":\"v\"}\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new(out: W) -> Self {
         Self { out }
     }
 }
 
 /// `record` as the JSON object of one line.
+///
+/// ```
+/// use terrace::transfer::{Record, text::json_of};
+/// let json = json_of(Record { key: b"k", value: &[0xff], expires_at_ms: None });
+/// assert_eq!((&json["key"], &json["value_base64"]), (&"k".into(), &"/w==".into()));
+/// ```
 #[must_use]
 pub fn json_of(record: Record<'_>) -> serde_json::Value {
     let (key, key_base64) = text_or_base64(record.key);
@@ -316,6 +354,12 @@ pub struct JsonReader<R: BufRead> {
 
 impl<R: BufRead> JsonReader<R> {
     /// JSON lines have no head.
+    ///
+    /// ```
+    /// use terrace::transfer::{OwnedRecord, RecordReader, text::JsonReader};
+    /// let mut reader = JsonReader::new(&b"not a record\n"[..]);
+    /// assert!(reader.read(&mut OwnedRecord::default()).unwrap_err().to_string().contains("line 1"));
+    /// ```
     pub fn new(input: R) -> Self {
         Self { lines: Lines::new(input) }
     }

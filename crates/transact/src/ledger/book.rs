@@ -51,7 +51,7 @@ pub(super) struct Book {
     pub stopped: Option<String>,
     budget: Arc<Budget>,
     budget_bytes: u64,
-    _lock: DirectoryLock,
+    lock: DirectoryLock,
 }
 
 /// A bank, and the memory of its accounts.
@@ -118,6 +118,7 @@ fn files(dir: &Path) -> LedgerResult<Vec<u64>> {
 impl Book {
     pub fn open(dir: &Path, options: &LedgerOptions, budget: &Arc<Budget>) -> LedgerResult<Book> {
         let lock = DirectoryLock::take(dir, options.access)?;
+        lock.check_there(dir)?;
         let files = files(dir)?;
         let mut book = match files.first() {
             None => Book::make(dir, options, budget, lock)?,
@@ -128,6 +129,9 @@ impl Book {
             let path = dir.join(format!("ledger-{old}"));
             let removed = std::fs::remove_file(&path);
             removed.map_err(|source| StoreError::Io { path, doing: "remove", source })?;
+        }
+        if options.access.writes() {
+            book.lock.note_made("ledger-");
         }
         book.take_budget()?;
         Ok(book)
@@ -185,7 +189,7 @@ impl Book {
             stopped: None,
             budget: Arc::clone(budget),
             budget_bytes: 0,
-            _lock: lock,
+            lock,
         }
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use terrace_durable::Access;
 use terrace_memory::binding::Placement;
 use terrace_memory::{Budget, Domain};
-use terrace_store::{Durability, Error as StoreError};
+use terrace_store::{Durability, Error as StoreError, Pace};
 
 /// How a ledger is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,11 +318,12 @@ impl Guarded {
     /// Syncs once an interval until the ledger has stopped.
     fn keep_synced(&self, interval: Duration) {
         let mut book = self.book.lock();
+        let mut pace = Pace::default();
         while book.stopped.is_none() {
-            self.stop.wait_for(&mut book, interval);
+            self.stop.wait_for(&mut book, pace.begins_after(interval));
             if book.stopped.is_none() && !book.journal.is_synced() {
                 // An error stops the ledger, and is told to whoever asks next.
-                let _told_then = book.sync();
+                let _told_then = pace.run(|| book.sync());
             }
         }
     }

@@ -35,7 +35,7 @@ fn latency(load_ns: [f64; 2], persist_ns: [f64; 2]) -> CachedLatency {
 /// Section 4 of the paper, persistent memory: figures 3 to 7 with the values of its data sheets.
 fn pmem() -> Findings {
     Findings {
-        machine: "paper 001".into(),
+        machine: "Gugnani".into(),
         node: "pmem".into(),
         cached_latency: latency([393.0, 107.0], [2450.0, 2493.0]),
         asymmetry: Asymmetry {
@@ -110,7 +110,7 @@ fn dram() -> Findings {
         Reading::NotMeasurable("DRAM has no medium".into())
     }
     Findings {
-        machine: "paper 001".into(),
+        machine: "Gugnani".into(),
         node: "dram".into(),
         cached_latency: latency([183.0, 106.0], [711.0, 712.0]),
         asymmetry: Asymmetry {
@@ -260,7 +260,7 @@ fn a_profile_and_its_page_keep_causes_and_recommendations() {
     found.remote = Reading::NotMeasurable("no memory of another socket".into());
     let advice = recommend(&found);
     let machine = ProfiledMachine {
-        name: "paper 001".into(),
+        name: "Gugnani".into(),
         is_modelled: false,
         processor: None,
         threads: 28,

@@ -7,7 +7,7 @@ use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
-use terrace_store::{Bound, Change, Session};
+use terrace_store::{Change, Error, Session};
 
 /// Head, a log of each writer and what recovery writes to.
 const MEMORY_BYTES: u64 = 6 * SEGMENT_BYTES;
@@ -56,12 +56,13 @@ fn write(session: &mut Session<Without<Crashable>>, log: &Log<Note>) {
         let batch = |session: &mut Session<_>| {
             for key in 0..KEYS {
                 match left(number, key) {
-                    Some(value) => session.put(&key.to_be_bytes(), &value, None).expect("put"),
-                    None => drop(session.delete(&key.to_be_bytes()).expect("delete")),
+                    Some(value) => session.put(&key.to_be_bytes(), &value, None)?,
+                    None => drop(session.delete(&key.to_be_bytes())?),
                 }
             }
+            Ok::<_, Error>(())
         };
-        session.atomic(Bound::adding(1000), batch).expect("there is room");
+        session.atomic(batch).expect("there is room");
         session.commit().expect("commit");
         log.note(Note::Wrote(number));
     }

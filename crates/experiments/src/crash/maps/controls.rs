@@ -5,14 +5,14 @@ use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
-    Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, full,
-    full_threads, keeper, ordered, script, superblock, threads,
+    Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, disk_marked,
+    full, full_threads, keeper, ordered, script, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Report, Without};
 use terrace_memory::Domain;
-use terrace_store::{LeafForm, TreeForm};
+use terrace_store::laboratory::{LeafForm, TreeForm};
 
 const HEADER: u64 = 64;
 /// The log that the collector of its scenario moves to first: segments are taken from the last one on,
@@ -223,19 +223,25 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
     LeftOut {
         test: "map-disk",
         name: "Sync",
-        meaning: "what was written is synced before a cut, or a log's end, says that it is there",
+        meaning: "what was written is synced before a checkpoint, or a log's end, says that it is there",
         run: |s| disk(false, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-disk-marks",
+        name: "CommitBeforeMark",
+        meaning: "a commit has returned before a mark says that it is durable",
+        run: |s| disk_marked(Some(Fault::MarksEarly), s).sampled(s.states, s.seed),
     },
     LeftOut {
         test: "map-cuts",
         name: "Sync",
-        meaning: "what was written is synced before a cut counts it",
+        meaning: "what was written is synced before a checkpoint counts it",
         run: |s| cuts(false, None, s).sampled(s.states, s.seed),
     },
     LeftOut {
         test: "map-cuts",
         name: "Frozen",
-        meaning: "what a cut has taken is overwritten no more",
+        meaning: "what a checkpoint has taken is overwritten no more",
         run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
     },
     LeftOut {
@@ -319,7 +325,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
     LeftOut {
         test: "map-keeper",
         name: "Sync",
-        meaning: "what the keeper wrote out is synced before its cut counts it",
+        meaning: "what the checkpointer wrote out is synced before its checkpoint counts it",
         run: |s| keeper(false, s).0.exhaustive(s.states),
     },
     LeftOut {

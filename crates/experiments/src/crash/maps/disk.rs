@@ -15,7 +15,7 @@ use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
 use terrace_durable::{Medium, Result};
 use terrace_machine::{Crashable, Explorer};
-use terrace_memory::{Domain, Memory, Native};
+use terrace_memory::{Domain, Native, lab};
 use terrace_store::{Durability, Map, MapOptions};
 
 const SECTOR_BYTES: u64 = 512;
@@ -88,7 +88,7 @@ impl Disk for InUnits {
         let (mut unit, end) = (0, blocks.len() as u64 / self.unit_bytes);
         while unit < end {
             let line = (at / self.unit_bytes + unit) * LINE_BYTES;
-            let zeros = Memory::zeros(&self.memory, line, (end - unit) * LINE_BYTES) / LINE_BYTES;
+            let zeros = lab::zeros(&self.memory, line, (end - unit) * LINE_BYTES) / LINE_BYTES;
             if zeros > 0 {
                 unit += zeros;
                 continue;
@@ -166,6 +166,12 @@ impl Place for OnDisk {
 pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Explorer<usize> {
     let place = OnDisk::new(Durability::Sync, syncs, settings);
     super::script::explorer_on(place, super::Design::Logs, MEMORY_BYTES, &in_lines(settings))
+}
+
+/// Commits of several puts, and notes of how far they came: what a mark or a note says is so.
+pub(in super::super) fn marked(fault: Option<Fault>, settings: &Settings) -> Explorer<usize> {
+    let place = OnDisk { fault, ..OnDisk::new(Durability::Sync, true, settings) };
+    super::script::shared_commits(place, MEMORY_BYTES, &in_lines(settings))
 }
 
 /// A few operations of such a map, every state.

@@ -10,7 +10,8 @@ use super::{
 use terrace_durable::{IndexFile, Medium, State};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::Part;
-use terrace_store::{Access, Kind, Map, MapOptions, Persist, Procedure, TreeForm};
+use terrace_store::laboratory::{Laboratory, TreeForm};
+use terrace_store::{Access, Kind, Map, MapOptions, Persist, Procedure};
 use terrace_workload::history::Call;
 
 /// The collector's scenario takes the most.
@@ -60,7 +61,8 @@ impl WithIndex {
         let node_bytes = self.tree.map(|_| NODE_BYTES);
         let WithIndex { persist, tree, .. } = *self;
         let options = self.opening.options();
-        let options = MapOptions { persist, kind, tree, node_bytes, ..options };
+        let laboratory = Laboratory { tree, node_bytes, ..options.laboratory };
+        let options = MapOptions { persist, kind, laboratory, ..options };
         let map = Map::over_with_index(values, index, is_new, lifetime, options);
         map.expect("a crash is no damage")
     }

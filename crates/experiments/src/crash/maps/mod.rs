@@ -14,7 +14,9 @@ pub(super) use batches::explorer as batches;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;
 pub(super) use cuts::explorer as cuts;
-pub(super) use disk::{MEMORY_BYTES, OnDisk, explorer as disk, in_lines, whole as disk_whole};
+pub(super) use disk::{
+    MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked, whole as disk_whole,
+};
 pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
     collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,
@@ -29,6 +31,7 @@ use std::collections::BTreeMap;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Without};
 use terrace_memory::{Memory, Native};
+use terrace_store::laboratory::Laboratory;
 use terrace_store::{Durability, Map, MapOptions, ValueDesign};
 
 /// How values are kept.
@@ -99,7 +102,10 @@ impl Opening {
                 Design::Logs => ValueDesign::Log,
                 Design::Slabs | Design::DeferredSlabs => ValueDesign::Slab,
             },
-            deferred_frees: if self.design == Design::DeferredSlabs { 3 } else { 0 },
+            laboratory: Laboratory {
+                deferred_frees: if self.design == Design::DeferredSlabs { 3 } else { 0 },
+                ..Laboratory::default()
+            },
             memory_budget_bytes: 1 << 30,
             writers: self.writers,
             ..MapOptions::default()
@@ -147,8 +153,11 @@ fn contents<M: Memory, I: Memory>(map: &Map<M, I>) -> Result<Contents, String> {
     }
 }
 
-/// Something is written after each recovery: what recovery did must stand all the same.
+/// Something is written after each recovery: what recovery did must stand all the same. A session has the same writer
+/// in each run; which one a map's own methods take depends on the threads that the process had before.
 fn recover(place: &impl Place, memory: &Crashable, lifetime: usize, key: u64) {
     let map = place.open(memory, lifetime);
-    map.put(&key.to_be_bytes(), &[memory.crashes() as u8]).expect("put");
+    let mut session = map.session();
+    session.put(&key.to_be_bytes(), &[memory.crashes() as u8], None).expect("put");
+    session.commit().expect("commit");
 }

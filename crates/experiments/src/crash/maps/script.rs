@@ -5,13 +5,15 @@ use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, r
 use crate::structures::Random;
 use terrace_machine::{Explorer, Noted};
 use terrace_memory::Memory;
-use terrace_store::Map;
+use terrace_store::{Map, Session};
 
 /// Head, two logs or superblocks, and the two that a collector may need.
 const MEMORY_BYTES: u64 = 5 * SEGMENT_BYTES;
 /// Keys of the script; the next one counts recoveries.
 const KEYS: u64 = 6;
 const OPERATIONS: usize = 60;
+/// Of one commit, where several share one.
+const SHARED: usize = 3;
 /// So few that every state can be met, where few are possible at a time.
 const FEW: usize = 5;
 
@@ -56,6 +58,16 @@ fn apply(contents: &mut Contents, operation: &Operation) {
     }
 }
 
+/// Puts alone, longer than a sector: a commit of several may be torn before its end.
+fn puts(seed: u64) -> Vec<Operation> {
+    let mut random = Random(seed);
+    let put = |number: usize| {
+        let bytes = 300 + random.below(700) as usize;
+        Operation::Put(random.below(KEYS), vec![number as u8; bytes])
+    };
+    (0..OPERATIONS).map(put).collect()
+}
+
 /// Contents after nothing and after each operation.
 fn states(operations: &[Operation]) -> Vec<Contents> {
     let mut states = vec![Contents::new()];
@@ -67,9 +79,11 @@ fn states(operations: &[Operation]) -> Vec<Contents> {
     states
 }
 
-fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
-    // Sessions take the map's writers in turn.
-    let mut session = map.session();
+fn perform<M: Memory, I: Memory>(
+    map: &Map<M, I>,
+    session: &mut Session<M, I>,
+    operation: &Operation,
+) {
     match operation {
         Operation::Put(key, value) => session.put(&key.to_be_bytes(), value, None).expect("put"),
         Operation::Delete(key) => drop(session.delete(&key.to_be_bytes()).expect("delete")),
@@ -80,7 +94,6 @@ fn perform<M: Memory, I: Memory>(map: &Map<M, I>, operation: &Operation) {
             map.multi_put(&pairs).expect("multi_put");
         }
     }
-    session.commit().expect("commit");
 }
 
 pub(in super::super) fn explorer(
@@ -99,7 +112,16 @@ pub(super) fn explorer_on(
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<usize> {
-    scripted(place, script(design, settings.seed), memory_bytes, settings)
+    scripted(place, script(design, settings.seed), 1, memory_bytes, settings)
+}
+
+/// Puts of which several share a commit.
+pub(super) fn shared_commits(
+    place: impl Place,
+    memory_bytes: u64,
+    settings: &Settings,
+) -> Explorer<usize> {
+    scripted(place, puts(settings.seed), SHARED, memory_bytes, settings)
 }
 
 /// Its first operations.
@@ -110,12 +132,14 @@ pub(super) fn short_on(
     settings: &Settings,
 ) -> Explorer<usize> {
     let operations = script(design, settings.seed).into_iter().take(FEW).collect();
-    scripted(place, operations, memory_bytes, settings)
+    scripted(place, operations, 1, memory_bytes, settings)
 }
 
+/// The operations, so many to a commit.
 fn scripted(
     place: impl Place,
     operations: Vec<Operation>,
+    to_a_commit: usize,
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<usize> {
@@ -125,9 +149,17 @@ fn scripted(
         .setup(move |memory| place.make(memory))
         .thread(move |memory, log| {
             let map = to_write.open(memory, 1);
-            for (number, operation) in operations.iter().enumerate() {
-                perform(&map, operation);
-                log.note(number + 1);
+            for (commit, operations) in operations.chunks(to_a_commit).enumerate() {
+                // Sessions take the map's writers in turn.
+                let mut session = map.session();
+                operations.iter().for_each(|operation| perform(&map, &mut session, operation));
+                session.commit().expect("commit");
+                log.note(commit * to_a_commit + operations.len());
+                if let Some(logs) =
+                    map.values().logs().filter(|_| to_a_commit > 1 && commit % 3 == 0)
+                {
+                    logs.note_tails().expect("a note");
+                }
             }
         })
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
@@ -137,7 +169,7 @@ fn scripted(
             let mut found = contents(&map)?;
             to_look.audit(map, memory)?;
             found.remove(&KEYS);
-            let allowed = &states[done..states.len().min(done + 2)];
+            let allowed = &states[done..states.len().min(done + 1 + to_a_commit)];
             if allowed.contains(&found) {
                 return Ok(());
             }

@@ -8,7 +8,7 @@ use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::Memory;
-use terrace_store::Session;
+use terrace_store::{Map, Session};
 use terrace_workload::history::{Call, Told};
 use terrace_workload::linearizability::durable::{KeyValue, Moment, Verdict, check};
 
@@ -24,8 +24,16 @@ const BUDGET: u64 = 1_000_000;
 const READER: usize = THREADS;
 
 pub(in super::super) type Note = Moment<(u64, Call), Told>;
-type Sessions<P> = Arc<Mutex<Vec<Option<SessionOf<P>>>>>;
+type Sessions<P> = Arc<Mutex<Option<Shared<P>>>>;
+type MapOf<P> = Map<<P as Place>::Memory, <P as Place>::Index>;
 type SessionOf<P> = Session<<P as Place>::Memory, <P as Place>::Index>;
+
+/// The map outlives the threads: its orderly end reads every slot that no thread has given back yet, and when that
+/// happens depends on all threads of the process. [`script`](super::script) explores the end.
+struct Shared<P: Place> {
+    sessions: Vec<Option<SessionOf<P>>>,
+    _map: MapOf<P>,
+}
 
 /// A value that tells which put it is of, in one of two lengths.
 fn value(number: i64) -> Vec<u8> {
@@ -56,7 +64,8 @@ fn share<P: Place>(place: &P, is_warm: bool, memory: &Crashable, sessions: &Sess
         }
         all.push(Some(session));
     }
-    *sessions.lock().unwrap_or_else(PoisonError::into_inner) = all;
+    *sessions.lock().unwrap_or_else(PoisonError::into_inner) =
+        Some(Shared { sessions: all, _map: map });
 }
 
 /// What one thread asks for, a key and a call each.
@@ -156,11 +165,12 @@ pub(super) fn scripted<P: Place>(
     scripts: [Script; THREADS],
 ) -> Explorer<Note> {
     let sessions = Sessions::<P>::default();
-    let shared = Arc::clone(&sessions);
+    let (shared, ended) = (Arc::clone(&sessions), Arc::clone(&sessions));
     let (to_make, to_recover) = (place.clone(), place.clone());
     let explorer = Explorer::new(settings.domain, memory_bytes)
         .setup(move |memory| share(&to_make, is_warm, memory, &shared))
         .recover(move |memory| recover(&to_recover, memory, 1 + memory.crashes(), KEYS))
+        .end(move |_| drop(ended.lock().unwrap_or_else(PoisonError::into_inner).take()))
         .check(move |memory, notes: &[Noted<Note>]| {
             let map = place.open(memory, 2 + memory.crashes());
             let found = contents(&map)?;
@@ -171,7 +181,8 @@ pub(super) fn scripted<P: Place>(
         let sessions = Arc::clone(&sessions);
         explorer.thread(move |_, log| {
             let mut all = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut session = all[thread].take().expect("a session made by setup");
+            let shared = all.as_mut().expect("what setup shared");
+            let mut session = shared.sessions[thread].take().expect("a session of each thread");
             drop(all);
             script.iter().for_each(|asked| ask(&mut session, log, *asked));
         })

@@ -14,7 +14,7 @@ use terrace_index::Ground;
 use terrace_index::deltas::{Change, Deltas, Direction, Grounds, Options, Steps};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_machine::{Crashable, Explorer, Noted};
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Native, Region, lab};
 
 pub(super) use controls::controls;
 pub(super) use threads::explorer as threads;
@@ -86,7 +86,7 @@ impl Keys for Scheduled<'_> {
     }
     fn key(&self, _: [u64; 2], _: &mut Vec<u8>) {}
     fn pause(&self) {
-        self.0.pause();
+        lab::pause(self.0);
     }
 }
 
@@ -270,7 +270,7 @@ pub(super) fn explorer(steps: Steps, made: Script, settings: &Settings) -> Explo
             let all: Contents = (0..later).map(|n| (n, n)).collect();
             let mut found = contents(&index, memory)?;
             found.remove(&later);
-            if found == all { Ok(()) } else { Err(format!("written anew: found {found:?}")) }
+            if found == all { Ok(()) } else { Err(format!("rewritten: found {found:?}")) }
         })
         .crashes(2)
 }

@@ -1,5 +1,5 @@
 //! `btree-auto`: the index that `index = "auto"` keeps by a memory's profile, beside the others it might (paper
-//! 004, figure 5.8 and findings 3 and 7: the size of nodes is to be chosen anew for a memory).
+//! Ni, figure 5.8 and findings 3 and 7: the size of nodes is to be chosen anew for a memory).
 
 use super::btree_log::modelled::{ModelledIndex, Ran, in_tree, preset};
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
@@ -12,11 +12,12 @@ use terrace_machine::chase::Chase;
 use terrace_machine::ground::Ground;
 use terrace_memory::Domain;
 use terrace_memory::profile::{Accesses, Flavour, Latency, Measured, NodeProfile, Quantiles};
-use terrace_store::{Advised, LeafForm, TreeForm, advised};
+use terrace_store::{Advised, advised};
+use terrace_store::laboratory::{LeafForm, TreeForm};
 
 pub(super) const ROW: Row = Row {
     id: "btree-auto",
-    source: "004 figure 5.8, findings 3 and 7",
+    source: "Ni, figure 5.8, findings 3 and 7",
     runs_on: "model (optane-004)",
     must_show: "lookups and inserts in the index that auto keeps take at most 1.15 times as long as in the best",
     run,
@@ -79,7 +80,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         format!("{threads} threads: {} ({:.0} ns), best {} ({:.0} ns)", name(chosen), chosen.2, name(best), best.2)
     });
     outcome.note = format!(
-        "What auto goes by is measured on the same machine by the load generator of `terrace probe`, with as many \
+        "What auto follows is measured on the same machine by the load generator of `terrace probe`, with as many \
          threads; it knows nothing of the trees that are run then. {}.",
         each.collect::<Vec<_>>().join("; ")
     );

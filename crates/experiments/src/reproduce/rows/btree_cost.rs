@@ -1,4 +1,4 @@
-//! `btree-cost`: what an insert of each tree makes durable, and what the device makes of it (paper 004,
+//! `btree-cost`: what an insert of each tree makes durable, and what the device makes of it (Ni,
 //! table 5.1).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
@@ -8,7 +8,7 @@ use terrace_index::tree::{self, TreeOptions};
 
 pub(super) const ROW: Row = Row {
     id: "btree-cost",
-    source: "004 table 5.1",
+    source: "Ni, table 5.1",
     runs_on: "counted + model (optane-004)",
     must_show: "at most the paper's write-backs and fences of an insert (0/0, 0/0, 12/4, 6/10, 5/5); write \
                 amplification 3.2, 3.5, 1.8, 2.2, 2.6 (+-25 %)",
@@ -81,7 +81,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     outcome.note = "Write-backs and fences are counted on the leaves' memory, splits included. Ours are fewer; \
                     the paper gives its counts and not the steps behind them. Here a log record counts by its \
                     checksum and takes one fence, ordered stores are fenced only where a line is left, and inner \
-                    nodes are not kept, since they are built anew from the leaves. The model's caches beyond a \
+                    nodes are not kept, since they are rebuilt from the leaves. The model's caches beyond a \
                     core's own are smaller than the paper's by as much as the tree is."
         .into();
     Ok(outcome)

@@ -1,4 +1,4 @@
-//! `btree-crash`: the trees that are kept, in every state a crash may leave that is drawn (paper 004, 2.17).
+//! `btree-crash`: the trees that are kept, in every state a crash may leave that is drawn (Ni, chapter 5).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::crash::{self, Control, CrashTest, Settings};
@@ -6,7 +6,7 @@ use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {
     id: "btree-crash",
-    source: "004 section 5.1",
+    source: "Ni, section 5.1",
     runs_on: "crash",
     must_show: "every acknowledged insert is present once, ranges are in order, the tree is usable after \
                 recovery; a step left out is caught",

@@ -1,4 +1,4 @@
-//! `btree-group-flush`: lines that one change dirtied, written back together (paper 004, figure 5.11).
+//! `btree-group-flush`: lines that one change dirtied, written back together (Ni, figure 5.11).
 
 use super::btree_auto::measured;
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
@@ -8,7 +8,7 @@ use terrace_index::tree::{self, GroupFlush, TreeOptions};
 
 pub(super) const ROW: Row = Row {
     id: "btree-group-flush",
-    source: "004 figure 5.11",
+    source: "Ni, figure 5.11",
     runs_on: "model (optane-004)",
     must_show: "+10..+30 % inserts when bandwidth-bound, none when unloaded; amplification falls",
     run,

@@ -1,4 +1,4 @@
-//! `btree-interleave`: lookups of several keys at once, whose misses overlap (paper 004, figure 5.10).
+//! `btree-interleave`: lookups of several keys at once, whose misses overlap (Ni, figure 5.10).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -11,7 +11,7 @@ use terrace_memory::Budget;
 
 pub(super) const ROW: Row = Row {
     id: "btree-interleave",
-    source: "004 figure 5.10",
+    source: "Ni, figure 5.10",
     runs_on: "native (DRAM) and model (optane-004)",
     must_show: "batched lookups >= 1.8x at nodes of 256 B in DRAM; the gain falls with the size of nodes",
     run,

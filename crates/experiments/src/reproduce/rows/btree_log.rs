@@ -1,4 +1,4 @@
-//! `btree-log`: the log-structured B+-tree (paper 004, section 5.4.3, figures 5.13 to 5.15).
+//! `btree-log`: the log-structured B+-tree (Ni, section 5.4.3, figures 5.13 to 5.15).
 //!
 //! Random inserts by 48 threads, by the number of logs; lookups by the number of remembered deltas; both by
 //! how much garbage a log may have; recovery by the number of threads. On the model but for the speed of
@@ -18,7 +18,7 @@ use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 pub(super) const ROW: Row = Row {
     id: "btree-log",
-    source: "004 section 5.4.3, figures 5.13 to 5.15",
+    source: "Ni, section 5.4.3, figures 5.13 to 5.15",
     runs_on: "model optane-004, native",
     must_show: "inserts above FAST/FAIR (+41 %), reads below (-37 %); interior optimum in log count, amplification rises with it; remembered deltas and collection help reads; recovery falls with replay threads",
     run,

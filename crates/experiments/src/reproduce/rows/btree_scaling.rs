@@ -1,5 +1,5 @@
 //! `btree-scaling`: what persistent memory costs inserts as threads are added, and what unsorted leaves
-//! cost ranges (paper 004, figures 5.1 and 5.2).
+//! cost ranges (Ni, figures 5.1 and 5.2).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -14,7 +14,7 @@ use terrace_memory::Budget;
 
 pub(super) const ROW: Row = Row {
     id: "btree-scaling",
-    source: "004 figures 5.1 and 5.2",
+    source: "Ni, figures 5.1 and 5.2",
     runs_on: "model (optane-004), 1-48 threads; ranges native (DRAM)",
     must_show: "the slowdown of inserts by persistent memory grows from 2.2 to 4.4 (btree) and from 2.0 to 3.0 \
                 (unsorted), more for the sorted one; unsorted ranges lose",

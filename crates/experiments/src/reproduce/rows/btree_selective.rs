@@ -1,5 +1,5 @@
 //! `btree-selective`: FAST/FAIR with its inner nodes in DRAM, and what it takes to build them anew (paper
-//! 004, figure 5.6).
+//! Ni, figure 5.6).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -13,8 +13,8 @@ use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
 pub(super) const ROW: Row = Row {
     id: "btree-selective",
-    source: "004 figure 5.6",
-    runs_on: "model (optane-004), 1-48 threads; recovery native (stand-in)",
+    source: "Ni, figure 5.6",
+    runs_on: "model (optane-004), 1-48 threads; recovery native (emulated medium)",
     must_show: "inner nodes in DRAM: reads about 1.5x, inserts up to 1.4x; recovery time in line with size",
     run,
 };

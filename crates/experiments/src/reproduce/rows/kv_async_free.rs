@@ -1,21 +1,22 @@
-//! `kv-async-free`: what logs gain in bursts by not freeing (paper 000, finding 1).
+//! `kv-async-free`: what logs gain in bursts by not freeing (Wu, chapter 2, asynchronous deletion).
 //!
 //! A burst is half as many updates as there are keys: no log is half dead at its end, so the collector
 //! never runs. Logs have then freed nothing. Slabs free every superseded slot, by a write-back and a
-//! fence of its own; with deferred frees they too leave that for later (`MapOptions::deferred_frees`),
+//! fence of its own; with deferred frees they too leave that for later (`Laboratory::deferred_frees`),
 //! and if the paper is right the lead of logs goes with it. Beside the question: slabs that defer 64
 //! frees at a time and pay for them within the burst.
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::modelled::{self, ModelledMap, keys_beyond_caches};
-use crate::reproduce::stand_in::{LABEL, StandIn};
+use crate::reproduce::emulated::{LABEL, Emulated};
+use terrace_store::laboratory::Laboratory;
 use terrace_store::{MapOptions, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-async-free",
-    source: "000 finding 1",
-    runs_on: "native (stand-in) and model optane-000",
+    source: "Wu, chapter 2, asynchronous deletion",
+    runs_on: "native (emulated medium) and model optane-000",
     must_show: "slabs with deferred frees close >= 60 % of the burst gap to logs",
     run,
 };
@@ -67,7 +68,7 @@ fn modelled_half(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
     for (number, (design, deferred_frees, name)) in VARIANTS.iter().enumerate() {
         (run.tell)(&format!("modelled: {name}, {keys} values of {MODELLED_BYTES} B"));
         let options =
-            MapOptions { deferred_frees: *deferred_frees, ..modelled::options(*design, threads) };
+            MapOptions { laboratory: freeing(*deferred_frees), ..modelled::options(*design, threads) };
         let mut map = ModelledMap::new(&preset, 2 * keys, MODELLED_BYTES, options)?;
         map.fill(keys)?;
         map.in_turn(threads, keys / 4 / threads as u64, map.update())?;
@@ -111,10 +112,14 @@ fn burst(
     keys: u64,
     value_bytes: usize,
 ) -> Result<f64> {
-    let options = MapOptions { deferred_frees, ..StandIn::options(design) };
-    let mut map = StandIn::new(keys * 8 / 5, value_bytes, options)?;
+    let options = MapOptions { laboratory: freeing(deferred_frees), ..Emulated::options(design) };
+    let mut map = Emulated::new(keys * 8 / 5, value_bytes, options)?;
     map.fill(keys)?;
     ns_per_operation(keys / 2, || map.update(keys / 2))
+}
+
+fn freeing(deferred_frees: usize) -> Laboratory {
+    Laboratory { deferred_frees, ..Laboratory::default() }
 }
 
 /// The part of the way in throughput from slabs to logs that a variant goes; none if there is no way.

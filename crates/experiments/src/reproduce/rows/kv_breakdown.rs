@@ -1,4 +1,4 @@
-//! `kv-breakdown`: where the time of an update goes (paper 000, table 2.1).
+//! `kv-breakdown`: where the time of an update goes (Wu, table 2.1).
 //!
 //! By difference of batches of whole operations, with no clock inside any:
 //!
@@ -16,13 +16,14 @@
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
-use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn, WithoutWriteBacks};
+use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated, WithoutWriteBacks};
+use terrace_store::laboratory::Laboratory;
 use terrace_store::{MapOptions, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-breakdown",
-    source: "000 table 2.1",
-    runs_on: "native (stand-in)",
+    source: "Wu, table 2.1",
+    runs_on: "native (emulated medium)",
     must_show: "time split index / management / write; the index share falls with value size, order as T2.1",
     run,
 };
@@ -86,8 +87,9 @@ struct Pair {
 
 impl Pair {
     fn new(design: ValueDesign, keys: u64, value_bytes: usize) -> Result<Pair> {
-        let options = StandIn::options(design);
-        let unfreed = MapOptions { deferred_frees: usize::MAX, ..options.clone() };
+        let options = Emulated::options(design);
+        let laboratory = Laboratory { deferred_frees: usize::MAX, ..options.laboratory };
+        let unfreed = MapOptions { laboratory, ..options.clone() };
         let filled = |options| -> Result<WithoutWriteBacks> {
             let mut map = WithoutWriteBacks::able(keys * 8 / 5, value_bytes, options)?;
             map.fill(keys)?;

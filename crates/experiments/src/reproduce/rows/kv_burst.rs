@@ -1,4 +1,4 @@
-//! `kv-burst`: updates and deletes that nobody collects after (paper 000, 2.3, figures 2.1 and 2.3).
+//! `kv-burst`: updates and deletes that nobody collects after (Wu, 2.3, figures 2.1 and 2.3).
 //!
 //! A burst is an eighth as many operations as there are keys, after twice as many that fill the caches, by
 //! all cores of a socket: no log is half dead at its end. Keys are chosen alike; items fill the caches twice.
@@ -7,13 +7,13 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::modelled::{
     ModelledMap, Ran, all_threads, keys_beyond_caches, label, options, preset,
 };
-use crate::reproduce::stand_in::DESIGNS;
+use crate::reproduce::emulated::DESIGNS;
 use terrace_machine::Preset;
 use terrace_store::ValueDesign;
 
 pub(super) const ROW: Row = Row {
     id: "kv-burst",
-    source: "000 section 4.2, figures 2.1 and 2.3",
+    source: "Wu, figures 2.1 and 2.3",
     runs_on: "model optane-000",
     must_show: "logs ahead of slabs in bursts of updates for 64 to 512 B, equal at 1 KB; ahead in bursts of deletes",
     run,

@@ -1,6 +1,6 @@
-//! `kv-dirty-dram`: dirty persistent lines in the caches slow accesses to DRAM (paper 000, A5).
+//! `kv-dirty-dram`: dirty persistent lines in the caches slow accesses to DRAM (Wu, chapter 2, dirty lines).
 //!
-//! The chapter names a microbenchmark for this and does not show it; this is the digest's: each thread
+//! The chapter names a microbenchmark for this and does not show it; this is our reconstruction: each thread
 //! writes a piece of persistent memory, anywhere in it, and takes some dependent steps through DRAM, of
 //! which the time counts. The lines written are left in the caches, or their write-back is started at
 //! once. The same writes to DRAM tell what the writing itself costs. Without queues in the machine
@@ -15,7 +15,7 @@ use terrace_machine::model::Ablation;
 
 pub(super) const ROW: Row = Row {
     id: "kv-dirty-dram",
-    source: "000 A5",
+    source: "Wu, chapter 2, dirty lines",
     runs_on: "model optane-000",
     must_show: "dirty persistent lines slow an unrelated pointer chase through DRAM; cleaning removes it",
     run,

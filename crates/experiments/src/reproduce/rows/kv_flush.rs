@@ -1,4 +1,4 @@
-//! `kv-flush`: values written back at once, or kept in persistent caches (paper 000, 2.5, figure 2.7).
+//! `kv-flush`: values written back at once, or kept in persistent caches (Wu, 2.5, figure 2.7).
 //!
 //! YCSB C and A on slabs with the least persistence, all cores of a socket, caches that survive (eADR). The
 //! lines of a new value are written back at once, and the fence waits for them; or they are kept; or the
@@ -19,12 +19,13 @@ use std::sync::Arc;
 use terrace_machine::Preset;
 use terrace_memory::profile::{Flavour, Measured, MemoryCosts, NodeProfile};
 use terrace_memory::{Domain, prestore};
-use terrace_store::{Flush, MapOptions, ValueDesign};
+use terrace_store::{MapOptions, ValueDesign};
+use terrace_store::laboratory::{Flush, Laboratory};
 use terrace_workload::ycsb::Distribution;
 
 pub(super) const ROW: Row = Row {
     id: "kv-flush",
-    source: "000 section 4.3, figure 2.7",
+    source: "Wu, figure 2.7",
     runs_on: "model optane-000",
     must_show: "flushing >= 1.3 times keeping at 1 KB uniform; keeping ahead by <= 14 % and for small Zipfian values alone; no effect on YCSB C; auto by profile within 5 % of the better, on a memory where it pays and on one where it does not",
     run,
@@ -144,7 +145,8 @@ fn measure(
     let threads = all_threads(preset);
     let costs = way.is_profiled.then(|| Arc::clone(costs));
     let slabs = options(ValueDesign::Slab, threads);
-    let options = MapOptions { domain: Domain::Eadr, flush: way.flush, costs, ..slabs };
+    let laboratory = Laboratory { flush: way.flush, ..Laboratory::default() };
+    let options = MapOptions { domain: Domain::Eadr, laboratory, costs, ..slabs };
     let mut map = ModelledMap::on(preset, node, 3 * keys / 2, value_bytes, options)?;
     map.fill(keys)?;
     let mut loads = Vec::new();

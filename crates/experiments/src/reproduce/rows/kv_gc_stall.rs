@@ -1,4 +1,4 @@
-//! `kv-gc-stall`: how long a worker waits between two of its operations (paper 000, figure 2.2).
+//! `kv-gc-stall`: how long a worker waits between two of its operations (Wu, figure 2.2).
 //!
 //! A map with its own threads, opened and driven from a thread bound to one processor: collector and
 //! keeper inherit the binding, so that the collector's turns are taken from the worker, as in the
@@ -9,7 +9,7 @@
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::{Samples, process_ns};
-use crate::reproduce::stand_in::{DESIGNS, StandIn};
+use crate::reproduce::emulated::{DESIGNS, Emulated};
 use crate::structures::Random;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
@@ -17,8 +17,8 @@ use terrace_store::{Map, MapOptions, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-gc-stall",
-    source: "000 figure 2.2",
-    runs_on: "native (stand-in)",
+    source: "Wu, figure 2.2",
+    runs_on: "native (emulated medium)",
     must_show: "longest gap between a worker's operations: logs, collector on its core, >= 5x slabs",
     run,
 };
@@ -71,7 +71,7 @@ fn directory() -> Result<tempfile::TempDir> {
 fn work(design: ValueDesign, keys: u64, windows: u64) -> Result<Seen> {
     stay_on_one_processor()?;
     let dir = directory()?;
-    let options = MapOptions { memory_budget_bytes: 16 << 30, ..StandIn::options(design) };
+    let options = MapOptions { memory_budget_bytes: 16 << 30, ..Emulated::options(design) };
     let map = Map::open(dir.path(), options)?;
     let value = [1; VALUE_BYTES];
     (0..keys).try_for_each(|key| map.put(&key.to_be_bytes(), &value))?;
@@ -111,7 +111,7 @@ fn judge(keys: u64, windows: u64, gaps: &[Samples; 2], rates: [Vec<f64>; 2]) -> 
     outcome.size("run", format!("{} ms of processor time", windows * WINDOW_MS));
     outcome.note = format!(
         "Stand-in for persistent memory: a file in shared memory declared ADR. Worker, collector and \
-         keeper on one processor. Medians of the longest gap: slabs {slabs_us:.0} us, logs \
+         checkpointer on one processor. Medians of the longest gap: slabs {slabs_us:.0} us, logs \
          {logs_us:.0} us (spreads {:.0} % and {:.0} %), in the processor time of this process, so that \
          other programs' turns do not count.",
         100.0 * gaps[0].spread(),

@@ -1,4 +1,4 @@
-//! `kv-levels`: what it costs to keep more than the values (paper 000, 2.4, figure 2.5, left).
+//! `kv-levels`: what it costs to keep more than the values (Wu, 2.4, figure 2.5, left).
 //!
 //! Bursts of updates by more and more threads, operations that overlap: with the index in DRAM; with the
 //! index kept in persistent memory, word by word; and with every operation a section over index, books
@@ -8,15 +8,15 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::modelled::{
     ModelledMap, Ran, all_threads, keys_beyond_caches, label, options, preset,
 };
-use crate::reproduce::stand_in::DESIGNS;
+use crate::reproduce::emulated::DESIGNS;
 use terrace_machine::Preset;
 use terrace_store::{MapOptions, Persist, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-levels",
-    source: "000 section 4.3, figure 2.5",
+    source: "Wu, figure 2.5",
     runs_on: "model optane-000",
-    must_show: "a kept index 1.3 to 2.5 times slower on updates; sections >= 4 times, the more at locks the more threads",
+    must_show: "a persistent index 1.3 to 2.5 times slower on updates; sections >= 4 times, the more at locks the more threads",
     run,
 };
 
@@ -24,7 +24,7 @@ const VALUE_BYTES: usize = 256;
 const LEVELS: [(Persist, &str); 3] =
     [(Persist::Values, "values"), (Persist::Index, "index"), (Persist::Full, "full")];
 const THREADS: [usize; 4] = [1, 4, 8, 20];
-/// How many times slower a kept index may be, and how many times sections must be.
+/// How many times slower a persistent index may be, and how many times sections must be.
 const INDEX: [f64; 2] = [1.3, 2.5];
 const FULL: f64 = 4.0;
 /// Updates of each thread that are measured.
@@ -108,7 +108,7 @@ fn judge(keys: u64, found: &[Vec<Runs>]) -> Outcome {
     };
     let alone = |levels: &[Runs], level| format!("{:.2}", slower(levels, level, 0));
     outcome.note = format!(
-        "{}. By one thread, which finds no limit of the DIMMs and no lock, a kept index is {} times slower in \
+        "{}. By one thread, which finds no limit of the DIMMs and no lock, a persistent index is {} times slower in \
          slabs and {} in logs, full persistence {} and {}. Of their time, threads under full persistence wait \
          {} % at locks in slabs and {} % in logs ({THREADS:?} threads; paper 70 %). The index fits the caches at \
          this size: what a kept one costs here are the write-back and fence of an entry, and not, as in the \

@@ -1,22 +1,22 @@
-//! `kv-recovery`: what opening a map after a crash costs, by what was kept (paper 000, 2 A8, figure 2.5).
+//! `kv-recovery`: what opening a map after a crash costs, by what was kept (Wu, figure 2.5).
 //!
 //! Every key is written and then as many updates fall on random ones, so that logs hold what is
 //! outdated. Then the map is opened again and again on the same memory, each time by one thread.
-//! The five procedures of A8. On the modelled server once, with cold caches, and in virtual time: there
+//! The five recovery procedures of chapter 2. On the modelled server once, with cold caches, and in virtual time: there
 //! instructions take none, checksums neither.
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::Samples;
 use crate::reproduce::modelled::{self, ModelledMap};
-use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn, index_memory, memory};
+use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated, index_memory, memory};
 use crate::structures::Random;
 use terrace_machine::Preset;
 use terrace_store::{Map, MapOptions, Persist, Procedure, ValueDesign};
 
 pub(super) const ROW: Row = Row {
     id: "kv-recovery",
-    source: "000 figure 2.5, section 2 A8",
-    runs_on: "native (stand-in) and model optane-000",
+    source: "Wu, figure 2.5",
+    runs_on: "native (emulated medium) and model optane-000",
     must_show: "full << minimal+logs < index+logs; minimal+slab < index+slab; logs < slab at one level",
     run,
 };
@@ -105,7 +105,7 @@ fn recovered(design: ValueDesign, persist: Persist, keys: u64) -> Result<Recover
     let is_kept = persist != Persist::Values;
     let index = is_kept.then(|| index_memory(keys, values.len())).transpose()?;
     let open = |lifetime: u32| -> Result<Map> {
-        let options = MapOptions { persist, ..StandIn::options(design) };
+        let options = MapOptions { persist, ..Emulated::options(design) };
         let (values, is_new) = (values.native(), lifetime == 0);
         Ok(match &index {
             Some(index) => {

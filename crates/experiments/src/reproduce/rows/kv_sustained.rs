@@ -1,4 +1,4 @@
-//! `kv-sustained`: updates and deletes for as long as one likes (paper 000, A3, A9, figures 2.3, 2.4).
+//! `kv-sustained`: updates and deletes for as long as one likes (Wu, figures 2.1 to 2.4).
 //!
 //! In logs what is written must be collected at some time. Here the collector's queue is bounded and
 //! kept full: the worker looks after every few operations whether more logs are due than the bound (a
@@ -8,14 +8,14 @@
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::modelled::{self, ModelledMap, collecting, keys_beyond_caches};
-use crate::reproduce::stand_in::{DESIGNS, LABEL, StandIn};
+use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated};
 use terrace_machine::Preset;
 use terrace_store::ValueDesign;
 
 pub(super) const ROW: Row = Row {
     id: "kv-sustained",
-    source: "000 section 4.2",
-    runs_on: "native (stand-in) and model optane-000",
+    source: "Wu, figures 2.1 to 2.4",
+    runs_on: "native (emulated medium) and model optane-000",
     must_show: "slabs over logs >= 1.5 on sustained updates (paper 2.2), >= 2 on deletes (paper 4.5)",
     run,
 };
@@ -96,7 +96,7 @@ fn judge_modelled(outcome: &mut Outcome, keys: u64, costs: &[Cost]) {
 }
 
 fn cost(design: ValueDesign, keys: u64, value_bytes: usize) -> Result<Cost> {
-    let mut map = StandIn::new(keys * 5 / 2, value_bytes, StandIn::options(design))?;
+    let mut map = Emulated::new(keys * 5 / 2, value_bytes, Emulated::options(design))?;
     map.fill(keys)?;
     // Until as many logs are due at any time as will be.
     map.update_and_collect(3 * keys)?;

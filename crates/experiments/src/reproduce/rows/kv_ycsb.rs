@@ -1,4 +1,4 @@
-//! `kv-ycsb`: YCSB on both designs of values (paper 000, 4.3, A9).
+//! `kv-ycsb`: YCSB on both designs of values (Wu, figure 2.6).
 //!
 //! A, B and C with uniform and with Zipfian choice, D with its own; values of 256 B, one worker, which
 //! collects on its own processor when the queue is full. E scans in key order and runs on ordered maps.
@@ -15,16 +15,16 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::MapTarget;
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
-use crate::reproduce::stand_in::{LABEL, StandIn};
+use crate::reproduce::emulated::{LABEL, Emulated};
 use std::time::Duration;
 use terrace_store::{MapOptions, Persist, ValueDesign};
 use terrace_workload::ycsb::{Bench, Distribution, LoadBy, PhaseReport, Settings, Workload};
 
 pub(super) const ROW: Row = Row {
     id: "kv-ycsb",
-    source: "000 section 4.3, figure 2.6",
-    runs_on: "native (stand-in) and model optane-000",
-    must_show: "slabs ahead on A, more so if Zipfian, and on Zipfian B; equal on uniform B, D, E and on C; a kept index slower, sections slower yet",
+    source: "Wu, figure 2.6",
+    runs_on: "native (emulated medium) and model optane-000",
+    must_show: "slabs ahead on A, more so if Zipfian, and on Zipfian B; equal on uniform B, D, E and on C; a persistent index slower, sections slower yet",
     run,
 };
 
@@ -76,7 +76,7 @@ struct Combination {
 struct Loaded {
     target: MapTarget,
     // Beside the target, which uses its memory.
-    _stand_in: StandIn,
+    _emulated: Emulated,
     benches: Vec<(Option<Distribution>, Bench)>,
     found: Found,
 }
@@ -145,9 +145,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 
 fn load(combination: &Combination, settings: &Settings) -> Result<Loaded> {
     let options =
-        MapOptions { persist: combination.persist, ..StandIn::options(combination.design) };
-    let stand_in = StandIn::new(settings.records * ROOM, settings.value_bytes, options)?;
-    let target = MapTarget::that_collects(stand_in.map.clone());
+        MapOptions { persist: combination.persist, ..Emulated::options(combination.design) };
+    let emulated = Emulated::new(settings.records * ROOM, settings.value_bytes, options)?;
+    let target = MapTarget::that_collects(emulated.map.clone());
     let mut benches = Vec::new();
     for distribution in [Some(Distribution::Uniform), Some(Distribution::ZIPFIAN), None] {
         let settings = Settings { distribution, ..settings.clone() };
@@ -157,7 +157,7 @@ fn load(combination: &Combination, settings: &Settings) -> Result<Loaded> {
         }
         benches.push((distribution, bench));
     }
-    let mut loaded = Loaded { target, _stand_in: stand_in, benches, found: Found::default() };
+    let mut loaded = Loaded { target, _emulated: emulated, benches, found: Found::default() };
     // Until the collector has as much to do as it will have, and then for a look at that.
     let updated = settings.records * (settings.key_bytes + settings.value_bytes) as u64;
     loaded.update(3 * updated)?;

@@ -1,4 +1,4 @@
-//! `list-cost`: what an operation on the four lists writes back and waits for (paper 001, 2.6).
+//! `list-cost`: what an operation on the four lists writes back and waits for (Gugnani, case study 2).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::lists::List;
@@ -12,7 +12,7 @@ use terrace_memory::{Backing, Domain, Native, Region};
 
 pub(super) const ROW: Row = Row {
     id: "list-cost",
-    source: "001 section 2.6",
+    source: "Gugnani, case study 2, lists",
     runs_on: "counted",
     must_show: "flushes/fences: TLog insert 4/3, delete 4/4; Link-free 1/1; SOFT 1/1; Log-free 0; contains 0",
     run,

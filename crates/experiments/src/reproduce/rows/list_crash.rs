@@ -1,4 +1,4 @@
-//! `list-crash`: the four lists in every state a crash may leave (paper 001, 2.6).
+//! `list-crash`: the four lists in every state a crash may leave (Gugnani, case study 2).
 //!
 //! Two threads on the same keys; what they were told and what recovery found must have an order. The
 //! published TLog must be caught in three ways, and every step of the four protocols that is left out.
@@ -9,7 +9,7 @@ use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {
     id: "list-crash",
-    source: "001 section 2.6",
+    source: "Gugnani, case study 2, lists",
     runs_on: "crash",
     must_show: "TLog as published is caught in three named ways; corrected, Log-free, Link-free, SOFT: none found",
     run,

@@ -1,4 +1,4 @@
-//! `list-throughput`: which list is ahead, by range, share of updates and domain (paper 001, figure 11).
+//! `list-throughput`: which list is ahead, by range, share of updates and domain (Gugnani, figure 11).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, PMEM, here, optane};
@@ -12,13 +12,13 @@ use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {
     id: "list-throughput",
-    source: "001 figure 11",
+    source: "Gugnani, figure 11",
     runs_on: "native + model optane-001",
     must_show: "orderings at ranges 256/1024/4096 and 0-50 % updates in ADR and eADR",
     run,
 };
 
-/// Threads of the paper: the cores of a socket (001 2.0: Xeon 8280L).
+/// Threads of the paper: the cores of a socket (Gugnani, testbed: Xeon 8280L).
 const THREADS: usize = 28;
 /// What is beside it, at one range and share of updates: the paper has none of it.
 const SWEEP: [usize; 7] = [1, 2, 4, 8, 14, THREADS, 48];

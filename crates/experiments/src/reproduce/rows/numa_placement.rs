@@ -1,4 +1,4 @@
-//! `numa-placement`: which of two structures stays on the local socket (paper 001, case study 1).
+//! `numa-placement`: which of two structures stays on the local socket (Gugnani, case study 1).
 //!
 //! The engine of [`crate::placement`] under YCSB A, B and C, whose write half inserts, as in the paper's
 //! runs; all threads on one socket of the modelled server. Four placements are measured; the ratios of a
@@ -15,7 +15,7 @@ use terrace_memory::ByteSize;
 
 pub(super) const ROW: Row = Row {
     id: "numa-placement",
-    source: "001 section 5, figures 8 and 9",
+    source: "Gugnani, section 5, figures 8 and 9",
     runs_on: "model optane-001 (two sockets)",
     must_show: "both > record store > index > none for YCSB A, B, C; the EBR rule picks it, and so do all placements tried",
     run,
@@ -26,7 +26,7 @@ const NEAR: &str = "pmem0";
 const FAR: &str = "pmem1";
 const THREADS: usize = 28;
 /// What a server in front of the engine takes for an operation, ns: the latency of a read of workload C
-/// with both structures local, of which the two structures are a small part (paper 001, figure 8). For the
+/// with both structures local, of which the two structures are a small part (Gugnani, figure 8). For the
 /// figures beside the verdict, which is the engine's alone.
 const SERVER_NS: f64 = 95_000.0;
 const SEED: u64 = 1;

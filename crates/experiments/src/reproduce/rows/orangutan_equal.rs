@@ -1,4 +1,4 @@
-//! `orangutan-equal`: whatever executes a block, it ends as in block order (paper 002, section 4.5).
+//! `orangutan-equal`: whatever executes a block, it ends as in block order (Miller, section 4.5).
 //!
 //! Every engine, profile and number of workers on blocks of every shape, beside one bank that executes them one
 //! after another. That a barrier or a compensation which is left out is caught is shown by the tests of the engines
@@ -15,7 +15,7 @@ use terrace_workload::random::Rng;
 
 pub(super) const ROW: Row = Row {
     id: "orangutan-equal",
-    source: "002 section 4.5",
+    source: "Miller, section 4.5",
     runs_on: "native",
     must_show: "final state equals sequential execution for random blocks, chains, stars, rings, transfers to \
                 oneself; another order is caught",

@@ -1,4 +1,4 @@
-//! `orangutan-skew`: what is left of OranguTAN where accounts run dry (paper 002, figures 4.7 and 4.8).
+//! `orangutan-skew`: what is left of OranguTAN where accounts run dry (Miller, figures 4.7 and 4.8).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -9,7 +9,7 @@ use terrace_transact::ledger::{BankOptions, Engine, Profile, Status, Sum};
 
 pub(super) const ROW: Row = Row {
     id: "orangutan-skew",
-    source: "002 figures 4.7, 4.8",
+    source: "Miller, figures 4.7 and 4.8",
     runs_on: "native",
     must_show: "the fallback begins near theta 0.4; Dag overtakes in throughput between 0.4 and 0.6; auto is never \
                 more than 5 % behind sequential",

@@ -1,4 +1,4 @@
-//! `pmem-classify`: table 1 of paper 001 from measurements alone.
+//! `pmem-classify`: table 1 of Gugnani from measurements alone.
 
 use super::{Check, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, measured, optane};
@@ -8,7 +8,7 @@ use terrace_advise::idiosyncrasies::{
 
 pub(super) const ROW: Row = Row {
     id: "pmem-classify",
-    source: "001 table 1 and section 3",
+    source: "Gugnani, table 1 and section 3",
     runs_on: "model optane-001",
     must_show: "the root-cause procedure returns table 1 (I1 to I7, C1 to C4) from measurements",
     run,

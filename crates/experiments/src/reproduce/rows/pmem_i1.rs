@@ -1,4 +1,4 @@
-//! `pmem-i1`: loads that a cache serves, and p-stores that none does (paper 001, I1, figure 3a).
+//! `pmem-i1`: loads that a cache serves, and p-stores that none does (Gugnani, I1, figure 3a).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
@@ -8,7 +8,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i1",
-    source: "001 section 2.3 I1, figure 3a",
+    source: "Gugnani, I1, figure 3a",
     runs_on: "native + model optane-001",
     must_show: "p-store over load at full hit >= 10 on PMEM (paper 23.3), < 10 on DRAM (paper 6.7)",
     run,

@@ -1,4 +1,4 @@
-//! `pmem-i2`: how much is read and how much is written, and by how many threads (paper 001, I2, figure 3b
+//! `pmem-i2`: how much is read and how much is written, and by how many threads (Gugnani, I2, figure 3b
 //! to 3d).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
@@ -8,7 +8,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i2",
-    source: "001 section 2.3 I2, figure 3b to 3d, digest 4.4",
+    source: "Gugnani, I2, figures 3b to 3d",
     runs_on: "native + model optane-001",
     must_show: "PMEM written most by 8 threads, less by more; 30 GB/s read, 8 GB/s written",
     run,

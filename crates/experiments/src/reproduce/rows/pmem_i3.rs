@@ -1,4 +1,4 @@
-//! `pmem-i3`: small random writes (paper 001, I3, figure 4).
+//! `pmem-i3`: small random writes (Gugnani, I3, figure 4).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
@@ -7,7 +7,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i3",
-    source: "001 section 2.3 I3, figure 4",
+    source: "Gugnani, I3, figure 4",
     runs_on: "native + model optane-001",
     must_show: "EWR 0.25 for random 64 B, >= 0.94 in sequence; random 64 B written 2.5x slower",
     run,

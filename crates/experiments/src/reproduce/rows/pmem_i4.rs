@@ -1,4 +1,4 @@
-//! `pmem-i4`: p-stores to another socket's memory (paper 001, I4, figure 5).
+//! `pmem-i4`: p-stores to another socket's memory (Gugnani, I4, figure 5).
 
 use super::pmem_i5::percents;
 use super::{Check, Outcome, Result, Row, Run};
@@ -11,7 +11,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i4",
-    source: "001 section 2.3 I4, figure 5",
+    source: "Gugnani, I4, figure 5",
     runs_on: "model optane-001 + native where there are two nodes",
     must_show: "what p-stores lose remotely grows with threads and size, and more on PMEM than on DRAM",
     run,

@@ -1,4 +1,4 @@
-//! `pmem-i5`: stores that nobody writes back (paper 001, I5, figure 6).
+//! `pmem-i5`: stores that nobody writes back (Gugnani, I5, figure 6).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
@@ -7,7 +7,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i5",
-    source: "001 section 2.3 I5, figure 6",
+    source: "Gugnani, I5, figure 6",
     runs_on: "native + model optane-001",
     must_show: "plain stores below p-stores on PMEM (up to 66 %), not on DRAM",
     run,

@@ -1,4 +1,4 @@
-//! `pmem-i6`: reads in sequence and at random (paper 001, I6, figure 7a to 7c).
+//! `pmem-i6`: reads in sequence and at random (Gugnani, I6, figure 7a to 7c).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, NO_PREFETCHING, PMEM, here, measured, optane, sweep};
@@ -7,7 +7,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i6",
-    source: "001 section 2.3 I6, figure 7a and 7b",
+    source: "Gugnani, I6, figure 7a and 7b",
     runs_on: "native + model optane-001",
     must_show: "sequential over random reads up to 3.5 on PMEM, 1.7 on DRAM; buffer hits 0.74 and 0.60",
     run,

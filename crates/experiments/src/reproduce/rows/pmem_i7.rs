@@ -1,4 +1,4 @@
-//! `pmem-i7`: a line of the medium, written whole again and again (paper 001, I7, figure 7d).
+//! `pmem-i7`: a line of the medium, written whole again and again (Gugnani, I7, figure 7d).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
@@ -7,7 +7,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i7",
-    source: "001 section 2.3 I7, figure 7d",
+    source: "Gugnani, I7, figure 7d",
     runs_on: "model optane-001",
     must_show: "EWR and RWR near 1 (paper 0.91 and 0.79): whole lines leave at once and are read first",
     run,

@@ -1,4 +1,4 @@
-//! `pmem-i8`: loads that miss while caches are full of dirty lines (paper 001, the artifact's I8).
+//! `pmem-i8`: loads that miss while caches are full of dirty lines (Gugnani, the artifact's I8).
 
 use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
@@ -7,7 +7,7 @@ use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-i8",
-    source: "001 section 2.3 I8 (artifact)",
+    source: "Gugnani, I8 of the artifact",
     runs_on: "native + model optane-001",
     must_show: "the hypothesis: a load that misses costs more where every line to evict is dirty",
     run,

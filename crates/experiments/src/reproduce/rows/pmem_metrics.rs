@@ -1,11 +1,11 @@
-//! `pmem-metrics`: the paper's ratios from the paper's raw counts (paper 001, 2.2 and 4.7).
+//! `pmem-metrics`: the paper's ratios from the paper's raw counts (Gugnani, metrics and figure 7).
 
 use super::{Check, Outcome, Result, Row, Run};
 use terrace_machine::model::NodeCounts;
 
 pub(super) const ROW: Row = Row {
     id: "pmem-metrics",
-    source: "001 sections 2.2 and 4.7",
+    source: "Gugnani, metrics, figure 7",
     runs_on: "counted",
     must_show: "EWR 0.913, RWR 0.793, read hits 0.783, write hits 0.726 from I7's raw counts",
     run,

@@ -1,5 +1,5 @@
 //! `prestore-amplification`: what a persistent DIMM writes for each byte that the caches give up (paper
-//! 000, figure 3.3b).
+//! Wu, figure 3.3b).
 //!
 //! Threads write random elements of an array (Listing 2). A cache gives its lines up in an order of its
 //! own, and a DIMM writes 256 bytes for whatever part of them comes; cleaned, lines come as they were
@@ -10,7 +10,7 @@ use crate::reproduce::listing_2::{self, LABEL, Sweep, elements, sweeps};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-amplification",
-    source: "000 figure 3.3b",
+    source: "Wu, figure 3.3b",
     runs_on: "model (optane-000)",
     must_show: "1.8x +-0.3 with one thread, 3.3x +-0.4 with more; clean brings elements of 256 B and more \
                 to <= 1.05 and of 128 B to about 2",

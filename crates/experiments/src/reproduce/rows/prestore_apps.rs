@@ -1,4 +1,4 @@
-//! `prestore-apps`: the programs that paper 000 pre-stores in (3.7, digest 4.5), as kernels on its two
+//! `prestore-apps`: the programs that Wu pre-stores in (3.7), as kernels on its two
 //! machines, modelled.
 //!
 //! On machine A (persistent memory) cleaning and skipping put evictions in order: a store's puts, two loops
@@ -17,7 +17,7 @@ use terrace_machine::kernels::{Cost, Inbox, Index, Loop, Prestore, Puts, Ranks, 
 
 pub(super) const ROW: Row = Row {
     id: "prestore-apps",
-    source: "000 section 3.7, digest 4.5",
+    source: "Wu, section 3.7",
     runs_on: "model (optane-000, enzian-fast, enzian-slow)",
     must_show: "hash PUT, ordered PUT, stencil (MG), tensor op, message inbox: sign and order of the gains as \
                 in the table",

@@ -1,4 +1,4 @@
-//! `prestore-clean`: what cleaning elements gains where they are written to persistent memory (paper 000,
+//! `prestore-clean`: what cleaning elements gains where they are written to persistent memory (Wu,
 //! figure 3.3a).
 //!
 //! The same loop as `prestore-amplification`. One thread does not keep the DIMMs busy, so that what they
@@ -9,7 +9,7 @@ use crate::reproduce::listing_2::{self, LABEL, Sweep, elements, sweeps};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-clean",
-    source: "000 figure 3.3a",
+    source: "Wu, figure 3.3a",
     runs_on: "model (optane-000)",
     must_show: "no gain at 1 thread, >= 1.8x at 2, >= 2.5x at 5 threads",
     run,

@@ -1,4 +1,4 @@
-//! `prestore-demote`: a line is written, demoted or not, and a fence follows after some reads (paper 000,
+//! `prestore-demote`: a line is written, demoted or not, and a fence follows after some reads (Wu,
 //! Listing 3, figure 3.5).
 //!
 //! On Enzian a write stays private until a fence makes it public, which takes two round trips to the
@@ -12,7 +12,7 @@ use terrace_machine::kernels::{Prestore, listing_3};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-demote",
-    source: "000 figure 3.5",
+    source: "Wu, figure 3.5",
     runs_on: "model (enzian-fast, enzian-slow)",
     must_show: "hump in the number of reads n: 0 at n = 0, peak +40..+90 % (paper +65 %), peak moves right on \
                 the slow device",

@@ -1,4 +1,4 @@
-//! `prestore-hotline`: cleaning one line that is written again and again (paper 000, B5, Listing 4).
+//! `prestore-hotline`: cleaning one line that is written again and again (Wu, listing 4).
 //!
 //! Each round writes all of one line. Cleaned each time, the next write finds the line on its way to
 //! memory. Two more loops tell how much of that is the line's doing: one calls the library with
@@ -12,7 +12,7 @@ use terrace_memory::{instructions, prestore};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-hotline",
-    source: "000 Listing 4",
+    source: "Wu, listing 4",
     runs_on: "native",
     must_show: "cleaning one hot line on every write is >= 10x slower (paper 75x)",
     run,

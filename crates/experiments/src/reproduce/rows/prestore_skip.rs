@@ -1,4 +1,4 @@
-//! `prestore-skip`: past the caches, or cleaned? (paper 000, 4.4: Listing 2 with its sum and without).
+//! `prestore-skip`: past the caches, or cleaned? (Wu, section 3.5: Listing 2 with its sum and without).
 //!
 //! What is not read again should not have been in the caches. What is read again must then come back from
 //! memory, which shows most with small elements, of which the field read is a large part.
@@ -14,7 +14,7 @@ use terrace_memory::{Topology, prestore};
 
 pub(super) const ROW: Row = Row {
     id: "prestore-skip",
-    source: "000 section 3.5, digest 4.4",
+    source: "Wu, section 3.5",
     runs_on: "native + model (optane-000)",
     must_show: "skip beats clean without re-reads; clean beats skip (paper 2x) with re-reads",
     run,

@@ -1,4 +1,4 @@
-//! `ring-flush`: whether slots are better written back where they need not be (paper 001, figure 15).
+//! `ring-flush`: whether slots are better written back where they need not be (Gugnani, figure 15).
 //!
 //! The ring under eADR, on the modelled server, with its slots written back and not: what a line that is left in
 //! the caches costs when another one needs its place, against what is waited for its write-back.
@@ -13,7 +13,7 @@ use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {
     id: "ring-flush",
-    source: "001 figure 15",
+    source: "Gugnani, figure 15",
     runs_on: "model optane-001",
     must_show: "flushing slots still pays in eADR",
     run,

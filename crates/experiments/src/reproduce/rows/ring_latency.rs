@@ -1,7 +1,7 @@
-//! `ring-latency`: what a push and a pop of 4 KiB take in each form of the ring (paper 001, figure 16).
+//! `ring-latency`: what a push and a pop of 4 KiB take in each form of the ring (Gugnani, figure 16).
 //!
 //! On the modelled server by 14 producers and 14 consumers, as in the paper, and by 2 to 48 threads; and on a
-//! stand-in here by one thread, push and pop in turn. What is written is counted exactly, on a memory that counts.
+//! emulated here by one thread, push and pop in turn. What is written is counted exactly, on a memory that counts.
 
 use super::{Check, Figure, Form as Shape, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
@@ -17,7 +17,7 @@ use terrace_memory::{Backing, Domain, Memory, Region};
 
 pub(super) const ROW: Row = Row {
     id: "ring-latency",
-    source: "001 figure 16",
+    source: "Gugnani, figure 16",
     runs_on: "native + model optane-001",
     must_show: "TX-ADR > TX-eADR > TX-free > volatile; TX-free writes about 1.006x payload",
     run,
@@ -205,7 +205,7 @@ fn note(found: &[Found], as_published: bool) -> String {
          (the paper's counters: 1.37/1.21/1.006). Native, DRAM declared to be in the domain: {} ns of processor \
          time for a push and a pop. Shared words lie in DRAM here, in persistent memory in the paper, and the undo log \
          is a line where the paper's is libpmemobj's: transactions cost less than there. Under eADR a fence of the \
-         stand-in costs what it costs on DRAM.",
+         emulated medium costs what it costs on DRAM.",
         KINDS.map(|(kind, _)| kind.name).join("/"),
         list(|f| f.ran.pushes.mean() / 1e3, 2),
         list(|f| f.ran.pops.mean() / 1e3, 2),

@@ -1,4 +1,4 @@
-//! `ssp-crash`: failure-atomic sections in every state a crash may leave (paper 004, 2.1-2.6).
+//! `ssp-crash`: failure-atomic sections in every state a crash may leave (Ni, chapter 3).
 //!
 //! The crash explorer runs each scenario of [`crate::crash`] that is about sections: shadow sub-paging,
 //! and undo and redo beside it. After a cut anywhere, inside commit, journal, consolidation, checkpoint
@@ -12,9 +12,9 @@ use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {
     id: "ssp-crash",
-    source: "004 sections 2.1-2.6",
+    source: "Ni, chapter 3",
     runs_on: "crash",
-    must_show: "a prefix of commits with every acknowledged one after any cut; a fence left out is caught",
+    must_show: "a prefix of commits with every acknowledged one after any crash; a fence left out is caught",
     run,
 };
 

@@ -1,4 +1,4 @@
-//! `ssp-software`: shadow sub-paging as a library, against undo and redo (paper 004, 2.10 B, table 3.2).
+//! `ssp-software`: shadow sub-paging as a library, against undo and redo (Ni, chapter 3, table 3.2).
 //!
 //! What each engine writes to the medium on the nine workloads, counted, and how fast it is here; see
 //! [`crate::sections`]. The paper's rivals log lines. Redo that logs the words that change is a harder
@@ -10,7 +10,7 @@ use crate::sections::{self, Measured, Settings};
 
 pub(super) const ROW: Row = Row {
     id: "ssp-software",
-    source: "004 section 2.10 B, table 3.2",
+    source: "Ni, chapter 3, table 3.2",
     runs_on: "native (file in the page cache) + counted",
     must_show: "shadow sub-paging writes fewer bytes than undo and redo on all nine workloads",
     run,

@@ -1,5 +1,5 @@
 //! `uma-litmus`: what threads may rely on when they share memory, by atomics and message passing (paper
-//! 000, C10, Listings 12 and 13), processor against processor.
+//! Wu, listings 12 and 13), processor against processor.
 //!
 //! The probes of [`terrace_machine::litmus`], and each in its broken form, which must fail: otherwise it
 //! would see nothing. From the outcomes follows how data may be shared.
@@ -13,7 +13,7 @@ use terrace_memory::Topology;
 
 pub(super) const ROW: Row = Row {
     id: "uma-litmus",
-    source: "000 Listings 12, 13 (C10)",
+    source: "Wu, listings 12 and 13",
     runs_on: "native (processor to processor); gpu to follow",
     must_show: "atomics and message passing hold between processors, so that words may be shared; broken probes \
                 fail and allow nothing",

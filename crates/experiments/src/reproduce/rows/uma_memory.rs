@@ -1,4 +1,4 @@
-//! `uma-memory`: what a processor's memory gives by itself, against the number of threads (paper 000, C1,
+//! `uma-memory`: what a processor's memory gives by itself, against the number of threads (Wu, section 4.2,
 //! figures 4.4 to 4.6): sequential reads and writes, a chase of pointers, copies of a gigabyte.
 //!
 //! The paper compares two machines; this is a third, so its orders are looked for and not its figures:
@@ -16,7 +16,7 @@ use terrace_memory::Topology;
 
 pub(super) const ROW: Row = Row {
     id: "uma-memory",
-    source: "000 figures 4.4, 4.5, 4.6 (C1)",
+    source: "Wu, figures 4.4 to 4.6",
     runs_on: "native; launch latency needs a gpu and is not here",
     must_show: "reads, writes, a pointer chase and 1 GB copies, each against the number of threads",
     run,

@@ -20,26 +20,20 @@ pub(super) use whole::spread;
 
 use super::table::Latch as LeafLatch;
 use crate::keys::{Keys, Probe, Separator, Side};
+use crate::latch::Latch;
+pub(super) use crate::latch::Seen;
 use crate::{Commit, Ground};
-use crossbeam_utils::Backoff;
 use image::{CHILD, Child, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Memory, Spin};
 
 const COMMIT_BYTES: u64 = 2 << 20;
 /// Nodes that are there for whoever splits a leaf: more than a path from the root has.
 const AHEAD: u64 = 16;
-
-/// A node and the version it was seen with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    at: u64,
-    version: u64,
-}
 
 /// One step down.
 #[derive(Clone, Copy, Debug)]
@@ -88,22 +82,6 @@ struct Ties {
 impl<D: Memory> Drop for Inner<D> {
     fn drop(&mut self) {
         self.budget.give(self.books.get_mut().committed);
-    }
-}
-
-/// A latched node; let go on drop.
-struct Latch<'a, D: Memory> {
-    memory: &'a D,
-    at: u64,
-    version: u64,
-    is_changed: bool,
-}
-
-impl<D: Memory> Drop for Latch<'_, D> {
-    fn drop(&mut self) {
-        let version = if self.is_changed { self.version + 2 } else { self.version };
-        // SAFETY: the first word of a latched node; only the holder writes it.
-        unsafe { self.memory.store(self.at, version) };
     }
 }
 
@@ -209,7 +187,7 @@ impl<D: Memory> Inner<D> {
 
     #[inline(always)]
     fn holds(&self, seen: Seen) -> bool {
-        self.load(seen.at, 0) == seen.version
+        seen.holds(&self.memory)
     }
 
     /// Whether the node is as it was when it led to the leaf.
@@ -221,39 +199,22 @@ impl<D: Memory> Inner<D> {
     /// Looks at a node as soon as no writer has it.
     #[inline(always)]
     fn look(&self, at: u64, keys: &impl Keys) -> Seen {
-        let backoff = Backoff::new();
-        loop {
-            let version = self.load(at, 0);
-            if version & 1 == 0 {
-                return Seen { at, version };
-            }
-            keys.pause();
-            self.memory.pause();
-            backoff.snooze();
-        }
+        Seen::look(&self.memory, at, keys)
     }
 
     fn latch_seen(&self, seen: Seen) -> Option<Latch<'_, D>> {
-        let Seen { at, version } = seen;
-        // SAFETY: the first word of a committed node.
-        unsafe { self.memory.compare_exchange(at, version, version | 1) }.ok()?;
-        Some(Latch { memory: &self.memory, at, version, is_changed: false })
+        seen.latch(&self.memory)
     }
 
     fn latch(&self, at: u64, keys: &impl Keys) -> Latch<'_, D> {
-        loop {
-            if let Some(latch) = self.latch_seen(self.look(at, keys)) {
-                return latch;
-            }
-        }
+        Latch::wait(&self.memory, at, keys)
     }
 
     fn structure(&self, keys: &impl Keys) -> Structure<'_> {
-        let backoff = Backoff::new();
+        let spin = Spin::on(&self.memory);
         while self.latch.compare_exchange(0, 1, AcqRel, Acquire).is_err() {
             keys.pause();
-            self.memory.pause();
-            backoff.snooze();
+            spin.wait();
         }
         Structure(&self.latch)
     }
@@ -421,7 +382,7 @@ impl<D: Memory> Inner<D> {
         let probe = Probe::at(separator, keys);
         loop {
             let (_, node) = self.find(&probe, Side::At);
-            let Some(mut latch) = self.latch_seen(node) else { continue };
+            let Some(latch) = self.latch_seen(node) else { continue };
             let mut image = self.image(node.at);
             if image.count() == ROOM {
                 drop(latch);
@@ -429,7 +390,7 @@ impl<D: Memory> Inner<D> {
             }
             let (place, ..) = self.choose(node.at, &probe, Side::At);
             image.insert(place + 1, child);
-            latch.is_changed = true;
+            latch.change();
             return self.put(node.at, &image);
         }
     }
@@ -453,8 +414,8 @@ impl<D: Memory> Inner<D> {
         // Kept until all are done: whoever comes down meanwhile waits, and then sees that it came too early.
         let mut latches = Vec::new();
         for at in self.path(probe).into_iter().rev() {
-            let mut latch = self.latch(at, probe.keys);
-            latch.is_changed = true;
+            let latch = self.latch(at, probe.keys);
+            latch.change();
             latches.push(latch);
             let mut image = self.image(at);
             let (place, ..) = self.choose(at, probe, Side::At);
@@ -492,7 +453,7 @@ impl<D: Memory> Inner<D> {
         loop {
             let (leaf, node) = self.find(probe, Side::At);
             debug_assert_eq!(leaf, held.leaf, "the leaf is where it was as long as it is latched");
-            let Some(mut latch) = self.latch_seen(node) else { continue };
+            let Some(latch) = self.latch_seen(node) else { continue };
             let mut image = self.image(node.at);
             if image.count() == 1 {
                 drop(latch);
@@ -500,7 +461,7 @@ impl<D: Memory> Inner<D> {
             }
             let (place, ..) = self.choose(node.at, probe, Side::At);
             let tie = image.remove(place);
-            latch.is_changed = true;
+            latch.change();
             self.put(node.at, &image);
             drop(latch);
             self.drop_tie(tie);
@@ -515,8 +476,8 @@ impl<D: Memory> Inner<D> {
         let path = self.path(probe);
         let has_more = |at: &u64| count_of(self.load(*at, META)) > 1;
         let Some(above) = path.iter().rposition(has_more) else { return false };
-        let mut latch = self.latch(path[above], probe.keys);
-        latch.is_changed = true;
+        let latch = self.latch(path[above], probe.keys);
+        latch.change();
         let mut image = self.image(path[above]);
         let (place, ..) = self.choose(path[above], probe, Side::At);
         let tie = image.remove(place);
@@ -524,8 +485,8 @@ impl<D: Memory> Inner<D> {
         drop(latch);
         self.drop_tie(tie);
         for at in &path[above + 1..] {
-            let mut latch = self.latch(*at, probe.keys);
-            latch.is_changed = true;
+            let latch = self.latch(*at, probe.keys);
+            latch.change();
             self.drop_tie(self.image(*at).child(0).tie);
             drop(latch);
             self.books.lock().free.push(*at);

@@ -36,7 +36,7 @@ impl<D: Memory> Inner<D> {
         let before = (0..).zip(was_used).filter(|(_, was_used)| *was_used);
         let before: Vec<u64> = before.map(|(number, _): (u64, bool)| number * NODE).collect();
         for at in &before {
-            self.latch(*at, keys).is_changed = true;
+            self.latch(*at, keys).change();
         }
         *self.ties.write() = Ties::default();
         self.books.lock().free.extend(before);

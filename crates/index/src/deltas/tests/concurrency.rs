@@ -27,7 +27,7 @@ fn write(index: &Index, writer: u64, written: &[AtomicU64]) {
             false => Change::Set([round, n]),
         };
         let before =
-            index.update_then(&key, &Sixteen, |before| (change, before), |_| ()).expect("room");
+            index.update_then(&key, &Sixteen, |before, _| (change, before), |_| ()).expect("room");
         assert_eq!(before, *own, "writer {writer}, key {n}");
         *own = match change {
             Change::Set(value) => Some(value),

@@ -1,6 +1,7 @@
 //! Full memories, damage, and settings that cannot be.
 
 use super::*;
+use terrace_durable::BucketLock;
 
 #[test]
 fn settings_that_cannot_be_are_named() {
@@ -37,7 +38,7 @@ fn a_full_memory_refuses_inserts_and_keeps_what_it_has() {
     let mut count = 0;
     let refused = loop {
         let mut has_run = false;
-        let insert = |_| {
+        let insert = |_: Option<[u64; 2]>, _: &BucketLock| {
             has_run = true;
             (Change::Set([count + 1, 0]), ())
         };
@@ -233,9 +234,9 @@ fn redirects_looks_and_watches() {
     let key = sixteen(1);
     put(&index, &key, [5, 6], &Sixteen);
     assert!(index.holds(&key, [5, 6], &Sixteen) && !index.holds(&key, [5, 7], &Sixteen));
-    let never = || panic!("it is another value");
+    let never = |_: &BucketLock| panic!("it is another value");
     assert!(!index.update_at(&key, [5, 7], &Sixteen, never).expect("room"));
-    assert!(index.update_at(&key, [5, 6], &Sixteen, || Change::Set([8, 9])).expect("room"));
+    assert!(index.update_at(&key, [5, 6], &Sixteen, |_| Change::Set([8, 9])).expect("room"));
     assert_eq!(index.look(&key, &Sixteen, |value| value), Some([8, 9]));
     let watch = index.watch(&key, &Sixteen);
     assert!(watch.saw_no_overwrite());
@@ -245,9 +246,9 @@ fn redirects_looks_and_watches() {
         "while it is latched"
     );
     assert!(watch.saw_no_overwrite());
-    index.update_then(&key, &Sixteen, |_| (Change::Keep, ()), |()| ()).expect("room");
+    index.update_then(&key, &Sixteen, |_, _| (Change::Keep, ()), |()| ()).expect("room");
     assert!(watch.saw_no_overwrite());
-    index.update_then(&key, &Sixteen, |_| (Change::Overwritten, ()), |()| ()).expect("room");
+    index.update_then(&key, &Sixteen, |_, _| (Change::Overwritten, ()), |()| ()).expect("room");
     assert!(!watch.saw_no_overwrite());
     assert_eq!(index.get(&key, &Sixteen), Some([8, 9]));
 }

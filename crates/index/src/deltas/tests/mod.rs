@@ -52,11 +52,11 @@ fn sixteen(n: u64) -> [u8; 16] {
 }
 
 fn put(index: &Deltas<Native>, key: &[u8], value: [u64; 2], keys: &impl Keys) -> Option<[u64; 2]> {
-    index.update_then(key, keys, |_| (Change::Set(value), ()), |()| ()).expect("room")
+    index.update_then(key, keys, |_, _| (Change::Set(value), ()), |()| ()).expect("room")
 }
 
 fn remove(index: &Deltas<Native>, key: &[u8], keys: &impl Keys) -> Option<[u64; 2]> {
-    index.update_then(key, keys, |_| (Change::Remove, ()), |()| ()).expect("room")
+    index.update_then(key, keys, |_, _| (Change::Remove, ()), |()| ()).expect("room")
 }
 
 /// All entries by pages of `count`.
@@ -373,8 +373,9 @@ fn an_insert_costs_a_write_back_and_a_fence() {
     let options = Options { logs: 1, node_bytes: 512, ..Options::default() };
     let index = Deltas::create(grounds, &options, &Sixteen, &budget()).expect("an index");
     let change = |n: u64, change: Change| {
-        let run =
-            || index.update_then(&sixteen(n), &Sixteen, |_| (change, ()), |()| ()).expect("room");
+        let run = || {
+            index.update_then(&sixteen(n), &Sixteen, |_, _| (change, ()), |()| ()).expect("room")
+        };
         counted.measure(run).ordering()
     };
     let cost = |write_backs, fences| Counts { write_backs, fences, ..Counts::default() };

@@ -1,6 +1,7 @@
 //! The lists alone: what they hold against a model, across openings, at other addresses, and what is refused.
 
 mod budgets;
+mod epochs;
 mod threads;
 
 use super::node::LINE;

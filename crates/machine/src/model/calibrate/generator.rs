@@ -22,16 +22,16 @@ pub struct Generator {
 
 /// Pieces of the figures that a preset has.
 const PIECES: [u64; 2] = [64, 4096];
-/// Of the region that figure 3a was measured over, by the shared cache (digest of the artifact).
+/// Of the region that figure 3a was measured over, by the shared cache (the artifact).
 const REGION_OF_CACHE: u64 = 2;
 
 impl Generator {
-    /// Of paper 001, on a preset of its machine: fio, and the program of I1. Taken from the four figures of the
+    /// Of Gugnani, on a preset of its machine: fio, and the program of I1. Taken from the four figures of the
     /// preset's `[generator]`, all of DRAM, and the same everywhere else.
     ///
     /// # Errors
     /// The preset has no `[generator]`, no `dram0`, or not sixteen threads.
-    pub fn of_paper_001(preset: &Preset) -> io::Result<Generator> {
+    pub fn of_gugnani(preset: &Preset) -> io::Result<Generator> {
         let none = || io::Error::other(format!("{}: it has no [generator]", preset.name));
         let known = preset.generator.as_ref().ok_or_else(none)?;
         let beyond = |op, bytes: u64, threads: usize, published_mib_s: f64| -> io::Result<f64> {

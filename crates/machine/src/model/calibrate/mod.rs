@@ -142,8 +142,8 @@ impl fmt::Display for Calibration {
 pub fn calibrate(name: &str) -> Result<Calibration, PresetError> {
     let preset = Preset::named(name)?;
     let checks = match name {
-        "optane-004" => optane::of_seed_004(&preset),
-        "optane-001" => optane::of_seed_001(&preset),
+        "optane-004" => optane::of_ni(&preset),
+        "optane-001" => optane::of_gugnani(&preset),
         "optane-000" => prestores::on_optane(&preset),
         "enzian-fast" | "enzian-slow" => prestores::on_enzian(&preset),
         _ => others::of(&preset),

@@ -1,4 +1,4 @@
-//! The Optane servers of seeds 001 and 004.
+//! The Optane servers of Gugnani and Ni.
 
 use super::super::{NodeCounts, Preset};
 use super::load::{load_latency_ns, persist_ns, random_lines_gb_s};
@@ -7,9 +7,9 @@ use super::{Check, Generator};
 use crate::load::{Load, Op, Run};
 use crate::rewrite::rewrite;
 
-/// Paper 004, table 2.1.
-pub(super) fn of_seed_004(preset: &Preset) -> Vec<Check> {
-    let source = "paper 004, T2.1";
+/// Ni, table 2.1.
+pub(super) fn of_ni(preset: &Preset) -> Vec<Check> {
+    let source = "Ni, table 2.1";
     let mut checks = Vec::new();
     let table: [(&'static str, [f64; 8]); 2] = [
         ("dram0", [105.9, 70.4, 52.3, 52.0, 81.0, 101.0, 86.0, 57.0]),
@@ -21,7 +21,7 @@ pub(super) fn of_seed_004(preset: &Preset) -> Vec<Check> {
         let load = |op, random, bytes, threads| {
             run(Load { node, op, random, bytes, threads, overhead_ns: 0.0 }, preset).gb_s()
         };
-        // Six writers: from eight on they hinder one another (paper 001), and two do not saturate.
+        // Six writers: from eight on they hinder one another (Gugnani), and two do not saturate.
         let figures = [
             ("sequential read, GB/s", load(Op::Read, false, 4096, threads), true),
             (
@@ -56,8 +56,8 @@ fn writers(node: &str) -> usize {
     if node == "dram0" { 24 } else { 8 }
 }
 
-/// Paper 001, section 4.
-pub(super) fn of_seed_001(preset: &Preset) -> Vec<Check> {
+/// Gugnani, figures 3 to 7.
+pub(super) fn of_gugnani(preset: &Preset) -> Vec<Check> {
     let fio = Fio::new(preset);
     let mut checks = writers_and_sizes(&fio);
     checks.extend(small_writes(&fio));
@@ -68,7 +68,7 @@ pub(super) fn of_seed_001(preset: &Preset) -> Vec<Check> {
     checks
 }
 
-/// The load generator of paper 001.
+/// The load generator of Gugnani.
 struct Fio<'a> {
     preset: &'a Preset,
     generator: Generator,
@@ -76,7 +76,7 @@ struct Fio<'a> {
 
 impl<'a> Fio<'a> {
     fn new(preset: &'a Preset) -> Self {
-        let generator = Generator::of_paper_001(preset).expect("the preset is of its machine");
+        let generator = Generator::of_gugnani(preset).expect("the preset is of its machine");
         Fio { preset, generator }
     }
 
@@ -114,7 +114,7 @@ fn writers_and_sizes(fio: &Fio<'_>) -> Vec<Check> {
             let pattern = if random { "random" } else { "sequential" };
             let what = format!("{node} {pattern} {bytes} B p-store, {threads} threads, MiB/s");
             let given = node == "dram0" && !random && threads == 1 && bytes != 256;
-            let source = "paper 001, 4.4";
+            let source = "Gugnani, data of figures 5 and 6";
             let reason =
                 "fio's work for a piece is taken as constant; address translation is not modelled";
             checks.push(Check { what, source, published, modelled: run.mib_s(), given, reason });
@@ -136,7 +136,7 @@ fn small_writes(fio: &Fio<'_>) -> Vec<Check> {
             let pattern = if random { "random" } else { "sequential" };
             checks.push(Check {
                 what: format!("pmem0 {pattern} {bytes} B streamed, 16 threads, MiB/s"),
-                source: "paper 001, 4.3",
+                source: "Gugnani, figure 4",
                 published: rates[place],
                 modelled: run.mib_s(),
                 given: false,
@@ -144,11 +144,11 @@ fn small_writes(fio: &Fio<'_>) -> Vec<Check> {
             });
             checks.push(Check {
                 what: format!("pmem0 {pattern} {bytes} B streamed, EWR"),
-                source: "paper 001, 4.3",
+                source: "Gugnani, figure 4",
                 published: ratios[place],
                 modelled: counts_of(run).ewr(),
                 given: false,
-                reason: "the published ratio at random 128 B contradicts its own bandwidth (digest, 7.6); \
+                reason: "the published ratio at random 128 B contradicts its own bandwidth (data sheet of figure 4); \
                          0.5 is what the device's line size gives",
             });
         }
@@ -173,7 +173,7 @@ fn plain_stores(fio: &Fio<'_>) -> Vec<Check> {
         let pattern = if random { "random" } else { "sequential" };
         checks.push(Check {
             what: format!("{node} {pattern} 4 KiB, {threads} threads, store by p-store"),
-            source: "paper 001, 4.6",
+            source: "Gugnani, figure 6",
             published: 1.0 - percent / 100.0,
             modelled: stored / flushed,
             given: false,
@@ -200,7 +200,7 @@ fn remote(fio: &Fio<'_>) -> Vec<Check> {
         let pattern = if random { "random" } else { "sequential" };
         Check {
             what: format!("{near} {pattern} 4 KiB p-store, {threads} threads, remote by local"),
-            source: "paper 001, 4.5",
+            source: "Gugnani, figure 5",
             published: 1.0 - percent / 100.0,
             modelled: rate(far) / rate(near),
             given: near == "dram0" && random,
@@ -228,7 +228,7 @@ fn reads(fio: &Fio<'_>) -> Vec<Check> {
             let pattern = if random { "random" } else { "sequential" };
             checks.push(Check {
                 what: format!("{node} {pattern} {bytes} B read, {threads} threads, MiB/s"),
-                source: if threads == 28 { "paper 001, 4.2" } else { "paper 001, 4.7" },
+                source: if threads == 28 { "Gugnani, figure 3" } else { "Gugnani, figure 7" },
                 published,
                 modelled: run.mib_s(),
                 given: !random && (node == "pmem0" && bytes == 4096 || node == "dram0" && bytes == 64 && threads == 16),
@@ -248,7 +248,7 @@ fn reads(fio: &Fio<'_>) -> Vec<Check> {
                 "pmem0 {} 256 B read, buffer hits",
                 if random { "random" } else { "sequential" }
             ),
-            source: "paper 001, 4.7",
+            source: "Gugnani, figure 7",
             published,
             modelled,
             given: false,
@@ -269,7 +269,7 @@ fn one_line(preset: &Preset) -> Vec<Check> {
     ];
     let check = |(what, published, modelled): (&str, f64, f64)| Check {
         what: format!("pmem0 the same 256 B streamed and fenced, {what}"),
-        source: "paper 001, 4.7",
+        source: "Gugnani, figure 7",
         published,
         modelled,
         given: false,

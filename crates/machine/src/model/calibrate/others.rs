@@ -76,10 +76,10 @@ fn xeon_max(preset: &Preset) -> Vec<Check> {
     let copied = copy.run(&preset.clone().with_caches_divided(32));
     let copied = copied.expect("the preset has the nodes and the threads");
     vec![
-        given("DDR5 of a tile, 12 threads, GB/s", "paper 003, T6.1", 65.5, ddr),
+        given("DDR5 of a tile, 12 threads, GB/s", "Fuerst, table 6.1", 65.5, ddr),
         Check {
             reason: few,
-            ..given("HBM of a tile, 12 threads, GB/s", "paper 003, T6.1", 155.7, hbm)
+            ..given("HBM of a tile, 12 threads, GB/s", "Fuerst, table 6.1", 155.7, hbm)
         },
         given("idle load, ns", MLC_SAPPHIRE_RAPIDS, 95.4, latency("dram0")),
         given(
@@ -95,12 +95,7 @@ fn xeon_max(preset: &Preset) -> Vec<Check> {
             [3.5, triad_gb_s(preset, "hbm0", 12) / triad_gb_s(preset, "dram0", 12)],
             "writes of both are ASSUMED to be half of the reads; few loads at a time reach HBM's",
         ),
-        predicted(
-            "copy of DDR5 to HBM, 12 threads, GB/s",
-            "paper 003, 3.2.3",
-            [68.7, copied],
-            WAIT,
-        ),
+        predicted("copy of DDR5 to HBM, 12 threads, GB/s", "Fuerst, 3.2.3", [68.7, copied], WAIT),
         predicted(
             "DDR5 of a tile of the other socket, 12 threads, GB/s",
             MLC_SAPPHIRE_RAPIDS,
@@ -122,21 +117,16 @@ fn m2_ultra(preset: &Preset) -> Vec<Check> {
     let line = preset.processor.line_bytes as f64;
     let limits = "what limits copies of the processor alone is not published";
     vec![
-        given(
-            "pointer chase, ns",
-            "paper 000, F4.5",
-            150.0,
-            load_latency_ns(preset, "dram0", true),
-        ),
+        given("pointer chase, ns", "Wu, figure 4.5", 150.0, load_latency_ns(preset, "dram0", true)),
         predicted(
             "copy, 16 threads, GB/s",
-            "paper 000, F4.6",
+            "Wu, figure 4.6",
             [114.0, 1.0 / (1.0 / read + 1.0 / write)],
             limits,
         ),
         predicted(
             "pointer chase, 16 threads, ns",
-            "paper 000, F4.5",
+            "Wu, figure 4.5",
             [170.0, 16.0 * line / random_lines_gb_s(preset, "dram0", 16, 1)],
             "",
         ),
@@ -153,11 +143,11 @@ fn dram(preset: &Preset) -> Vec<Check> {
     let mut checks = vec![
         given(
             "local read, all cores of a socket, GB/s",
-            "paper 004, T2.1",
+            "Ni, table 2.1",
             105.9,
             gb_s(preset, "dram0", Op::Read, cores),
         ),
-        given("idle random load, ns", "paper 004, T2.1", 101.0, latency("dram0", true)),
+        given("idle random load, ns", "Ni, table 2.1", 101.0, latency("dram0", true)),
         given("remote load beyond a local one, ns", MLC_CASCADE_LAKE, 59.6, far - near),
         predicted(
             "read and written by one thread (triad), GB/s",

@@ -1,4 +1,4 @@
-//! Pre-stores: the microbenchmarks of paper 000, chapter 3.
+//! Pre-stores: the microbenchmarks of Wu, chapter 3.
 
 use super::super::Preset;
 use super::Check;
@@ -15,7 +15,7 @@ fn listing_2(preset: &Preset, threads: usize, element: u64, prestore: Prestore) 
 
 /// Machine A.
 pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
-    let source = "paper 000, F3.3";
+    let source = "Wu, figure 3.3";
     let scattered =
         "what makes the order of evictions depend on the number of threads is not published";
     let mut checks = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
     let cost = listing_2(preset, 2, 128, Prestore::Clean);
     checks.push(Check {
         what: "Listing 2 with clean, 128 B, 2 threads, write amplification".into(),
-        source: "paper 000, 4.5 (halved)",
+        source: "Wu, section 3.7 (halved)",
         published: 2.0,
         modelled: cost.amplification(),
         given: false,
@@ -65,7 +65,7 @@ pub(super) fn on_optane(preset: &Preset) -> Vec<Check> {
     }
     checks.push(Check {
         what: "Listing 4, slowdown of cleaning one line again and again".into(),
-        source: "paper 000, 3.5",
+        source: "Wu, 3.5",
         published: 75.0,
         modelled: listing_4(preset),
         given: false,
@@ -104,7 +104,7 @@ pub(super) fn on_enzian(preset: &Preset) -> Vec<Check> {
     let last = sweep.last().map_or(0.0, |(_, gain)| *gain);
     let check = |what: String, published, modelled, reason| Check {
         what,
-        source: "paper 000, F3.5",
+        source: "Wu, figure 3.5",
         published,
         modelled,
         given: false,

@@ -1,7 +1,7 @@
 //! A channel whose medium works in lines larger than the processor's, behind a buffer: a DIMM of
 //! persistent memory.
 //!
-//! The rules (paper 001, 2.8; paper 004, 2.0):
+//! The rules (Gugnani, findings; Ni, chapter 2):
 //!
 //! * A read that finds its line of the medium in the buffer is quick. Any other reads that line
 //!   from the medium and leaves it in the buffer.

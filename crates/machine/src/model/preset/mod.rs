@@ -114,7 +114,7 @@ pub enum Stores {
     /// At once and in order, its line asked for as soon as it is made: x86.
     Eager,
     /// When a fence, a demote or a full buffer makes it: weakly ordered cores keep what they wrote
-    /// private for as long as they may (paper 000, 3.4.2).
+    /// private for as long as they may (Wu, 3.4.2).
     Lazy,
 }
 
@@ -144,7 +144,7 @@ pub struct CacheLevel {
     #[serde(default)]
     pub random_percent: u8,
     /// The same while several cores fill it. Their lines interleave in ways that disturb the order
-    /// which one core's keep (paper 000, 3.4.1).
+    /// which one core's keep (Wu, 3.4.1).
     #[serde(default)]
     pub random_percent_shared: u8,
 }

@@ -1,4 +1,4 @@
-//! btree-LS, and FAST/FAIR beside it, on the modelled Optane server of paper 004: of btree-LS the logs lie on `pmem0`,
+//! btree-LS, and FAST/FAIR beside it, on the modelled Optane server of Ni: of btree-LS the logs lie on `pmem0`,
 //! mapping table and inner nodes on `dram0`; threads are on the cores of that socket, two to a core where there are
 //! more.
 //!
@@ -17,7 +17,7 @@ use terrace_index::keys::Sixteen;
 use terrace_index::tree::{Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Machine, Modelled, Preset};
-use terrace_memory::{Budget, Domain, Memory};
+use terrace_memory::{Budget, Domain, Memory, lab};
 
 /// The paper's machine.
 const PRESET: &str = "optane-004";
@@ -194,7 +194,7 @@ impl ModelledIndex {
         let collector = |garbage: u64| {
             while left.load(Relaxed) > 0 {
                 if !self.index.collect(garbage, &Sixteen).expect("there is room") {
-                    self.logs.pause();
+                    lab::pause(&self.logs);
                 }
             }
         };

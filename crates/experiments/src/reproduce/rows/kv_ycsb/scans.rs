@@ -9,7 +9,7 @@ use super::{Combination, EQUAL, ROOM, VALUE_BYTES, per_processor_second};
 use crate::MapTarget;
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
-use crate::reproduce::stand_in::StandIn;
+use crate::reproduce::emulated::Emulated;
 use terrace_store::{Kind, MapOptions, Persist, ValueDesign};
 use terrace_workload::ycsb::{Bench, Distribution, LoadBy, Settings, Workload};
 
@@ -34,7 +34,7 @@ pub(super) type Rates = [f64; CELLS.len()];
 struct Loaded {
     target: MapTarget,
     // Beside the target, which uses its memory.
-    _stand_in: StandIn,
+    _emulated: Emulated,
     benches: [Bench; 2],
     samples: [Samples; CELLS.len()],
 }
@@ -70,17 +70,17 @@ impl Loaded {
         let options = MapOptions {
             kind: Kind::Ordered,
             persist: combination.persist,
-            ..StandIn::options(combination.design)
+            ..Emulated::options(combination.design)
         };
-        let stand_in = StandIn::new(settings.records * ROOM, settings.value_bytes, options)?;
-        let target = MapTarget::that_collects(stand_in.map.clone());
+        let emulated = Emulated::new(settings.records * ROOM, settings.value_bytes, options)?;
+        let target = MapTarget::that_collects(emulated.map.clone());
         let bench = |distribution| {
             let settings = Settings { distribution: Some(distribution), ..settings.clone() };
             Bench::new(settings).map_err(|e| Error::Workload(e.into()))
         };
         let benches = [bench(Distribution::Uniform)?, bench(Distribution::ZIPFIAN)?];
         benches[0].load(&target, LoadBy::Puts, &|_| {}).map_err(Error::Workload)?;
-        Ok(Loaded { target, _stand_in: stand_in, benches, samples: Default::default() })
+        Ok(Loaded { target, _emulated: emulated, benches, samples: Default::default() })
     }
 
     fn measure(&mut self, cell: usize) -> Result<()> {

@@ -1,0 +1,15 @@
+//! The tests of this crate from outside, one module per behaviour, in one program: what they share is compiled and
+//! linked once. `cargo test -p terrace-cli --test suite NAME::` runs those of one file.
+
+mod commands;
+mod common;
+mod help_examples;
+mod kill_ledger;
+mod kill_queue;
+mod kill_server;
+mod place;
+mod preset;
+mod probe;
+mod reproduce;
+mod served;
+mod verify;

@@ -1,0 +1,146 @@
+//! Logs whose writes outlive the process before a checkpoint has them: [`redo_log`](crate::redo_log).
+
+use super::appender::Writer;
+use super::{COLLECTOR, Logs};
+use crate::error::{Error, Result};
+use crate::medium::Medium;
+use crate::redo_log::{Left, NAME, Pen, RedoLog};
+use crate::superblock::Cut;
+use std::cell::RefMut;
+use std::sync::Arc;
+use terrace_memory::{Budget, Memory};
+
+/// What a checkpoint covers of the redo log once it is durable.
+#[derive(Default)]
+pub(super) struct Redone {
+    log: Option<Arc<RedoLog>>,
+    full: Vec<u32>,
+    left_out: u64,
+    /// Whether anything was written since the checkpoint before.
+    pub(super) has_noted: bool,
+}
+
+/// What a process that died left beside `medium`, whose checkpoint is `cut`; what belongs to no such process goes.
+pub(super) fn left<M: Memory>(
+    medium: &Medium<M>,
+    cut: &Cut,
+    budget: &Arc<Budget>,
+) -> Result<Option<Left>> {
+    let Some(path) = medium.companion(NAME) else { return Ok(None) };
+    if medium.access().passes_damage() {
+        return Ok(None);
+    }
+    let found = Left::find(&path, cut, medium.access().writes(), budget)?;
+    if found.is_none() && medium.access().writes() {
+        let _absent = std::fs::remove_file(&path);
+    }
+    Ok(found)
+}
+
+impl<M: Memory> Logs<M> {
+    /// What a process that died wrote since the last checkpoint: to be written again before anything else is, and made
+    /// durable, by [`Logs::finish_left`].
+    pub fn take_left(&self) -> Option<Left> {
+        self.left.lock().take()
+    }
+
+    /// What was left has been written again: durable on return. Where the medium is only read it is in memory alone,
+    /// and no more is taken from here on.
+    ///
+    /// # Errors
+    /// As [`Logs::flush_all`].
+    pub fn finish_left(&self, left: Left) -> Result<()> {
+        match self.medium.access().refusal() {
+            Some(reason) => self.stop(reason.into()),
+            None => {
+                self.flush_all()?;
+                left.log.remove();
+            }
+        }
+        *self.redo.lock() = None;
+        Ok(())
+    }
+
+    /// From here on every write outlives the process before it is visible; nothing on a medium where it does anyway.
+    /// Counts from the next checkpoint on, which the caller takes. Where the disk has no room for a redo log,
+    /// [`Logs::owes_checkpoint`] says so of every write.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`], but for a full disk.
+    pub fn begin_redo(&self) -> Result<()> {
+        let Some(path) = self.medium.companion(NAME) else { return Ok(()) };
+        let made = match RedoLog::make(&path, &self.budget, &self.owed) {
+            Ok(log) => Arc::new(log),
+            Err(Error::DiskFull { .. }) => {
+                self.owed.is_always(true);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        self.owed.is_always(false);
+        for (id, writer) in writers.iter().enumerate() {
+            // What the collector moves is there already.
+            let pen = (id != COLLECTOR).then(|| Pen::new(&made, id));
+            writer.borrow_mut().redo = pen;
+        }
+        *self.redo.lock() = Some(made);
+        Ok(())
+    }
+
+    /// Every write so far is durable, or need not be: no more is put into the redo log, and it goes.
+    pub fn end_redo(&self) {
+        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
+        self.owed.is_always(false);
+        if let Some(log) = self.redo.lock().take() {
+            log.remove();
+        }
+    }
+
+    /// Whether something was written that only a checkpoint keeps from the death of the process.
+    #[inline(always)]
+    pub fn owes_checkpoint(&self) -> bool {
+        self.owed.is_any()
+    }
+
+    /// Whether a checkpoint is due for the room it gives back.
+    pub fn redo_presses(&self) -> bool {
+        self.redo.lock().as_ref().is_some_and(|log| log.is_half_full())
+    }
+
+    /// Gives some of the redo log back that is in use no more.
+    pub fn release_redo(&self) {
+        self.redo.lock().iter().for_each(|log| log.release_unused());
+    }
+
+    /// Writes a checkpoint record, and before it to which one the redo log belongs.
+    pub(super) fn store_cut(&self, next: &Cut) -> Result<()> {
+        self.belongs_to(next);
+        next.store(&self.medium)
+    }
+
+    pub(super) fn belongs_to(&self, cut: &Cut) {
+        self.redo.lock().iter().for_each(|log| log.expect(cut));
+    }
+
+    /// Notes checkpoint `number` in the redo log. Under all writers' locks.
+    pub(super) fn note_checkpoint(
+        &self,
+        writers: &mut [RefMut<'_, Writer>],
+        number: u64,
+    ) -> Redone {
+        let Some(log) = self.redo.lock().clone() else { return Redone::default() };
+        let mut redone = Redone { left_out: log.left_out(), ..Redone::default() };
+        for pen in writers.iter_mut().filter_map(|writer| writer.redo.as_mut()) {
+            redone.has_noted |= pen.note(number, &mut redone.full);
+        }
+        Redone { log: Some(log), ..redone }
+    }
+
+    pub(super) fn checkpoint_is_durable(&self, redone: Redone) {
+        if let Some(log) = redone.log {
+            log.covered(redone.left_out, redone.full);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A writer's place in a redo log.
+
+use super::{RECORD_HEAD_BYTES, RedoLog, check_of};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
+use terrace_memory::Memory;
+
+/// A writer's place in a redo log; used under that writer's lock.
+#[derive(Debug)]
+pub(crate) struct Pen {
+    log: Arc<RedoLog>,
+    writer: u64,
+    /// None before the first record.
+    chunk: Option<u32>,
+    life: u64,
+    /// Where the next record goes, and where the bytes end that are allocated.
+    at: u64,
+    ready: u64,
+    /// Chunks that were filled since the last checkpoint.
+    full: Vec<u32>,
+    /// Whether there are records behind the last note.
+    has_records: bool,
+    /// A record was left out: there are to be no more before a checkpoint has it.
+    is_broken: bool,
+}
+
+impl Pen {
+    pub fn new(log: &Arc<RedoLog>, writer: usize) -> Pen {
+        Pen {
+            log: Arc::clone(log),
+            writer: writer as u64,
+            chunk: None,
+            life: 0,
+            at: 0,
+            ready: 0,
+            full: Vec::new(),
+            has_records: false,
+            is_broken: false,
+        }
+    }
+
+    /// Puts down the item, or end of a batch, that consists of these parts and is checksummed under `salt`; `key` is
+    /// its key, whose lock is held. Others must not see the item before.
+    #[inline(always)]
+    pub fn record(&mut self, key: Option<&[u8]>, salt: u32, parts: &[&[u8]]) {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let bytes = (RECORD_HEAD_BYTES + length as u64).next_multiple_of(8);
+        // There is always room for a note.
+        if self.at + bytes + RECORD_HEAD_BYTES > self.ready && !self.make_room(bytes) {
+            return;
+        }
+        let stamp = key.map_or(0, |key| self.log.stamp(key));
+        let mut to = self.at + RECORD_HEAD_BYTES;
+        for part in parts {
+            // SAFETY: in this writer's chunk, up to where it is allocated; nobody reads it while the process lives.
+            unsafe { self.log.memory.write(to, part) };
+            to += part.len() as u64;
+        }
+        self.finish(stamp, u64::from(salt) | (length as u64) << 32);
+        self.at += bytes;
+        self.has_records = true;
+    }
+
+    #[inline(always)]
+    fn finish(&self, stamp: u64, salt_and_length: u64) {
+        self.log.store(self.at + 8, stamp);
+        self.log.store(self.at + 16, salt_and_length);
+        // What a thread stored outlives it in this order; the compiler keeps it too.
+        compiler_fence(Ordering::SeqCst);
+        self.log.store(self.at, check_of(self.life, self.at, stamp, salt_and_length));
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn make_room(&mut self, bytes: u64) -> bool {
+        let log = &self.log;
+        let needed = bytes + RECORD_HEAD_BYTES;
+        if self.is_broken {
+            return false;
+        }
+        let fits = |chunk: u32, at: u64| at + needed <= log.start_of(chunk) + log.chunk_bytes;
+        if !self.chunk.is_some_and(|chunk| fits(chunk, self.at)) {
+            let is_possible = fits(0, log.records_of(0));
+            let Some(taken) = is_possible.then(|| log.take(self.writer)).flatten() else {
+                return self.leave_out();
+            };
+            self.full.extend(self.chunk.replace(taken.chunk));
+            self.life = taken.life;
+            self.at = log.records_of(taken.chunk);
+        }
+        let Some(chunk) = self.chunk else { return false };
+        let start = log.start_of(chunk);
+        self.ready = start + log.grow(chunk, self.at + needed - start);
+        self.at + needed <= self.ready || self.leave_out()
+    }
+
+    /// What is behind a record that is missing must not count either.
+    fn leave_out(&mut self) -> bool {
+        self.is_broken = true;
+        self.ready = 0;
+        self.log.count_left_out();
+        false
+    }
+
+    /// Everything so far is part of checkpoint `number`, taken while all writers are locked out. Chunks that are
+    /// free once it is durable go to `full`; whether there was anything.
+    pub fn note(&mut self, number: u64, full: &mut Vec<u32>) -> bool {
+        let had_records = std::mem::take(&mut self.has_records);
+        if had_records {
+            self.finish(number, 0);
+            self.at += RECORD_HEAD_BYTES;
+        }
+        full.append(&mut self.full);
+        std::mem::take(&mut self.is_broken) || had_records
+    }
+}

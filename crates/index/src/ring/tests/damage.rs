@@ -1,0 +1,134 @@
+//! A damaged ring gives out what was pushed, in order, or is refused with the place: whatever the form, after an
+//! orderly end and after a kill. Slots of the form `tx`, and all under eADR, had no checksum, and 18 of 100 flipped
+//! bits served an element that nobody had pushed. Nor had the tail, and one bit of it took an element away.
+
+use super::*;
+
+const SLOTS: u64 = 8;
+
+/// Six elements of one slot and of two, of which two were popped, and what is left.
+fn made(form: Form, domain: Domain, is_closed: bool) -> (Place, RingOptions, Vec<Vec<u8>>) {
+    let options = options(form, SLOTS, 64);
+    let place = Place::of(&options, domain);
+    let ring = place.create(options);
+    let all: Vec<_> =
+        (0..6).map(|n| element(n, if n == 3 { 70 } else { 20 + n as usize })).collect();
+    for element in &all {
+        ring.try_push(element).expect("room");
+    }
+    (0..2).for_each(|_| drop(ring.try_pop().expect("an element")));
+    ring.set_note(2);
+    if is_closed {
+        ring.close();
+    }
+    (place, options, all[2..].to_vec())
+}
+
+fn image(place: &Place, bytes: u64) -> Vec<u8> {
+    let mut image = vec![0; bytes as usize];
+    // SAFETY: inside the memory, which nobody uses.
+    unsafe { place.memory.native().read(0, &mut image) };
+    image
+}
+
+/// What opening `image` gives out, or that it is refused.
+fn received(place: &Place, image: &[u8], form: Form) -> Option<(Vec<Vec<u8>>, Recovery, u64)> {
+    // SAFETY: inside the memory, which nobody uses.
+    unsafe { place.memory.native().write(0, image) };
+    let (ring, found) = place.open(form).ok()?;
+    let note = ring.note();
+    Some((std::iter::from_fn(|| ring.try_pop()).collect(), found, note))
+}
+
+#[test]
+fn every_flipped_bit_is_refused_or_changes_nothing() {
+    for (form, domain) in [
+        (Form::Tx, Domain::Adr),
+        (Form::Tx, Domain::Eadr),
+        (Form::TxFree, Domain::Eadr),
+        (Form::TxFree, Domain::Adr),
+    ] {
+        for is_closed in [true, false] {
+            let (place, options, left) = made(form, domain, is_closed);
+            let whole = image(&place, options.bytes());
+            let mut refused = 0;
+            for bit in (0..320).chain(8 * 1024..8 * 2048).chain(8 * 4096..8 * options.bytes()) {
+                let mut damaged = whole.clone();
+                damaged[bit as usize / 8] ^= 1 << (bit % 8);
+                let Some((found, recovery, note)) = received(&place, &damaged, form) else {
+                    refused += 1;
+                    continue;
+                };
+                // Where a push could have been cut off, an element that is not whole is void, and counted.
+                let torn = recovery.void > 0 && !is_closed;
+                let is_part = found.iter().all(|element| left.contains(element)) && torn;
+                assert!(found == left || is_part, "{form:?} {domain} {is_closed} bit {bit}");
+                assert!(note == 2, "{form:?} {domain} {is_closed} bit {bit}: the note is {note}");
+            }
+            assert!(refused > 500, "{form:?} {domain} {is_closed}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn an_element_in_its_first_line_is_never_torn_and_one_of_a_transaction_neither() {
+    for form in [Form::Tx, Form::TxFree] {
+        let (place, options, _) = made(form, Domain::Adr, false);
+        let mut damaged = image(&place, options.bytes());
+        // A byte of the payload of position 2.
+        damaged[(4096 + 2 * 64 + 20) as usize] ^= 1;
+        assert!(received(&place, &damaged, form).is_none(), "{form:?}");
+    }
+}
+
+/// The image of the same ring as the first version wrote it: `tx` without checksums, words of the head plain and
+/// elsewhere.
+fn as_first_version(place: &Place, options: &RingOptions) -> Vec<u8> {
+    let (memory, turns) = (place.memory.native(), place.turns.native());
+    let ring = Ring::unrecovered(memory, turns, options.form, false, Steps::ALL).expect("a ring");
+    ring.make_first();
+    image(place, options.bytes())
+}
+
+#[test]
+fn a_ring_of_the_first_version_is_taken_up_and_is_one_of_the_second_then() {
+    let (place, options, left) = made(Form::Tx, Domain::Adr, false);
+    let first = as_first_version(&place, &options);
+    for form in [Form::Tx, Form::TxFree, Form::Volatile] {
+        let (found, recovery, note) = received(&place, &first, form).expect("it opens");
+        assert!(recovery.converted && recovery.void == 0 && note == 2, "{recovery:?}");
+        assert_eq!(found, left, "{form:?}");
+    }
+    // SAFETY: inside the memory, which nobody uses.
+    unsafe { place.memory.native().write(0, &first) };
+    drop(place.open(Form::TxFree).expect("it opens"));
+    let mut second = image(&place, options.bytes());
+    assert_eq!(&second[..8], b"TERRING2");
+    let (found, recovery, _) = received(&place, &second, Form::Tx).expect("it opens");
+    assert!(!recovery.converted && found == left);
+    // From here on its elements have checksums.
+    second[4096 + 2 * 64 + 20] ^= 1;
+    let torn_or_refused = received(&place, &second, Form::Tx);
+    assert!(torn_or_refused.is_none());
+}
+
+#[test]
+fn a_crash_in_the_conversion_leaves_the_first_version_or_the_second() {
+    let (place, options, left) = made(Form::Tx, Domain::Adr, false);
+    let mut half = as_first_version(&place, &options);
+    half[CHECK_AT as usize..CHECK_AT as usize + 8]
+        .copy_from_slice(&recover::check_of(MAGICS[1], &options).to_le_bytes());
+    let (found, recovery, _) = received(&place, &half, Form::Tx).expect("it opens");
+    assert!(recovery.converted && found == left);
+}
+
+#[test]
+fn a_newer_version_is_refused_by_its_number() {
+    let (place, options, _) = made(Form::Tx, Domain::Adr, true);
+    let mut newer = image(&place, options.bytes());
+    newer[7] = b'3';
+    newer[20] ^= 1;
+    // SAFETY: inside the memory, which nobody uses.
+    unsafe { place.memory.native().write(0, &newer) };
+    assert_eq!(place.open(Form::Tx).err(), Some(OpenError::Newer { found: '3' }));
+}

@@ -1,0 +1,5 @@
+//! The tests of this crate from outside, one module per behaviour, in one program: what they share is compiled and
+//! linked once. `cargo test -p terrace-index --test suite NAME::` runs those of one file.
+
+mod tree_budget;
+mod tree_histories;

@@ -1,0 +1,225 @@
+//! One model for each protocol, and its control.
+
+use crate::bell::Bell;
+use crate::epochs::Epochs;
+use crate::gate::Gate;
+use crate::keys::Keys;
+use crate::lane::Lane;
+use crate::latch::{Latch, Seen};
+use crate::sync::{AtomicU64, LeftOut, Mutex, Ordering, explore};
+use crate::weak::Weak;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::sync::Arc;
+use terrace_memory::Memory;
+
+/// What loom says of a model without what is left out; none if it has nothing to say.
+fn objection(left_out: LeftOut, model: fn()) -> Option<String> {
+    let explored = std::panic::catch_unwind(|| explore(left_out, model));
+    let said = explored.err()?;
+    let text = said.downcast_ref::<String>().cloned();
+    Some(text.or_else(|| said.downcast_ref::<&str>().map(|s| s.to_string())).unwrap_or_default())
+}
+
+/// The model holds, and does not without what is left out.
+fn holds_but_not_without(left_out: LeftOut, model: fn()) {
+    explore(LeftOut::Nothing, model);
+    let said = objection(left_out, model).expect("loom objects to the control");
+    println!("without {left_out:?}: {said}");
+}
+
+/// Two loops take a turn each; the second closes the gate in its own and has the data for itself.
+fn gate() {
+    let gate = Arc::new(Gate::new(2));
+    let data = Arc::new(UnsafeCell::new(0));
+    let other = {
+        let (gate, data) = (Arc::clone(&gate), Arc::clone(&data));
+        thread::spawn(move || {
+            let _turn = gate.enter(0);
+            data.with_mut(|_| ());
+        })
+    };
+    let mut turn = gate.enter(1);
+    turn.close();
+    data.with_mut(|_| ());
+    drop(turn);
+    other.join().expect("it ends");
+}
+
+#[test]
+fn who_closes_the_gate_is_alone() {
+    holds_but_not_without(LeftOut::Fences, gate);
+}
+
+/// One thread waits for an element, the other brings it and rings.
+fn bell() {
+    let bell = Arc::new(Bell::default());
+    let element = Arc::new(AtomicU64::new(0));
+    let waiter = {
+        let (bell, element) = (Arc::clone(&bell), Arc::clone(&element));
+        thread::spawn(move || {
+            let look = || match element.load(Ordering::Acquire) {
+                0 => Ok::<_, ()>(None),
+                element => Ok(Some(element)),
+            };
+            assert_eq!(bell.wait(None, look), Ok(Some(7)));
+        })
+    };
+    element.store(7, Ordering::Release);
+    bell.ring();
+    waiter.join().expect("it ends");
+}
+
+#[test]
+fn nobody_sleeps_through_the_bell() {
+    holds_but_not_without(LeftOut::Fences, bell);
+}
+
+/// A reader follows a link to a node that a writer unlinks, and whose slot the writer uses again when it may.
+fn epochs() {
+    let epochs = Arc::new(Epochs::new());
+    let link = Arc::new(AtomicU64::new(1));
+    let node = Arc::new(UnsafeCell::new(0));
+    let (session, _) = epochs.join().expect("a session");
+    let (other, mut retired) = epochs.join().expect("a session");
+    let reader = {
+        let (epochs, link, node) = (Arc::clone(&epochs), Arc::clone(&link), Arc::clone(&node));
+        thread::spawn(move || {
+            epochs.enter(session);
+            if link.load(Ordering::Acquire) == 1 {
+                node.with(|_| ());
+            }
+            epochs.leave(session);
+        })
+    };
+    epochs.enter(other);
+    link.store(2, Ordering::Release);
+    epochs.retire(&mut retired, 1, |_| ());
+    epochs.leave(other);
+    epochs.advance(&mut retired, |_| node.with_mut(|_| ()));
+    reader.join().expect("it ends");
+}
+
+#[test]
+fn a_slot_is_used_again_when_nobody_holds_its_node() {
+    holds_but_not_without(LeftOut::Fences, epochs);
+}
+
+/// Two threads append and commit; each finds on the medium what it appended.
+fn lane() {
+    let lane = Arc::new(Lane::default());
+    let appended = Arc::new(Mutex::new(0));
+    let medium = Arc::new(UnsafeCell::new(0));
+    let commit = {
+        let (lane, appended, medium) =
+            (Arc::clone(&lane), Arc::clone(&appended), Arc::clone(&medium));
+        move || {
+            let position = {
+                let mut appended = appended.lock();
+                *appended += 1;
+                *appended
+            };
+            while lane.durable() < position {
+                let Some(lead) = lane.lead_or_wait() else { continue };
+                if lane.durable() < position {
+                    let all = *appended.lock();
+                    medium.with_mut(|medium| {
+                        // SAFETY: the leader's alone, which loom checks.
+                        unsafe { *medium = all };
+                    });
+                    lead.reached(all);
+                }
+            }
+            // Nobody leads any more who has more to write than what is there, or this waits for them.
+            let _lead = lane.lead();
+            medium.with(|medium| {
+                // SAFETY: only leaders write it.
+                assert!(unsafe { *medium } >= position);
+            });
+        }
+    };
+    let other = thread::spawn(commit.clone());
+    commit();
+    other.join().expect("it ends");
+}
+
+/// One thread commits, the other learns from the lane alone that it is done, as a reader under `sync` does.
+fn told() {
+    let lane = Arc::new(Lane::default());
+    let medium = Arc::new(UnsafeCell::new(0));
+    let leader = {
+        let (lane, medium) = (Arc::clone(&lane), Arc::clone(&medium));
+        thread::spawn(move || {
+            let lead = lane.lead();
+            // SAFETY: the leader's alone, which loom checks.
+            medium.with_mut(|medium| unsafe { *medium = 1 });
+            lead.reached(1);
+        })
+    };
+    if lane.durable() >= 1 {
+        // SAFETY: nobody writes it any more, which loom checks.
+        medium.with(|medium| assert_eq!(unsafe { *medium }, 1));
+    }
+    leader.join().expect("it ends");
+}
+
+#[test]
+fn what_a_lane_has_reached_is_on_the_medium() {
+    explore(LeftOut::Nothing, lane);
+    holds_but_not_without(LeftOut::Orders, told);
+}
+
+struct NoKeys;
+
+impl Keys for NoKeys {}
+
+/// A reader copies two words of a node while a writer changes both: what it believes is of one state.
+fn latch() {
+    let memory = Weak::new(4);
+    let writer = {
+        let memory = memory.clone();
+        thread::spawn(move || {
+            let latch = Latch::wait(&memory, 0, &NoKeys);
+            latch.change();
+            // SAFETY: words of the latched node.
+            unsafe { memory.write_changing(8, &[1; 16]) };
+        })
+    };
+    let seen = Seen::look(&memory, 0, &NoKeys);
+    let mut copy = [0u64; 2];
+    // SAFETY: words of the node, which may be changing.
+    unsafe { memory.copy_changing(8, copy.as_mut_ptr().cast(), 16) };
+    if seen.holds(&memory) {
+        assert_eq!(copy[0], copy[1], "two states in one copy");
+    }
+    writer.join().expect("it ends");
+}
+
+/// Two writers add to a word under the latch, one after the other.
+fn latched() {
+    let memory = Weak::new(2);
+    let add = |memory: &Weak| {
+        let latch = Latch::wait(memory, 0, &NoKeys);
+        latch.change();
+        // SAFETY: a word of the latched node.
+        unsafe { memory.store(8, memory.load(8) + 1) };
+    };
+    let other = {
+        let memory = memory.clone();
+        thread::spawn(move || add(&memory))
+    };
+    add(&memory);
+    other.join().expect("it ends");
+    // SAFETY: nobody else is there any more.
+    assert_eq!(unsafe { memory.load(8) }, 2);
+}
+
+#[test]
+fn a_copy_that_a_version_vouches_for_is_of_one_state() {
+    holds_but_not_without(LeftOut::Orders, latch);
+}
+
+#[test]
+fn a_latch_has_one_holder() {
+    holds_but_not_without(LeftOut::Orders, latched);
+}

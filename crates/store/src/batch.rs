@@ -1,0 +1,358 @@
+//! Batches: writes gathered in private, and applied together.
+//!
+//! What runs inside [`Session::atomic`] writes to a buffer of the session's own, and reads through
+//! it. Nothing is visible to anyone, no lock is held and no room is taken until it returns: however
+//! long it takes it holds up nobody, and forgetting the buffer undoes it. Then the writes go to the
+//! writer's log in one go, between a begin and an end that recovery knows.
+
+use crate::engine::{Change, Engine, Held, Hint, Value, now_ms};
+use crate::error::{Error, Result};
+use crate::session::{Session, saw};
+use crate::watch::Reads;
+use std::collections::BTreeMap;
+use terrace_durable::item::NewItem;
+use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::sections::Changes;
+use terrace_durable::{Values, Writing};
+use terrace_memory::{Memory, Spin};
+
+/// Writes whose keys are brought near together.
+const PREFETCHED: usize = 32;
+
+/// What a batch leaves of a key; no value: it is deleted.
+pub(crate) struct Pending(Option<(Box<[u8]>, Option<u64>)>);
+
+impl Pending {
+    /// The value, if there is one and it has not expired.
+    pub fn value(&self) -> Option<Value<'_>> {
+        let (bytes, expires_at_ms) = self.0.as_ref()?;
+        let is_live = expires_at_ms.is_none_or(|at| at > now_ms());
+        is_live.then_some(Value { bytes, version: 0, location: 0, expires_at_ms: *expires_at_ms })
+    }
+
+    fn change(&self) -> Change<'_> {
+        match &self.0 {
+            Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms: *expires_at_ms },
+            None => Change::Delete,
+        }
+    }
+}
+
+/// The bytes that a write of a batch takes of a log at the most.
+fn log_bytes(key: &[u8], change: &Change<'_>) -> usize {
+    let (value, expires_at_ms) = match *change {
+        Change::Put { value, expires_at_ms } => (value, expires_at_ms),
+        Change::Delete | Change::Keep => (&[0; 8][..], None),
+    };
+    let version = u64::MAX;
+    NewItem { key, value, version, expires_at_ms, tombstone: false }.item_bytes()
+}
+
+/// The writes that a session gathers, and what they stand on.
+#[derive(Default)]
+pub(crate) struct Batch {
+    writes: BTreeMap<Box<[u8]>, Pending>,
+    /// What they take of a log.
+    bytes: usize,
+    pub reads: Reads,
+    /// For each batch that runs inside, the innermost last: what the keys that it wrote were before it. Each is part
+    /// of a state that was not too large, however often they are written.
+    inside: Vec<BTreeMap<Box<[u8]>, Option<Pending>>>,
+    /// The writes were more than a log takes, and are forgotten: so many bytes.
+    is_beyond: Option<usize>,
+}
+
+impl Batch {
+    /// What the batch left of `key`, if it wrote it.
+    pub fn find(&self, key: &[u8]) -> Option<&Pending> {
+        self.writes.get(key)
+    }
+
+    /// The keys it wrote, in order.
+    pub fn writes(&self) -> &BTreeMap<Box<[u8]>, Pending> {
+        &self.writes
+    }
+
+    /// Notes a write. `most`: bytes that a log takes.
+    pub fn write(&mut self, key: &[u8], change: Change<'_>, most: usize) -> Result<()> {
+        if let Some(bytes) = self.is_beyond {
+            return Err(Error::BatchSize(bytes, most));
+        }
+        let pending = match change {
+            Change::Put { value, expires_at_ms } => Pending(Some((value.into(), expires_at_ms))),
+            Change::Delete => Pending(None),
+            Change::Keep => return Ok(()),
+        };
+        self.bytes += log_bytes(key, &change);
+        let before = self.writes.insert(key.into(), pending);
+        if let Some(before) = &before {
+            self.bytes -= log_bytes(key, &before.change());
+        }
+        if let Some(inner) = self.inside.last_mut()
+            && !inner.contains_key(key)
+        {
+            inner.insert(key.into(), before);
+        }
+        if self.bytes > most {
+            self.is_beyond = Some(self.bytes);
+            self.writes.clear();
+            self.inside.iter_mut().for_each(BTreeMap::clear);
+            return Err(Error::BatchSize(self.bytes, most));
+        }
+        Ok(())
+    }
+
+    /// Ends the innermost batch: what it wrote becomes a part of the one around it, or is taken back.
+    fn end_inside(&mut self, is_kept: bool) {
+        let Some(inner) = self.inside.pop() else { return };
+        for (key, before) in inner {
+            if is_kept {
+                if let Some(outer) = self.inside.last_mut() {
+                    outer.entry(key).or_insert(before);
+                }
+                continue;
+            }
+            if let Some(now) = self.writes.remove(&key) {
+                self.bytes -= log_bytes(&key, &now.change());
+            }
+            if let Some(before) = before {
+                self.bytes += log_bytes(&key, &before.change());
+                self.writes.insert(key, before);
+            }
+        }
+    }
+}
+
+/// A session in a batch that has begun; what was not taken out of it is forgotten, as after a panic.
+struct Begun<'s, M: Memory, I: Memory>(&'s mut Session<M, I>);
+
+impl<M: Memory, I: Memory> Drop for Begun<'_, M, I> {
+    fn drop(&mut self) {
+        if let Some(mut batch) = self.0.batch.take() {
+            self.0.map.inner.engine.forget_reads(&mut batch.reads);
+        }
+    }
+}
+
+/// A batch inside another; what was not kept is taken back.
+struct Inner<'s, M: Memory, I: Memory> {
+    session: &'s mut Session<M, I>,
+    is_kept: bool,
+}
+
+impl<M: Memory, I: Memory> Drop for Inner<'_, M, I> {
+    fn drop(&mut self) {
+        if let Some(batch) = &mut self.session.batch {
+            batch.end_inside(self.is_kept);
+        }
+    }
+}
+
+impl<M: Memory, I: Memory> Session<M, I> {
+    /// Runs `f`; what it writes through this session happens as one if it returns `Ok`, and not at
+    /// all if it returns an error or panics. Inside another batch it becomes a part of that one, and
+    /// an error takes back what it wrote itself.
+    ///
+    /// # Atomicity
+    /// * After a crash all of the batch is there or nothing (values in logs; in slabs each key for
+    ///   itself).
+    /// * `f` sees what it wrote before; nobody else sees any of it until `f` has returned. Then the
+    ///   writes become visible one after the other, in a moment: another session may read some of them
+    ///   and not yet the others. Its commit waits for all.
+    /// * Keys that `f` read one by one (not those of a range or scan) are as they were when the batch is
+    ///   applied. If one was written meanwhile, or the map cleared, `f` runs again: it must have no other
+    ///   effect that cannot be repeated. Keys that expire or are evicted meanwhile do not count.
+    /// * However long `f` takes, it holds up no other session and no checkpoint.
+    ///
+    /// # Errors
+    /// Those of `f`. [`Error::BatchSize`] if the writes do not fit one log together. Those of a write,
+    /// see [`Error`]: nothing was written then, but in slabs, where the keys before the one that found no
+    /// room are.
+    pub fn atomic<R, E: From<Error>>(
+        &mut self,
+        mut f: impl FnMut(&mut Session<M, I>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        if self.batch.is_some() {
+            return self.atomic_inside(f);
+        }
+        let map = self.map.clone();
+        let engine = &map.inner.engine;
+        let spin = Spin::on(engine.values.medium().memory());
+        loop {
+            self.batch = Some(Box::default());
+            let begun = Begun(self);
+            let result = f(begun.0);
+            let batch = begun.0.batch.as_deref().expect("begun above, and ended below");
+            let applied = match &result {
+                Ok(_) => begun.0.apply(batch).map_err(E::from)?,
+                // What it found wrong may have been half of somebody else's writes.
+                Err(_) => engine.holds(&batch.reads).then(Vec::new),
+            };
+            drop(begun);
+            if let Some(tickets) = applied {
+                tickets.into_iter().for_each(|ticket| saw(&mut self.seen, ticket));
+                return result;
+            }
+            spin.wait();
+        }
+    }
+
+    fn atomic_inside<R, E: From<Error>>(
+        &mut self,
+        mut f: impl FnMut(&mut Session<M, I>) -> std::result::Result<R, E>,
+    ) -> std::result::Result<R, E> {
+        let batch = self.batch.as_deref_mut().expect("asked by the caller");
+        batch.inside.push(BTreeMap::new());
+        let mut inner = Inner { session: self, is_kept: false };
+        let result = f(inner.session);
+        inner.is_kept = result.is_ok();
+        result
+    }
+
+    /// Applies the batch; what to commit for it, or nothing if it has to run again.
+    fn apply(&self, batch: &Batch) -> Result<Option<Vec<Ticket>>> {
+        let engine = &self.map.inner.engine;
+        if let Some(bytes) = batch.is_beyond {
+            return Err(Error::BatchSize(bytes, engine.values.max_item_bytes()));
+        }
+        if batch.writes.is_empty() {
+            return Ok(engine.holds(&batch.reads).then(Vec::new));
+        }
+        let writes = batch.writes.iter().map(|(key, pending)| (&key[..], pending.change()));
+        engine.apply(self.writer, writes, Some(&batch.reads), || ())
+    }
+}
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Applies a batch of changes, if what was read for it still holds; what to commit for it. `before_end` runs
+    /// when all is written, and the batch not ended yet.
+    ///
+    /// # Errors
+    /// As [`Session::atomic`].
+    pub fn apply<'k>(
+        &self,
+        writer: usize,
+        writes: impl Iterator<Item = (&'k [u8], Change<'k>)> + Clone,
+        reads: Option<&Reads>,
+        before_end: impl FnOnce(),
+    ) -> Result<Option<Vec<Ticket>>> {
+        let bytes = writes.clone().map(|(key, change)| log_bytes(key, &change)).sum();
+        let most = self.values.max_item_bytes();
+        if bytes > most {
+            return Err(Error::BatchSize(bytes, most));
+        }
+        if self.is_index_spent() {
+            for (key, change) in writes.clone() {
+                if matches!(change, Change::Put { .. }) && self.get(key, |_| ())?.0.is_none() {
+                    self.room_in_index_for_batch()?;
+                    break;
+                }
+            }
+        }
+        if self.values.verifies_on_read() {
+            // A damaged item refuses the batch before anything of it is written: half of one would stop the map.
+            writes.clone().try_for_each(|(key, _)| self.get(key, |_| ()).map(drop))?;
+        }
+        let held = self.room(writer, bytes, Room::Ordinary)?;
+        let reads = reads.filter(|reads| !reads.is_empty());
+        let reservation = match reads {
+            Some(reads) => match self.reserve(reads, writes.clone().map(|(key, _)| key)) {
+                Some(reservation) => Some(reservation),
+                None => return Ok(None),
+            },
+            None => None,
+        };
+        let hint = Hint::InBatch { is_reserved: reservation.is_some() };
+        let mut open = OpenBatch::begin(self, held);
+        let mut tickets = Vec::new();
+        let mut keys: [&[u8]; PREFETCHED] = [&[]; PREFETCHED];
+        let mut ahead = writes.clone();
+        for (number, (key, change)) in writes.enumerate() {
+            if number % PREFETCHED == 0 {
+                let mut count = 0;
+                for (place, (key, _)) in keys.iter_mut().zip(ahead.by_ref().take(PREFETCHED)) {
+                    *place = key;
+                    count += 1;
+                }
+                self.prefetch(&keys[..count]);
+            }
+            let told = self.update(writer, key, hint, Room::Ordinary, |_| change)?;
+            told.into_iter().flatten().for_each(|ticket| saw(&mut tickets, ticket));
+        }
+        before_end();
+        saw(&mut tickets, open.end());
+        Ok(Some(tickets))
+    }
+}
+
+/// A batch that is being written.
+struct OpenBatch<'a, M: Memory, I: Memory> {
+    engine: &'a Engine<M, I>,
+    held: Held<'a, M>,
+    is_open: bool,
+}
+
+impl<'a, M: Memory, I: Memory> OpenBatch<'a, M, I> {
+    fn begin(engine: &'a Engine<M, I>, mut held: Held<'a, M>) -> OpenBatch<'a, M, I> {
+        let mut changes = Changes::new();
+        held.begin_batch(&mut changes);
+        engine.commit(&mut changes, || ());
+        OpenBatch { engine, held, is_open: true }
+    }
+
+    /// Ends the batch; what to commit for it.
+    fn end(&mut self) -> Ticket {
+        let mut changes = Changes::new();
+        self.held.end_batch(&mut changes);
+        self.engine.commit(&mut changes, || ());
+        self.held.batch_ended();
+        self.is_open = false;
+        self.held.ticket()
+    }
+}
+
+impl<M: Memory, I: Memory> Drop for OpenBatch<'_, M, I> {
+    fn drop(&mut self) {
+        // Half of a batch is in the index. Without its end none of it is there at the next opening; until
+        // then nothing may be built on it. Room was there: only memory of the index can have been refused.
+        if self.is_open && self.engine.values.logs().is_some() {
+            self.engine.values.stop("a batch could not be written whole; open the map anew".into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch inside kept every value that it wrote over until its end, beside what is bounded: a counter in a loop
+    /// took memory without end.
+    #[test]
+    fn a_batch_inside_keeps_what_each_key_was_and_no_more() {
+        let mut batch = Batch::default();
+        let write = |batch: &mut Batch, value: &[u8]| {
+            let change = Change::Put { value, expires_at_ms: None };
+            batch.write(b"key", change, 1 << 20).expect("it fits");
+        };
+        write(&mut batch, b"outer");
+        batch.inside.push(BTreeMap::new());
+        for number in 0..1000u32 {
+            write(&mut batch, &number.to_le_bytes());
+            batch.inside.push(BTreeMap::new());
+            write(&mut batch, &[7; 100]);
+            batch.end_inside(number % 2 == 0);
+        }
+        assert_eq!(batch.inside.iter().map(BTreeMap::len).sum::<usize>(), 1);
+        let value = |batch: &Batch| {
+            batch.find(b"key").and_then(Pending::value).map(|value| value.bytes.to_vec())
+        };
+        assert_eq!(value(&batch).as_deref(), Some(&999u32.to_le_bytes()[..]));
+        batch.end_inside(false);
+        assert_eq!(value(&batch).as_deref(), Some(&b"outer"[..]));
+        assert_eq!(batch.bytes, {
+            let mut other = Batch::default();
+            write(&mut other, b"outer");
+            other.bytes
+        });
+    }
+}

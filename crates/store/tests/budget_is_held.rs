@@ -1,0 +1,236 @@
+//! A memory budget is what a map takes at the most. Strangers once set 64 MiB, sent new keys of 100 bytes to a map
+//! that evicts, and found 383 MiB after 15 seconds: tombstones of evicted keys, the collector's copies and the index
+//! took room without asking. A map that refuses went to 101 MiB under overwrites.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+use terrace_store::{
+    Domain, Durability, Error, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
+};
+
+const MIB: u64 = 1 << 20;
+const BUDGET: u64 = 48 * MIB;
+
+const DESIGNS: [(Kind, ValueDesign); 4] = [
+    (Kind::Hash, ValueDesign::Log),
+    (Kind::Ordered, ValueDesign::Log),
+    (Kind::Hash, ValueDesign::Slab),
+    (Kind::Ordered, ValueDesign::Slab),
+];
+
+fn directory() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
+    made.expect("directory")
+}
+
+fn options((kind, values): (Kind, ValueDesign), when_full: WhenFull) -> MapOptions {
+    MapOptions {
+        durability: Durability::Interval(Duration::from_secs(1)),
+        kind,
+        values,
+        persist: Persist::Values,
+        // Slabs want it; nothing here crashes.
+        domain: if values == ValueDesign::Slab { Domain::Eadr } else { Domain::PageCache },
+        memory_budget_bytes: BUDGET,
+        when_full,
+        writers: 2,
+        ..MapOptions::default()
+    }
+}
+
+fn key(n: u64) -> [u8; 8] {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
+}
+
+/// The most memory that `map` took while `work` ran.
+fn peak(map: &Map, work: impl FnOnce(&mut dyn FnMut())) -> u64 {
+    let mut most = 0;
+    let mut look = || most = most.max(map.stats().memory_used_bytes);
+    work(&mut look);
+    look();
+    most
+}
+
+fn fill(map: &Map, keys: std::ops::Range<u64>, value: &[u8]) -> u64 {
+    peak(map, |look| {
+        let every = (MIB / (value.len() as u64 + 24)).max(1);
+        for n in keys {
+            map.put(&key(n), value).expect("room is made");
+            if n.is_multiple_of(every) {
+                look();
+            }
+        }
+    })
+}
+
+fn evicts_within_the_budget(design: (Kind, ValueDesign)) {
+    for bytes in [10, 100, 4 << 10, 1 << 20] {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design, WhenFull::Evict)).expect("open");
+        let value = vec![7; bytes];
+        let keys = 3 * BUDGET / (bytes as u64 + 30);
+        let most = fill(&map, 0..keys, &value);
+        let stats = map.stats();
+        assert!(most <= BUDGET, "{design:?}, {bytes} B: {} MiB at the most", most >> 20);
+        assert!(stats.evicted > keys / 4, "{design:?}, {bytes} B: {stats:?}");
+        let live = map.len() * (bytes as u64 + 15);
+        // A tree takes several times the bytes of a tiny item, and keeps what it had at its largest.
+        let least = if design.0 == Kind::Ordered && bytes == 10 { BUDGET / 16 } else { BUDGET / 4 };
+        assert!(live >= least, "{design:?}, {bytes} B: {} MiB of keys stay", live >> 20);
+        assert!(map.get(&key(keys - 1)).expect("get").is_some(), "the newest key is there");
+        assert!(map.get(&key(0)).expect("get").is_none(), "the oldest key is gone");
+    }
+}
+
+#[test]
+fn a_hash_map_in_logs_evicts_within_its_budget_at_every_size_of_value() {
+    evicts_within_the_budget(DESIGNS[0]);
+}
+
+#[test]
+fn an_ordered_map_in_logs_evicts_within_its_budget_at_every_size_of_value() {
+    evicts_within_the_budget(DESIGNS[1]);
+}
+
+#[test]
+fn a_hash_map_in_slabs_evicts_within_its_budget_at_every_size_of_value() {
+    evicts_within_the_budget(DESIGNS[2]);
+}
+
+#[test]
+fn an_ordered_map_in_slabs_evicts_within_its_budget_at_every_size_of_value() {
+    evicts_within_the_budget(DESIGNS[3]);
+}
+
+/// Keys that are written again and again have older versions in other logs: those may not come back, and yet their
+/// tombstones may not fill the memory.
+#[test]
+fn updates_of_more_keys_than_fit_stay_within_the_budget() {
+    for design in DESIGNS {
+        for bytes in [10, 100] {
+            let dir = directory();
+            let map = Map::open(dir.path(), options(design, WhenFull::Evict)).expect("open");
+            let keys = BUDGET / (bytes + 30);
+            let value = vec![7; bytes as usize];
+            let mut state = 1u64;
+            let most = peak(&map, |look| {
+                for n in 0..3 * keys {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    map.put(&key((state >> 20) % (2 * keys)), &value).expect("room is made");
+                    if n.is_multiple_of(8192) {
+                        look();
+                    }
+                }
+            });
+            assert!(most <= BUDGET, "{design:?}, {bytes} B: {} MiB at the most", most >> 20);
+            let live = map.len() * (bytes + 15);
+            // Of tiny items a tree takes twice the bytes that the items do.
+            let least = if design.0 == Kind::Ordered { BUDGET / 24 } else { BUDGET / 5 };
+            assert!(live >= least, "{design:?}, {bytes} B: {} MiB of keys stay", live >> 20);
+        }
+    }
+}
+
+#[test]
+fn a_lowered_budget_is_evicted_down_to_promptly() {
+    for design in DESIGNS {
+        let dir = directory();
+        let wide =
+            MapOptions { memory_budget_bytes: 128 * MIB, ..options(design, WhenFull::Evict) };
+        let map = Map::open(dir.path(), wide).expect("open");
+        fill(&map, 0..1_200_000, &[7; 100]);
+        assert!(map.stats().memory_used_bytes > 100 * MIB, "{:?}", map.stats());
+        map.set_memory_budget(BUDGET);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while map.stats().memory_used_bytes > BUDGET {
+            assert!(Instant::now() < deadline, "{design:?}: {:?}", map.stats());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // An ordered map in logs keeps the fewest, about 33,000: its redo log, its tree and open logs come first.
+        assert!(map.len() > 25_000, "{design:?}: {} keys stay", map.len());
+        let most = fill(&map, 1_200_000..1_500_000, &[7; 100]);
+        assert!(most <= BUDGET, "{design:?}: {} MiB afterwards", most >> 20);
+    }
+}
+
+#[test]
+fn a_map_that_refuses_stays_within_its_budget_under_overwrites() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design, WhenFull::Refuse)).expect("open");
+        let keys = 60_000;
+        let mut refused = 0u64;
+        let mut state = 1u64;
+        let most = peak(&map, |look| {
+            for n in 0..600_000u64 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let value = vec![7; 100 + (state >> 50) as usize % 400];
+                match map.put(&key((state >> 20) % keys), &value) {
+                    Ok(()) => {}
+                    Err(Error::OutOfMemory { .. }) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+                if n.is_multiple_of(1024) {
+                    look();
+                }
+            }
+        });
+        assert!(most <= BUDGET, "{design:?}: {} MiB at the most", most >> 20);
+        assert!(refused < 6_000, "{design:?}: {refused} of 600,000 refused");
+    }
+}
+
+/// A lowered budget once refused writes only from the next log on.
+#[test]
+fn a_budget_lowered_below_what_is_used_refuses_the_next_write() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design, WhenFull::Refuse)).expect("open");
+        for n in 0..12_000 {
+            map.put(&key(n), &[7; 1000]).expect("room");
+        }
+        map.set_memory_budget(map.stats().memory_used_bytes / 2);
+        let batch = map.session().atomic(|session| session.put(b"new", b"value", None));
+        let writes = [
+            ("new", map.put(b"another", b"value")),
+            ("overwrite", map.put(&key(3), &[8; 1000])),
+            ("batch", batch),
+        ];
+        for (what, refused) in writes {
+            let is_refused = matches!(refused, Err(Error::OutOfMemory { .. }));
+            assert!(is_refused, "{design:?}, {what}: {refused:?}");
+        }
+        map.set_memory_budget(BUDGET);
+        map.put(b"another", b"value").expect("room again");
+    }
+}
+
+/// One pipelining writer at the limit once slept 5 ms for each write that was refused, on the thread that serves all
+/// other clients.
+#[test]
+fn a_write_beyond_the_budget_is_refused_at_once() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design, WhenFull::Refuse)).expect("open");
+        let mut n = 0;
+        while map.put(&key(n), &[7; 1000]).is_ok() {
+            n += 1;
+        }
+        let begun = Instant::now();
+        let mut refused = 0;
+        for more in n..n + 2_000 {
+            refused += u32::from(map.put(&key(more), &[7; 1000]).is_err());
+        }
+        let took = begun.elapsed();
+        assert!(refused > 1_900, "{design:?}: {refused}");
+        assert!(took < Duration::from_millis(400), "{design:?}: {took:?} for 2,000 refusals");
+        // What is deleted makes room, as soon as the collector has been there.
+        for gone in 0..n / 2 {
+            assert!(map.delete(&key(gone)).expect("deletes go on"));
+        }
+        for again in 0..n / 5 {
+            map.put(&key(again), &[7; 1000]).expect("room again");
+        }
+    }
+}
