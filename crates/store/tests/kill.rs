@@ -128,6 +128,11 @@ fn the_process_that_is_killed() {
 }
 
 fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
+    run_and_kill_after(dir, place, seed, || std::thread::sleep(alive));
+}
+
+/// Kills the process when `wait`, which begins once the map is open, returns.
+fn run_and_kill_after(dir: &Path, place: &str, seed: u64, wait: impl FnOnce()) {
     let mut child = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "kill::the_process_that_is_killed", "--nocapture"])
         .env("TERRACE_KILL_DIR", dir)
@@ -140,7 +145,7 @@ fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
     let lines = std::io::BufRead::lines(std::io::BufReader::new(stdout));
     let ready = lines.map_while(Result::ok).any(|line| line.contains("ready"));
     assert!(ready, "the process opened its map");
-    std::thread::sleep(alive);
+    wait();
     child.kill().expect("kill");
     let status = child.wait().expect("wait");
     assert_eq!(
@@ -268,9 +273,19 @@ fn acknowledged_writes_survive_under_interval_on_a_declared_medium() {
 #[test]
 fn readers_see_what_a_killed_process_acknowledged() {
     let dir = tempfile::tempdir().expect("directory");
-    run_and_kill(dir.path(), "log-block-hour", 1, Duration::from_millis(80));
-    let mut ledger =
-        Journal::read(&dir.path().join("journal"), Promise::OnAcknowledge).expect("journal");
+    let journal = dir.path().join("journal");
+    let read_journal = || Journal::read(&journal, Promise::OnAcknowledge).expect("journal");
+    run_and_kill_after(dir.path(), "log-block-hour", 1, || {
+        let begun = std::time::Instant::now();
+        while read_journal().clock() < 1_000 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "the process hardly writes anything"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let mut ledger = read_journal();
     let read = |access| {
         let options = MapOptions { access, ..options("log-block-hour") };
         Map::open(&dir.path().join("map"), options).expect("open")
