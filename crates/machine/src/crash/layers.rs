@@ -50,7 +50,7 @@ fn bit(word: u64) -> u8 {
 }
 
 /// Unit in which it is known that nothing was stored.
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 #[derive(Clone, Copy, Debug)]
 enum Undo {

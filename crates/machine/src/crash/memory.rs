@@ -22,7 +22,7 @@
 
 use super::core::Core;
 use super::event::Event;
-use super::layers::StoreKind;
+use super::layers::{PAGE_BYTES, StoreKind};
 use std::sync::Arc;
 use terrace_memory::memory::by_words;
 use terrace_memory::{Domain, Laboratory, Memory};
@@ -212,8 +212,16 @@ unsafe impl Memory for Crashable {
         let range = self.range(at, bytes);
         let level = self.core.enter(self, &Event::Read { at, bytes });
         // Decided before they are borrowed, so that no later read changes them.
-        for at in words_of(&range) {
-            self.core.value(level, at / 8);
+        // Whoever recovers a log may borrow all of it, though hardly any of its pages was stored to.
+        let mut page = range.clone();
+        while page.start < range.end {
+            page.end = ((page.start | (PAGE_BYTES - 1)) + 1).min(range.end);
+            if self.core.zeros(page.start, page.end - page.start) == 0 {
+                words_of(&page).for_each(|at| {
+                    self.core.value(level, at / 8);
+                });
+            }
+            page.start = page.end;
         }
         let words = self.core.words(level);
         // SAFETY: the range lies inside the words (checked above), which live as long as `self`;
