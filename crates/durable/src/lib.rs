@@ -44,6 +44,7 @@ pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
 pub use medium::{Medium, MediumSpec, make_folders};
 pub use progress::scanned_bytes;
 pub use redo_log::{Left, Redo};
+pub use sync::{Lock, lock};
 pub use values::{
     BucketLock, Keeps, LogsOrSlabs, NoItem, Reach, RoomInEither, Seen, Values, Writing,
 };

@@ -127,10 +127,30 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) without address space for so many bytes.
     pub fn mirrored(disk: Box<dyn Disk>, is_new: bool, lifetime: u32) -> Result<Medium> {
+        Medium::mirrored_as(disk, is_new, lifetime, |image| image)
+    }
+}
+
+impl<M: Memory> Medium<M> {
+    /// As [`Medium::mirrored`], with the image used through what `through` makes of it: a memory of the laboratory.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Panics
+    /// If that has another length.
+    pub fn mirrored_as(
+        disk: Box<dyn Disk>,
+        is_new: bool,
+        lifetime: u32,
+        through: impl FnOnce(Native) -> M,
+    ) -> Result<Medium<M>> {
         let region = Region::reserve(disk.capacity_bytes(), Backing::Anonymous)
             .map_err(io_error(Path::new("(memory)"), "reserve"))?;
+        let memory = through(region.native());
+        assert!(memory.len() == region.len(), "all of the image");
         Ok(Medium {
-            memory: region.native(),
+            memory,
             capacity_bytes: region.len(),
             usable_bytes: AtomicU64::new(0),
             mirrored: true,

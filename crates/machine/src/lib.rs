@@ -23,7 +23,7 @@ pub mod timed;
 mod without;
 
 pub use counted::{Counted, Counts};
-pub use crash::{Crashable, Explorer, Failure, Log, Noted, Report, Schedule};
+pub use crash::{Crashable, Explorer, Failure, Log, Noted, Report, Schedule, Volatile};
 pub use model::{Machine, Modelled, Preset};
 pub use recorded::{Access, Recorded, Tape, What};
 pub use without::Without;

@@ -14,6 +14,9 @@ pub trait Laboratory {
     fn looked_at(&self, at: u64, bytes: u64);
     /// The caller waits for another thread: it may be that one's turn.
     fn pause(&self);
+    /// Something beside the memory is about to be looked at or changed that other threads may change: it may be their
+    /// turn before.
+    fn step(&self);
     /// Bytes from `at` on, `bytes` at most, that are known to read as zero without a look at them.
     fn zeros(&self, at: u64, bytes: u64) -> u64;
 }
@@ -48,6 +51,15 @@ pub fn pause(memory: &impl Memory) {
     match memory.lab() {
         Some(lab) => lab.pause(),
         None => std::hint::spin_loop(),
+    }
+}
+
+/// Says that something beside the memory, a lock or an atomic, is about to be looked at or changed that other threads
+/// may change. Nothing where nobody schedules threads.
+#[inline(always)]
+pub fn step(memory: &impl Memory) {
+    if let Some(lab) = memory.lab() {
+        lab.step();
     }
 }
 

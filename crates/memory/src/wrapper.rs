@@ -247,6 +247,10 @@ impl<W: Wrapper> Laboratory for W {
         lab::pause(self.inner());
     }
 
+    fn step(&self) {
+        lab::step(self.inner());
+    }
+
     fn zeros(&self, at: u64, bytes: u64) -> u64 {
         lab::zeros(self.inner(), self.start() + at, bytes)
     }

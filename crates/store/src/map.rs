@@ -112,8 +112,16 @@ impl<M: Memory, I: Divide> Map<M, I> {
         lifetime: u32,
         options: MapOptions,
     ) -> Result<Map<M, I>> {
+        Map::on_with_dram(Medium::over(memory, is_new, lifetime), dram, options)
+    }
+
+    /// The same, on a medium that somebody else made.
+    ///
+    /// # Errors
+    /// As [`Map::open`].
+    pub fn on_with_dram(medium: Medium<M>, dram: &I, options: MapOptions) -> Result<Map<M, I>> {
         let options = MapOptions { persist: Persist::Values, ..options };
-        crate::open::over_with_dram(Medium::over(memory, is_new, lifetime), dram, options)
+        crate::open::over_with_dram(medium, dram, options)
     }
 }
 

@@ -156,7 +156,7 @@ impl<M: Memory> Logs<M> {
         if self.stopped.get().is_some() {
             self.check_writable()?;
         }
-        let lock = self.writers[id].lock();
+        let lock = self.lock_writer(id);
         let mut writer = lock.borrow_mut();
         if !writer.fits(bytes) {
             debug_assert!(bytes <= MAX_ITEM_BYTES);
@@ -179,7 +179,7 @@ impl<M: Memory> Logs<M> {
         self.seal(writer);
         if let Some(books) = self.books.get() {
             let grown = books.grow(segment..segment + 1);
-            grown.inspect_err(|_| self.pool.lock().free.push(segment))?;
+            grown.inspect_err(|_| self.lock_pool().free.push(segment))?;
         }
         let generation = self.generation.load(Ordering::Acquire);
         // Differs from every earlier life of this segment, so that an item left over from one never
@@ -199,8 +199,8 @@ impl<M: Memory> Logs<M> {
         state.closed.store(0, Ordering::Relaxed);
         state.sequence.store(sequence, Ordering::Relaxed);
         state.salt.store(salt, Ordering::Relaxed);
-        let frozen = if self.overwrites.load(Ordering::Relaxed) { 0 } else { overwrite::ALL };
-        self.frozen[segment as usize].store(frozen, Ordering::Release);
+        let frozen = if self.overwrites() { 0 } else { overwrite::ALL };
+        self.freeze_to(segment as usize, frozen);
         state.origin.store(writer.origin << 8 | id as u64, Ordering::Relaxed);
         state.set_state(State::Open);
         let header = SegmentHeader {

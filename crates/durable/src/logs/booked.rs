@@ -103,7 +103,7 @@ impl<M: Memory> Logs<M> {
         entries: Option<Entries<'_>>,
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let cut = self.cut.lock().clone();
+        let cut = self.lock_cut().clone();
         if cut.rule != Rule::All {
             return Err(Error::Unfit("not every item counts after a crash".into()));
         }
@@ -159,7 +159,7 @@ impl<M: Memory> Logs<M> {
 
     /// The first segment that was never used.
     pub fn segments_end(&self) -> u32 {
-        self.pool.lock().fresh
+        self.lock_pool().fresh
     }
 
     /// As [`LogsOrSlabs::settle_writers`](crate::LogsOrSlabs::settle_writers): open logs are closed.

@@ -7,16 +7,13 @@
 
 use super::appender::Writer;
 use super::lane::Lead;
+use super::turns::Held;
 use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::item;
 use crate::superblock::{Cut, OpenLog, Rule};
-use parking_lot::ReentrantMutexGuard;
-use std::cell::RefCell;
 use std::sync::atomic::Ordering;
-use terrace_memory::{Memory, Spin};
-
-type Lock<'a> = ReentrantMutexGuard<'a, RefCell<Writer>>;
+use terrace_memory::{Memory, Spin, lab};
 
 /// A position in a writer's log; durable once the lane has reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +26,9 @@ pub struct Ticket {
 
 /// What a leader hands to the medium.
 #[derive(Default)]
-struct Handed {
+pub(super) struct Handed {
     /// Ranges of the file: offset and length.
-    ranges: Vec<(u64, u64)>,
+    pub(super) ranges: Vec<(u64, u64)>,
     /// Seals, for when the ranges are durable.
     seals: Vec<(u32, u64)>,
 }
@@ -55,12 +52,12 @@ impl Writer {
             return;
         }
         for (at, _) in &self.pending {
-            logs.frozen[segment_of(*at)].store(overwrite::ALL, Ordering::Release);
+            logs.freeze_to(segment_of(*at), overwrite::ALL);
         }
         if self.segment != 0 {
-            let overwrites = logs.overwrites.load(Ordering::Relaxed);
+            let overwrites = logs.overwrites();
             let frozen = if overwrites { self.tail } else { overwrite::ALL };
-            logs.frozen[self.segment as usize].store(frozen, Ordering::Release);
+            logs.freeze_to(self.segment as usize, frozen);
         }
     }
 }
@@ -90,7 +87,7 @@ impl<M: Memory> Logs<M> {
         }
         let offset = location % u64::from(super::SEGMENT_BYTES);
         let position = (origin >> 8) + offset + 1;
-        (self.lanes[writer as usize].durable() < position).then_some(Ticket { writer, position })
+        (self.durable(writer.into()) < position).then_some(Ticket { writer, position })
     }
 
     /// Asked of the item's own flags, which whoever found it has near.
@@ -112,22 +109,22 @@ impl<M: Memory> Logs<M> {
         if self.medium.is_byte_addressable() {
             return self.await_batch(ticket);
         }
-        let lane = &self.lanes[ticket.writer as usize];
+        let id = usize::from(ticket.writer);
         loop {
-            if lane.durable() >= ticket.position {
+            if self.durable(id) >= ticket.position {
                 return Ok(());
             }
             self.check_writable()?;
-            let Some(lead) = lane.lead_or_wait() else { continue };
+            let Some(lead) = self.lead_or_wait(id) else { continue };
             // A cut changes this only while it leads all lanes.
-            if self.overwrites.load(Ordering::Relaxed) {
+            if self.overwrites() {
                 // Bytes that other writers may overwrite are handed over by cuts alone.
                 drop(lead);
                 self.flush_all()?;
                 continue;
             }
-            if lane.durable() < ticket.position {
-                self.stop_on_error(self.write_lane(ticket.writer as usize, &lead))?;
+            if self.durable(id) < ticket.position {
+                self.stop_on_error(self.write_lane(id, &lead))?;
             }
         }
     }
@@ -135,10 +132,10 @@ impl<M: Memory> Logs<M> {
     /// Waits through the memory and not for the writer's lock: whoever holds that may be scheduled.
     #[inline]
     fn await_batch(&self, ticket: Ticket) -> Result<()> {
-        let lane = &self.lanes[ticket.writer as usize];
+        let id = usize::from(ticket.writer);
         let spin = Spin::on(self.medium.memory());
-        while lane.durable() < ticket.position {
-            if self.writers[ticket.writer as usize].is_owned_by_current_thread() {
+        while self.durable(id) < ticket.position {
+            if self.writers[id].is_owned_by_current_thread() {
                 return Err(Error::InBatch);
             }
             // A batch that could not be written whole has no end.
@@ -151,11 +148,15 @@ impl<M: Memory> Logs<M> {
     fn write_lane(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
         let mut handed = Handed::default();
         let position = {
-            let lock = self.writers[id].lock();
+            let lock = self.lock_writer(id);
             let mut writer = lock.borrow_mut();
             writer.hand_over(&mut handed);
             writer.position()
         };
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::ReachedEarly) {
+            self.reached(lead, position);
+        }
         let one_write = handed.ranges.len() == 1 && !lead.is_unsynced();
         for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, one_write)?;
@@ -163,7 +164,7 @@ impl<M: Memory> Logs<M> {
         if !one_write {
             self.medium.sync()?;
         }
-        lead.reached(position);
+        self.reached(lead, position);
         self.write_seals(&handed, lead)
     }
 
@@ -194,6 +195,7 @@ impl<M: Memory> Logs<M> {
 
     /// Which items count after a crash.
     pub fn rule(&self) -> Rule {
+        lab::step(self.medium.memory());
         if self.bounded.load(Ordering::Acquire) { Rule::Bounded } else { Rule::All }
     }
 
@@ -210,7 +212,7 @@ impl<M: Memory> Logs<M> {
 
     /// Mark of the kept index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
-        self.cut.lock().index
+        self.lock_cut().index
     }
 
     /// Says, durably on return, which kept index goes with the values; 0: none.
@@ -218,7 +220,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        let mut cut = self.cut.lock();
+        let mut cut = self.lock_cut();
         if cut.index != index {
             let next = Cut { number: cut.number + 1, index, ..cut.clone() };
             self.stop_on_error(self.store_cut(&next))?;
@@ -229,18 +231,19 @@ impl<M: Memory> Logs<M> {
 
     /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
     fn take_cut(&self, rule: Option<Rule>) -> Result<()> {
-        let mut cut = self.cut.lock();
+        let mut cut = self.lock_cut();
         let rule = rule.unwrap_or_else(|| self.rule());
-        let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        let leads = self.lead_all();
         let mut next = cut.clone();
         let mut handed = Handed::default();
         let mut positions = Vec::with_capacity(leads.len());
         let redone;
         {
-            let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
+            let locks = self.lock_writers();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
             next.open.clear();
             let overwrites = rule == Rule::Bounded && !self.medium.is_byte_addressable();
+            lab::step(self.medium.memory());
             self.overwrites.store(overwrites, Ordering::Relaxed);
             for writer in &mut writers {
                 writer.freeze(self);
@@ -259,8 +262,10 @@ impl<M: Memory> Logs<M> {
             }
             redone = self.note_checkpoint(&mut writers, cut.number + 1);
             next.next_sequence = self.next_sequence();
-            next.segments = self.pool.lock().fresh;
+            next.segments = self.lock_pool().fresh;
         }
+        #[cfg(any(test, feature = "faults"))]
+        let late = self.writes_late(&mut handed);
         for (at, bytes) in &handed.ranges {
             self.medium.write_out(*at, *bytes, false)?;
         }
@@ -279,10 +284,13 @@ impl<M: Memory> Logs<M> {
         } else {
             self.belongs_to(&cut);
         }
+        #[cfg(any(test, feature = "faults"))]
+        late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
         self.checkpoint_is_durable(redone);
+        lab::step(self.medium.memory());
         self.bounded.store(rule == Rule::Bounded, Ordering::Release);
         for (lead, position) in leads.iter().zip(positions) {
-            lead.reached(position);
+            self.reached(lead, position);
         }
         self.write_seals(&handed, &leads[0])
     }
@@ -297,7 +305,7 @@ impl<M: Memory> Logs<M> {
             return Ok(());
         }
         self.check_writable()?;
-        let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
+        let leads = self.lead_all();
         for (lead, at, bytes) in self.take_sealed(&leads, keep_bytes) {
             lead.leaves_unsynced();
             self.stop_on_error(self.medium.write_out(at, bytes, false))?;
@@ -311,15 +319,15 @@ impl<M: Memory> Logs<M> {
         leads: &'l [Lead<'a>],
         keep_bytes: u64,
     ) -> Vec<(&'l Lead<'a>, u64, u64)> {
-        let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
-        let unwritten = |lock: &Lock<'_>| lock.borrow().pending.iter().map(|p| p.1).sum::<u64>();
+        let locks = self.lock_writers();
+        let unwritten = |lock: &Held<'_>| lock.borrow().pending.iter().map(|p| p.1).sum::<u64>();
         let mut surplus = locks.iter().map(unwritten).sum::<u64>().saturating_sub(keep_bytes);
         let mut taken = Vec::new();
         for (lead, lock) in leads.iter().zip(&locks) {
             let mut writer = lock.borrow_mut();
             while surplus > 0 && !writer.pending.is_empty() {
                 let (at, bytes) = writer.pending.remove(0);
-                self.frozen[segment_of(at)].store(overwrite::ALL, Ordering::Release);
+                self.freeze_sealed(segment_of(at));
                 surplus = surplus.saturating_sub(bytes);
                 taken.push((lead, at, bytes));
             }
@@ -327,15 +335,23 @@ impl<M: Memory> Logs<M> {
         taken
     }
 
+    fn freeze_sealed(&self, segment: usize) {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::OverwriteFrozen) {
+            return;
+        }
+        self.freeze_to(segment, overwrite::ALL);
+    }
+
     /// Items written since the logs were opened.
     pub fn writes(&self) -> u64 {
-        self.writers.iter().map(|writer| writer.lock().borrow().writes).sum()
+        (0..self.writers.len()).map(|id| self.lock_writer(id).borrow().writes).sum()
     }
 
     /// Closes every open log that holds anything, so that it may be collected.
     pub fn seal_open(&self) {
-        for writer in &self.writers {
-            let lock = writer.lock();
+        for id in 0..self.writers.len() {
+            let lock = self.lock_writer(id);
             let mut writer = lock.borrow_mut();
             if !writer.in_batch && writer.tail > SEGMENT_HEADER_BYTES {
                 self.seal(&mut writer);

@@ -19,6 +19,10 @@ pub enum Fault {
     MarksEarly,
     /// Items of a batch are told before it ends, where each of them is durable at once.
     BatchesToldEarly,
+    /// The leader of a commit queue says that everything is durable before it has written it.
+    ReachedEarly,
+    /// A checkpoint record is stored before what the last commit queue handed over is written.
+    RecordEarly,
 }
 
 /// The mistakes that are made.
@@ -36,6 +40,12 @@ impl<M: Memory> Logs<M> {
     pub(super) fn forgets_to_flush(&self) -> bool {
         let is_collected = |view: &super::SegmentView| view.state == super::State::Collecting;
         self.faults.has(Fault::FreeUnflushed) && self.survey().iter().any(is_collected)
+    }
+
+    /// What a checkpoint writes after its record, by mistake: the last writer's ranges.
+    pub(super) fn writes_late(&self, handed: &mut super::commit::Handed) -> Vec<(u64, u64)> {
+        let is_late = self.faults.has(Fault::RecordEarly);
+        if is_late { handed.ranges.pop().into_iter().collect() } else { Vec::new() }
     }
 
     /// From here on makes this mistake.

@@ -55,6 +55,12 @@ impl Lane {
         Lead { lane: self }
     }
 
+    /// The lead, unless somebody has it: for who does not sleep here.
+    pub(super) fn try_lead(&self) -> Option<Lead<'_>> {
+        let had = std::mem::replace(&mut *self.led.lock(), true);
+        (!had).then(|| Lead { lane: self })
+    }
+
     /// The lead, or none after whoever had it has given it back: what that one wrote may be all.
     pub(super) fn lead_or_wait(&self) -> Option<Lead<'_>> {
         let mut led = self.led.lock();

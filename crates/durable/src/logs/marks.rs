@@ -16,7 +16,7 @@
 //! left out: where there is no room, and within a batch, which nothing may part.
 
 use super::appender::Writer;
-use super::{Logs, PATIENCE, SEGMENT_HEADER_BYTES, start_of};
+use super::{Logs, SEGMENT_HEADER_BYTES, start_of};
 use crate::control::{COMMIT_MARK_BYTES, encode_commit_mark};
 use crate::error::Result;
 use crate::superblock::{Cut, MAX_OPEN, OpenLog, Rule};
@@ -26,13 +26,13 @@ use terrace_memory::Memory;
 impl<M: Memory> Logs<M> {
     /// Whether open logs have marks: where items count before a cut says so, and are not durable one by one.
     pub(super) fn has_marks(&self) -> bool {
-        !self.medium.is_byte_addressable() && !self.overwrites.load(Ordering::Relaxed)
+        !self.medium.is_byte_addressable() && !self.overwrites()
     }
 
     /// Marks what was committed of the log since its last mark, if anything was and an item of `bytes` fits behind.
     #[inline(always)]
     pub(super) fn mark_commit(&self, writer: &mut Writer, id: usize, bytes: usize) {
-        let durable = self.lanes[id].durable();
+        let durable = self.durable(id);
         #[cfg(any(test, feature = "faults"))]
         let durable =
             if self.faults.has(super::Fault::MarksEarly) { writer.position() } else { durable };
@@ -73,11 +73,11 @@ impl<M: Memory> Logs<M> {
     }
 
     fn note(&self, with_tails: bool) -> Result<()> {
-        let mut cut = self.cut.lock();
+        let mut cut = self.lock_cut();
         if self.stopped().is_some() {
             return Ok(());
         }
-        let mut next = Cut { segments: self.pool.lock().fresh, ..cut.clone() };
+        let mut next = Cut { segments: self.lock_pool().fresh, ..cut.clone() };
         if with_tails && self.rule() == Rule::All {
             next.open = self.durable_tails(&cut.open);
         }
@@ -94,9 +94,9 @@ impl<M: Memory> Logs<M> {
     /// How far logs are durable that are open on the medium; of writers at work for long, what was `noted` before.
     fn durable_tails(&self, noted: &[OpenLog]) -> Vec<OpenLog> {
         let mut open = Vec::new();
-        for (id, (lane, writer)) in self.lanes.iter().zip(&self.writers).enumerate() {
+        for (id, writer) in self.writers.iter().enumerate() {
             // Whoever leads may be about to write seals.
-            let lead = lane.lead_within(PATIENCE);
+            let lead = self.lead_within_patience(id);
             let lock = writer.try_lock();
             let held = lead.as_ref().and(lock.as_ref()).and_then(|lock| lock.try_borrow().ok());
             let Some(writer) = held else {
@@ -111,7 +111,7 @@ impl<M: Memory> Logs<M> {
                     end => end,
                 };
                 let origin = state.origin.load(Ordering::Relaxed) >> 8;
-                let tail = lane.durable().saturating_sub(origin).min(end.into()) as u32;
+                let tail = self.durable(id).saturating_sub(origin).min(end.into()) as u32;
                 if tail > SEGMENT_HEADER_BYTES {
                     let sequence = state.sequence.load(Ordering::Relaxed);
                     open.push(OpenLog { segment, tail, sequence });

@@ -34,6 +34,7 @@ mod recover;
 mod redo;
 mod rows;
 mod segment;
+mod turns;
 
 pub use appender::Appender;
 pub use booked::PAGE_BYTES;
@@ -290,7 +291,7 @@ impl<M: Memory> Logs<M> {
         if self.faults.has(Fault::TombstonesEarly) {
             return u64::MAX;
         }
-        let fresh = self.pool.lock().fresh;
+        let fresh = self.lock_pool().fresh;
         (1..fresh)
             .filter(|s| *s != except && self.segments[*s as usize].state() != State::Free)
             .map(|s| self.segments[s as usize].sequence.load(Ordering::Relaxed))
@@ -315,7 +316,7 @@ impl<M: Memory> Logs<M> {
     }
 
     fn survey_with(&self, tails: &HashMap<u32, u32>) -> Vec<SegmentView> {
-        let fresh = self.pool.lock().fresh;
+        let fresh = self.lock_pool().fresh;
         let view = |number: u32| {
             let segment = &self.segments[number as usize];
             let end = match segment.end.load(Ordering::Relaxed) {
@@ -335,7 +336,7 @@ impl<M: Memory> Logs<M> {
 
     /// Segments that could be opened without growing the file.
     pub fn free_segments(&self) -> usize {
-        self.pool.lock().free.len()
+        self.lock_pool().free.len()
     }
 
     /// Claims a sealed segment for collection. `false` if it is not sealed (any more).
@@ -391,9 +392,9 @@ impl<M: Memory> Logs<M> {
     /// As [`Medium::write_out`]; the logs stop, and the next opening finds everything or nothing.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         self.check_writable()?;
-        let mut cut = self.cut.lock();
-        let leads: Vec<_> = self.lanes.iter().map(|lane| lane.lead()).collect();
-        let locks: Vec<_> = self.writers.iter().map(|w| w.lock()).collect();
+        let mut cut = self.lock_cut();
+        let leads = self.lead_all();
+        let locks = self.lock_writers();
         let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
         let mut next = cut.clone();
         next.number += 1;
@@ -415,7 +416,7 @@ impl<M: Memory> Logs<M> {
             writer.seals.clear();
         }
         for (lead, writer) in leads.iter().zip(&writers) {
-            lead.reached(writer.position());
+            self.reached(lead, writer.position());
         }
         f();
         let used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();

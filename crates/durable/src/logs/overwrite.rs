@@ -61,8 +61,8 @@ impl<M: Memory> Logs<M> {
     /// Whether the item at `location` may be overwritten while it is read.
     #[inline(always)]
     pub fn may_change(&self, location: u64) -> bool {
-        let Some(frozen) = self.frozen.get(segment_of(location)) else { return false };
-        location % u64::from(SEGMENT_BYTES) >= u64::from(frozen.load(Ordering::Acquire))
+        let frozen = self.frozen_to(segment_of(location));
+        frozen.is_some_and(|frozen| location % u64::from(SEGMENT_BYTES) >= u64::from(frozen))
     }
 
     /// Brings the item at `location` near for an update: all of its `lines` to be written if it may
@@ -109,9 +109,9 @@ impl<M: Memory> Logs<M> {
 
     /// Freezes all of the claimed `segments`, for a collector.
     pub fn freeze(&self, segments: &[u32]) {
-        let _nobody_writes: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        let _nobody_writes = self.lock_writers();
         for segment in segments {
-            self.frozen[*segment as usize].store(ALL, Ordering::Release);
+            self.freeze_to(*segment as usize, ALL);
         }
     }
 }

@@ -41,7 +41,7 @@ impl<M: Memory> Logs<M> {
             return Err(self.no_room_behind_collector());
         }
         self.take_back_waiting();
-        let mut pool = self.pool.lock();
+        let mut pool = self.lock_pool();
         if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
             return Err(self.no_room());
         }
@@ -115,25 +115,25 @@ impl<M: Memory> Logs<M> {
     /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
     /// readers count as free.
     pub fn missing_segments(&self, ahead: u64) -> usize {
-        let missing = self.missing_bytes(&self.pool.lock(), ahead);
+        let missing = self.missing_bytes(&self.lock_pool(), ahead);
         let missing = missing.div_ceil(u64::from(SEGMENT_BYTES)) as usize;
         missing.saturating_sub(self.waiting_segments())
     }
 
     /// As [`LogsOrSlabs::is_short`](crate::LogsOrSlabs::is_short).
     pub fn is_short(&self) -> bool {
-        self.missing_bytes(&self.pool.lock(), 2) > 0
+        self.missing_bytes(&self.lock_pool(), 2) > 0
             || self.backlog.load(Ordering::Relaxed) > self.backlog_limit()
     }
 
     /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.
     pub fn room_for_copies(&self) -> u64 {
-        let open = self.writers[COLLECTOR].lock();
+        let open = self.lock_writer(COLLECTOR);
         let open = open.borrow();
         let tail = if open.segment == 0 { SEGMENT_BYTES } else { open.tail };
         let (limit, used) = (self.budget.limit(), self.budget.used());
         let segment_bytes = u64::from(SEGMENT_BYTES);
-        let free = self.pool.lock().free.len() as u64 * segment_bytes;
+        let free = self.lock_pool().free.len() as u64 * segment_bytes;
         // Writers leave the headroom; growth of the index may have taken of it.
         let left = limit.saturating_add(free).saturating_sub(used).min(self.budget.headroom());
         u64::from(SEGMENT_BYTES - tail) + left / segment_bytes * segment_bytes
@@ -194,7 +194,7 @@ impl<M: Memory> Logs<M> {
         self.prepared.store(count, Ordering::Relaxed);
         for _ in 0..count + COLLECTOR_SPARE {
             let segment = {
-                let mut pool = self.pool.lock();
+                let mut pool = self.lock_pool();
                 if pool.free.len() >= count + COLLECTOR_SPARE {
                     return Ok(());
                 }
@@ -204,7 +204,7 @@ impl<M: Memory> Logs<M> {
             let zeroed = self.medium.write_zeros(start_of(segment), u64::from(SEGMENT_BYTES));
             // A failed sync may have lost what others wrote before it.
             let zeroed = zeroed.and_then(|()| self.stop_on_error(self.medium.sync()));
-            self.pool.lock().free.push(segment);
+            self.lock_pool().free.push(segment);
             zeroed?;
         }
         Ok(())
@@ -224,7 +224,7 @@ impl<M: Memory> Logs<M> {
     /// Gives one free segment beyond `keep` back to the system; whether there was one.
     fn release_one(&self, keep: usize) -> Result<bool> {
         let segment = {
-            let mut pool = self.pool.lock();
+            let mut pool = self.lock_pool();
             if pool.free.len() <= keep {
                 return Ok(false);
             }
@@ -235,11 +235,11 @@ impl<M: Memory> Logs<M> {
         let bytes = u64::from(SEGMENT_BYTES);
         // SAFETY: a segment of the pool is nobody's, and this one was taken out of it.
         if let Err(error) = unsafe { self.medium.release(start_of(segment), bytes) } {
-            self.pool.lock().free.push(segment);
+            self.lock_pool().free.push(segment);
             return Err(error);
         }
         self.budget.give(bytes);
-        self.pool.lock().released.push(segment);
+        self.lock_pool().released.push(segment);
         Ok(true)
     }
 
@@ -250,7 +250,7 @@ impl<M: Memory> Logs<M> {
 
     /// Segments that take memory and disk, used or free.
     pub fn total_segments(&self) -> usize {
-        let pool = self.pool.lock();
+        let pool = self.lock_pool();
         pool.fresh as usize - 1 - pool.released.len()
     }
 }

@@ -35,7 +35,7 @@ impl<M: Memory> Logs<M> {
     /// may follow. Those of the medium.
     pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
         let start = Instant::now();
-        let cut = self.cut.lock().clone();
+        let cut = self.lock_cut().clone();
         if cut.rule != Rule::All {
             return Err(Error::Unfit("not every item counts after a crash".into()));
         }

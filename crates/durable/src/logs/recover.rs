@@ -115,7 +115,7 @@ impl<M: Memory> Logs<M> {
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let mut cut = self.cut.lock().clone();
+        let mut cut = self.lock_cut().clone();
         let (count, mut whole_file) = self.segments_in_file(&cut)?;
         if let Some(what) = &self.head_damage {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
@@ -234,7 +234,7 @@ impl<M: Memory> Logs<M> {
         let in_memory = u64::from(count - 1) - released.len() as u64;
         self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
         {
-            let mut pool = self.pool.lock();
+            let mut pool = self.lock_pool();
             pool.free = free;
             pool.released = released;
             pool.fresh = count;

@@ -77,7 +77,7 @@ impl<M: Memory> Logs<M> {
             }
             Err(error) => return Err(error),
         };
-        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        let writers = self.lock_writers();
         self.owed.is_always(false);
         for (id, writer) in writers.iter().enumerate() {
             // What the collector moves is there already.
@@ -90,7 +90,7 @@ impl<M: Memory> Logs<M> {
 
     /// Every write so far is durable, or need not be: no more is put into the redo log, and it goes.
     pub fn end_redo(&self) {
-        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        let writers = self.lock_writers();
         writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
         self.owed.is_always(false);
         if let Some(log) = self.redo.lock().take() {

@@ -30,6 +30,7 @@ mod words;
 pub use exhaustive::WHOLE_FROM;
 use exhaustive::{Exhaustive, Explored};
 use index_looks::Look;
+use maps::Wrong;
 use serde::Serialize;
 use terrace_durable::sections::{EngineKind, Step};
 use terrace_index::deltas::Steps;
@@ -324,6 +325,20 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::superblock(Without::nothing, s), left_out::controls;
     "map-keeper", "a map whose checkpointer writes logs out and then checkpoints, every state of one crash",
         |s| maps::keeper(true, s), left_out::controls;
+    "map-mirrored-threads", "two writers and a reader of a mirrored map: overwriting, checkpoints, each other",
+        |s| maps::mirrored(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-sync", "two threads on the same keys of a mirrored map, a commit queue each",
+        |s| maps::mirrored_in_sync(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-queue", "two threads in one commit queue, every schedule",
+        |s| maps::mirrored_queue(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-checkpoint", "a checkpoint of two commit queues against a writer that overwrites, every schedule",
+        |s| maps::mirrored_checkpoint(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-look", "a reader against a writer that overwrites, every schedule",
+        |s| maps::mirrored_look(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-collector", "the collector of a mirrored map against a writer of batches, between checkpoints",
+        |s| maps::mirrored_collector(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-tick", "a sealed log is written out while a writer overwrites in it, every schedule",
+        |s| maps::mirrored_tick(Wrong::NOTHING, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
@@ -397,6 +412,13 @@ const ON_DISK: &[&str] = &[
     "map-collector-disk",
     "map-cuts",
     "map-keeper",
+    "map-mirrored-threads",
+    "map-mirrored-sync",
+    "map-mirrored-queue",
+    "map-mirrored-checkpoint",
+    "map-mirrored-look",
+    "map-mirrored-collector",
+    "map-mirrored-tick",
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",

@@ -6,7 +6,7 @@
 
 use super::baton::Baton;
 use super::choices::Choices;
-use super::event::Event;
+use super::event::{Beside, Event};
 use super::halt::Halt;
 use super::layers::{Image, Layers, StoreKind, layers};
 use super::memory::{Crashable, words_of};
@@ -398,6 +398,18 @@ impl Core {
             let after = self.steps[level].load(Relaxed) - 1;
             state = self.before(handle, state, level, after);
             state.layers.sync(&self.images, level);
+        }
+    }
+
+    /// A scheduling point before something that is done beside the memory; nothing where one thread runs. `changes`:
+    /// who waits looks again.
+    pub fn step(&self, handle: &Crashable, beside: Beside, changes: bool) {
+        if self.level() > 0 || self.scenario.threads() < 2 || self.setting_up.load(Relaxed) {
+            return;
+        }
+        self.enter(handle, &Event::Beside(beside));
+        if changes {
+            self.baton.changed();
         }
     }
 

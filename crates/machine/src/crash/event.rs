@@ -14,13 +14,21 @@ pub(crate) enum Event<'a> {
     Fence,
     Sync,
     Pause,
+    Beside(Beside),
     Note { text: Option<String> },
+}
+
+/// Something that is done beside the memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside {
+    pub what: &'static str,
+    pub at: u64,
 }
 
 impl Event<'_> {
     /// Whether a reader of a trace with one thread can do without it.
     pub fn only_reads(&self) -> bool {
-        matches!(self, Event::Load { .. } | Event::Read { .. } | Event::Pause)
+        matches!(self, Event::Load { .. } | Event::Read { .. } | Event::Pause | Event::Beside(_))
     }
 
     /// Mixes the event into a hash.
@@ -41,6 +49,7 @@ impl Event<'_> {
             Event::Sync => (9, 0, 0),
             Event::Pause => (10, 0, 0),
             Event::Note { .. } => (11, 0, 0),
+            Event::Beside(beside) => (12, beside.at, beside.what.len() as u64),
         };
         mix(kind);
         mix(at);
@@ -71,6 +80,8 @@ impl fmt::Display for Event<'_> {
             Event::Fence => f.write_str("fence"),
             Event::Sync => f.write_str("sync"),
             Event::Pause => f.write_str("pause"),
+            Event::Beside(Beside { what, at: 0 }) => f.write_str(what),
+            Event::Beside(Beside { what, at }) => write!(f, "{what} {at:#x}"),
             Event::Note { text } => write!(f, "note {}", text.as_deref().unwrap_or("")),
         }
     }

@@ -21,7 +21,7 @@
 //! so a recovery that follows a lost pointer is a finding and not undefined behaviour.
 
 use super::core::Core;
-use super::event::Event;
+use super::event::{Beside, Event};
 use super::layers::{PAGE_BYTES, StoreKind};
 use std::sync::Arc;
 use terrace_memory::memory::by_words;
@@ -39,6 +39,12 @@ impl Crashable {
     /// when it returns. Nothing under [`Domain::None`].
     pub fn sync(&self) {
         self.core.synced(self);
+    }
+
+    /// A scheduling point: another thread may run before what the caller does next, beside this memory, and who waits
+    /// looks again.
+    pub fn step(&self) {
+        self.core.step(self, Beside { what: "step", at: 0 }, true);
     }
 
     /// How many crashes preceded this execution: 0 in a scenario's threads.
@@ -264,6 +270,10 @@ impl Laboratory for Crashable {
 
     fn pause(&self) {
         self.core.pause(self);
+    }
+
+    fn step(&self) {
+        Crashable::step(self);
     }
 
     fn zeros(&self, at: u64, bytes: u64) -> u64 {

@@ -26,9 +26,11 @@ mod report;
 mod schedule;
 mod shrink;
 mod versions;
+mod volatile;
 
 pub use explorer::Explorer;
 pub use memory::Crashable;
 pub use notes::{Log, Noted};
 pub use report::{Failure, Report};
 pub use schedule::Schedule;
+pub use volatile::Volatile;

@@ -240,6 +240,9 @@ impl Laboratory for Modelled {
         });
     }
 
+    /// What is done beside the memory takes no time.
+    fn step(&self) {}
+
     fn zeros(&self, _at: u64, _bytes: u64) -> u64 {
         0
     }

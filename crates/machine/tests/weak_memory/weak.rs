@@ -92,6 +92,7 @@ impl Laboratory for Weak {
     fn pause(&self) {
         loom::thread::yield_now();
     }
+    fn step(&self) {}
     fn zeros(&self, _: u64, _: u64) -> u64 {
         0
     }

@@ -5,8 +5,10 @@ use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
-    Design, Leaves, SEGMENT_BYTES, batches, collector, collector_on_disk, cuts, disk, disk_marked,
-    full, full_threads, keeper, ordered, script, superblock, threads,
+    Design, Leaves, SEGMENT_BYTES, Wrong, batches, collector, collector_on_disk, cuts, disk,
+    disk_marked, full, full_threads, keeper, mirrored, mirrored_checkpoint, mirrored_collector,
+    mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered, script, superblock,
+    threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
@@ -47,6 +49,14 @@ fn in_pages(settings: &Settings) -> Settings {
 /// The scripted map of one thread, with something left out.
 fn sampled(without: Leaves, design: Design, settings: &Settings) -> Report {
     script(without, design, settings).explored(settings)
+}
+
+/// A disk whose syncs do nothing.
+const UNSYNCED: Wrong = Wrong { syncs: false, ..Wrong::NOTHING };
+
+/// Logs that make a mistake.
+fn faulty(fault: Fault) -> Wrong {
+    Wrong { fault: Some(fault), ..Wrong::NOTHING }
 }
 
 /// The head of a kept index, whose words are written back.
@@ -339,5 +349,65 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
             };
             superblock(headers, s).sampled(s.states, s.seed)
         },
+    },
+    LeftOut {
+        test: "map-mirrored-threads",
+        name: "Frozen",
+        meaning: "what a checkpoint has taken is overwritten no more",
+        run: |s| mirrored(faulty(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-threads",
+        name: "Sync",
+        meaning: "what was written is synced before a checkpoint counts it",
+        run: |s| mirrored(UNSYNCED, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-sync",
+        name: "Sync",
+        meaning: "what was written is synced before it is acknowledged",
+        run: |s| mirrored_in_sync(UNSYNCED, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-queue",
+        name: "WriteBeforeReached",
+        meaning: "the leader has written before those who wait for it learn that it has",
+        run: |s| mirrored_queue(faulty(Fault::ReachedEarly), s).explored(s),
+    },
+    LeftOut {
+        test: "map-mirrored-checkpoint",
+        name: "RangesBeforeRecord",
+        meaning: "what every commit queue handed over is written before the checkpoint record is stored",
+        run: |s| mirrored_checkpoint(faulty(Fault::RecordEarly), s).explored(s),
+    },
+    LeftOut {
+        test: "map-mirrored-checkpoint",
+        name: "Frozen",
+        meaning: "what a checkpoint has taken is overwritten no more",
+        run: |s| mirrored_checkpoint(faulty(Fault::OverwriteFrozen), s).explored(s),
+    },
+    LeftOut {
+        test: "map-mirrored-look",
+        name: "VersionRaised",
+        meaning: "a bucket tells readers that an item was overwritten while they copied it",
+        run: |s| mirrored_look(Wrong { keeps_versions: true, ..Wrong::NOTHING }, s).explored(s),
+    },
+    LeftOut {
+        test: "map-mirrored-collector",
+        name: "FlushBeforeFree",
+        meaning: "moved items are flushed before the log they came from is freed",
+        run: |s| mirrored_collector(faulty(Fault::FreeUnflushed), s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-collector",
+        name: "TombstoneKept",
+        meaning: "a tombstone moves while an older log may hold what it shadows",
+        run: |s| mirrored_collector(faulty(Fault::TombstonesEarly), s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-tick",
+        name: "SealedFrozen",
+        meaning: "a sealed log is overwritten no more once it is written out",
+        run: |s| mirrored_tick(faulty(Fault::OverwriteFrozen), s).explored(s),
     },
 ];

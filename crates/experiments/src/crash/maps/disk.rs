@@ -4,7 +4,8 @@
 //! Of the explorer's memory every unit has one line with one word in it: the number of what the
 //! unit holds, since only words are stored whole. What holds under ADR for lines that nobody writes back
 //! then holds for units: any subset of those written since the last sync is there, each as one of
-//! its writes left it. The image that the map works on is ordinary memory, and gone with the crash.
+//! its writes left it. The image that the map works on is ordinary memory, and gone with the crash; threads take turns at
+//! it and at the index ([`Volatile`]).
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
@@ -14,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
 use terrace_durable::{Medium, Result};
-use terrace_machine::{Crashable, Explorer};
-use terrace_memory::{Domain, Native, lab};
+use terrace_machine::{Crashable, Explorer, Volatile};
+use terrace_memory::{Backing, Domain, Memory, Native, Region, lab};
 use terrace_store::{Durability, Map, MapOptions};
 
 const SECTOR_BYTES: u64 = 512;
@@ -25,6 +26,12 @@ const LINE_BYTES: u64 = 64;
 const DISK_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// The explorer's memory for that.
 pub(in super::super) const MEMORY_BYTES: u64 = DISK_BYTES / SECTOR_BYTES * LINE_BYTES;
+
+/// What the index of a few keys takes.
+const INDEX_BYTES: u64 = 256 << 10;
+
+/// A map whose image and index are in DRAM at which threads take turns.
+pub(super) type OnImage = Map<Volatile, Volatile>;
 
 /// Everything that any unit ever held, numbered from 1 in the order of its first writing. Number 0
 /// is zeros.
@@ -106,6 +113,11 @@ impl Disk for InUnits {
     }
 }
 
+/// The header of a bucket, its line's first word, as if its version were never raised.
+fn without_version(at: u64, word: u64) -> u64 {
+    if at.is_multiple_of(LINE_BYTES) { word & u64::from(u32::MAX) } else { word }
+}
+
 /// A map with values in logs, mirrored to such a disk.
 #[derive(Clone)]
 pub(in super::super) struct OnDisk {
@@ -116,6 +128,10 @@ pub(in super::super) struct OnDisk {
     syncs: bool,
     /// A mistake that the logs make.
     pub fault: Option<Fault>,
+    /// Of the map's own, each with a commit queue.
+    pub writers: usize,
+    /// Buckets of the index do not tell that an item was overwritten.
+    pub keeps_versions: bool,
     contained: Arc<Mutex<Contained>>,
 }
 
@@ -126,38 +142,64 @@ impl OnDisk {
             Domain::PageCache => PAGE_BYTES,
             Domain::Adr | Domain::Eadr | Domain::None => SECTOR_BYTES,
         };
-        OnDisk { durability, unit_bytes, syncs, fault: None, contained: Arc::default() }
+        OnDisk {
+            durability,
+            unit_bytes,
+            syncs,
+            fault: None,
+            writers: 1,
+            keeps_versions: false,
+            contained: Arc::default(),
+        }
     }
 
     /// A medium mirrored to the disk, as one opening has it.
     pub fn medium(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Medium {
+        self.medium_as(memory, is_new, lifetime, |image| image)
+    }
+
+    fn medium_as<M: Memory>(
+        &self,
+        memory: &Crashable,
+        is_new: bool,
+        lifetime: u32,
+        through: impl FnOnce(Native) -> M,
+    ) -> Medium<M> {
         let contained = Arc::clone(&self.contained);
         let (memory, syncs) = (memory.clone(), self.syncs || is_new);
         let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs };
-        Medium::mirrored(Box::new(disk), is_new, lifetime).expect("address space")
+        Medium::mirrored_as(Box::new(disk), is_new, lifetime, through).expect("address space")
     }
 
-    fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> Map<Native> {
-        let medium = self.medium(memory, is_new, lifetime);
+    fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> OnImage {
+        let scheduled = |image| Volatile::new(image, memory);
+        let medium = self.medium_as(memory, is_new, lifetime, scheduled);
+        let index = Region::reserve(INDEX_BYTES, Backing::Anonymous).expect("address space");
+        index.commit(0, INDEX_BYTES).expect("memory");
         let options = MapOptions {
             durability: self.durability,
             memory_budget_bytes: 1 << 30,
-            writers: 1,
+            writers: self.writers,
             ..MapOptions::default()
         };
-        Map::on(medium, options).expect("a crash is no damage")
+        let mut index = scheduled(index.native());
+        if self.keeps_versions {
+            index = index.storing(without_version);
+        }
+        let map = Map::on_with_dram(medium, &index, options);
+        map.expect("a crash is no damage")
     }
 }
 
 impl Place for OnDisk {
-    type Memory = Native;
-    type Index = Native;
+    type Memory = Volatile;
+    type Index = Volatile;
 
     fn make(&self, memory: &Crashable) {
         drop(self.map(memory, true, 0));
     }
 
-    fn open(&self, memory: &Crashable, lifetime: usize) -> Map<Native> {
+    fn open(&self, memory: &Crashable, lifetime: usize) -> OnImage {
         super::faulty(self.map(memory, false, lifetime as u32), self.fault)
     }
 }

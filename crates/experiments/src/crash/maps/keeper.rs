@@ -8,13 +8,13 @@
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
 use super::cuts::{Note, judge};
-use super::disk::{MEMORY_BYTES, OnDisk};
+use super::disk::{MEMORY_BYTES, OnDisk, OnImage};
 use super::{Contents, Place, contents, recover};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_machine::{Explorer, Noted};
-use terrace_memory::{Domain, Native};
-use terrace_store::{Durability, Map};
+use terrace_memory::Domain;
+use terrace_store::Durability;
 
 const KEYS: u64 = 4;
 const OPERATIONS: u64 = 24;
@@ -63,7 +63,7 @@ fn states(operations: &[Operation]) -> Vec<Contents> {
 }
 
 /// Leaves little room in the current log.
-fn fill(map: &Map<Native>) {
+fn fill(map: &OnImage) {
     let key = u64::MAX.to_be_bytes();
     let fourth = vec![1; 1 << 20];
     for bytes in [&fourth[..], &fourth[1..], &fourth[2..], &fourth[ROOM_BYTES..]] {
@@ -76,11 +76,11 @@ fn fill(map: &Map<Native>) {
 }
 
 /// Logs in use, open and sealed.
-fn logs_of(map: &Map<Native>) -> usize {
+fn logs_of(map: &OnImage) -> usize {
     map.values().logs().map_or(0, |logs| logs.survey().len())
 }
 
-fn perform(map: &Map<Native>, operation: Operation) {
+fn perform(map: &OnImage, operation: Operation) {
     match operation {
         Operation::Put(key, number) => {
             map.put(&key.to_be_bytes(), &value(number)).expect("put");
@@ -95,7 +95,7 @@ pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Exhaustive
     let place = OnDisk::new(durability, syncs, settings);
     let operations = script();
     let states = states(&operations);
-    let made: Arc<Mutex<Option<Map<Native>>>> = Arc::default();
+    let made: Arc<Mutex<Option<OnImage>>> = Arc::default();
     let (to_fill, handed) = (Arc::clone(&made), made);
     let (to_recover, to_look) = (place.clone(), place.clone());
     let explorer = Explorer::new(Domain::Adr, MEMORY_BYTES)

@@ -7,6 +7,7 @@ mod cuts;
 mod disk;
 mod keeper;
 mod kept;
+mod mirrored;
 mod script;
 mod threads;
 
@@ -21,6 +22,11 @@ pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
     collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,
     look as kept_look, ordered, ordered_threads, salvage, shared as kept_threads,
+};
+pub(super) use mirrored::{
+    Wrong, checkpoint as mirrored_checkpoint, collector as mirrored_collector,
+    in_sync as mirrored_in_sync, look as mirrored_look, overwriters as mirrored,
+    queue as mirrored_queue, tick as mirrored_tick,
 };
 pub(super) use script::explorer as script;
 pub(super) use threads::{explorer as threads, superblock};
@@ -130,7 +136,7 @@ impl Place for Opening {
 }
 
 /// The map, whose logs make a mistake from here on.
-fn faulty<M: Memory>(map: Map<M>, fault: Option<Fault>) -> Map<M> {
+fn faulty<M: Memory, I: Memory>(map: Map<M, I>, fault: Option<Fault>) -> Map<M, I> {
     if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
         logs.commit_fault(fault);
     }

@@ -36,13 +36,13 @@ struct Shared<P: Place> {
 }
 
 /// A value that tells which put it is of, in one of two lengths.
-fn value(number: i64) -> Vec<u8> {
+pub(super) fn value(number: i64) -> Vec<u8> {
     let mut bytes = vec![number as u8; if number % 2 == 0 { 20 } else { 100 }];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }
 
-fn number(value: &[u8]) -> Result<i64, String> {
+pub(super) fn number(value: &[u8]) -> Result<i64, String> {
     let whole = value.first_chunk().map(|bytes| i64::from_le_bytes(*bytes));
     let known = whole.filter(|number| value == self::value(*number));
     known.ok_or_else(|| format!("{value:?} is no value that was put"))
@@ -86,15 +86,14 @@ fn drawn(seed: u64, thread: usize) -> Script {
     (0..OPERATIONS).map(&mut draw).collect()
 }
 
-/// Asks for one thing, and notes the call and the return.
-fn ask<M: Memory, I: Memory>(
+/// Asks for one thing; what was told, uncommitted.
+pub(super) fn tell<M: Memory, I: Memory>(
     session: &mut Session<M, I>,
-    log: &Log<Note>,
-    (key, call): (u64, Call),
-) {
-    log.note(Moment::Called((key, call)));
+    key: u64,
+    call: Call,
+) -> Told {
     let name = key.to_be_bytes();
-    let told = match call {
+    match call {
         Call::Get => {
             let found = session.get(&name, |value| number(value.bytes)).expect("get");
             Told::Value(found.map(|number| number.expect("a whole value")))
@@ -104,7 +103,17 @@ fn ask<M: Memory, I: Memory>(
             Told::Done
         }
         _ => Told::Flag(session.delete(&name).expect("delete")),
-    };
+    }
+}
+
+/// Asks for one thing, and notes the call and the return.
+fn ask<M: Memory, I: Memory>(
+    session: &mut Session<M, I>,
+    log: &Log<Note>,
+    (key, call): (u64, Call),
+) {
+    log.note(Moment::Called((key, call)));
+    let told = tell(session, key, call);
     session.commit().expect("commit");
     log.note(Moment::Returned(told));
 }

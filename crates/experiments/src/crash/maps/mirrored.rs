@@ -1,0 +1,338 @@
+//! The default path: maps mirrored to a disk, several threads on image, index, logs and commit queues.
+//!
+//! Under `sync` what was told is there; the scripts are those of [`threads`]. Under a promise that takes checkpoints a
+//! crash leaves what there was at some instant since the last completed one, all commit queues at the same: buffered
+//! durable linearizability, of single keys and of batches.
+
+use super::super::Settings;
+use super::super::exhaustive::Exhaustive;
+use super::super::histories::history;
+use super::disk::{MEMORY_BYTES, OnDisk, OnImage, in_lines};
+use super::threads::{self, number, value};
+use super::{Contents, Design, Place, contents, recover};
+use crate::structures::Random;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use terrace_durable::logs::Fault;
+use terrace_machine::{Crashable, Explorer, Log, Noted, Volatile};
+use terrace_store::{Durability, Error, Session};
+use terrace_workload::history::{Call, Told};
+use terrace_workload::linearizability::durable::{
+    Buffered, BufferedCall, Moment, Specification, Verdict, check,
+};
+
+/// Keys that threads share; the next one counts recoveries.
+const KEYS: u64 = 3;
+/// Steps for the order of one history.
+const BUDGET: u64 = 1_000_000;
+
+/// What is asked of a map.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in super::super) enum Asked {
+    One(u64, Call),
+    /// All or nothing.
+    Batch(Vec<(u64, i64)>),
+}
+
+/// A map of numbers, batches included: all of it is one part.
+#[derive(Clone, Debug, Default)]
+struct Pairs {
+    /// What setup leaves.
+    start: BTreeMap<u64, i64>,
+}
+
+impl Specification for Pairs {
+    type Call = Asked;
+    type Told = Told;
+    type State = BTreeMap<u64, i64>;
+
+    fn start(&self) -> Self::State {
+        self.start.clone()
+    }
+
+    fn apply(&self, state: &Self::State, asked: &Asked) -> (Self::State, Told) {
+        let mut next = state.clone();
+        let told = match asked {
+            Asked::Batch(pairs) => {
+                next.extend(pairs.iter().copied());
+                Told::Done
+            }
+            Asked::One(key, call) => {
+                let (after, told) = call.apply(next.remove(key));
+                next.extend(after.map(|number| (*key, number)));
+                told
+            }
+        };
+        (next, told)
+    }
+}
+
+/// What one thread does next.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(Asked),
+    /// A checkpoint.
+    Sync,
+    /// The checkpointer's tick between two of them: sealed logs are written out, unsynced.
+    Tick,
+    /// Rounds of the collector until nothing is due.
+    Collect,
+}
+
+type Script = Vec<Step>;
+pub(in super::super) type Note = Moment<BufferedCall<Asked>, Option<Told>>;
+
+/// What the threads share.
+struct Shared {
+    sessions: Vec<Option<Session<Volatile, Volatile>>>,
+    _map: OnImage,
+}
+
+/// What stands in the way of a right map, for negative controls.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Wrong {
+    pub syncs: bool,
+    pub fault: Option<Fault>,
+    /// Buckets of the index do not tell that an item was overwritten.
+    pub keeps_versions: bool,
+}
+
+impl Wrong {
+    pub const NOTHING: Wrong = Wrong { syncs: true, fault: None, keeps_versions: false };
+
+    fn place(self, durability: Durability, writers: usize, settings: &Settings) -> OnDisk {
+        let mut place = OnDisk::new(durability, self.syncs, settings);
+        place.writers = writers;
+        place.fault = self.fault;
+        place.keeps_versions = self.keeps_versions;
+        place
+    }
+
+    /// Without threads of its own a map takes no checkpoint by the clock: all intervals are alike.
+    fn bounded(self, writers: usize, settings: &Settings) -> OnDisk {
+        let durability = match settings.seed % 2 {
+            0 => Durability::None,
+            _ => Durability::Interval(Duration::from_millis(10)),
+        };
+        self.place(durability, writers, settings)
+    }
+}
+
+fn ask(session: &mut Session<Volatile, Volatile>, asked: &Asked) -> Told {
+    match asked {
+        Asked::One(key, call) => threads::tell(session, *key, *call),
+        Asked::Batch(pairs) => {
+            let put = |session: &mut Session<_, _>| {
+                let mut each = pairs.iter();
+                each.try_for_each(|(key, number)| {
+                    session.put(&key.to_be_bytes(), &value(*number), None)
+                })?;
+                Ok::<_, Error>(())
+            };
+            session.atomic(put).expect("there is room");
+            Told::Done
+        }
+    }
+}
+
+fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Step) {
+    match step {
+        Step::Ask(asked) => {
+            log.note(Moment::Called(BufferedCall::Do(asked.clone())));
+            let told = ask(session, asked);
+            session.commit().expect("commit");
+            log.note(Moment::Returned(Some(told)));
+        }
+        Step::Sync => {
+            log.note(Moment::Called(BufferedCall::Sync));
+            session.map().sync().expect("a sync");
+            log.note(Moment::Returned(None));
+        }
+        Step::Tick => session.map().keep(0, false).expect("a tick"),
+        Step::Collect => while session.map().collect().expect("a round") > 0 {},
+    }
+}
+
+/// Whether what was noted before the crash and what is there after it have an order.
+fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
+    let reader = usize::MAX;
+    let mut history = history(notes);
+    history.crash();
+    for key in 0..KEYS {
+        let value = found.get(&key).map(|value| number(value)).transpose()?;
+        history.call(reader, BufferedCall::Do(Asked::One(key, Call::Get)));
+        history.returned(reader, Some(Told::Value(value)));
+    }
+    match check(&Buffered(pairs.clone()), &history, BUDGET) {
+        Verdict::Linearizable => Ok(()),
+        Verdict::Violation(witness) => Err(witness.to_string()),
+        Verdict::Undecided { .. } => Err(format!("not decided in {BUDGET} steps")),
+    }
+}
+
+/// Threads with a script each. `prepare` leaves what they begin with, and returns the map that they share.
+fn scripted(
+    place: OnDisk,
+    prepare: impl Fn(&OnDisk, &Crashable) -> OnImage + Send + Sync + 'static,
+    scripts: Vec<Script>,
+    pairs: Pairs,
+) -> Explorer<Note> {
+    let shared: Arc<Mutex<Option<Shared>>> = Arc::default();
+    let (made, ended) = (Arc::clone(&shared), Arc::clone(&shared));
+    let (to_recover, threads) = (place.clone(), scripts.len());
+    let to_make = place.clone();
+    let explorer = Explorer::new(terrace_memory::Domain::Adr, MEMORY_BYTES)
+        .setup(move |memory| {
+            to_make.make(memory);
+            let map = prepare(&to_make, memory);
+            let sessions = (0..threads).map(|_| Some(map.session())).collect();
+            *made.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Shared { sessions, _map: map });
+        })
+        .recover(move |memory| recover(&to_recover, memory, 10 + memory.crashes(), KEYS))
+        .end(move |_| drop(ended.lock().unwrap_or_else(PoisonError::into_inner).take()))
+        .check(move |memory, notes: &[Noted<Note>]| {
+            let found = contents(&place.open(memory, 11 + memory.crashes()))?;
+            judge(&pairs, notes, &found)
+        });
+    scripts.into_iter().enumerate().fold(explorer, |explorer, (thread, script)| {
+        let shared = Arc::clone(&shared);
+        explorer.thread(move |_, log| {
+            let mut all = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let sessions = &mut all.as_mut().expect("what setup shared").sessions;
+            let mut session = sessions[thread].take().expect("a session of each thread");
+            drop(all);
+            script.iter().for_each(|step| perform(&mut session, log, step));
+        })
+    })
+}
+
+/// An empty map; each session's writer has a log.
+fn warm(place: &OnDisk, memory: &Crashable) -> OnImage {
+    let map = place.open(memory, 1);
+    let key = (KEYS + 1).to_be_bytes();
+    for _ in 0..place.writers {
+        let mut session = map.session();
+        session.put(&key, &value(0), None).expect("put");
+        session.delete(&key).expect("delete");
+    }
+    map.sync().expect("a sync");
+    map
+}
+
+/// The operations of a thread, drawn from a seed. Most values are of one length, and overwritten where they lie.
+fn drawn(seed: u64, thread: usize, reads: bool, count: u64) -> Script {
+    let mut random = Random(seed ^ (thread as u64 + 1) << 32);
+    let mut draw = |step: u64| {
+        let key = random.below(KEYS);
+        let id = 2 * (1 + step + count * thread as u64) as i64;
+        let call = match random.below(if reads { 1 } else { 8 }) {
+            0 => Call::Get,
+            1 => Call::Delete,
+            2 => return Step::Sync,
+            3 => Call::Put(id + 1),
+            _ => Call::Put(id),
+        };
+        Step::Ask(Asked::One(key, call))
+    };
+    (0..count).map(&mut draw).collect()
+}
+
+fn put(key: u64, number: i64) -> Step {
+    Step::Ask(Asked::One(key, Call::Put(number)))
+}
+
+fn get(key: u64) -> Step {
+    Step::Ask(Asked::One(key, Call::Get))
+}
+
+/// Under `sync`: two threads, a commit queue each, on the same keys.
+pub(in super::super) fn in_sync(wrong: Wrong, settings: &Settings) -> Explorer<threads::Note> {
+    let place = wrong.place(Durability::Sync, threads::THREADS, settings);
+    threads::explorer_on(place, Design::Logs, MEMORY_BYTES, &in_lines(settings))
+}
+
+/// Under `sync`: two threads in one commit queue, every schedule; one waits for the other, which leads.
+pub(in super::super) fn queue(wrong: Wrong, settings: &Settings) -> Exhaustive<threads::Note> {
+    let place = wrong.place(Durability::Sync, 1, settings);
+    let scripts = [vec![(0, Call::Put(2))], vec![(1, Call::Put(4))]];
+    Exhaustive(
+        threads::scripted(place, true, MEMORY_BYTES, &in_lines(settings), scripts).crashes(1),
+    )
+}
+
+/// Two writers and a reader on the same keys, which are overwritten until a checkpoint takes them.
+pub(in super::super) fn overwriters(wrong: Wrong, settings: &Settings) -> Explorer<Note> {
+    let scripts = (0..3).map(|thread| drawn(settings.seed, thread, thread == 2, 6)).collect();
+    scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()).crashes(2)
+}
+
+/// A checkpoint of two commit queues against a writer that overwrites what it takes, every schedule.
+pub(in super::super) fn checkpoint(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
+    let scripts = vec![vec![put(0, 2), put(0, 4)], vec![put(1, 6), Step::Sync]];
+    Exhaustive(scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()))
+}
+
+/// A reader against a writer that overwrites, every schedule.
+pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
+    let scripts = vec![vec![put(0, 2), put(0, 4)], vec![get(0)]];
+    Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
+}
+
+/// A log that lives, and one that is mostly dead and holds the tombstone of a key whose value is in the first; all of it
+/// durable.
+fn littered(place: &OnDisk, memory: &Crashable) -> OnImage {
+    const PADDING: u64 = KEYS + 1;
+    let perform = |lifetime: usize, steps: &[(u64, Option<i64>)]| {
+        let map = place.open(memory, lifetime);
+        for (key, number) in steps {
+            let name = key.to_be_bytes();
+            match number {
+                Some(number) => map.put(&name, &value(*number)).expect("put"),
+                None => drop(map.delete(&name).expect("delete")),
+            }
+        }
+        map.sync().expect("a sync");
+    };
+    let living = |key| (key, Some(3));
+    perform(1, &[(0, Some(2)), (1, Some(4)), (2, Some(6)), living(PADDING), living(PADDING + 1)]);
+    // One length after the other, so that none is overwritten where it lies.
+    let dead = |number: i64| (PADDING + 2, Some(number));
+    let dying: Vec<_> = [(1, None), (2, Some(8))].into_iter().chain((0..10).map(dead)).collect();
+    perform(2, &dying);
+    let map = place.open(memory, 3);
+    let mut session = map.session();
+    session.put(&(PADDING + 2).to_be_bytes(), &value(20), None).expect("put");
+    map.sync().expect("a sync");
+    map
+}
+
+/// The collector, whose checkpoint frees logs, against a writer of batches and single keys.
+pub(in super::super) fn collector(wrong: Wrong, settings: &Settings) -> Explorer<Note> {
+    let mut random = Random(settings.seed);
+    let mut write = |number: i64| match random.below(4) {
+        0 => Step::Ask(Asked::Batch(vec![(0, number), (2, number)])),
+        1 => Step::Ask(Asked::One(random.below(KEYS), Call::Delete)),
+        _ => put(random.below(KEYS), number),
+    };
+    let writes = (1..=4).map(|number| write(100 + 2 * number)).collect();
+    let start = BTreeMap::from([(0, 2), (2, 8)]);
+    let scripts = vec![vec![Step::Collect, get(1), Step::Sync], writes];
+    scripted(wrong.bounded(1, settings), littered, scripts, Pairs { start }).crashes(2)
+}
+
+/// The checkpointer between two checkpoints, which writes a sealed log out, against a writer that overwrites in it:
+/// every schedule.
+pub(in super::super) fn tick(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
+    let sealed = |place: &OnDisk, memory: &Crashable| {
+        let map = warm(place, memory);
+        let mut session = map.session();
+        session.put(&0u64.to_be_bytes(), &value(2), None).expect("put");
+        map.values().logs().expect("a map of logs").seal_open();
+        map
+    };
+    let scripts = vec![vec![put(0, 4), put(0, 6)], vec![Step::Tick, Step::Sync]];
+    let start = BTreeMap::new();
+    Exhaustive(scripted(wrong.bounded(1, settings), sealed, scripts, Pairs { start }))
+}
