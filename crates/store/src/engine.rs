@@ -541,7 +541,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Whether what is not durable by now may never be: nothing of it is told to anyone.
     #[inline(always)]
     pub fn tells_durable_only(&self) -> bool {
-        self.sync.load(Ordering::Relaxed) && self.values.stopped().is_some()
+        self.values.stopped().is_some()
+            && (self.sync.load(Ordering::Relaxed) || self.owes_checkpoint())
     }
 
     /// Why something is not told.

@@ -185,6 +185,9 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Errors
     /// Those of a commit.
     pub fn get_with<R>(&self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
+        if self.inner.engine.tells_durable_only() {
+            return self.session().get(key, f);
+        }
         let (result, ticket) = self.inner.engine.get(key, f)?;
         self.inner.settle(ticket)?;
         Ok(result)
@@ -222,9 +225,9 @@ impl<M: Memory, I: Memory> Map<M, I> {
         keys: &[&[u8]],
         each: impl FnMut(usize, Option<Value<'_>>),
     ) -> Result<()> {
-        let mut tickets = Vec::new();
-        self.inner.engine.multi_get(keys, each, |ticket| tickets.push(ticket))?;
-        tickets.into_iter().try_for_each(|ticket| self.inner.settle(Some(ticket)))
+        let mut session = self.session();
+        session.multi_get(keys, each)?;
+        session.commit()
     }
 
     /// Writes many pairs; after a crash all of them are there or none (in slabs, each by itself).
@@ -388,20 +391,26 @@ impl<M: Memory, I: Memory> Map<M, I> {
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
         let engine = &self.inner.engine;
         let mut current = engine.durability.lock();
-        let sync = durability == Durability::Sync;
-        if sync {
-            // The promise is made once the rule holds. What was acknowledged under the old promise
-            // while the rule changed is in no cut: one more flush has it.
+        if durability == Durability::Sync {
+            // The promise is made once the policy holds. What was acknowledged under the old promise
+            // while the policy changed is in no checkpoint: one more flush has it.
             engine.values.set_rule(Rule::All)?;
             engine.sync.store(true, Ordering::SeqCst);
             engine.values.flush_all()?;
             engine.end_redo();
         } else {
-            // The promise is taken back before the rule that keeps it goes; if that fails it stands.
+            // What keeps the new promise is there before the old one is taken back; that is taken back before the
+            // policy that keeps it goes, and stands if that fails.
+            let keeps_redo = matches!(durability, Durability::Interval(_));
+            if keeps_redo {
+                engine.begin_redo()?;
+            }
             let promised = engine.sync.swap(false, Ordering::SeqCst);
             let changed = engine.values.set_rule(engine.rule_of(durability));
             changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
-            engine.redo_under(durability)?;
+            if !keeps_redo {
+                engine.end_redo();
+            }
         }
         *current = durability;
         Ok(())
@@ -462,14 +471,17 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         1 + MINE.with(|mine| *mine) % self.engine.values.writers()
     }
 
+    /// What `ticket` is for, or what the redo log had no room for, is as durable on return as the map promises.
     #[inline(always)]
     pub(crate) fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
-        match ticket {
-            Some(ticket) if self.engine.sync.load(Ordering::Relaxed) => {
-                Ok(self.engine.values.commit(ticket)?)
-            }
-            _ => self.engine.settle_redo(),
+        if let Some(ticket) = ticket
+            && self.engine.sync.load(Ordering::Relaxed)
+        {
+            self.engine.values.commit(ticket)?;
         }
+        // While the durability changes there is a redo log under `sync` too, whose records recovery takes for the
+        // newest.
+        self.engine.settle_redo()
     }
 
     pub(crate) fn close(&self) -> Result<()> {

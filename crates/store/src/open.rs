@@ -109,7 +109,9 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     recovery.keys = engine.len();
     let map = start(engine, recovery, Some(lock))?;
     if map.options().access.writes() {
-        map.inner.engine.redo_under(map.options().durability)?;
+        if let Durability::Interval(_) = map.options().durability {
+            map.inner.engine.begin_redo()?;
+        }
         let started = Background::start(&map.inner.engine);
         let refused = |source| {
             let path = map.medium().path().to_path_buf();

@@ -69,13 +69,26 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         f: impl FnOnce(Value<'_>) -> R,
     ) -> Result<(Option<R>, Option<Ticket>)> {
+        self.get_with_ticket(key, self.sync.load(Ordering::Relaxed), f)
+    }
+
+    /// The same; with a ticket for what is not durable if `with_ticket` says so.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    #[inline]
+    pub fn get_with_ticket<R>(
+        &self,
+        key: &[u8],
+        with_ticket: bool,
+        f: impl FnOnce(Value<'_>) -> R,
+    ) -> Result<(Option<R>, Option<Ticket>)> {
         let guard = crossbeam_epoch::pin();
         let hash = hash_key(self.seed, key);
         let got = self.lookup(hash, key, &guard).and_then(|found| {
             self.at_rest(found, hash, key, &guard, |found| {
                 let Some((location, item)) = found else { return (None, None) };
-                let undurable = self.sync.load(Ordering::Relaxed);
-                let undurable = if undurable { self.values.undurable(location) } else { None };
+                let undurable = if with_ticket { self.values.undurable(location) } else { None };
                 let live = is_live(&item).then(|| {
                     self.look(location, &item);
                     f(value_of(&item, location))

@@ -2,8 +2,7 @@
 
 use crate::engine::{Change, Engine, Hint};
 use crate::error::Result;
-use crate::options::Durability;
-use terrace_durable::logs::Room;
+use terrace_durable::logs::{Logs, Room};
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
@@ -33,28 +32,27 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(keys)
     }
 
-    /// Begins or ends the redo log, as `durability` asks for one or not. Everything written before is durable on
-    /// return.
+    /// From here on acknowledged writes survive the process; what was written before is durable on return if there
+    /// was no redo log yet.
     ///
     /// # Errors
     /// Those of the medium.
-    pub fn redo_under(&self, durability: Durability) -> Result<()> {
-        let Some(logs) = self.values.logs() else { return Ok(()) };
-        match durability {
-            Durability::Interval(_) => {
-                logs.begin_redo()?;
-                // It counts from a checkpoint on.
-                Ok(logs.flush_all()?)
-            }
-            Durability::Sync | Durability::None => {
-                logs.end_redo();
-                Ok(())
-            }
+    pub fn begin_redo(&self) -> Result<()> {
+        match self.values.logs() {
+            // It counts from a checkpoint on.
+            Some(logs) if logs.begin_redo()? => Ok(logs.flush_all()?),
+            _ => Ok(()),
         }
     }
 
     pub fn end_redo(&self) {
         self.values.logs().iter().for_each(|logs| logs.end_redo());
+    }
+
+    /// Whether the redo log had no room for something that no checkpoint has yet.
+    #[inline(always)]
+    pub fn owes_checkpoint(&self) -> bool {
+        self.values.logs().is_some_and(Logs::owes_checkpoint)
     }
 
     /// What the redo log had no room for is durable on return: it is about to be acknowledged.

@@ -21,6 +21,8 @@ pub struct Session<M: Memory = Native, I: Memory = Native> {
     pub(crate) batch: Option<Box<Batch>>,
     /// Values found and not yet told to the map: a counter that others write too costs as much as a lookup.
     found: u64,
+    /// Whether all that was read since the last commit was durable: the map had failed by then.
+    read_durable_only: bool,
     /// Keys that visits left out, since they are not durable and may never be.
     pub(crate) withheld: u64,
 }
@@ -58,8 +60,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
 impl<M: Memory, I: Memory> Session<M, I> {
     pub(crate) fn new(map: Map<M, I>) -> Session<M, I> {
-        let writer = map.inner.some_writer();
-        Session { map, writer, seen: Vec::new(), batch: None, found: 0, withheld: 0 }
+        let (writer, seen) = (map.inner.some_writer(), Vec::new());
+        let read_durable_only = map.inner.engine.tells_durable_only();
+        Session { map, writer, seen, batch: None, found: 0, read_durable_only, withheld: 0 }
     }
 
     #[inline(always)]
@@ -79,8 +82,9 @@ impl<M: Memory, I: Memory> Session<M, I> {
     ///
     /// # Errors
     /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged, and is named with file and offset. Nothing
-    /// else stops. [`Error::Untold`](crate::Error::Untold) under [`Durability::Sync`](crate::Durability::Sync) after a
-    /// failure of the medium, if the key was changed and that was not durable before; `f` has not run then.
+    /// else stops. [`Error::Untold`](crate::Error::Untold) after a failure of the medium, under
+    /// [`Durability::Sync`](crate::Durability::Sync) or where the redo log of an interval had no room, if the key was
+    /// changed and that was not durable before; `f` has not run then.
     pub fn get<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
         if let Some(batch) = &mut self.batch {
             if let Some(pending) = batch.find(key) {
@@ -104,7 +108,8 @@ impl<M: Memory, I: Memory> Session<M, I> {
     fn get_durable<R>(&mut self, key: &[u8], f: impl FnOnce(Value<'_>) -> R) -> Result<Option<R>> {
         let engine = &self.map.inner.engine;
         let is_durable = |value: &Value<'_>| engine.values.undurable(value.location).is_none();
-        let (result, ticket) = engine.get(key, |value| is_durable(&value).then(|| f(value)))?;
+        let told = |value: Value<'_>| is_durable(&value).then(|| f(value));
+        let (result, ticket) = engine.get_with_ticket(key, true, told)?;
         match ticket {
             Some(_) => Err(engine.untold()),
             None => Ok(result.flatten()),
@@ -300,6 +305,11 @@ impl<M: Memory, I: Memory> Session<M, I> {
         let inner = &self.map.inner;
         // Forgotten only once durable: a commit that failed fails again.
         self.seen.iter().try_for_each(|ticket| inner.settle(Some(*ticket)))?;
+        if !self.read_durable_only {
+            // What was only read may have found no room in the redo log either.
+            inner.settle(None)?;
+        }
+        self.read_durable_only = inner.engine.tells_durable_only();
         self.seen.clear();
         Ok(())
     }

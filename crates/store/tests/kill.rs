@@ -25,7 +25,7 @@ const KEYS_PER_CLIENT: u64 = 300;
 
 fn options(place: &str) -> MapOptions {
     let (values, domain, tree) = match place {
-        "log-block" | "log-block-interval" | "log-block-hour" => {
+        "log-block" | "log-block-interval" | "log-block-hour" | "log-block-switch" => {
             (ValueDesign::Log, Domain::PageCache, None)
         }
         "log-adr" | "log-adr-hour" => (ValueDesign::Log, Domain::Adr, None),
@@ -41,7 +41,7 @@ fn options(place: &str) -> MapOptions {
             // Checkpoints come and go.
             Some((_, "interval")) => Durability::Interval(Duration::from_millis(10)),
             // None comes in time.
-            Some((_, "hour")) => Durability::Interval(Duration::from_secs(3600)),
+            Some((_, "hour" | "switch")) => Durability::Interval(Duration::from_secs(3600)),
             _ => Durability::Sync,
         },
         values,
@@ -124,7 +124,20 @@ fn the_process_that_is_killed() {
             let (journal, never) = (&journal, &never);
             scope.spawn(move || drive(journal, &mut client, &mut script, never));
         }
+        if place.ends_with("-switch") {
+            switch(&map, &mut rng);
+        }
     });
+}
+
+/// Changes the durability of `map` until the process is killed, to one that keeps acknowledged writes each time.
+fn switch(map: &Map, rng: &mut Rng) {
+    let hour = Durability::Interval(Duration::from_secs(3600));
+    loop {
+        let durability = if rng.one_in(3) { Durability::Sync } else { hour };
+        map.set_durability(durability).expect("switch");
+        std::thread::sleep(Duration::from_micros(rng.below(3_000)));
+    }
 }
 
 fn run_and_kill(dir: &Path, place: &str, seed: u64, alive: Duration) {
@@ -261,6 +274,13 @@ fn acknowledged_writes_survive_with_logs_on_a_block_device() {
 fn acknowledged_writes_survive_under_interval_on_a_block_device() {
     kill_loop(None, "log-block-interval");
     kill_loop(None, "log-block-hour");
+}
+
+/// `CONFIG SET appendfsync everysec`, said twice, put an empty redo log in place of the one in use before a checkpoint
+/// had what that held; and from `always` to `everysec` writes were acknowledged before there was a redo log.
+#[test]
+fn acknowledged_writes_survive_while_durability_is_switched() {
+    kill_loop(None, "log-block-switch");
 }
 
 #[test]

@@ -32,6 +32,7 @@ mod values_read_are_always_whole;
 mod watched_keys;
 mod what_a_session_saw_and_committed_survives;
 mod what_is_overwritten_where_it_lies_is_whole;
+mod what_is_read_outlives_the_process;
 mod what_is_seen_of_a_batch_waits_for_its_end;
 mod what_was_written_is_counted;
 mod words;

@@ -61,41 +61,45 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// From here on every write outlives the process before it is visible; nothing on a medium where it does anyway.
-    /// Counts from the next checkpoint on, which the caller takes. Where the disk has no room for a redo log,
+    /// From here on every write outlives the process before it is visible; nothing on a medium where it does anyway,
+    /// or where there is a redo log already: that one holds what no checkpoint has. Whether there is a new one, which
+    /// counts from the next checkpoint on, which the caller takes. Where the disk has no room for a redo log,
     /// [`Logs::owes_checkpoint`] says so of every write.
     ///
     /// # Errors
     /// As [`Medium::write_out`], but for a full disk.
-    pub fn begin_redo(&self) -> Result<()> {
-        let Some(path) = self.medium.companion(NAME) else { return Ok(()) };
+    pub fn begin_redo(&self) -> Result<bool> {
+        let Some(path) = self.medium.companion(NAME) else { return Ok(false) };
+        if self.redo.lock().is_some() || self.owes_checkpoint() {
+            return Ok(false);
+        }
         let made = match RedoLog::make(&path, &self.budget, &self.owed) {
             Ok(log) => Arc::new(log),
             Err(Error::DiskFull { .. }) => {
                 self.owed.is_always(true);
-                return Ok(());
+                return Ok(true);
             }
             Err(error) => return Err(error),
         };
         let writers = self.lock_writers();
-        self.owed.is_always(false);
         for (id, writer) in writers.iter().enumerate() {
             // What the collector moves is there already.
             let pen = (id != COLLECTOR).then(|| Pen::new(&made, id));
             writer.borrow_mut().redo = pen;
         }
         *self.redo.lock() = Some(made);
-        Ok(())
+        Ok(true)
     }
 
-    /// Every write so far is durable, or need not be: no more is put into the redo log, and it goes.
+    /// Every write so far is durable, or need not be: the redo log goes, and no more is put into it.
     pub fn end_redo(&self) {
         let writers = self.lock_writers();
-        writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
-        self.owed.is_always(false);
+        // Before the first write that it lacks: what it holds of that key is older, and must not come back.
         if let Some(log) = self.redo.lock().take() {
             log.remove();
         }
+        writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
+        self.owed.is_always(false);
     }
 
     /// Whether something was written that only a checkpoint keeps from the death of the process.

@@ -229,7 +229,8 @@ impl RedoLog {
 
     /// Removes the file, for what it holds is durable elsewhere.
     pub(crate) fn remove(&self) {
-        // One that stays names checkpoints that are gone by then, or repeats what they hold.
+        // No later process takes one that stays for a redo log.
+        self.store(0, 0);
         let _stays = std::fs::remove_file(&self.path);
     }
 }
