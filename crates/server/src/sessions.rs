@@ -25,11 +25,6 @@ impl Sessions {
         }
     }
 
-    /// The session with `database` if there is one, to be asked what needs no commit.
-    pub(crate) fn peek(&self, database: usize) -> Option<&Session> {
-        self.slots[database].as_ref()
-    }
-
     /// Commits every session used since the last call. `failed` hears of each that could not be.
     pub(crate) fn commit(&mut self, mut failed: impl FnMut(usize, terrace::Error)) -> bool {
         let mut used = std::mem::take(&mut self.used);

@@ -99,6 +99,103 @@ fn a_writer_at_the_limit_does_not_hold_up_other_clients() {
     });
 }
 
+/// Commands that rewrite a value, or write elsewhere than to the selected database, were not known to need memory
+/// before they ran: each then slept up to 5 ms on the event loop, until the collector had said that there is none.
+/// Every small write in between made the next one sleep again, and a turn takes thousands of them.
+#[test]
+fn writes_larger_than_their_arguments_do_not_hold_up_other_clients() {
+    let one_loop = ServerOptions { threads: 1, ..options() };
+    let server = TestServer::with_maps(one_loop, maps(WhenFull::Refuse, 64 * MIB));
+    let mut client = server.client();
+    assert_eq!(client.line("SET hot x"), "OK");
+    let big = vec![b'v'; MIB as usize];
+    let mut n = 0;
+    loop {
+        client.send(&request(&[&b"SET"[..], format!("big:{n}").as_bytes(), &big[..]]));
+        if matches!(client.reply(), Reply::Error(_)) {
+            break;
+        }
+        n += 1;
+    }
+    let large = String::from_utf8(big).unwrap();
+    let script: [&[&str]; 9] = [
+        &["APPEND big:1 x", "SET s v"],
+        &["SETRANGE grown 4000000 x", "SET s v"],
+        &["EXPIRE big:1 1000", "SET s v"],
+        &["GETEX big:2 EX 1000", "SET s v"],
+        &["COPY big:1 other REPLACE", "SET s v"],
+        &["RENAME big:3 big:3b", "RENAME big:3b big:3", "SET s v"],
+        &["COPY big:1 big DB 1 REPLACE", "SET s v"],
+        &["MULTI", "SELECT 1", "APPEND big x", "SELECT 0", "APPEND big:1 x", "EXEC", "SET s v"],
+        &["SELECT 1", &format!("SET big {large}"), "SELECT 0", "SET s v"],
+    ];
+    for lines in script {
+        let bytes: Vec<u8> =
+            lines.iter().flat_map(|line| request(&line.split(' ').collect::<Vec<_>>())).collect();
+        // As much as is executed in one turn, and some more; nobody reads the replies.
+        let times = (600 << 10) / bytes.len().min(300 << 10);
+        let mut writer = server.client();
+        writer.send(&bytes.repeat(times.min(4_000)));
+        let what = &lines[0][..lines[0].len().min(40)];
+        let mut took: Vec<Duration> = (0..60)
+            .map(|_| {
+                std::thread::sleep(Duration::from_millis(5));
+                let begun = Instant::now();
+                assert_eq!(client.line("GET hot"), "\"x\"", "{what}");
+                begun.elapsed()
+            })
+            .collect();
+        took.sort();
+        println!("{what}: {:?}, {:?}", took[30], took[59]);
+        assert!(took[30] < Duration::from_millis(20), "{what}: half take {:?} and more", took[30]);
+        assert!(took[59] < Duration::from_millis(100), "{what}: one took {:?}", took[59]);
+    }
+}
+
+/// What is held until there is memory is executed once, in its order, whatever was gathered with it.
+#[test]
+fn what_is_held_for_memory_is_executed_once_and_in_order() {
+    let one_loop = ServerOptions { threads: 1, ..options() };
+    let server = TestServer::with_maps(one_loop, maps(WhenFull::Evict, 64 * MIB));
+    let value = vec![b'v'; MIB as usize];
+    let times = 300;
+    std::thread::scope(|scope| {
+        let mut client = server.client();
+        let mut sender = Client::over(client.stream.try_clone().unwrap());
+        scope.spawn(move || {
+            for n in 0..times {
+                let (key, small) = (format!("big:{n}"), n.to_string());
+                let set: [&[u8]; 3] = [b"SET", key.as_bytes(), &value];
+                let requests = [
+                    request(&["INCR", "count"]),
+                    request(&["SET", "small", &small]),
+                    request(&set),
+                    request(&["GET", "small"]),
+                    request(&["MULTI"]),
+                    request(&["SELECT", "1"]),
+                    request(&["INCR", "within"]),
+                    request(&set),
+                    request(&["EXEC"]),
+                    request(&["SELECT", "0"]),
+                    request(&["COPY", &key, "copy", "DB", "1", "REPLACE"]),
+                ];
+                sender.send(&requests.concat());
+            }
+        });
+        for n in 0..times {
+            let replies: Vec<String> = (0..11).map(|_| client.reply().to_string()).collect();
+            let count = n + 1;
+            let expected =
+                format!(":{count} OK OK \"{n}\" OK QUEUED QUEUED QUEUED [OK, :{count}, OK] OK :1");
+            assert_eq!(replies.join(" "), expected);
+        }
+        let Reply::Bulk(info) = client.call(&["INFO", "commandstats"]) else { panic!("a text") };
+        let info = String::from_utf8(info).unwrap();
+        assert!(info.contains(&format!("cmdstat_incr:calls={},", 2 * times)), "{info}");
+        assert!(info.contains(&format!("cmdstat_copy:calls={times},")), "{info}");
+    });
+}
+
 /// A sync that failed once left its debt to the session that all clients of an event loop share: until the server was
 /// started again every GET, SCAN and TTL failed with it.
 #[test]

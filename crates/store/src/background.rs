@@ -5,6 +5,7 @@ use crate::engine::{Change, Engine, Hint, Stored, now_ms};
 use crate::index::{KeyIndex, Position};
 use crate::options::Durability;
 use crate::pace::Pace;
+use crate::pressure::{By, Wait};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -261,8 +262,9 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
             self.sweep_at = if reached == Position::End { Position::Start } else { reached };
         }
         let found = gone.len();
+        let by = By { writer: 1, wait: Wait::ForRoom };
         for key in gone {
-            let swept = engine.update(1, &key, Hint::Bytes(8), Room::Urgent, |live| match live {
+            let swept = engine.update(by, &key, Hint::Bytes(8), Room::Urgent, |live| match live {
                 // Written again meanwhile.
                 Some(_) => Change::Keep,
                 None => Change::Delete,

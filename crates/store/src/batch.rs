@@ -7,6 +7,7 @@
 
 use crate::engine::{Change, Engine, Held, Hint, Value, now_ms};
 use crate::error::{Error, Result};
+use crate::pressure::{By, Wait};
 use crate::session::{Session, saw};
 use crate::watch::Reads;
 use std::collections::BTreeMap;
@@ -219,19 +220,20 @@ impl<M: Memory, I: Memory> Session<M, I> {
             return Ok(engine.holds(&batch.reads).then(Vec::new));
         }
         let writes = batch.writes.iter().map(|(key, pending)| (&key[..], pending.change()));
-        engine.apply(self.writer, writes, Some(&batch.reads), || ())
+        engine.apply(self.by(), writes, Some(&batch.reads), || ())
     }
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// Applies a batch of changes, if what was read for it still holds; what to commit for it. `before_end` runs
-    /// when all is written, and the batch not ended yet.
+    /// when all is written, and the batch not ended yet. In slabs, where each write finds its own room, one behind the
+    /// first waits for it.
     ///
     /// # Errors
     /// As [`Session::atomic`].
     pub fn apply<'k>(
         &self,
-        writer: usize,
+        by: By,
         writes: impl Iterator<Item = (&'k [u8], Change<'k>)> + Clone,
         reads: Option<&Reads>,
         before_end: impl FnOnce(),
@@ -244,7 +246,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if self.is_index_spent() {
             for (key, change) in writes.clone() {
                 if matches!(change, Change::Put { .. }) && self.get(key, |_| ())?.0.is_none() {
-                    self.room_in_index_for_batch()?;
+                    self.room_in_index_for_batch(by.wait)?;
                     break;
                 }
             }
@@ -253,7 +255,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // A damaged item refuses the batch before anything of it is written: half of one would stop the map.
             writes.clone().try_for_each(|(key, _)| self.get(key, |_| ()).map(drop))?;
         }
-        let held = self.room(writer, bytes, Room::Ordinary)?;
+        let held = self.room(by, bytes, Room::Ordinary)?;
         let reads = reads.filter(|reads| !reads.is_empty());
         let reservation = match reads {
             Some(reads) => match self.reserve(reads, writes.clone().map(|(key, _)| key)) {
@@ -276,7 +278,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
                 self.prefetch(&keys[..count]);
             }
-            let told = self.update(writer, key, hint, Room::Ordinary, |_| change)?;
+            let by = if number == 0 { by } else { By { wait: Wait::ForRoom, ..by } };
+            let told = self.update(by, key, hint, Room::Ordinary, |_| change)?;
             told.into_iter().flatten().for_each(|ticket| saw(&mut tickets, ticket));
         }
         before_end();

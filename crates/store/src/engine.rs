@@ -17,7 +17,7 @@ use crate::index_room::IndexRoom;
 use crate::kept::Kept;
 use crate::located::{Located, OfWriter};
 use crate::options::{Durability, MapOptions, WhenFull};
-use crate::pressure::Pressure;
+use crate::pressure::{By, Pressure};
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::watch::Registry;
@@ -251,7 +251,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// was seen of a batch that could still be lost.
     pub fn update<'c>(
         &self,
-        writer: usize,
+        by: By,
         key: &[u8],
         hint: Hint,
         room: Room,
@@ -276,19 +276,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         loop {
             let mut held = match in_batch {
                 // It was given its room, and keeps its writer while it asks.
-                true => self.await_room(|| self.values.room(writer, bytes, room))?,
-                false => self.room(writer, bytes, room)?,
+                true => self.await_room(by.wait, || self.values.room(by.writer, bytes, room))?,
+                false => self.room(by, bytes, room)?,
             };
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
             }
-            match self.update_in(&mut held, writer, hash, key, allowed, &mut f)? {
+            match self.update_in(&mut held, by.writer, hash, key, allowed, &mut f)? {
                 Outcome::Done(tickets) => return Ok(tickets),
                 Outcome::TooSmall(needed) => bytes = needed,
                 Outcome::OneMore => {
                     // Nothing is held while others make room.
                     drop(held);
-                    self.room_in_index()?;
+                    self.room_in_index(by.wait)?;
                     allowed.add = true;
                 }
                 Outcome::Reserved => {
@@ -388,7 +388,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.written[writer].keys.fetch_add(grown, Ordering::Relaxed);
         }
         // A slot that was superseded serves others by itself; a log is collected for those who wait.
-        if grown < 0 || self.values.logs().is_some() {
+        if grown < 0 || grown == 0 && self.values.logs().is_some() {
             self.relieve();
         }
     }

@@ -28,6 +28,13 @@ pub enum Error {
         /// Bytes allowed.
         budget: u64,
     },
+    /// There is no room yet, and the session does not wait for the collector to make some
+    /// ([`Wait::Never`](crate::Wait::Never)): nothing was written.
+    #[error("no room yet: memory is being collected; try again in a millisecond")]
+    Busy {
+        /// What [`Wait::Never`](crate::Wait::Never) is to say when the write is tried again.
+        since: u64,
+    },
     /// The tier that the index lies in is spent, and the key would be a new one.
     #[error(
         "the index has no room for another key: {used} of {budget} bytes of tier `{tier}` used; delete keys, give the \

@@ -16,7 +16,7 @@ use crate::engine::{Allowed, Change, Engine, Outcome, Value};
 use crate::error::{Error, Result};
 use crate::index::KeyIndex;
 use crate::options::IndexTier;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Wait};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
@@ -250,17 +250,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ///
     /// # Errors
     /// As [`Engine::room_in_index`].
-    pub fn room_in_index_for_batch(&self) -> Result<()> {
-        if self.is_index_spent() { self.room_in_index() } else { Ok(()) }
+    pub fn room_in_index_for_batch(&self, wait: Wait) -> Result<()> {
+        if self.is_index_spent() { self.room_in_index(wait) } else { Ok(()) }
     }
 
     /// Room for one entry more; waits for eviction, or for entries of deleted keys to be collected, when that can
     /// help.
     ///
     /// # Errors
-    /// [`Error::IndexFull`]; those of a map that takes no writes.
+    /// [`Error::IndexFull`], [`Error::Busy`]; those of a map that takes no writes.
     #[cold]
-    pub fn room_in_index(&self) -> Result<()> {
+    pub fn room_in_index(&self, wait: Wait) -> Result<()> {
         let Some(limit) = &self.index_room else { return Ok(()) };
         let ask = || {
             // Nobody collects any more then.
@@ -272,8 +272,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let found = match ask()? {
             Answer::Room => Some(()),
             Answer::Full if !self.evicts() => None,
-            _ => self
-                .after_collection(&limit.pressure, || Ok((ask()? == Answer::Room).then_some(())))?,
+            _ => self.after_collection(&limit.pressure, wait, || {
+                Ok((ask()? == Answer::Room).then_some(()))
+            })?,
         };
         found.ok_or_else(|| limit.refusal())
     }

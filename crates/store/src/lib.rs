@@ -55,6 +55,7 @@ pub use options::{Durability, IndexTier, Kind, MapOptions, Persist, ValueDesign,
 #[doc(hidden)]
 pub use pace::Pace;
 pub use plan::{REFUSED, Refusal};
+pub use pressure::Wait;
 pub use queue::{Popped, Queue, QueueOptions, QueueStats};
 pub use range::Range;
 pub use recover::{Procedure, RecoveryReport};

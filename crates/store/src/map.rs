@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::KeyIndex;
 use crate::lock::DirectoryLock;
 use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
+use crate::pressure::{By, Wait};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
 use crate::session::Session;
@@ -450,8 +451,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
         room: Room,
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
-        let tickets =
-            self.inner.engine.update(self.inner.my_writer(), key, Hint::Bytes(hint), room, f)?;
+        let by = By { writer: self.inner.my_writer(), wait: Wait::ForRoom };
+        let tickets = self.inner.engine.update(by, key, Hint::Bytes(hint), room, f)?;
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(ticket))
     }
 }

@@ -1,13 +1,34 @@
 //! Writers who wait for room, of values or in an index, and the collector who makes it.
 
 use crate::engine::{Engine, Held};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_durable::logs::Room;
-use terrace_durable::{Error as Below, Values, Writing};
+use terrace_durable::{Error as Below, Values};
 use terrace_memory::Memory;
+
+/// What a write does that finds no room while the collector may make some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It waits, for some milliseconds, until there is room or the collector could not make any.
+    #[default]
+    ForRoom,
+    /// It returns [`Error::Busy`] instead, with nothing written, for a thread that serves others meanwhile: try again a
+    /// little later.
+    Never {
+        /// What the write was told when it was tried before; it is refused once the collector has looked since.
+        since: Option<u64>,
+    },
+}
+
+/// Who writes, and whether it waits.
+#[derive(Clone, Copy)]
+pub(crate) struct By {
+    pub writer: usize,
+    pub wait: Wait,
+}
 
 /// Whether somebody waits for room, and the last round begun for it that made none.
 #[derive(Default)]
@@ -60,20 +81,21 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// Room for an item; waits for the collector when that can help.
-    pub fn room(&self, writer: usize, bytes: usize, room: Room) -> Result<Held<'_, M>> {
-        self.await_room(|| self.ask_room(writer, bytes, room))
+    pub fn room(&self, by: By, bytes: usize, room: Room) -> Result<Held<'_, M>> {
+        self.await_room(by.wait, || self.ask_room(by.writer, bytes, room))
     }
 
     /// Asks until there is room, or nothing can make any.
     pub fn await_room<'a>(
         &'a self,
+        wait: Wait,
         ask: impl Fn() -> terrace_durable::Result<Held<'a, M>>,
     ) -> Result<Held<'a, M>> {
         match ask() {
             Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                 // What is missing at last is what whoever asked is told.
                 let last = Cell::new(refused);
-                let held = self.after_collection(&self.pressure, || match ask() {
+                let held = self.after_collection(&self.pressure, wait, || match ask() {
                     Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                         last.set(refused);
                         Ok(None)
@@ -103,33 +125,17 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.values.room(writer, bytes, room)
     }
 
-    /// Whether a write of an item of about so many bytes goes through, or is refused, without waiting for the
-    /// collector. If not it is told that somebody waits.
-    pub fn is_ready(&self, writer: usize, bytes: usize) -> bool {
-        let ask = || -> terrace_durable::Result<bool> {
-            let has_room = self.ask_room(writer, bytes, Room::Ordinary)?.fits(bytes);
-            // Of slabs a slot of exactly so many bytes was asked for; the next try makes one.
-            Ok(has_room || self.ask_room(writer, bytes, Room::Ordinary)?.fits(bytes))
-        };
-        match ask() {
-            Err(Below::NoRoom { .. } | Below::DiskFull { .. }) if self.has_threads => {
-                self.pressure.is_on.store(true, Ordering::Release);
-                self.pressure.is_full()
-            }
-            // Others are told by the write itself.
-            _ => true,
-        }
-    }
-
     /// Has the collector make room until there is what is asked for; none if it could not, at once where it is known
-    /// that it cannot. No lock may be held, nor a writer.
+    /// that it cannot. No lock may be held, nor a writer, unless nothing is waited for.
     ///
     /// # Errors
-    /// Those of asking, which must fail on a map that takes no more writes: it is not collected any more.
+    /// [`Error::Busy`] to those who do not wait. Those of asking, which must fail on a map that takes no more writes:
+    /// it is not collected any more.
     #[cold]
     pub fn after_collection<T>(
         &self,
         pressure: &Pressure,
+        wait: Wait,
         ask: impl Fn() -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let asked_in = self.rounds.load(Ordering::Acquire);
@@ -137,6 +143,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // The collector looks once more all the same, when it is its time.
             pressure.is_on.store(true, Ordering::Release);
             return ask().inspect(|found| found.iter().for_each(|_| pressure.relieve()));
+        }
+        if let (Wait::Never { since }, true) = (wait, self.has_threads) {
+            pressure.is_on.store(true, Ordering::Release);
+            crossbeam_epoch::pin().flush();
+            let since = since.unwrap_or(asked_in);
+            return match pressure.hopeless_round.load(Ordering::Acquire) > since {
+                // There may be room since a later round all the same.
+                true => ask(),
+                false => ask()?.map_or(Err(Error::Busy { since }), |found| Ok(Some(found))),
+            };
         }
         loop {
             pressure.is_on.store(true, Ordering::Release);

@@ -2,6 +2,7 @@
 
 use crate::engine::{Change, Engine, Hint};
 use crate::error::Result;
+use crate::pressure::{By, Wait};
 use terrace_durable::logs::{Logs, Room};
 use terrace_memory::Memory;
 
@@ -19,13 +20,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let has_threads = std::mem::replace(&mut self.has_threads, false);
         let newest = left.newest()?;
         let keys = newest.len() as u64;
+        let by = By { writer: 1, wait: Wait::ForRoom };
         for redo in newest {
             let change = match redo.value {
                 Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms },
                 None => Change::Delete,
             };
             let bytes = redo.value.map_or(8, |(value, _)| value.len());
-            self.update(1, redo.key, Hint::Bytes(bytes), Room::Urgent, |_| change)?;
+            self.update(by, redo.key, Hint::Bytes(bytes), Room::Urgent, |_| change)?;
         }
         self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
         self.has_threads = has_threads;

@@ -4,6 +4,7 @@ use crate::batch::Batch;
 use crate::engine::{Change, Engine, Hint, Value};
 use crate::error::Result;
 use crate::map::Map;
+use crate::pressure::{By, Wait};
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
 use terrace_durable::logs::{Room, Ticket};
@@ -16,6 +17,7 @@ use terrace_memory::{Memory, Native};
 pub struct Session<M: Memory = Native, I: Memory = Native> {
     pub(crate) map: Map<M, I>,
     pub(crate) writer: usize,
+    wait: Wait,
     pub(crate) seen: Vec<Ticket>,
     /// What was written inside `atomic`.
     pub(crate) batch: Option<Box<Batch>>,
@@ -26,9 +28,6 @@ pub struct Session<M: Memory = Native, I: Memory = Native> {
     /// Keys that visits left out, since they are not durable and may never be.
     pub(crate) withheld: u64,
 }
-
-/// Bytes of an item beside key and value, of most items.
-const USUAL_HEADER_BYTES: usize = 8;
 
 /// Values found that a session keeps to itself at the most.
 const FOUND_MAX: u64 = 63;
@@ -62,7 +61,27 @@ impl<M: Memory, I: Memory> Session<M, I> {
     pub(crate) fn new(map: Map<M, I>) -> Session<M, I> {
         let (writer, seen) = (map.inner.some_writer(), Vec::new());
         let read_durable_only = map.inner.engine.tells_durable_only();
-        Session { map, writer, seen, batch: None, found: 0, read_durable_only, withheld: 0 }
+        Session {
+            map,
+            writer,
+            wait: Wait::default(),
+            seen,
+            batch: None,
+            found: 0,
+            read_durable_only,
+            withheld: 0,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn by(&self) -> By {
+        By { writer: self.writer, wait: self.wait }
+    }
+
+    /// What the writes of this session do from here on where there is no room yet. At first they wait.
+    #[inline(always)]
+    pub fn set_wait(&mut self, wait: Wait) {
+        self.wait = wait;
     }
 
     #[inline(always)]
@@ -143,7 +162,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if self.batch.is_some() {
             return writes.try_for_each(|(key, change)| self.write_in_batch(key, change));
         }
-        let told = self.map.inner.engine.apply(self.writer, writes, None, || ())?;
+        let told = self.map.inner.engine.apply(self.by(), writes, None, || ())?;
         told.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())
     }
@@ -160,7 +179,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         before_end: impl FnOnce(),
     ) -> Result<()> {
         let writes = writes.iter().copied();
-        let told = self.map.inner.engine.apply(self.writer, writes, None, before_end)?;
+        let told = self.map.inner.engine.apply(self.by(), writes, None, before_end)?;
         told.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())
     }
@@ -232,7 +251,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         f: impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<()> {
         let hint = Hint::Bytes(hint);
-        let tickets = self.map.inner.engine.update(self.writer, key, hint, room, f)?;
+        let tickets = self.map.inner.engine.update(self.by(), key, hint, room, f)?;
         tickets.into_iter().flatten().for_each(|ticket| saw(&mut self.seen, ticket));
         Ok(())
     }
@@ -278,19 +297,6 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// its memory accesses. A few dozen keys at a time; more only evict one another.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.map.inner.engine.prefetch(keys);
-    }
-
-    /// Whether a write may have to wait for the collector; where it may, [`Session::is_ready`] tells of one write.
-    pub fn may_wait(&self) -> bool {
-        let engine = &self.map.inner.engine;
-        engine.budget.is_spent() || engine.values.is_short()
-    }
-
-    /// Whether a write of about so many bytes of key and value goes through, or is refused, without waiting for
-    /// the collector, which is told if not. For threads that serve others meanwhile: ask again a little later.
-    pub fn is_ready(&self, bytes: usize) -> bool {
-        let most = self.map.inner.engine.values.max_item_bytes();
-        self.map.inner.engine.is_ready(self.writer, (bytes + USUAL_HEADER_BYTES).min(most))
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.

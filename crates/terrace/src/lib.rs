@@ -29,7 +29,7 @@ pub use terrace_store::words;
 pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, Domain, Durability, Error, IndexTier, Kind, Map,
     MapOptions, MapStats, Persist, Popped, Procedure, Queue, QueueOptions, QueueStats, Range,
-    RecoveryReport, Result, Session, TornTail, Value, ValueDesign, Watch, WhenFull, Words,
+    RecoveryReport, Result, Session, TornTail, Value, ValueDesign, Wait, Watch, WhenFull, Words,
     WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;

@@ -120,12 +120,6 @@ impl<M: Memory> Logs<M> {
         missing.saturating_sub(self.waiting_segments())
     }
 
-    /// As [`LogsOrSlabs::is_short`](crate::LogsOrSlabs::is_short).
-    pub fn is_short(&self) -> bool {
-        self.missing_bytes(&self.lock_pool(), 2) > 0
-            || self.backlog.load(Ordering::Relaxed) > self.backlog_limit()
-    }
-
     /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.
     pub fn room_for_copies(&self) -> u64 {
         let open = self.lock_writer(COLLECTOR);

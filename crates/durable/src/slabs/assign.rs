@@ -172,11 +172,6 @@ impl<M: Memory> Slabs<M> {
         Error::NoRoom { used: self.budget.used(), limit: self.budget.limit() }
     }
 
-    /// Whether so little of the budget is left that a writer who needs a superblock may find none.
-    pub fn is_short(&self) -> bool {
-        self.is_beyond(2 * u64::from(SEGMENT_BYTES)) && self.shared.pool.lock().free.is_empty()
-    }
-
     /// How many superblocks must go where the headroom of the budget was spent, by an index perhaps.
     pub fn overdrawn_superblocks(&self) -> usize {
         let left = self.budget.limit().saturating_sub(self.margin_bytes());
@@ -188,8 +183,8 @@ impl<M: Memory> Slabs<M> {
         self.is_beyond(0)
     }
 
-    fn is_beyond(&self, ahead: u64) -> bool {
-        self.budget.used() + self.margin_bytes() + ahead > self.budget.limit()
+    fn is_beyond(&self, bytes: u64) -> bool {
+        self.budget.used() + self.margin_bytes() + bytes > self.budget.limit()
     }
 
     /// What superblocks leave to the index: nothing is copied here, so it is a part of the headroom.

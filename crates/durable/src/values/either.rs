@@ -212,12 +212,6 @@ impl<M: Memory> LogsOrSlabs<M> {
         self.logs().map_or(Ok(()), |logs| logs.prepare(count))
     }
 
-    /// Whether a writer who needs another log, or superblock, may find none: that there is room in the one it has must
-    /// be asked for before anything is written, by whoever cannot wait.
-    pub fn is_short(&self) -> bool {
-        either!(self, values => values.is_short())
-    }
-
     /// As [`Logs::write_sealed`]; in slabs nothing waits to be written.
     ///
     /// # Errors

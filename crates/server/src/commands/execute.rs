@@ -15,7 +15,7 @@ use crate::slowlog::{SlowEntry, abridge};
 use crate::stats::LoopStats;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
-use terrace::Session;
+use terrace::{Error, Session, Wait};
 
 /// What running a request needs, apart from the connection.
 pub(crate) struct Executor<'a, 'g> {
@@ -26,26 +26,47 @@ pub(crate) struct Executor<'a, 'g> {
     pub(crate) turn: &'a mut Turn<'g>,
 }
 
+/// A command that takes so long ends its connection's share of the turn: others had to wait for it.
+const LONG: Duration = Duration::from_millis(2);
+
+/// How far a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Went {
+    /// It was executed.
+    On,
+    /// The same, and it took long.
+    Long,
+    /// A pause holds it back, or what it waits for: nothing happened.
+    Held,
+}
+
+/// A command of a transaction that ran.
+pub(super) struct Ran {
+    command: usize,
+    error: Option<String>,
+    took: Duration,
+}
+
 impl Executor<'_, '_> {
-    /// Runs a request of at least one argument. False: a pause holds it back, or what it waits for; nothing
-    /// happened.
+    /// Runs a request of at least one argument.
     pub(crate) fn request(
         &mut self,
         client: &mut Client,
         out: &mut Output,
         args: Args<'_>,
-    ) -> bool {
+    ) -> Went {
         let command = table::find(args.at(0));
         let refusal = self.refusal(client, command, args);
         // What is refused need not wait for that.
         let held = command.is_some_and(|command| self.is_held(client, command));
-        if refusal.is_none() && (held || self.awaits_memory(client, command, &args)) {
-            return false;
+        if refusal.is_none() && held {
+            return Went::Held;
         }
         let before = client.replies;
         client.replies.skip_this = std::mem::take(&mut client.replies.skip_next);
         let mark = out.mark();
         out.count_reply();
+        let started = Instant::now();
         self.checked(client, out, command, refusal, args);
         let replies = client.replies;
         let waits = self.waits_on(client);
@@ -60,8 +81,13 @@ impl Executor<'_, '_> {
         }
         client.plain = client.authenticated
             && client.transaction.is_none()
+            && client.busy_since.is_none()
             && !(client.replies.are_off || client.replies.skip_next);
-        !waits
+        match waits {
+            true => Went::Held,
+            false if started.elapsed() >= LONG => Went::Long,
+            false => Went::On,
+        }
     }
 
     /// Whether the client goes on waiting, for an element of a queue or for room. One that does no more is not
@@ -72,37 +98,12 @@ impl Executor<'_, '_> {
             self.core.next_wait_ms = self.core.next_wait_ms.min(until_ms);
             return true;
         }
+        client.busy_since = None;
         if client.waits_until_ms.take().is_some() {
             client.info.waits.set(Waits::Not);
             self.shared.queues.waiting.fetch_sub(1, SeqCst);
         }
         false
-    }
-
-    /// Notes whether writes to `database` may have to wait for memory, for the input of one connection.
-    pub(crate) fn note_memory(&mut self, database: usize) {
-        self.core.is_short = self.sessions.peek(database).is_some_and(Session::may_wait);
-    }
-
-    /// Whether the command has to wait for memory, which this thread must not: it has other clients. It is tried again
-    /// soon.
-    fn awaits_memory(
-        &mut self,
-        client: &Client,
-        command: Option<&Command>,
-        args: &Args<'_>,
-    ) -> bool {
-        let Some(command) = command.filter(|_| self.core.is_short) else { return false };
-        let bytes = match (&command.handler, &client.transaction) {
-            (Handler::Exec, Some(transaction)) if transaction.writes() => client.queued_bytes(),
-            // What deletes frees memory in the end, and takes of what is kept for it.
-            (Handler::Data(_), None) if command.is(flag::WRITE) && !command.frees() => args.bytes(),
-            _ => return false,
-        };
-        let session = self.sessions.peek(client.database);
-        let waits = session.is_some_and(|session| !session.is_ready(bytes));
-        self.core.awaits_memory |= waits;
-        waits
     }
 
     fn is_held(&self, client: &Client, command: &Command) -> bool {
@@ -206,12 +207,21 @@ impl Executor<'_, '_> {
                 client.touched |= 1 << client.database;
                 let (sessions, mut context) = self.split(client, out);
                 match sessions.open(context.client.database, &context.shared.maps) {
-                    Ok(session) => handler(&mut context, session, args),
+                    Ok(session) => {
+                        session.set_wait(Wait::Never { since: context.client.busy_since });
+                        handler(&mut context, session, args)
+                    }
                     Err(error) => Err(error.into()),
                 }
             }
             Handler::Exec => transactions::exec(self, client, out),
         };
+        if let Err(Failure::Engine(Error::Busy { since })) = result {
+            client.is_held = true;
+            self.await_memory(client, since);
+            out.truncate(mark);
+            return;
+        }
         if let Err(failure) = &result {
             let text = failure.text();
             out.truncate(mark);
@@ -231,13 +241,22 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Runs a queued command inside a transaction; `session` is that of the atomic section.
+    /// Notes that the client is held until there may be memory for its write: this thread has others to serve, and does
+    /// not wait.
+    pub(crate) fn await_memory(&mut self, client: &mut Client, since: u64) {
+        client.busy_since = Some(since);
+        client.plain = false;
+        self.core.awaits_memory = true;
+    }
+
+    /// Runs a queued command inside a transaction, to be counted once it stands; `session` is that of the atomic
+    /// section.
     pub(super) fn run_queued(
         context: &mut Context<'_>,
         session: Option<&mut Session>,
         command: &'static Command,
         args: Args<'_>,
-    ) {
+    ) -> Ran {
         let started = Instant::now();
         let mark = context.out.mark();
         let result = match (command.handler, session) {
@@ -245,15 +264,17 @@ impl Executor<'_, '_> {
             (Handler::Data(handler), Some(session)) => handler(context, session, args),
             _ => Err("ERR Command not allowed inside a transaction".into()),
         };
-        let stats = &context.stats.commands[command.index()];
-        if let Err(failure) = result {
-            let text = failure.text();
+        let error = result.err().map(|failure| failure.text());
+        if let Some(text) = &error {
             context.out.truncate(mark);
-            context.out.error(&text);
-            context.stats.error(&text);
-            stats.failed.add(1);
+            context.out.error(text);
         }
-        stats.ran(1, started.elapsed());
+        Ran { command: command.index(), error, took: started.elapsed() }
+    }
+
+    pub(super) fn count_queued(&self, ran: Ran) {
+        self.count(ran.command, 1, u64::from(ran.error.is_some()), ran.took);
+        ran.error.iter().for_each(|text| self.stats.error(text));
     }
 
     /// From here to the end of the turn no other loop runs a command.

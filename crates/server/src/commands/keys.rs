@@ -2,7 +2,7 @@
 
 use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::resp::Args;
-use terrace::Session;
+use terrace::{Session, Wait};
 
 pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let mut deleted = 0;
@@ -113,11 +113,14 @@ pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<
             put_copy(session, target, &value, expires_at_ms, replace)?
         }
         Some((value, expires_at_ms)) => {
-            // The other database is written through a session of its own, committed here.
-            let mut session = context.shared.maps.get(to)?.session();
-            let copied = put_copy(&mut session, target, &value, expires_at_ms, replace)?;
-            session.commit()?;
-            copied
+            // The other database is written through a session of its own, committed at the end of the turn.
+            context.client.touched |= 1 << to;
+            let session = context.core.others.open(to, &context.shared.maps)?;
+            session.set_wait(match context.atomic {
+                true => Wait::ForRoom,
+                false => Wait::Never { since: context.client.busy_since },
+            });
+            put_copy(session, target, &value, expires_at_ms, replace)?
         }
     };
     context.out.integer(i64::from(copied));

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace::Session;
 
-pub(crate) use execute::Executor;
+pub(crate) use execute::{Executor, Went};
 pub(crate) use info::{resident_bytes, totals};
 pub(crate) use table::{COMMANDS, count, get_index, name_of, set_index};
 pub(crate) use transactions::{Transaction, Watching};
@@ -86,6 +86,8 @@ pub(crate) struct Client {
     pub(crate) waits_until_ms: Option<u64>,
     /// The command has not been executed: it is to be tried again.
     pub(crate) is_held: bool,
+    /// It is, until there is memory for what it writes: what the engine said when that was missing first.
+    pub(crate) busy_since: Option<u64>,
     /// It is, until something of what it was answered has been sent.
     pub(crate) awaits_room: bool,
     /// Index of the last command in the table.
@@ -108,6 +110,7 @@ impl Client {
             touched_apart: false,
             waits_until_ms: None,
             is_held: false,
+            busy_since: None,
             awaits_room: false,
             last_command: u32::MAX,
             plain: authenticated,
@@ -163,7 +166,7 @@ impl Failure {
         use terrace::Error;
         match self {
             Failure::Text(text) => text.to_string(),
-            Failure::Engine(Error::OutOfMemory { .. }) => {
+            Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
             Failure::Engine(error @ Error::IndexFull { .. }) => format!("OOM {error}"),
@@ -296,10 +299,6 @@ impl Command {
     }
     pub(crate) fn index(&self) -> usize {
         self.index
-    }
-    /// Whether all it writes is that keys are gone.
-    pub(crate) fn frees(&self) -> bool {
-        matches!(self.name, "del" | "unlink" | "getdel")
     }
     pub(crate) fn is(&self, flag: u32) -> bool {
         self.flags & flag != 0

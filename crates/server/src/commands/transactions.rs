@@ -13,7 +13,7 @@ use crate::shared::Shared;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use terrace::{Session, Watch};
+use terrace::{Error, Session, Wait, Watch};
 
 /// A queue of requests.
 #[derive(Default)]
@@ -174,7 +174,8 @@ pub(super) fn discard_all(client: &mut Client) {
     client.watched = Watching::default();
 }
 
-/// Runs the queue; the gate is closed already.
+/// Runs the queue; the gate is closed already. Where there is no memory yet for its first writes nothing has happened,
+/// and the client has its queue again; later ones wait.
 pub(super) fn exec(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
@@ -189,33 +190,62 @@ pub(super) fn exec(
         out.null_array();
         return Ok(());
     }
+    let database = client.database;
+    let result = run_all(executor, client, out, &transaction);
+    if let Err(Failure::Engine(Error::Busy { .. })) = result {
+        client.database = database;
+        client.transaction = Some(transaction);
+        client.watched = watched;
+    }
+    result
+}
+
+fn run_all(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    transaction: &Transaction,
+) -> Outcome {
     let start = out.mark();
     out.array(transaction.len());
     let mut next = 0;
+    // Whether something was done that cannot be done again.
+    let mut has_begun = false;
     while next < transaction.len() {
         let section = transaction.section(next);
         if section.is_empty() {
             let (command, args) = transaction.request(next);
-            Executor::run_queued(&mut executor.context(client, out, false), None, command, args);
+            let mut context = executor.context(client, out, false);
+            let ran = Executor::run_queued(&mut context, None, command, args);
+            executor.count_queued(ran);
+            has_begun |= command.name != "select";
             next += 1;
             continue;
         }
         let (first, len) = (next == 0, section.len());
         next = section.end;
-        if let Err(error) = run_section(executor, client, out, &transaction, section) {
-            let text = abort_text(&Failure::from(error).text());
-            if first {
-                out.truncate(start);
-                return Err(text.into());
+        let wait = match has_begun {
+            true => Wait::ForRoom,
+            false => Wait::Never { since: client.busy_since },
+        };
+        match run_section(executor, client, out, transaction, section, wait) {
+            Ok(wrote) => has_begun |= wrote,
+            Err(busy @ Error::Busy { .. }) => return Err(busy.into()),
+            Err(error) => {
+                let text = abort_text(&Failure::from(error).text());
+                if first {
+                    out.truncate(start);
+                    return Err(text.into());
+                }
+                // The parts before it stand, and so do theirs; those behind it go on.
+                (0..len).for_each(|_| out.error(&text));
             }
-            // The parts before it stand, and so do theirs; those behind it go on.
-            (0..len).for_each(|_| out.error(&text));
         }
     }
     Ok(())
 }
 
-/// Runs requests of one database, atomically if any of them writes.
+/// Runs requests of one database, atomically if any of them writes; whether one does.
 ///
 /// # Errors
 /// Those of the engine: none of them did anything then, and none is answered.
@@ -225,22 +255,28 @@ fn run_section(
     out: &mut Output,
     transaction: &Transaction,
     section: Range<usize>,
-) -> terrace::Result<()> {
+    wait: Wait,
+) -> terrace::Result<bool> {
     client.touched |= 1 << client.database;
     let (sessions, mut context) = executor.split(client, out);
     context.atomic = true;
     let mark = context.out.mark();
     let session = sessions.open(context.client.database, &context.shared.maps)?;
+    session.set_wait(wait);
+    let mut ran = Vec::new();
     let mut run = |session: &mut Session| {
         // Once more, perhaps: an embedded user may have written one of the keys.
         context.out.truncate(mark);
+        ran.clear();
         for i in section.clone() {
             let (command, args) = transaction.request(i);
-            Executor::run_queued(&mut context, Some(session), command, args);
+            ran.push(Executor::run_queued(&mut context, Some(session), command, args));
         }
         Ok(())
     };
     let writes = section.clone().any(|i| transaction.request(i).0.is(flag::WRITE));
-    let result = if writes { session.atomic(run) } else { run(session) };
-    result.inspect_err(|_| context.out.truncate(mark))
+    let result: terrace::Result<()> = if writes { session.atomic(run) } else { run(session) };
+    result.inspect_err(|_| context.out.truncate(mark))?;
+    ran.into_iter().for_each(|ran| executor.count_queued(ran));
+    Ok(writes)
 }

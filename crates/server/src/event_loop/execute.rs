@@ -9,7 +9,7 @@ use super::EventLoop;
 use super::batch::GetBatch;
 use super::connection::{Connection, Phase};
 use super::sets::SetRun;
-use crate::commands::{self, Client, Close, Executor};
+use crate::commands::{self, Client, Close, Executor, Went};
 use crate::gate::Turn;
 use crate::resp::{Args, Output, Parser, ProtocolError, Step};
 use std::ops::Range;
@@ -26,7 +26,7 @@ enum Stop {
     InputEnds { missing: usize },
     /// The connection had its share of this turn.
     Share,
-    /// A pause holds the next command back.
+    /// A pause holds the next command back, or what it waits for.
     Held,
     /// The connection is to be closed after its replies.
     Close,
@@ -43,6 +43,8 @@ struct Run<'r, 'g> {
     /// Where the input lies, and the keys of the batch with it.
     buffer: &'r [u8],
     sets: &'r mut SetRun,
+    /// Where the first SET begins that there is no memory for yet.
+    held_at: Option<usize>,
 }
 
 /// What the short way can take.
@@ -83,40 +85,54 @@ impl Run<'_, '_> {
             };
             match self.parser.next(rest, limits) {
                 Step::Request(len) => {
-                    if !self.request(rest, at) {
-                        return (at, Stop::Held);
+                    let went = self.request(rest, at);
+                    if went == Went::Held {
+                        return (self.held_at.unwrap_or(at), Stop::Held);
                     }
                     at += len;
                     if self.client.close != Close::No {
                         return (range.end, Stop::Close);
                     }
+                    if went == Went::Long {
+                        return (at, Stop::Share);
+                    }
                 }
                 Step::Partial(missing) => return (at, Stop::InputEnds { missing }),
                 Step::Bad(error) => {
-                    self.refuse(error);
+                    if self.flush() {
+                        self.refuse(error);
+                    }
                     return (range.end, Stop::Close);
                 }
             }
         }
     }
 
-    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. False: a
-    /// pause holds it back.
+    /// Executes what was gathered: how far it came in the end, and why no further.
+    fn end(&mut self, (at, stop): (usize, Stop)) -> (usize, Stop) {
+        self.flush_sets();
+        match self.held_at {
+            Some(held) => {
+                self.parser.restart();
+                (held, Stop::Held)
+            }
+            None => (at, stop),
+        }
+    }
+
+    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. Held may be a SET before it.
     #[inline]
-    fn request(&mut self, rest: &[u8], at: usize) -> bool {
+    fn request(&mut self, rest: &[u8], at: usize) -> Went {
         let args = self.parser.args(rest);
         if self.client.plain && self.executor.core.takes_all() {
-            let is_short = self.executor.core.is_short;
             match shape(&args) {
                 Shape::Get if !self.parser.was_inline() => {
                     let (start, end) = self.parser.span(1);
-                    self.get(at + start, at + end);
-                    return true;
+                    return self.get(at + start, at + end);
                 }
-                Shape::Set if !self.parser.was_inline() && !is_short => {
+                Shape::Set if !self.parser.was_inline() => {
                     let (key, value) = (self.parser.span(1), self.parser.span(2));
-                    self.set((at + key.0, at + key.1), (at + value.0, at + value.1));
-                    return true;
+                    return self.set(at, (at + key.0, at + key.1), (at + value.0, at + value.1));
                 }
                 _ => {}
             }
@@ -125,8 +141,10 @@ impl Run<'_, '_> {
     }
 
     #[inline]
-    fn get(&mut self, start: usize, end: usize) {
-        self.flush_sets();
+    fn get(&mut self, start: usize, end: usize) -> Went {
+        if !self.flush_sets() {
+            return Went::Held;
+        }
         let database = self.client.database;
         if self.batch.must_flush_before(database) {
             self.flush_gets();
@@ -134,51 +152,58 @@ impl Run<'_, '_> {
         self.batch.push(self.index, database, start, end);
         self.client.note(commands::get_index(), database);
         self.outputs[self.index].count_reply();
+        Went::On
     }
 
     #[inline]
-    fn set(&mut self, key: (usize, usize), value: (usize, usize)) {
+    fn set(&mut self, at: usize, key: (usize, usize), value: (usize, usize)) -> Went {
         if self.batch.holds(self.index) {
             self.flush_gets();
         }
-        if self.sets.is_full() {
-            self.flush_sets();
+        if self.sets.is_full() && !self.flush_sets() {
+            return Went::Held;
         }
-        self.sets.push(key, value);
+        self.sets.push(at, key, value);
+        Went::On
     }
 
-    /// Does what waits of this connection's GETs and SETs.
-    fn flush(&mut self) {
-        self.flush_sets();
+    /// Does what waits of this connection's GETs and SETs. False: a SET is held.
+    fn flush(&mut self) -> bool {
+        let done = self.flush_sets();
         if self.batch.holds(self.index) {
             self.flush_gets();
         }
+        done
     }
 
     fn flush_gets(&mut self) {
         self.batch.flush(self.buffer, self.outputs, &mut self.executor);
     }
 
+    /// Does the SETs that wait. False: from `held_at` on there is no memory for them yet.
     #[inline]
-    fn flush_sets(&mut self) {
-        if !self.sets.is_empty() {
-            let out = &mut self.outputs[self.index];
-            self.sets.flush(self.buffer, self.client, out, &mut self.executor);
+    fn flush_sets(&mut self) -> bool {
+        if self.sets.is_empty() {
+            return true;
         }
+        let out = &mut self.outputs[self.index];
+        self.held_at = self.sets.flush(self.buffer, self.client, out, &mut self.executor);
+        self.held_at.is_none()
     }
 
-    /// Through the table of commands. False: a pause holds the command back.
-    fn long_way(&mut self, rest: &[u8]) -> bool {
-        self.flush();
+    /// Through the table of commands.
+    fn long_way(&mut self, rest: &[u8]) -> Went {
+        if !self.flush() {
+            return Went::Held;
+        }
         let args = self.parser.args(rest);
         if args.len() == 0 {
-            return true;
+            return Went::On;
         }
         self.executor.request(self.client, &mut self.outputs[self.index], args)
     }
 
     fn refuse(&mut self, error: ProtocolError) {
-        self.flush();
         let out = &mut self.outputs[self.index];
         let text = format!("ERR {error}");
         out.count_reply();
@@ -235,14 +260,13 @@ impl EventLoop<'_> {
             return (range.end, Stop::Close);
         };
         let Connection { parser, client, .. } = connection;
-        let mut executor = Executor {
+        let executor = Executor {
             shared: self.shared,
             stats: &self.handle.stats,
             core: &mut self.core,
             sessions: &mut self.sessions,
             turn,
         };
-        executor.note_memory(client.database);
         let mut run = Run {
             executor,
             batch: &mut self.batch,
@@ -252,10 +276,10 @@ impl EventLoop<'_> {
             client,
             buffer,
             sets: &mut self.sets,
+            held_at: None,
         };
-        let (at, stop) = run.all(range);
-        run.flush_sets();
-        (at, stop)
+        let came = run.all(range);
+        run.end(came)
     }
 
     /// Draws the consequences of a stop.

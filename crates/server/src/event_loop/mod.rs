@@ -64,12 +64,12 @@ pub(crate) struct Core {
     /// Milliseconds since the server started, read once per turn.
     pub(crate) uptime_ms: u64,
     pub(crate) paused: Paused,
-    /// Whether writes of the connection being executed may have to wait for memory: each is asked about.
-    pub(crate) is_short: bool,
     /// Whether a connection is held until there is memory for its next write.
     pub(crate) awaits_memory: bool,
     /// The database is being opened.
     pub(crate) is_loading: bool,
+    /// For commands that write to another database than the one they are executed in.
+    pub(crate) others: Sessions,
     /// What this turn has done to queues.
     pub(crate) queues: QueueTurn,
     /// And to ledgers.
@@ -134,9 +134,9 @@ pub(crate) fn run(shared: &Shared, id: usize) {
             now_ms: 0,
             uptime_ms: 0,
             paused: Paused::Nothing,
-            is_short: false,
             awaits_memory: false,
             is_loading: shared.loading.is_on(),
+            others: Sessions::new(shared.maps.count()),
             queues: QueueTurn::default(),
             ledgers: LedgerTurn::default(),
             next_wait_ms: u64::MAX,

@@ -39,11 +39,11 @@ impl EventLoop<'_> {
     pub(super) fn commit(&mut self) {
         let mut failures: Vec<(usize, String)> = Vec::new();
         let started = self.core.limits.latency.map(|_| Instant::now());
-        if self
-            .sessions
-            .commit(|database, error| failures.push((database, Failure::from(error).text())))
-        {
-            self.handle.stats.commits.add(1);
+        for sessions in [&mut self.sessions, &mut self.core.others] {
+            let failed = |database, error| failures.push((database, Failure::from(error).text()));
+            if sessions.commit(failed) {
+                self.handle.stats.commits.add(1);
+            }
         }
         // Both, whatever the first says.
         let (queues, ledgers) = (self.core.queues.commit(), self.core.ledgers.commit());

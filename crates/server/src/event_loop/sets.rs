@@ -7,16 +7,17 @@
 use crate::commands::{self, Client, Executor, Failure};
 use crate::resp::Output;
 use std::time::Instant;
-use terrace::Session;
+use terrace::{Error, Session, Wait};
 
 /// SETs gathered at most.
 const SETS: usize = 32;
 /// A shorter run is not worth it.
 const SETS_PREFETCHED_MIN: usize = 4;
 
-/// A SET that waits: where its key and its value lie.
+/// A SET that waits: where it begins, and where its key and its value lie.
 #[derive(Clone, Copy, Default)]
 struct Waiting {
+    at: usize,
     key: (usize, usize),
     value: (usize, usize),
 }
@@ -39,32 +40,40 @@ impl SetRun {
     }
     /// Adds a SET; not when the run is full.
     #[inline]
-    pub(super) fn push(&mut self, key: (usize, usize), value: (usize, usize)) {
-        self.waiting[self.len] = Waiting { key, value };
+    pub(super) fn push(&mut self, at: usize, key: (usize, usize), value: (usize, usize)) {
+        self.waiting[self.len] = Waiting { at, key, value };
         self.len += 1;
     }
 
-    /// Does them all; keys and values lie in `buffer`.
+    /// Does them all, or those before the first that there is no memory for yet: returns where that one begins. Keys
+    /// and values lie in `buffer`.
     pub(super) fn flush(
         &mut self,
         buffer: &[u8],
         client: &mut Client,
         out: &mut Output,
         executor: &mut Executor<'_, '_>,
-    ) {
+    ) -> Option<usize> {
         let len = std::mem::take(&mut self.len);
-        let waiting = &self.waiting[..len];
+        let mut waiting = &self.waiting[..len];
+        let mut held = None;
         let started = Instant::now();
-        (0..len).for_each(|_| out.count_reply());
         let Executor { sessions, shared, stats, .. } = &mut *executor;
         let mut failures = 0;
         match sessions.open(client.database, &shared.maps) {
             Ok(session) => {
                 prefetch(session, buffer, waiting);
-                for Waiting { key, value } in waiting {
+                session.set_wait(Wait::Never { since: None });
+                for (done, Waiting { at, key, value }) in waiting.iter().enumerate() {
                     let (key, value) = (&buffer[key.0..key.1], &buffer[value.0..value.1]);
                     match session.put(key, value, None) {
                         Ok(()) => out.ok(),
+                        Err(Error::Busy { since }) => {
+                            executor.await_memory(client, since);
+                            held = Some(*at);
+                            waiting = &waiting[..done];
+                            break;
+                        }
                         Err(error) => {
                             failures += 1;
                             let text = Failure::from(error).text();
@@ -83,9 +92,10 @@ impl SetRun {
                 }
             }
         }
+        waiting.iter().for_each(|_| out.count_reply());
         let took = started.elapsed();
         client.note(commands::set_index(), client.database);
-        executor.count(commands::set_index(), len as u64, failures, took);
+        executor.count(commands::set_index(), waiting.len() as u64, failures, took);
         if executor.is_slow(took) {
             // As one request would have them: each key with its value.
             let of = |(start, end): (usize, usize)| &buffer[start..end];
@@ -93,6 +103,7 @@ impl SetRun {
             let arguments: Vec<&[u8]> = [&b"SET"[..]].into_iter().chain(pairs).collect();
             executor.note_slow(client, arguments.into_iter(), took);
         }
+        held
     }
 }
 

@@ -278,6 +278,11 @@ impl Parser {
         self.inline
     }
 
+    /// Forgets how far it came: a request before that one is to be read again.
+    pub(crate) fn restart(&mut self) {
+        (self.remaining, self.at) = (0, 0);
+    }
+
     /// Gives back memory that an unusually large request left behind.
     pub(crate) fn shrink(&mut self) {
         const KEPT: usize = 64;
