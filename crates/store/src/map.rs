@@ -387,7 +387,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
             engine.values.set_rule(Rule::All)?;
             engine.sync.store(true, Ordering::SeqCst);
             engine.values.flush_all()?;
-            engine.end_redo();
+            engine.end_redo()?;
         } else {
             // The promise is taken back before the rule that keeps it goes; if that fails it stands.
             let promised = engine.sync.swap(false, Ordering::SeqCst);
@@ -480,9 +480,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));
         }
-        let flushed = self.engine.values.flush_all();
+        let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
         if flushed.is_ok() {
-            self.engine.end_redo();
             self.engine.release_unused(0);
         }
         self.engine.values.stop(CLOSED.into());

@@ -20,21 +20,25 @@ pub(super) struct Redone {
     pub(super) has_noted: bool,
 }
 
-/// What a process that died left beside `medium`, whose checkpoint is `cut`; what belongs to no such process goes.
+/// What a process that died left beside `medium`, whose checkpoint is `cut`, and under
+/// [`Access::Salvage`](crate::Access) why it cannot be read, if so; what belongs to no such process goes.
 pub(super) fn left<M: Memory>(
     medium: &Medium<M>,
     cut: &Cut,
     budget: &Arc<Budget>,
-) -> Result<Option<Left>> {
-    let Some(path) = medium.companion(NAME) else { return Ok(None) };
-    if medium.access().passes_damage() {
-        return Ok(None);
+) -> Result<(Option<Left>, Option<String>)> {
+    let Some(path) = medium.companion(NAME) else { return Ok((None, None)) };
+    match Left::find(&path, medium.path(), cut, medium.access(), budget) {
+        Ok(None) if medium.access().writes() => {
+            let _absent = std::fs::remove_file(&path);
+            Ok((None, None))
+        }
+        Ok(found) => Ok((found, None)),
+        Err(error @ Error::Damaged { .. }) if medium.access().passes_damage() => {
+            Ok((None, Some(error.to_string())))
+        }
+        Err(error) => Err(error),
     }
-    let found = Left::find(&path, cut, medium.access().writes(), budget)?;
-    if found.is_none() && medium.access().writes() {
-        let _absent = std::fs::remove_file(&path);
-    }
-    Ok(found)
 }
 
 impl<M: Memory> Logs<M> {
@@ -54,6 +58,9 @@ impl<M: Memory> Logs<M> {
             Some(reason) => self.stop(reason.into()),
             None => {
                 self.flush_all()?;
+                // The next checkpoint names no redo log and this one does not belong to it: then it may go.
+                *self.redo.lock() = None;
+                self.flush_all()?;
                 left.log.remove();
             }
         }
@@ -63,13 +70,16 @@ impl<M: Memory> Logs<M> {
 
     /// From here on every write outlives the process before it is visible; nothing on a medium where it does anyway.
     /// Counts from the next checkpoint on, which the caller takes. Where the disk has no room for a redo log,
-    /// [`Logs::owes_checkpoint`] says so of every write.
+    /// [`Logs::owes_checkpoint`] says so of every write. One that is there already goes on.
     ///
     /// # Errors
     /// As [`Medium::write_out`], but for a full disk.
     pub fn begin_redo(&self) -> Result<()> {
         let Some(path) = self.medium.companion(NAME) else { return Ok(()) };
-        let made = match RedoLog::make(&path, &self.budget, &self.owed) {
+        if self.redo.lock().is_some() {
+            return Ok(());
+        }
+        let made = match RedoLog::make(&path, self.medium.path(), &self.budget, &self.owed) {
             Ok(log) => Arc::new(log),
             Err(Error::DiskFull { .. }) => {
                 self.owed.is_always(true);
@@ -88,14 +98,22 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// Every write so far is durable, or need not be: no more is put into the redo log, and it goes.
-    pub fn end_redo(&self) {
-        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
-        writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
-        self.owed.is_always(false);
-        if let Some(log) = self.redo.lock().take() {
-            log.remove();
-        }
+    /// No more is put into the redo log, and once a checkpoint that does not name it is durable, with every write so
+    /// far, it goes. Nothing where there is none.
+    ///
+    /// # Errors
+    /// As [`Logs::flush_all`]; then the file stays for the next opening.
+    pub fn end_redo(&self) -> Result<()> {
+        let ended = {
+            let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+            writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
+            self.owed.is_always(false);
+            self.redo.lock().take()
+        };
+        let Some(log) = ended else { return Ok(()) };
+        self.flush_all()?;
+        log.remove();
+        Ok(())
     }
 
     /// Whether something was written that only a checkpoint keeps from the death of the process.
