@@ -43,7 +43,7 @@ pub use index_file::{Area, IndexFile, Pages, State};
 pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
 pub use medium::{Medium, MediumSpec, make_folders};
 pub use progress::scanned_bytes;
-pub use redo_log::{Left, Redo};
+pub use redo_log::{Left, Newest, Redo};
 pub use sync::{Lock, lock};
 pub use values::{
     BucketLock, Keeps, LogsOrSlabs, NoItem, Reach, RoomInEither, Seen, Values, Writing,

@@ -3,7 +3,7 @@
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
 //! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails,
-//!              the mark of the index that goes with the values, features
+//!              the mark of the index that goes with the values, features, name of the redo log
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
 //! A file of a later format is refused by its number, before anything else of it is believed
@@ -41,6 +41,8 @@ const INDEX_AT: usize = 40 + 16 * MAX_OPEN;
 /// reserved and zero: place and bytes of an image of the index, floor of commit timestamps, seed of the hashes in
 /// segment summaries (`docs/value-file.md`).
 const FEATURES_AT: usize = INDEX_AT + 8;
+/// Offset of the name of the redo log that goes with the values: behind what is reserved.
+const REDO_AT: usize = FEATURES_AT + 40;
 
 /// Which items count after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Cut {
     pub open: Vec<OpenLog>,
     /// Mark of the kept index that goes with the values; 0: none does.
     pub index: u64,
+    /// Names the redo log that goes with the values; 0: none does ([`redo_log`](crate::redo_log)).
+    pub redo: u64,
 }
 
 /// The unchanging parameters of a file.
@@ -192,14 +196,15 @@ impl Cut {
             put_u64(&mut block, 48 + 16 * i, open.sequence);
         }
         put_u64(&mut block, INDEX_AT, self.index);
+        put_u64(&mut block, REDO_AT, self.redo);
         seal_block(&mut block);
         block
     }
 
     /// Tells it from other checkpoint records of its number.
-    pub(crate) fn check(&self) -> u64 {
+    pub(crate) fn check(&self) -> u32 {
         let block = self.encode();
-        1 << 32 | u64::from(get_u32(&block, block.len() - 4))
+        get_u32(&block, block.len() - 4)
     }
 
     fn decode(block: &[u8]) -> Option<Cut> {
@@ -220,6 +225,7 @@ impl Cut {
             segments: get_u32(block, 32),
             open: open.collect(),
             index: get_u64(block, INDEX_AT),
+            redo: get_u64(block, REDO_AT),
         })
     }
 
@@ -264,6 +270,7 @@ impl Cut {
             segments: 1,
             open: Vec::new(),
             index: 0,
+            redo: 0,
         }
     }
 }
@@ -327,6 +334,7 @@ fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
         segments: 1,
         open: Vec::new(),
         index: 0,
+        redo: 0,
     };
     cut.store(medium)?;
     // SAFETY: committed by the caller; nobody else has the medium yet.

@@ -398,7 +398,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
             engine.values.set_rule(Rule::All)?;
             engine.sync.store(true, Ordering::SeqCst);
             engine.values.flush_all()?;
-            engine.end_redo();
+            engine.end_redo()?;
         } else {
             // What keeps the new promise is there before the old one is taken back; that is taken back before the
             // policy that keeps it goes, and stands if that fails.
@@ -410,7 +410,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
             let changed = engine.values.set_rule(engine.rule_of(durability));
             changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
             if !keeps_redo {
-                engine.end_redo();
+                engine.end_redo()?;
             }
         }
         *current = durability;
@@ -501,9 +501,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));
         }
-        let flushed = self.engine.values.flush_all();
+        let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
         if flushed.is_ok() {
-            self.engine.end_redo();
             self.engine.release_unused(0);
         }
         self.engine.values.stop(CLOSED.into());

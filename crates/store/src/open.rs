@@ -105,8 +105,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         lock.note_made(&name.to_string_lossy());
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
-    recovery.redone = engine.replay()?;
-    recovery.keys = engine.len();
+    engine.replay(&mut recovery)?;
     let map = start(engine, recovery, Some(lock))?;
     if map.options().access.writes() {
         if let Durability::Interval(_) = map.options().durability {

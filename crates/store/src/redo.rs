@@ -3,25 +3,27 @@
 use crate::engine::{Change, Engine, Hint};
 use crate::error::Result;
 use crate::pressure::{By, Wait};
+use crate::recover::RecoveryReport;
 use terrace_durable::logs::{Logs, Room};
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// Writes again what a process that died wrote behind its last checkpoint, durably on return, or in memory alone
-    /// where the map is only read; how many keys.
+    /// where the map is only read. `recovery` learns how many keys, and what was damaged if that is passed.
     ///
     /// # Errors
     /// The redo log is damaged, or there is no room.
-    pub fn replay(&mut self) -> Result<u64> {
+    pub fn replay(&mut self, recovery: &mut RecoveryReport) -> Result<()> {
         let Some(left) = self.values.logs().and_then(|logs| logs.take_left()) else {
-            return Ok(0);
+            return Ok(());
         };
         // There is no collector yet: whoever needs room collects.
         let has_threads = std::mem::replace(&mut self.has_threads, false);
         let newest = left.newest()?;
-        let keys = newest.len() as u64;
+        recovery.redone = newest.keys.len() as u64;
+        recovery.damage.extend(newest.damage);
         let by = By { writer: 1, wait: Wait::ForRoom };
-        for redo in newest {
+        for redo in newest.keys {
             let change = match redo.value {
                 Some((value, expires_at_ms)) => Change::Put { value, expires_at_ms },
                 None => Change::Delete,
@@ -31,7 +33,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
         self.has_threads = has_threads;
-        Ok(keys)
+        recovery.keys = self.len();
+        Ok(())
     }
 
     /// From here on acknowledged writes survive the process; what was written before is durable on return if there
@@ -47,8 +50,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    pub fn end_redo(&self) {
-        self.values.logs().iter().for_each(|logs| logs.end_redo());
+    /// Ends the redo log: everything written before is durable on return.
+    ///
+    /// # Errors
+    /// Those of the medium.
+    pub fn end_redo(&self) -> Result<()> {
+        self.values.logs().map_or(Ok(()), |logs| Ok(logs.end_redo()?))
     }
 
     /// Whether the redo log had no room for something that no checkpoint has yet.

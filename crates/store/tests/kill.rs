@@ -6,6 +6,7 @@
 //!
 //! 10 cycles; `TERRACE_LONG=1` makes it 200. `TERRACE_SEED=N` repeats a run's choices.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -294,18 +295,8 @@ fn acknowledged_writes_survive_under_interval_on_a_declared_medium() {
 fn readers_see_what_a_killed_process_acknowledged() {
     let dir = tempfile::tempdir().expect("directory");
     let journal = dir.path().join("journal");
-    let read_journal = || Journal::read(&journal, Promise::OnAcknowledge).expect("journal");
-    run_and_kill_after(dir.path(), "log-block-hour", 1, || {
-        let begun = std::time::Instant::now();
-        while read_journal().clock() < 1_000 {
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "the process hardly writes anything"
-            );
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    });
-    let mut ledger = read_journal();
+    kill_after_1000_notes(dir.path());
+    let mut ledger = Journal::read(&journal, Promise::OnAcknowledge).expect("journal");
     let read = |access| {
         let options = MapOptions { access, ..options("log-block-hour") };
         Map::open(&dir.path().join("map"), options).expect("open")
@@ -320,4 +311,77 @@ fn readers_see_what_a_killed_process_acknowledged() {
     assert!(keys[0] > 0 && keys.iter().all(|count| *count == keys[0]), "{keys:?}");
     let map = read(Access::Write);
     assert_eq!((map.recovery().redone, map.len()), (0, keys[0]), "it was taken in once");
+}
+
+fn kill_after_1000_notes(dir: &Path) {
+    let journal = dir.join("journal");
+    run_and_kill_after(dir, "log-block-hour", 1, || {
+        let begun = std::time::Instant::now();
+        let notes = || Journal::read(&journal, Promise::OnAcknowledge).expect("journal").clock();
+        while notes() < 1_000 {
+            let waited = begun.elapsed();
+            assert!(waited < Duration::from_secs(60), "the process hardly writes anything");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+}
+
+/// A redo log that was deleted after a kill, or one flipped bit in the head of one of its chunks, lost acknowledged
+/// writes without a word. Now whoever opens the map hears of it, and salvage shows the rest. A copy of the directory
+/// that was made without it opens as of its checkpoint.
+#[test]
+fn damage_in_the_redo_log_of_a_killed_process_is_named() {
+    let dir = tempfile::tempdir().expect("directory");
+    kill_after_1000_notes(dir.path());
+    let (map_dir, redo) = (dir.path().join("map"), dir.path().join("map/redo"));
+    let open =
+        |access, dir: &Path| Map::open(dir, MapOptions { access, ..options("log-block-hour") });
+    let keys = open(Access::Read, &map_dir).expect("whole").len();
+    let is_named = |what: &str| {
+        for access in [Access::Read, Access::Write] {
+            let error = open(access, &map_dir).err().expect(what).to_string();
+            let is_named = error.contains("map/redo") && error.contains("--salvage");
+            assert!(is_named, "{what}: {error}");
+        }
+        let map = open(Access::Salvage, &map_dir).expect("what is intact");
+        assert!(!map.recovery().damage.is_empty(), "{what}");
+        map.len()
+    };
+    let bytes = std::fs::read(&redo).expect("read");
+    // Control words, then the heads of chunks.
+    let chunk_bytes = u64::from_le_bytes(bytes[56..64].try_into().expect("eight")) as usize;
+    let heads = (4096..bytes.len()).step_by(chunk_bytes).filter(|at| bytes[*at] & 1 == 1);
+    let (mut named, mut lost) = (0, 0);
+    for at in (0..120).step_by(5).chain(heads.flat_map(|at| at..at + 8)) {
+        let file = std::fs::File::options().read(true).write(true).open(&redo).expect("open");
+        // As it is by now: an opening that is refused may have taken a checkpoint.
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at as u64).expect("read");
+        file.write_all_at(&[byte[0] ^ 4], at as u64).expect("written");
+        if open(Access::Read, &map_dir).is_ok_and(|map| map.len() == keys) {
+            // The place of another checkpoint, or of none.
+            assert!((88..120).contains(&at), "{at}");
+        } else {
+            named += 1;
+            lost += u64::from(is_named(&at.to_string()) < keys);
+        }
+        file.write_all_at(&byte, at as u64).expect("written");
+    }
+    assert!(named >= 20 && lost > 0, "{named} named, {lost} with keys lost");
+    let aside = dir.path().join("aside");
+    std::fs::rename(&redo, &aside).expect("moved");
+    assert!(is_named("missing") < keys);
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).expect("made");
+    std::fs::copy(map_dir.join("values.log"), copy.join("values.log")).expect("copied");
+    let restored = open(Access::Write, &copy).expect("a copy without its redo log");
+    assert!(restored.len() < keys, "{} of {keys}", restored.len());
+    std::fs::copy(&aside, &redo).expect("back");
+    let map = open(Access::Write, &map_dir).expect("whole again");
+    assert_eq!(map.len(), keys);
+    map.close().expect("closed");
+    drop(map);
+    assert!(!redo.exists(), "nothing names it any more");
+    let map = open(Access::Write, &map_dir).expect("closed in order");
+    assert_eq!((map.recovery().redone, map.len()), (0, keys));
 }

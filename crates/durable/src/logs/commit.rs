@@ -274,8 +274,9 @@ impl<M: Memory> Logs<M> {
             self.medium.sync()?;
         }
         // Only now may the cut count the bytes.
-        let changed = (&next.open, next.next_sequence, next.segments, rule)
-            != (&cut.open, cut.next_sequence, cut.segments, cut.rule);
+        next.redo = self.redo.lock().as_ref().map_or(0, |log| log.name());
+        let changed = (&next.open, next.next_sequence, next.segments, rule, next.redo)
+            != (&cut.open, cut.next_sequence, cut.segments, cut.rule, cut.redo);
         if changed || redone.has_noted {
             next.number += 1;
             next.rule = rule;

@@ -158,7 +158,7 @@ impl<M: Memory> Logs<M> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape)?;
-        let left = redo::left(&medium, &cut, budget)?;
+        let (left, redo_damage) = redo::left(&medium, &cut, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
         let lane =
@@ -184,7 +184,7 @@ impl<M: Memory> Logs<M> {
             cut: Mutex::new(cut),
             stopped: OnceLock::new(),
             lifetime: medium.lifetime(),
-            head_damage,
+            head_damage: head_damage.or(redo_damage),
             books: OnceLock::new(),
             budget: Arc::clone(budget),
             redo: Mutex::new(left.as_ref().map(|left| Arc::clone(&left.log))),

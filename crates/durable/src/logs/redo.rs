@@ -20,21 +20,25 @@ pub(super) struct Redone {
     pub(super) has_noted: bool,
 }
 
-/// What a process that died left beside `medium`, whose checkpoint is `cut`; what belongs to no such process goes.
+/// What a process that died left beside `medium`, whose checkpoint is `cut`, and under
+/// [`Access::Salvage`](crate::Access) why it cannot be read, if so; what belongs to no such process goes.
 pub(super) fn left<M: Memory>(
     medium: &Medium<M>,
     cut: &Cut,
     budget: &Arc<Budget>,
-) -> Result<Option<Left>> {
-    let Some(path) = medium.companion(NAME) else { return Ok(None) };
-    if medium.access().passes_damage() {
-        return Ok(None);
+) -> Result<(Option<Left>, Option<String>)> {
+    let Some(path) = medium.companion(NAME) else { return Ok((None, None)) };
+    match Left::find(&path, medium.path(), cut, medium.access(), budget) {
+        Ok(None) if medium.access().writes() => {
+            let _absent = std::fs::remove_file(&path);
+            Ok((None, None))
+        }
+        Ok(found) => Ok((found, None)),
+        Err(error @ Error::Damaged { .. }) if medium.access().passes_damage() => {
+            Ok((None, Some(error.to_string())))
+        }
+        Err(error) => Err(error),
     }
-    let found = Left::find(&path, cut, medium.access().writes(), budget)?;
-    if found.is_none() && medium.access().writes() {
-        let _absent = std::fs::remove_file(&path);
-    }
-    Ok(found)
 }
 
 impl<M: Memory> Logs<M> {
@@ -53,6 +57,9 @@ impl<M: Memory> Logs<M> {
         match self.medium.access().refusal() {
             Some(reason) => self.stop(reason.into()),
             None => {
+                self.flush_all()?;
+                // The next checkpoint names no redo log and this one does not belong to it: then it may go.
+                *self.redo.lock() = None;
                 self.flush_all()?;
                 left.log.remove();
             }
@@ -73,7 +80,7 @@ impl<M: Memory> Logs<M> {
         if self.redo.lock().is_some() || self.owes_checkpoint() {
             return Ok(false);
         }
-        let made = match RedoLog::make(&path, &self.budget, &self.owed) {
+        let made = match RedoLog::make(&path, self.medium.path(), &self.budget, &self.owed) {
             Ok(log) => Arc::new(log),
             Err(Error::DiskFull { .. }) => {
                 self.owed.is_always(true);
@@ -91,8 +98,16 @@ impl<M: Memory> Logs<M> {
         Ok(true)
     }
 
-    /// Every write so far is durable, or need not be: the redo log goes, and no more is put into it.
-    pub fn end_redo(&self) {
+    /// No more is put into the redo log, and it goes, once a checkpoint that does not name it is durable with every
+    /// write so far. Nothing where there is none.
+    ///
+    /// # Errors
+    /// As [`Logs::flush_all`]; then the redo log stays, and goes on.
+    pub fn end_redo(&self) -> Result<()> {
+        if let Some(log) = self.redo.lock().clone() {
+            log.retire(true);
+            self.flush_all().inspect_err(|_| log.retire(false))?;
+        }
         let writers = self.lock_writers();
         // Before the first write that it lacks: what it holds of that key is older, and must not come back.
         if let Some(log) = self.redo.lock().take() {
@@ -100,6 +115,7 @@ impl<M: Memory> Logs<M> {
         }
         writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
         self.owed.is_always(false);
+        Ok(())
     }
 
     /// Whether something was written that only a checkpoint keeps from the death of the process.

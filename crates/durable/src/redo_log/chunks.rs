@@ -1,8 +1,11 @@
 //! Chunks of a redo log: made as they are needed, used again once a checkpoint has what they hold.
 
-use super::{CHUNK_HEAD_BYTES, CONTROL_BYTES, RedoLog, STEP_BYTES, check_of};
+use super::{CHUNK_HEAD_BYTES, CONTROL_BYTES, Head, MADE_AT, RedoLog, STEP_BYTES};
 use rustix::fs::FallocateFlags;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// What stays of a chunk that is not in use.
+const PAGE_BYTES: u64 = 4096;
 
 #[derive(Debug)]
 pub(super) struct Chunks {
@@ -66,6 +69,7 @@ impl RedoLog {
                 // here it only grows.
                 unsafe { self.region.follow(&self.file) }.ok()?;
                 chunks.allocated.push(0);
+                self.store_sealed(MADE_AT, chunks.allocated.len() as u64);
                 chunk
             }
             None => return None,
@@ -77,10 +81,11 @@ impl RedoLog {
             return None;
         }
         drop(chunks);
-        let start = self.start_of(chunk);
-        self.store(start, life);
-        self.store(start + 8, writer);
-        self.store(start + 16, check_of(life, start, writer, 0));
+        // No record yet, said before the head counts, which is one store.
+        self.store(self.records_of(chunk), 0);
+        compiler_fence(Ordering::SeqCst);
+        self.store_sealed(self.start_of(chunk), Head { life, writer, is_used: true }.word());
+        compiler_fence(Ordering::SeqCst);
         Some(Taken { chunk, life })
     }
 
@@ -140,7 +145,13 @@ impl RedoLog {
     /// Nothing of these chunks counts any more.
     pub(super) fn free(&self, freed: Vec<u32>) {
         // All of them before any is used again: the note that says so of one may lie in another.
-        freed.iter().for_each(|chunk| self.store(self.start_of(*chunk) + 16, 0));
+        for chunk in &freed {
+            let start = self.start_of(*chunk);
+            if let Some(word) = self.load_sealed(start) {
+                let head = Head { is_used: false, ..Head::of(word) };
+                self.store_sealed(start, head.word());
+            }
+        }
         self.chunks.lock().free.extend(freed);
     }
 
@@ -157,7 +168,9 @@ impl RedoLog {
         let chunk = chunks.free.remove(place);
         let bytes = std::mem::take(&mut chunks.allocated[chunk as usize]);
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if rustix::fs::fallocate(&self.file, hole, self.start_of(chunk), bytes).is_ok() {
+        // The head stays: one of zeros would be damage.
+        let (at, bytes_behind) = (self.start_of(chunk) + PAGE_BYTES, bytes - PAGE_BYTES);
+        if rustix::fs::fallocate(&self.file, hole, at, bytes_behind).is_ok() {
             let counted = chunks.allocated_bytes().max(self.set_aside()).min(chunks.counted);
             self.budget.give(chunks.counted - counted);
             chunks.counted = counted;

@@ -24,14 +24,16 @@
 //! left alone. A recovery that replays it takes checkpoints itself, and says first from which one on it replays.
 
 mod chunks;
+mod named;
 mod pen;
 mod read;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use pen::Pen;
-pub use read::{Left, Redo};
+pub use read::{Left, Newest, Redo};
 
+use crate::checksum::Crc;
 use crate::error::{Result, io_error};
 use crate::superblock::Cut;
 use chunks::Chunks;
@@ -41,7 +43,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
 
 /// Its name beside the values.
@@ -54,11 +56,14 @@ const VERSION_AT: u64 = 8;
 const BOOT_AT: u64 = 16;
 const BOOT_BYTES: usize = 36;
 const CHUNK_BYTES_AT: u64 = 56;
-const REPLAY_AT: u64 = 64;
-const CUTS_AT: u64 = 72;
+/// Checksum of what is before it, which is written once.
+const CHECK_AT: u64 = 64;
+const REPLAY_AT: u64 = 72;
+const MADE_AT: u64 = 80;
+const CUTS_AT: u64 = 88;
 const CONTROL_BYTES: u64 = 4096;
 
-/// The head of a chunk: number of its use, writer, check.
+/// The head of a chunk, one word ([`Head`]), and what is free behind it.
 const CHUNK_HEAD_BYTES: u64 = 64;
 /// What stands before an item: check, stamp, salt and length.
 const RECORD_HEAD_BYTES: u64 = 24;
@@ -84,6 +89,41 @@ fn check_of(life: u64, at: u64, stamp: u64, salt_and_length: u64) -> u64 {
     check = (check.rotate_left(29) ^ stamp).wrapping_mul(FACTOR);
     check = (check.rotate_left(29) ^ salt_and_length).wrapping_mul(FACTOR);
     (check ^ check >> 32) | 1
+}
+
+/// What the head of a chunk says in one word, so that no process dies in the middle of it.
+#[derive(Clone, Copy)]
+struct Head {
+    /// Number of the use: grows with each, whatever the chunk.
+    life: u64,
+    writer: u64,
+    /// Whether its records count.
+    is_used: bool,
+}
+
+impl Head {
+    fn word(self) -> u64 {
+        self.life << 8 | self.writer << 1 | u64::from(self.is_used)
+    }
+
+    fn of(word: u64) -> Head {
+        Head { life: word >> 8, writer: word >> 1 & 0x7f, is_used: word & 1 == 1 }
+    }
+}
+
+/// `value` of 48 bits at `at`, with 16 bits that tell damage.
+fn sealed(at: u64, value: u64) -> u64 {
+    debug_assert!(value < 1 << 48, "48 bits");
+    value | check_of(value, at, 0, 0) >> 48 << 48
+}
+
+/// The second word of what is said of checkpoint `number`, whose record has the checksum `check`.
+fn expected(number: u64, check: u32) -> u64 {
+    u64::from(check) | check_of(number, CUTS_AT, check.into(), 0) >> 32 << 32
+}
+
+fn control_check(bytes: &[u8]) -> u64 {
+    1 << 32 | u64::from(Crc::new(VERSION as u32).update(bytes).finish())
 }
 
 /// Records that found no room.
@@ -112,6 +152,9 @@ impl Owed {
 #[derive(Debug)]
 pub struct RedoLog {
     path: PathBuf,
+    /// What checkpoint records call it.
+    name: u64,
+    is_retired: AtomicBool,
     file: File,
     region: Region,
     memory: Native,
@@ -123,11 +166,16 @@ pub struct RedoLog {
 }
 
 impl RedoLog {
-    /// Makes an empty one, which belongs to no checkpoint yet.
+    /// Makes an empty one beside the value file `values`, which belongs to no checkpoint yet.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn make(path: &Path, budget: &Arc<Budget>, owed: &Arc<Owed>) -> Result<RedoLog> {
+    pub(crate) fn make(
+        path: &Path,
+        values: &Path,
+        budget: &Arc<Budget>,
+        owed: &Arc<Owed>,
+    ) -> Result<RedoLog> {
         let most = (budget.limit() / 16).clamp(3 << 20, MOST_BYTES);
         let chunk_bytes = (most / 32).next_power_of_two().clamp(256 << 10, MOST_CHUNK_BYTES);
         let unnamed = path.with_extension("new");
@@ -146,7 +194,7 @@ impl RedoLog {
             unsafe { Region::map_file(&file, CONTROL_BYTES + most, false, Domain::PageCache) }
         };
         let region = map().map_err(io_error(&unnamed, "map"))?;
-        let mut log = RedoLog::on(file, region, path, chunk_bytes, budget);
+        let mut log = RedoLog::on(file, region, (path, values), chunk_bytes, budget);
         log.owed = Arc::clone(owed);
         log.store(VERSION_AT, VERSION);
         // A kernel that does not say which it is will not be known again.
@@ -157,6 +205,9 @@ impl RedoLog {
         }
         log.store(CHUNK_BYTES_AT, chunk_bytes);
         log.store(0, MAGIC);
+        log.store(CHECK_AT, log.control_check());
+        [REPLAY_AT, MADE_AT].iter().for_each(|at| log.store_sealed(*at, 0));
+        [0, 1].iter().for_each(|number| log.store_expected(*number, 0));
         std::fs::rename(&unnamed, path).map_err(io_error(path, "name"))?;
         Ok(log)
     }
@@ -164,13 +215,15 @@ impl RedoLog {
     fn on(
         file: File,
         region: Region,
-        path: &Path,
+        (path, values): (&Path, &Path),
         chunk_bytes: u64,
         budget: &Arc<Budget>,
     ) -> RedoLog {
         let most = (region.len() - CONTROL_BYTES) / chunk_bytes;
         RedoLog {
             path: path.into(),
+            name: named::name(values),
+            is_retired: AtomicBool::new(false),
             file,
             memory: region.native(),
             region,
@@ -206,14 +259,49 @@ impl RedoLog {
 
     /// The checkpoint record `cut` is about to be written, or is there: the log belongs to it.
     pub(crate) fn expect(&self, cut: &Cut) {
-        let at = CUTS_AT + 16 * (cut.number % 2);
-        self.store(at, cut.number);
-        self.store(at + 8, cut.check());
+        self.store_expected(cut.number, cut.check());
     }
 
-    fn expects(&self, cut: &Cut) -> bool {
+    fn store_expected(&self, number: u64, check: u32) {
+        let at = CUTS_AT + 16 * (number % 2);
+        self.store(at, number);
+        self.store(at + 8, expected(number, check));
+    }
+
+    /// Whether it belongs to `cut`; none if its word for that is damaged: it changes only once a later checkpoint is
+    /// durable.
+    fn expects(&self, cut: &Cut) -> Option<bool> {
         let at = CUTS_AT + 16 * (cut.number % 2);
-        self.load(at) == cut.number && self.load(at + 8) == cut.check()
+        let (number, word) = (self.load(at), self.load(at + 8));
+        let is_intact = word == expected(number, word as u32);
+        is_intact.then(|| (number, word as u32) == (cut.number, cut.check()))
+    }
+
+    /// What a checkpoint record says of the redo log that goes with it.
+    pub(crate) fn name(&self) -> u64 {
+        if self.is_retired.load(Ordering::Relaxed) { 0 } else { self.name }
+    }
+
+    /// Whether checkpoint records no longer name it: it is about to go.
+    pub(crate) fn retire(&self, is_retired: bool) {
+        self.is_retired.store(is_retired, Ordering::Relaxed);
+    }
+
+    fn control_check(&self) -> u64 {
+        // SAFETY: in the control page, which is mapped, and whose words here are written once.
+        let bytes = unsafe { self.memory.bytes(0, CHECK_AT) };
+        control_check(bytes)
+    }
+
+    fn store_sealed(&self, at: u64, value: u64) {
+        self.store(at, sealed(at, value));
+    }
+
+    /// The value of a sealed word; none if it is damaged.
+    fn load_sealed(&self, at: u64) -> Option<u64> {
+        let word = self.load(at);
+        let value = word & (1 << 48) - 1;
+        (sealed(at, value) == word).then_some(value)
     }
 
     /// What [`RedoLog::covered`] is to be told, taken while all writers are locked out.

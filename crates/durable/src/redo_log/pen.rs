@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 use terrace_memory::Memory;
 
+/// A note, and the zero behind it.
+const NOTE_BYTES: u64 = RECORD_HEAD_BYTES + 8;
+
 /// A writer's place in a redo log; used under that writer's lock.
 #[derive(Debug)]
 pub(crate) struct Pen {
@@ -46,7 +49,7 @@ impl Pen {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let bytes = (RECORD_HEAD_BYTES + length as u64).next_multiple_of(8);
         // There is always room for a note.
-        if self.at + bytes + RECORD_HEAD_BYTES > self.ready && !self.make_room(bytes) {
+        if self.at + bytes + NOTE_BYTES > self.ready && !self.make_room(bytes) {
             return;
         }
         let stamp = key.map_or(0, |key| self.log.stamp(key));
@@ -56,25 +59,27 @@ impl Pen {
             unsafe { self.log.memory.write(to, part) };
             to += part.len() as u64;
         }
-        self.finish(stamp, u64::from(salt) | (length as u64) << 32);
-        self.at += bytes;
+        self.finish(stamp, u64::from(salt) | (length as u64) << 32, bytes);
         self.has_records = true;
     }
 
     #[inline(always)]
-    fn finish(&self, stamp: u64, salt_and_length: u64) {
+    fn finish(&mut self, stamp: u64, salt_and_length: u64, bytes: u64) {
         self.log.store(self.at + 8, stamp);
         self.log.store(self.at + 16, salt_and_length);
+        // No record follows: what else is found there is damage.
+        self.log.store(self.at + bytes, 0);
         // What a thread stored outlives it in this order; the compiler keeps it too.
         compiler_fence(Ordering::SeqCst);
         self.log.store(self.at, check_of(self.life, self.at, stamp, salt_and_length));
         compiler_fence(Ordering::SeqCst);
+        self.at += bytes;
     }
 
     #[cold]
     fn make_room(&mut self, bytes: u64) -> bool {
         let log = &self.log;
-        let needed = bytes + RECORD_HEAD_BYTES;
+        let needed = bytes + NOTE_BYTES;
         if self.is_broken {
             return false;
         }
@@ -107,8 +112,7 @@ impl Pen {
     pub fn note(&mut self, number: u64, full: &mut Vec<u32>) -> bool {
         let had_records = std::mem::take(&mut self.has_records);
         if had_records {
-            self.finish(number, 0);
-            self.at += RECORD_HEAD_BYTES;
+            self.finish(number, 0, RECORD_HEAD_BYTES);
         }
         full.append(&mut self.full);
         std::mem::take(&mut self.is_broken) || had_records
