@@ -209,7 +209,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 .filter(|v| v.dead_bytes * share >= v.used_bytes)
                 .collect();
         }
-        if due.is_empty() && deletes_wait {
+        if due.is_empty() && deletes_wait && !self.evicts() {
             sealed.sort_by_key(|v| v.sequence);
             due = sealed;
             due.truncate((logs.total_segments() / 16).max(VICTIMS));
