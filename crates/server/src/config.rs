@@ -84,8 +84,10 @@ pub(crate) struct LoopLimits {
     pub(crate) value_bytes: usize,
     pub(crate) query_buffer_bytes: usize,
     pub(crate) output_buffer_bytes: usize,
-    /// This loop's share of the bytes all clients may take.
+    /// Bytes that the clients of all loops may take together.
     pub(crate) all_buffers_bytes: usize,
+    /// While the clients of this loop take no more, it need not ask what the others have: a quarter of its share.
+    pub(crate) unasked_buffers_bytes: usize,
     pub(crate) idle_ms: Option<u64>,
     pub(crate) stall_ms: Option<u64>,
     pub(crate) slow_log: Option<Duration>,
@@ -113,8 +115,7 @@ impl LoopLimits {
             unauthenticated: true,
         };
         let ms = |seconds: &AtomicU64| Some(seconds.load(Relaxed) * 1000).filter(|ms| *ms > 0);
-        let loops = if options.threads == 0 { 1 } else { options.threads };
-        let all_buffers_bytes = config.all_buffers_bytes_max.load(Relaxed) / loops;
+        let all_buffers_bytes = config.all_buffers_bytes_max.load(Relaxed);
         LoopLimits {
             generation,
             authenticated,
@@ -127,6 +128,7 @@ impl LoopLimits {
                 .load(Relaxed)
                 .min(all_buffers_bytes),
             all_buffers_bytes,
+            unasked_buffers_bytes: all_buffers_bytes / options.threads.max(1) / 4,
             idle_ms: ms(&config.idle_timeout_s),
             stall_ms: ms(&config.stall_timeout_s),
             slow_log: u64::try_from(config.slow_log_us.load(Relaxed))

@@ -96,6 +96,11 @@ fn the_server() {
         CONFIG GET MAXMEMORY => ["MAXMEMORY", "104857600"]
         CONFIG GET MAXMEMOR? => ["maxmemory", "104857600"]
         CONFIG SET maxmemory x => -ERR CONFIG SET failed (possibly related to argument 'maxmemory')*
+        CONFIG SET timeout 100 maxmemory abc => -ERR CONFIG SET failed (possibly related to argument 'maxmemory')*
+        CONFIG GET timeout => ["timeout", "0"]
+        CONFIG SET timeout 18446744073709552 => -ERR CONFIG SET failed (possibly related to argument 'timeout')*
+        CONFIG SET timeout 2147483648 => -ERR CONFIG SET failed (possibly related to argument 'timeout')*
+        CONFIG SET client-output-buffer-limit "normal 12345678 0 0 pubsub x 0 0" => -ERR CONFIG SET failed (possibly related to argument*
         CONFIG SET nonsense 1 => -ERR Unknown option or number of arguments for CONFIG SET - 'nonsense'
         CONFIG SET databases 5 => -ERR CONFIG SET failed (possibly related to argument 'databases')*
         CONFIG SET maxmemory 1gb timeout 100 => OK
@@ -180,7 +185,11 @@ fn what_is_not_here_says_so() {
         EVAL x 0 !> -ERR EVAL is not supported by Terrace: there are no scripts*
         LOLWUT !> -ERR LOLWUT is not supported by Terrace
         SETBIT a 0 1 !> -ERR SETBIT is not supported by Terrace: strings are read and written by the byte*
-        DUMP a !> -ERR DUMP is not supported by Terrace
+        GETBIT a 0 !> -ERR GETBIT is not supported by Terrace: strings are read and written by the byte*
+        BITCOUNT a !> -ERR BITCOUNT is not supported by Terrace: strings are read and written by the byte*
+        DUMP a !> -ERR DUMP is not supported by Terrace: values have no serialized form here; `terrace export`*
+        LCS a b !> -ERR LCS is not supported by Terrace: values are not compared here; GET both
+        SORT a !> -ERR SORT is not supported by Terrace: lists are queues here and keep their order;*
         GEORADIUSBYMEMBER_RO a b !> -ERR GEORADIUSBYMEMBER_RO is not supported by Terrace: this server keeps strings*
         NONSENSE => -ERR unknown command 'NONSENSE', with args beginning with: 
         nonsense a "b c" => -ERR unknown command 'nonsense', with args beginning with: 'a' 'b c' 

@@ -32,3 +32,32 @@ fn keys_due_together_leave_together() {
     assert_eq!(info(&mut client, "expired_keys"), KEYS.to_string());
     assert_eq!(client.line("GET stays"), "\"1\"");
 }
+
+/// Where a tenth of the keys was due, too few were found at a time for the sweeps to go on at once: they went through
+/// 20,000 items a second.
+#[test]
+fn a_tenth_of_the_keys_that_is_due_together_leaves_together() {
+    const KEYS: usize = 400_000;
+    let server = TestServer::start();
+    let mut client = server.client();
+    let due = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let due = (due + Duration::from_secs(6)).as_millis().to_string();
+    for part in 0..KEYS / 1000 {
+        let sets = (0..1000).flat_map(|i| {
+            let key = format!("key{}", part * 1000 + i);
+            match i % 11 {
+                0 => request(&["SET", &key, "v", "PXAT", &due]),
+                _ => request(&["SET", &key, "v"]),
+            }
+        });
+        client.send(&sets.collect::<Vec<u8>>());
+        (0..1000).for_each(|_| assert_eq!(client.reply().to_string(), "OK"));
+    }
+    assert_eq!(client.line("DBSIZE"), format!(":{KEYS}"), "filled too late to see them leave");
+    eventually("the first leaves", || client.line("DBSIZE") != format!(":{KEYS}"));
+    let start = Instant::now();
+    let due = 91 * KEYS / 1000;
+    eventually("all leave", || client.line("DBSIZE") == format!(":{}", KEYS - due));
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}

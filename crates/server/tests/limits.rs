@@ -289,3 +289,15 @@ fn options_that_cannot_be() {
     );
     drop(holder);
 }
+
+/// What all clients may hold was divided by the number of event loops: with sixteen, an argument that the limits allow
+/// closed its client without a word.
+#[test]
+fn an_argument_that_the_limits_allow_is_answered_on_many_loops() {
+    let server = TestServer::with(ServerOptions { threads: 16, ..options() });
+    let mut client = server.client();
+    let large = vec![b'v'; 200 << 20];
+    let reply = client.call(&[&b"SET"[..], b"key", &large]);
+    assert!(reply.to_string().contains("together they take at most"), "{reply}");
+    assert_eq!(client.line("PING"), "PONG");
+}

@@ -2,6 +2,7 @@
 //! collector frees logs.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
+use crate::error::Error;
 use crate::index::{KeyIndex, Position};
 use crate::options::Durability;
 use crate::pace::Pace;
@@ -40,9 +41,11 @@ const NOTE_TICK: Duration = Duration::from_secs(1);
 /// How often expired keys are looked for, and how many items each time.
 const SWEEP_TICK: Duration = Duration::from_millis(100);
 const SWEEP_ITEMS: usize = 2_000;
-/// Sweeps go on at once, for so long at most between two ticks, while one item in so many had expired.
-const SWEEP_SHARE: usize = 8;
-const SWEEP_TIME: Duration = Duration::from_millis(25);
+/// Sweeps go on at once while anything had expired in the last pass over all items, or has in this one: for so long at
+/// each tick of theirs, and where one item in so many has, for longer at each tick of the checkpointer.
+const SWEEP_TIME: Duration = Duration::from_millis(5);
+const SWEEP_SHARE: usize = 128;
+const SWEEP_TIME_MUCH: Duration = Duration::from_millis(25);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -66,7 +69,8 @@ impl Background {
             last_load: Instant::now(),
             last_note: Instant::now(),
             sweep_at: Position::Start,
-            sweeps_on: false,
+            pass: Pass::default(),
+            last_pass: Pass::default(),
             writes: 0,
             writes_in_cut: 0,
         };
@@ -168,11 +172,25 @@ struct Keeper<M: Memory, I: Memory> {
     last_load: Instant,
     last_note: Instant,
     sweep_at: Position,
-    /// The last sweep found much, and there may be more.
-    sweeps_on: bool,
+    /// What the sweeps found since the start, and in the pass before.
+    pass: Pass,
+    last_pass: Pass,
     /// Items written, at the last tick and at the last cut.
     writes: u64,
     writes_in_cut: u64,
+}
+
+/// What a pass over all items in search of expired ones came to.
+#[derive(Clone, Copy, Default)]
+struct Pass {
+    looked_at: usize,
+    expired: usize,
+}
+
+impl Pass {
+    fn is_much(self) -> bool {
+        self.expired > 0 && self.expired * SWEEP_SHARE >= self.looked_at
+    }
 }
 
 impl<M: Memory, I: Memory> Keeper<M, I> {
@@ -195,10 +213,10 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
             self.last_load = Instant::now();
         }
         if engine.counters.expiries.load(Ordering::Relaxed)
-            && (self.sweeps_on || self.last_sweep.elapsed() >= SWEEP_TICK)
+            && (self.is_much_expired() || self.last_sweep.elapsed() >= SWEEP_TICK)
         {
             self.last_sweep = Instant::now();
-            self.sweep_for(SWEEP_TIME);
+            self.sweep_for_a_while();
         }
         kept.is_ok() && engine.values.stopped().is_none()
     }
@@ -234,45 +252,61 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         self.pace.run(|| keep(engine, KEPT_UNWRITTEN_BYTES, true)).map_err(|_| ())
     }
 
-    /// Sweeps once, and again for so long while much of what it looks at has expired: keys that are due
-    /// together leave together.
-    fn sweep_for(&mut self, most: Duration) {
+    fn is_much_expired(&self) -> bool {
+        self.pass.is_much() || self.last_pass.is_much()
+    }
+
+    /// Sweeps once, and again for a while where anything had expired: keys that are due together leave together.
+    fn sweep_for_a_while(&mut self) {
         let start = Instant::now();
-        loop {
-            self.sweeps_on = self.sweep() * SWEEP_SHARE >= SWEEP_ITEMS;
-            if !self.sweeps_on || start.elapsed() >= most {
+        while self.sweep() {
+            let most = if self.is_much_expired() { SWEEP_TIME_MUCH } else { SWEEP_TIME };
+            if self.pass.expired + self.last_pass.expired == 0 || start.elapsed() >= most {
                 return;
             }
         }
     }
 
-    /// Looks at the next items; how many of them had expired.
-    fn sweep(&mut self) -> usize {
+    /// Looks at the next items. False: there was no room to write down that they are gone.
+    fn sweep(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);
         let now = now_ms();
         let mut gone = Vec::new();
-        {
+        let mut looked_at = 0;
+        let reached = {
             let guard = crossbeam_epoch::pin();
             let located = engine.located(&guard);
-            let reached = engine.index.scan(&self.sweep_at, SWEEP_ITEMS, &located, |location| {
+            engine.index.scan(&self.sweep_at, SWEEP_ITEMS, &located, |location| {
+                looked_at += 1;
                 if let Some(key) = engine.expired_key(location, now, &guard) {
                     gone.push(key);
                 }
-            });
-            self.sweep_at = if reached == Position::End { Position::Start } else { reached };
-        }
-        let found = gone.len();
-        let by = By { writer: 1, wait: Wait::ForRoom };
+            })
+        };
+        let by = By { writer: 1, wait: Wait::Never { since: None } };
         for key in gone {
             let swept = engine.update(by, &key, Hint::Bytes(8), Room::Urgent, |live| match live {
                 // Written again meanwhile.
                 Some(_) => Change::Keep,
                 None => Change::Delete,
             });
-            if swept.is_ok() {
-                engine.counters.expired.fetch_add(1, Ordering::Relaxed);
+            match swept {
+                Ok(_) => {
+                    engine.counters.expired.fetch_add(1, Ordering::Relaxed);
+                    self.pass.expired += 1;
+                }
+                // From the same place at the next tick: checkpoints do not wait for the collector.
+                Err(Error::Busy { .. }) => return false,
+                Err(_) => {}
             }
         }
-        found
+        self.pass.looked_at += looked_at;
+        let is_over = reached == Position::End;
+        self.sweep_at = if is_over { Position::Start } else { reached };
+        if is_over {
+            self.last_pass = std::mem::take(&mut self.pass);
+        }
+        // A small map has been looked through: not again before the next tick.
+        !is_over
     }
 }

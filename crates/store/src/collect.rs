@@ -35,15 +35,16 @@ const KEPT_SEGMENTS: usize = 4;
 /// Logs that a map that evicts keeps free for its writers, and one for each 64 it has.
 const AHEAD: u64 = 2;
 
-/// Leaves out what the collector has no room to copy the rest of; but for one log, since there is more to gain.
-fn truncate_to_room(victims: &mut Vec<SegmentView>, room: u64) {
+/// Leaves out what the collector has no room to copy the rest of; but for one log, since there is more to gain, unless
+/// room is to come.
+fn truncate_to_room(victims: &mut Vec<SegmentView>, room: u64, is_to_come: bool) {
     let mut copied = 0;
     let mut fits = |victim: &SegmentView| {
         copied += victim.used_bytes.saturating_sub(victim.dead_bytes);
         copied <= room
     };
     let most = victims.iter().take_while(|victim| fits(victim)).count();
-    victims.truncate(most.max(1));
+    victims.truncate(most.max(usize::from(!is_to_come)));
 }
 
 /// What a round did.
@@ -93,6 +94,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// logs: as many as are missing, ahead of need, and as the budget was exceeded by.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.take();
+        let deletes_pressed = self.deletes_pressure.take();
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         // What cannot be released now is tried again.
         let _kept = logs.release_excess();
@@ -101,24 +103,28 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             missing = self.missing_logs(logs);
         }
         let is_due = logs.has_backlog() || logs.has_short() || self.tombstones_pile_up();
-        if !pressed && !index_pressed && !is_due && missing == 0 {
+        if !pressed && !deletes_pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
         let _one = self.collecting.lock();
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
+        // Freed logs that wait for readers to leave are room to come.
+        let is_to_come = logs.waiting_segments() > 0;
         let (victims, evict) = self.victims(
             logs,
-            (pressed || missing > 0).then_some(missing),
+            (pressed || deletes_pressed || missing > 0).then_some(missing),
+            deletes_pressed,
             index_pressed && self.are_deleted_in_the_way(),
         );
         let round = self.collect_segments(logs, &victims, evict);
-        // Freed logs that wait for readers to leave are room to come.
-        let freed = round.as_ref().is_ok_and(|round| round.freed_segments > 0)
-            || logs.waiting_segments() > 0;
+        let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
         match freed {
             true => self.pressure.relieve(),
             false if pressed => self.pressure.give_up(this_round),
             false => {}
+        }
+        if deletes_pressed && (!freed || self.deletes_pressure.is_in_vain(logs.total_segments())) {
+            self.deletes_pressure.give_up(this_round);
         }
         let _kept = logs.release_excess();
         let relieved = match index_pressed {
@@ -163,11 +169,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// The logs to collect, and whether what lives in them is to go. `missing`: under pressure, how many logs are to
-    /// be freed.
+    /// be freed. `deletes_wait`: what there is to free may be in small parts of all logs, or be tombstones, which can
+    /// go once everything older was moved; so all are taken in their order.
     fn victims(
         &self,
         logs: &Logs<M>,
         missing: Option<usize>,
+        deletes_wait: bool,
         are_deleted_in_the_way: bool,
     ) -> (Vec<SegmentView>, bool) {
         if self.tombstones_pile_up() {
@@ -201,7 +209,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 .filter(|v| v.dead_bytes * share >= v.used_bytes)
                 .collect();
         }
-        truncate_to_room(&mut due, logs.room_for_copies());
+        if due.is_empty() && deletes_wait && !self.evicts() {
+            sealed.sort_by_key(|v| v.sequence);
+            due = sealed;
+            due.truncate((logs.total_segments() / 16).max(VICTIMS));
+        }
+        let room = logs.room_for_copies();
+        truncate_to_room(&mut due, room, logs.waiting_segments() > 0);
         match missing {
             // What was freed may wait for readers to leave; to evict more would not bring it sooner.
             Some(missing) if due.is_empty() && self.evicts() => {
@@ -337,7 +351,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         hash: u64,
     ) -> Result<()> {
         let engine = self.engine;
-        let mut held = self.logs.appender(COLLECTOR, bytes + 16, Room::Urgent)?;
+        let mut held = self.logs.appender(COLLECTOR, bytes + 16, Room::Anyway)?;
         engine.look(location, item);
         // Expired items end here as well: a tombstone keeps what they shadow from coming back.
         let ends = !item.tombstone && (self.evict || !is_live(item));

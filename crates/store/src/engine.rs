@@ -100,6 +100,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub lookups_together: usize,
     /// Writers who found no room for values: the collector should go further than it would.
     pub pressure: Pressure,
+    /// Those who delete and found none.
+    pub deletes_pressure: Pressure,
     /// Collector rounds begun.
     pub rounds: AtomicU64,
     /// Whether the map has threads of its own; without them whoever needs room collects.
@@ -269,14 +271,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         };
         let in_batch = matches!(hint, Hint::InBatch { .. });
         let mut allowed = Allowed {
-            add: self.index_room.is_none() || in_batch || room == Room::Urgent,
+            add: self.index_room.is_none() || in_batch || room != Room::Ordinary,
             reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
         };
         let spin = Spin::on(self.values.medium().memory());
         loop {
             let mut held = match in_batch {
                 // It was given its room, and keeps its writer while it asks.
-                true => self.await_room(by.wait, || self.values.room(by.writer, bytes, room))?,
+                true => {
+                    self.await_room(by.wait, room, || self.values.room(by.writer, bytes, room))?
+                }
                 false => self.room(by, bytes, room)?,
             };
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {

@@ -246,6 +246,7 @@ impl<'a> Opening<'a> {
             item_bytes_hint: AtomicU32::new(128),
             lookups_together: lookups_together(&options),
             pressure: Pressure::default(),
+            deletes_pressure: Pressure::default(),
             rounds: AtomicU64::new(0),
             has_threads: self.has_threads,
             collecting: Mutex::new(()),

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Held};
 use crate::error::{Error, Result};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use terrace_durable::logs::Room;
 use terrace_durable::{Error as Below, Values};
@@ -35,6 +35,8 @@ pub(crate) struct By {
 pub(crate) struct Pressure {
     is_on: AtomicBool,
     hopeless_round: AtomicU64,
+    /// Rounds since somebody who waited found room.
+    rounds: AtomicUsize,
     /// Whether the last round made none and nothing has made any since: nobody waits for another.
     is_full: AtomicBool,
 }
@@ -47,8 +49,20 @@ impl Pressure {
 
     /// Whoever waits since before this round is refused.
     pub fn give_up(&self, round: u64) {
+        self.rounds.store(0, Ordering::Relaxed);
         self.hopeless_round.store(round, Ordering::Release);
         self.is_full.store(true, Ordering::Release);
+    }
+
+    /// Counts a round, of a map of so many segments; whether all of them were collected, and still nobody found room.
+    pub fn is_in_vain(&self, segments: usize) -> bool {
+        self.rounds.fetch_add(1, Ordering::Relaxed) > segments
+    }
+
+    /// Somebody who waited found room.
+    fn found(&self) {
+        self.rounds.store(0, Ordering::Relaxed);
+        self.relieve();
     }
 
     /// There may be room, or something to make it from: whoever needs some waits for a round again.
@@ -69,7 +83,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Whether writers wait for room.
     pub fn is_pressed(&self) -> bool {
         let of_index = self.index_room.as_ref().map(|room| &room.pressure);
-        let mut all = std::iter::once(&self.pressure).chain(of_index);
+        let mut all = [&self.pressure, &self.deletes_pressure].into_iter().chain(of_index);
         all.any(|pressure| pressure.is_on.load(Ordering::Acquire))
     }
 
@@ -80,22 +94,34 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index_room.iter().for_each(|room| room.pressure.relieve());
     }
 
-    /// Room for an item; waits for the collector when that can help.
+    /// Room for an item; waits for the collector when that can help. A delete is never refused for want of memory: if
+    /// the collector has been through all logs and found none, it takes more than the budget.
     pub fn room(&self, by: By, bytes: usize, room: Room) -> Result<Held<'_, M>> {
-        self.await_room(by.wait, || self.ask_room(by.writer, bytes, room))
+        match self.await_room(by.wait, room, || self.ask_room(by.writer, bytes, room)) {
+            Err(Error::OutOfMemory { .. }) if room == Room::Urgent => {
+                self.deletes_pressure.relieve();
+                Ok(self.ask_room(by.writer, bytes, Room::Anyway)?)
+            }
+            other => other,
+        }
     }
 
     /// Asks until there is room, or nothing can make any.
     pub fn await_room<'a>(
         &'a self,
         wait: Wait,
+        room: Room,
         ask: impl Fn() -> terrace_durable::Result<Held<'a, M>>,
     ) -> Result<Held<'a, M>> {
         match ask() {
             Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                 // What is missing at last is what whoever asked is told.
                 let last = Cell::new(refused);
-                let held = self.after_collection(&self.pressure, wait, || match ask() {
+                let pressure = match room {
+                    Room::Urgent => &self.deletes_pressure,
+                    Room::Ordinary | Room::Anyway => &self.pressure,
+                };
+                let held = self.after_collection(pressure, wait, || match ask() {
                     Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                         last.set(refused);
                         Ok(None)
@@ -142,7 +168,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if self.has_threads && pressure.is_full() {
             // The collector looks once more all the same, when it is its time.
             pressure.is_on.store(true, Ordering::Release);
-            return ask().inspect(|found| found.iter().for_each(|_| pressure.relieve()));
+            return ask().inspect(|found| found.iter().for_each(|_| pressure.found()));
         }
         if let (Wait::Never { since }, true) = (wait, self.has_threads) {
             pressure.is_on.store(true, Ordering::Release);
@@ -152,7 +178,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 // There may be room since a later round all the same.
                 true => ask(),
                 false => ask()?.map_or(Err(Error::Busy { since }), |found| Ok(Some(found))),
-            };
+            }
+            .inspect(|found| found.iter().for_each(|_| pressure.found()));
         }
         loop {
             pressure.is_on.store(true, Ordering::Release);
@@ -166,6 +193,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // Looked at before the try: a round that found nothing to free may have come after one that did.
             let is_hopeless = pressure.hopeless_round.load(Ordering::Acquire) > asked_in;
             let found = ask()?;
+            found.iter().for_each(|_| pressure.found());
             if found.is_some() || is_hopeless {
                 return Ok(found);
             }

@@ -29,7 +29,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 None => Change::Delete,
             };
             let bytes = redo.value.map_or(8, |(value, _)| value.len());
-            self.update(by, redo.key, Hint::Bytes(bytes), Room::Urgent, |_| change)?;
+            self.update(by, redo.key, Hint::Bytes(bytes), Room::Anyway, |_| change)?;
         }
         self.values.logs().map_or(Ok(()), |logs| logs.finish_left(left))?;
         self.has_threads = has_threads;

@@ -30,9 +30,10 @@ pub(super) struct Pool {
 pub enum Room {
     /// Refused when the budget is spent but for its headroom, or the collector is behind.
     Ordinary,
-    /// For what frees room in the end, deletes and the collector itself: takes of the headroom, and should that be
-    /// spent, more than the budget.
+    /// For deletes, which free room in the end: takes of the headroom, but for a segment that is left to the collector.
     Urgent,
+    /// For the collector, and what cannot wait for it: takes more than the budget if need be.
+    Anyway,
 }
 
 impl<M: Memory> Logs<M> {
@@ -45,7 +46,10 @@ impl<M: Memory> Logs<M> {
         if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
             return Err(self.no_room());
         }
-        let spare = if room == Room::Urgent { 0 } else { self.spare() };
+        if room == Room::Urgent && !self.leaves_one(&pool) {
+            return Err(self.no_room());
+        }
+        let spare = if room == Room::Ordinary { self.spare() } else { 0 };
         let segment = match pool.free.len() > spare {
             true => pool.free.pop().expect("just counted"),
             false => match self.grow_pool(&mut pool, room) {
@@ -112,6 +116,15 @@ impl<M: Memory> Logs<M> {
         wanted.saturating_sub(self.budget.limit().saturating_add(bytes(pool.free.len() as u64)))
     }
 
+    /// Whether the collector finds another segment within the budget when one is taken, or the budget was lowered so
+    /// far that only deletes lead back to it.
+    fn leaves_one(&self, pool: &Pool) -> bool {
+        let bytes = |segments: usize| segments as u64 * u64::from(SEGMENT_BYTES);
+        let (used, limit) = (self.budget.used(), self.budget.limit());
+        let fits = used + bytes(2) <= limit.saturating_add(bytes(pool.free.len()));
+        fits || self.budget.excess() > self.budget.headroom() + bytes(2)
+    }
+
     /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
     /// readers count as free.
     pub fn missing_segments(&self, ahead: u64) -> usize {
@@ -122,6 +135,7 @@ impl<M: Memory> Logs<M> {
 
     /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.
     pub fn room_for_copies(&self) -> u64 {
+        self.take_back_waiting();
         let open = self.lock_writer(COLLECTOR);
         let open = open.borrow();
         let tail = if open.segment == 0 { SEGMENT_BYTES } else { open.tail };
@@ -170,7 +184,8 @@ impl<M: Memory> Logs<M> {
             return Err(self.no_room());
         }
         match room {
-            Room::Urgent => self.budget.take_anyway(bytes),
+            // Of what is beyond a lowered budget deletes take more.
+            Room::Urgent | Room::Anyway => self.budget.take_anyway(bytes),
             Room::Ordinary if self.budget.is_spent_by(bytes) => return Err(self.no_room()),
             Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }

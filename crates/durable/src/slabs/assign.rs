@@ -227,7 +227,7 @@ impl<M: Memory> Slabs<M> {
             return Err(self.no_room());
         }
         match room {
-            Room::Urgent => self.budget.take_anyway(bytes),
+            Room::Urgent | Room::Anyway => self.budget.take_anyway(bytes),
             Room::Ordinary if self.is_beyond(bytes) => return Err(self.no_room()),
             Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }

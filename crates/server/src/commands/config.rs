@@ -13,7 +13,9 @@ use terrace::memory::prestore;
 use terrace::{Durability, WhenFull};
 
 type Get = fn(&Shared) -> String;
-type Set = fn(&Shared, &str) -> Result<(), &'static str>;
+/// What a value comes to; nothing is set before every value of a command was read.
+type Set = for<'s> fn(&'s Shared, &str) -> Result<Apply<'s>, &'static str>;
+type Apply<'s> = Box<dyn FnOnce() -> Result<(), &'static str> + 's>;
 
 struct Parameter {
     name: &'static str,
@@ -34,6 +36,23 @@ const NOT_YES_OR_NO: &str = "argument must be 'yes' or 'no'";
 
 /// A memory budget that is none.
 const NO_BUDGET: u64 = u64::MAX >> 8;
+
+/// Sets what cannot be refused any more.
+fn will<'s>(set: impl FnOnce() + 's) -> Result<Apply<'s>, &'static str> {
+    Ok(Box::new(move || {
+        set();
+        Ok(())
+    }))
+}
+
+/// Seconds, as many as Redis takes.
+fn seconds(text: &str) -> Result<u64, &'static str> {
+    const MOST: u64 = i32::MAX as u64;
+    number(text)
+        .ok()
+        .filter(|seconds| *seconds <= MOST)
+        .ok_or("argument must be between 0 and 2147483647 inclusive")
+}
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, &'static str> {
     text.parse().map_err(|_| NOT_A_NUMBER)
@@ -69,20 +88,22 @@ fn durability(shared: &Shared) -> &'static str {
     }
 }
 
-fn set_durability(shared: &Shared, text: &str) -> Result<(), &'static str> {
+fn set_durability<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     let durability = match text {
         "always" => Durability::Sync,
         "everysec" => Durability::Interval(Duration::from_secs(1)),
         "no" => Durability::None,
         _ => return Err("argument(s) must be one of the following: always, everysec, no"),
     };
-    shared.maps.set_durability(durability).map_err(|_| "the medium refused to flush")
+    Ok(Box::new(move || {
+        shared.maps.set_durability(durability).map_err(|_| "the medium refused to flush")
+    }))
 }
 
 /// What Redis calls a map that evicts what was written longest ago (least recently modified).
 pub(super) const EVICTION: &str = "allkeys-lrm";
 
-fn set_when_full(shared: &Shared, text: &str) -> Result<(), &'static str> {
+fn set_when_full<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     let when_full = match text {
         "noeviction" => WhenFull::Refuse,
         EVICTION => WhenFull::Evict,
@@ -95,7 +116,9 @@ fn set_when_full(shared: &Shared, text: &str) -> Result<(), &'static str> {
         }
         _ => return Err("argument(s) must be one of the following: noeviction, allkeys-lrm"),
     };
-    shared.maps.set_when_full(when_full).map_err(|_| "the medium refused to flush")
+    Ok(Box::new(move || {
+        shared.maps.set_when_full(when_full).map_err(|_| "the medium refused to flush")
+    }))
 }
 
 fn output_limit(shared: &Shared) -> String {
@@ -104,29 +127,30 @@ fn output_limit(shared: &Shared) -> String {
 }
 
 /// `normal <hard limit> <soft limit> <soft seconds>`; the soft limit has no use here.
-fn set_output_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
+fn set_output_limit<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     const WRONG: &str = "Wrong number of arguments in buffer limit configuration.";
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     if words.is_empty() || !words.len().is_multiple_of(4) {
         return Err(WRONG);
     }
+    let mut normal = None;
     for class in words.chunks(4) {
         let bytes = memory(class[1])?;
         if class[0].eq_ignore_ascii_case("normal") {
-            let bytes = if bytes == 0 { usize::MAX } else { bytes };
-            shared.config.output_buffer_bytes_max.store(bytes, Relaxed);
+            normal = Some(if bytes == 0 { usize::MAX } else { bytes });
         }
     }
-    Ok(())
+    will(move || {
+        normal.iter().for_each(|b| shared.config.output_buffer_bytes_max.store(*b, Relaxed));
+    })
 }
 
-fn set_query_limit(shared: &Shared, text: &str) -> Result<(), &'static str> {
+fn set_query_limit<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     let bytes = memory(text)?;
     if !((1 << 20)..=QUERY_BUFFER_BYTES_MAX).contains(&bytes) {
         return Err("argument must be between 1048576 and 2147483648 inclusive");
     }
-    shared.config.query_buffer_bytes_max.store(bytes, Relaxed);
-    Ok(())
+    will(move || shared.config.query_buffer_bytes_max.store(bytes, Relaxed))
 }
 
 fn ports(shared: &Shared) -> String {
@@ -139,9 +163,9 @@ fn binds(shared: &Shared) -> String {
     addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn set_password(shared: &Shared, text: &str) -> Result<(), &'static str> {
-    *shared.config.password.write() = Some(text.to_string()).filter(|text| !text.is_empty());
-    Ok(())
+fn set_password<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
+    let password = Some(text.to_string()).filter(|text| !text.is_empty());
+    will(move || *shared.config.password.write() = password)
 }
 
 fn is_yes(text: &str) -> Result<bool, &'static str> {
@@ -152,19 +176,18 @@ fn is_yes(text: &str) -> Result<bool, &'static str> {
     }
 }
 
-fn set_protected(shared: &Shared, text: &str) -> Result<(), &'static str> {
-    shared.config.protected_mode.store(is_yes(text)?, Relaxed);
-    Ok(())
+fn set_protected<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
+    let is_on = is_yes(text)?;
+    will(move || shared.config.protected_mode.store(is_on, Relaxed))
 }
 
-fn set_clients_max(shared: &Shared, text: &str) -> Result<(), &'static str> {
+fn set_clients_max<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     let clients = number(text)?;
     let most = crate::server::raise_file_limit(clients);
     if clients == 0 || most < clients {
         return Err("The operating system is not able to handle the specified number of clients");
     }
-    shared.config.clients_max.store(clients, Relaxed);
-    Ok(())
+    will(move || shared.config.clients_max.store(clients, Relaxed))
 }
 
 static PARAMETERS: &[Parameter] = &[
@@ -187,8 +210,8 @@ static PARAMETERS: &[Parameter] = &[
         "latency-monitor-threshold",
         |shared| shared.config.latency_ms.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.latency_ms.store(number(text)?, Relaxed);
-            Ok(())
+            let value = number(text)?;
+            will(move || shared.config.latency_ms.store(value, Relaxed))
         },
     ),
     open(
@@ -204,8 +227,8 @@ static PARAMETERS: &[Parameter] = &[
         },
         |shared, text| {
             let bytes = memory(text)? as u64;
-            shared.maps.set_memory_budget(if bytes == 0 { NO_BUDGET } else { bytes });
-            Ok(())
+            let bytes = if bytes == 0 { NO_BUDGET } else { bytes };
+            will(move || shared.maps.set_memory_budget(bytes))
         },
     ),
     open(
@@ -217,8 +240,7 @@ static PARAMETERS: &[Parameter] = &[
         |shared, text| {
             let bytes = memory(text)?;
             let bytes = if bytes == 0 { usize::MAX } else { bytes };
-            shared.config.all_buffers_bytes_max.store(bytes, Relaxed);
-            Ok(())
+            will(move || shared.config.all_buffers_bytes_max.store(bytes, Relaxed))
         },
     ),
     open(
@@ -234,8 +256,8 @@ static PARAMETERS: &[Parameter] = &[
         "pre-stores",
         |_| yes_or_no(prestore::is_enabled()),
         |_, text| {
-            prestore::set_enabled(is_yes(text)?);
-            Ok(())
+            let is_on = is_yes(text)?;
+            will(move || prestore::set_enabled(is_on))
         },
     ),
     open(
@@ -247,8 +269,7 @@ static PARAMETERS: &[Parameter] = &[
             if !((1 << 20)..=QUERY_BUFFER_BYTES_MAX).contains(&bytes) {
                 return Err("argument must be between 1048576 and 2147483648 inclusive");
             }
-            shared.config.bulk_bytes_max.store(bytes, Relaxed);
-            Ok(())
+            will(move || shared.config.bulk_bytes_max.store(bytes, Relaxed))
         },
     ),
     open(
@@ -266,32 +287,32 @@ static PARAMETERS: &[Parameter] = &[
         "slowlog-log-slower-than",
         |shared| shared.config.slow_log_us.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.slow_log_us.store(number(text)?, Relaxed);
-            Ok(())
+            let value = number(text)?;
+            will(move || shared.config.slow_log_us.store(value, Relaxed))
         },
     ),
     open(
         "slowlog-max-len",
         |shared| shared.config.slow_log_entries.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.slow_log_entries.store(number(text)?, Relaxed);
-            Ok(())
+            let value = number(text)?;
+            will(move || shared.config.slow_log_entries.store(value, Relaxed))
         },
     ),
     open(
         "tcp-keepalive",
         |shared| shared.config.keepalive_s.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.keepalive_s.store(number(text)?, Relaxed);
-            Ok(())
+            let value = seconds(text)?;
+            will(move || shared.config.keepalive_s.store(value, Relaxed))
         },
     ),
     open(
         "timeout",
         |shared| shared.config.idle_timeout_s.load(Relaxed).to_string(),
         |shared, text| {
-            shared.config.idle_timeout_s.store(number(text)?, Relaxed);
-            Ok(())
+            let value = seconds(text)?;
+            will(move || shared.config.idle_timeout_s.store(value, Relaxed))
         },
     ),
     fixed("tls-port", |shared| {
@@ -360,7 +381,7 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         let name = String::from_utf8_lossy(name);
         format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {cause}").into()
     };
-    // Every name is looked at before any value is set.
+    // Every name and every value is looked at before any is set.
     let mut changes: Vec<(&[u8], Set, &[u8])> = Vec::new();
     for i in (2..args.len()).step_by(2) {
         let name = args.at(i);
@@ -380,12 +401,16 @@ fn set(context: &mut Context<'_>, args: Args<'_>) -> Outcome {
         }
         changes.push((name, set, args.at(i + 1)));
     }
-    let mut result = Ok(());
+    let shared = context.shared;
+    let mut applied: Vec<(&[u8], Apply<'_>)> = Vec::new();
     for (name, set, value) in changes {
-        let value = std::str::from_utf8(value).map_err(|_| "argument must be text");
-        result = result.and(
-            value.and_then(|value| set(context.shared, value)).map_err(|cause| refuse(name, cause)),
-        );
+        let value =
+            std::str::from_utf8(value).map_err(|_| refuse(name, "argument must be text"))?;
+        applied.push((name, set(shared, value).map_err(|cause| refuse(name, cause))?));
+    }
+    let mut result = Ok(());
+    for (name, apply) in applied {
+        result = result.and(apply().map_err(|cause| refuse(name, cause)));
     }
     context.shared.tell_of_settings();
     result?;

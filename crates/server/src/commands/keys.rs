@@ -7,8 +7,11 @@ use terrace::{Session, Wait};
 pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let mut deleted = 0;
     for key in args.from(1) {
+        let was_key = session.delete(key)?;
+        // Those that are gone are to be told of: from here on the others wait for room.
+        session.set_wait(Wait::ForRoom);
         let was_queue = lists::empty(context, key)?;
-        deleted += i64::from(session.delete(key)? || was_queue);
+        deleted += i64::from(was_key || was_queue);
     }
     context.out.integer(deleted);
     Ok(())

@@ -182,17 +182,8 @@ fn instead(name: &str) -> &'static str {
         "ltrim",
         "rpoplpush",
     ];
-    const KEYS: &[&str] = &[
-        "dump",
-        "lcs",
-        "migrate",
-        "move",
-        "restore",
-        "restore-asking",
-        "sort",
-        "sort_ro",
-        "swapdb",
-    ];
+    const TRANSFERS: &[&str] = &["dump", "migrate", "restore", "restore-asking"];
+    const KEYS: &[&str] = &["move", "swapdb"];
     const SERVER: &[&str] = &[
         "acl",
         "asking",
@@ -219,6 +210,13 @@ fn instead(name: &str) -> &'static str {
         }
         _ if SCRIPTS.contains(&name) => {
             ": there are no scripts; MULTI, EXEC and WATCH make several commands one"
+        }
+        _ if TRANSFERS.contains(&name) => {
+            ": values have no serialized form here; `terrace export` and `terrace import` move whole maps"
+        }
+        "lcs" => ": values are not compared here; GET both",
+        "sort" | "sort_ro" => {
+            ": lists are queues here and keep their order; ordered maps answer RANGE by the order of keys"
         }
         _ if KEYS.contains(&name) || SERVER.contains(&name) => "",
         _ => ": this server keeps strings and queues",

@@ -198,12 +198,18 @@ impl EventLoop<'_> {
         connection.phase = Phase::Lingering { until_ms, bytes_left };
     }
 
-    /// While all clients together hold too much, the one that holds most goes.
+    /// While the clients of all loops together hold too much, the one of this loop that holds most goes.
     #[inline]
     pub(super) fn close_beyond_buffers(&mut self) {
-        if self.buffer_bytes > self.core.limits.all_buffers_bytes {
+        if self.buffer_bytes > self.core.limits.unasked_buffers_bytes && self.is_beyond_buffers() {
             self.close_largest();
         }
+    }
+
+    #[cold]
+    fn is_beyond_buffers(&self) -> bool {
+        let all = self.shared.sum(|stats| stats.buffer_bytes.get());
+        all > self.core.limits.all_buffers_bytes as u64
     }
 
     #[cold]
@@ -214,7 +220,8 @@ impl EventLoop<'_> {
         };
         let mut all: Vec<_> = self.connections.iter().enumerate().filter_map(holds).collect();
         all.sort_unstable();
-        while self.buffer_bytes > self.core.limits.all_buffers_bytes
+        while self.buffer_bytes > self.core.limits.unasked_buffers_bytes
+            && self.is_beyond_buffers()
             && let Some((_, index)) = all.pop()
         {
             self.handle.stats.closed_for_memory.add(1);
