@@ -15,7 +15,7 @@ const MAPS: [&str; 11] = [
     "map-collector",
     "map-collector-disk",
     "map-disk",
-    "map-cuts",
+    "map-mirrored-threads",
     "map-slabs-deferred",
     "kept-index",
 ];

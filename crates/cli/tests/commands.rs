@@ -333,13 +333,21 @@ fn the_topology_names_a_node() {
 
 #[test]
 fn crash_tests_tell_their_states_and_controls_as_json() {
-    let asked = ["crash-test", "map-cuts", "shadow-swaps", "--all", "--states", "300", "--json"];
+    let asked = [
+        "crash-test",
+        "map-mirrored-threads",
+        "shadow-swaps",
+        "--all",
+        "--states",
+        "300",
+        "--json",
+    ];
     let told: serde_json::Value = serde_json::from_str(&fine(&asked)).expect("JSON");
     let tests = told["tests"].as_array().expect("tests");
     assert_eq!(tests.len(), 2);
     assert_eq!(
         (&tests[0]["name"], &tests[1]["name"]),
-        (&"map-cuts".into(), &"shadow-swaps".into())
+        (&"map-mirrored-threads".into(), &"shadow-swaps".into())
     );
     for test in tests {
         assert!(test["states"].as_u64() >= Some(300) && test["violations"] == 0, "{test}");

@@ -20,6 +20,7 @@ use crate::index_room::DELETED_SHARE;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
+use terrace_durable::lock;
 use terrace_durable::logs::{self, COLLECTOR, Logs, Room, SEGMENT_BYTES, SegmentView, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
@@ -106,7 +107,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !pressed && !deletes_pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
-        let _one = self.collecting.lock();
+        let _one = lock(self.values.medium().memory(), &self.collecting);
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         // Freed logs that wait for readers to leave are room to come.
         let is_to_come = logs.waiting_segments() > 0;

@@ -32,7 +32,7 @@ use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
-use terrace_durable::{BucketLock, Error as Below, Values, Writing};
+use terrace_durable::{BucketLock, Error as Below, Values, Writing, lock};
 use terrace_index::{Change as Entry, Line, hash_key};
 use terrace_memory::{Budget, Memory, Spin, lab};
 
@@ -557,10 +557,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Removes every key, durably on return.
     pub fn clear(&self) -> Result<()> {
-        let _alone = self.clearing.lock();
+        let _alone = lock(self.values.medium().memory(), &self.clearing);
         self.relieve();
         // In slabs a writer may be waiting for room while it keeps this from going on.
-        let _no_collection = self.values.logs().map(|_| self.collecting.lock());
+        let _no_collection =
+            self.values.logs().map(|_| lock(self.values.medium().memory(), &self.collecting));
         let guard = crossbeam_epoch::pin();
         // While the index is cleared it does not go with the values: they are read if a crash comes.
         let mut cleared = Ok(());

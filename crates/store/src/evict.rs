@@ -11,6 +11,7 @@ use crate::engine::{Engine, is_live};
 use crate::index::{KeyIndex, Position};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
+use terrace_durable::lock;
 use terrace_durable::slabs::{self, Slabs};
 use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
@@ -50,7 +51,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
             return Round::default();
         }
-        let _one = self.collecting.lock();
+        let _one = lock(self.values.medium().memory(), &self.collecting);
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         slabs.give_back_cached();
         let waiting = slabs.waiting_slots() > 0;

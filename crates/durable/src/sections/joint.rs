@@ -24,8 +24,9 @@
 //! words, with two fences.
 
 use super::record::{self, HEAD, Record};
+use crate::sync::lock;
 use parking_lot::{Mutex, MutexGuard};
-use terrace_memory::{Domain, Memory, Spin};
+use terrace_memory::{Domain, Memory};
 
 /// Where the log lies among the values: behind the head blocks, before the first segment.
 const LOG_AT: u64 = 64 << 10;
@@ -226,7 +227,7 @@ impl Joint {
     }
 
     fn lock<M: Memory>(&self, memory: &M) -> MutexGuard<'_, Log> {
-        Spin::on(memory).until(|| self.log.try_lock())
+        lock(memory, &self.log)
     }
 
     /// Changes the words together: durable on return, all or none of them until then. `publish` runs

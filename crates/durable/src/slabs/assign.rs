@@ -11,6 +11,7 @@ use super::header::{HEADER_BYTES, Header};
 use super::{SEGMENT_BYTES, Slabs, Writer};
 use crate::error::{Error, Result};
 use crate::logs::Room;
+use crate::sync::lock;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,10 +21,6 @@ use terrace_memory::{Memory, lab};
 const CACHED_SLOTS: u32 = 32;
 const CACHED_BYTES: u32 = 8 << 10;
 
-/// How often a writer pauses before it sleeps: more than a superblock's making takes stores, and a few
-/// microseconds where a pause is an instruction.
-const PAUSES: u32 = 256;
-
 fn cached_slots(class: usize) -> usize {
     (CACHED_BYTES / classes::slot_bytes(class)).clamp(1, CACHED_SLOTS) as usize
 }
@@ -31,6 +28,7 @@ fn cached_slots(class: usize) -> usize {
 impl<M: Memory> Slabs<M> {
     /// Moves free slots of `class` to the writer's cache; whether there were any.
     pub(super) fn refill(&self, writer: &mut Writer, class: usize) -> bool {
+        self.step();
         self.shared.take(class, cached_slots(class), &mut writer.caches[class]) > 0
     }
 
@@ -114,10 +112,10 @@ impl<M: Memory> Slabs<M> {
         let superblock = &self.shared.superblocks[number as usize];
         superblock.salt.store(header.salt, Ordering::Relaxed);
         superblock.age.store(header.sequence, Ordering::Relaxed);
-        self.account(self.shared.begin(number, Free::all(class)));
+        self.account(self.shared.begin(number, Free::all(class), || self.step()));
         if is_new {
             // Only now may the cut promise the file's new length.
-            let mut cut = self.cut.lock();
+            let mut cut = lock(self.medium.memory(), &self.cut);
             let mut next = cut.clone();
             next.number += 1;
             next.segments = pool.fresh;
@@ -128,16 +126,21 @@ impl<M: Memory> Slabs<M> {
         Ok(())
     }
 
-    /// The pool, waited for through the memory at first: its holder stores to the memory meanwhile, and
-    /// one that says whose turn it is must hear that this writer waits.
+    /// The pool. Its holder stores to the memory meanwhile.
     fn lock_pool(&self) -> MutexGuard<'_, Pool> {
-        for _ in 0..PAUSES {
-            if let Some(pool) = self.shared.pool.try_lock() {
-                return pool;
-            }
-            lab::pause(self.medium.memory());
-        }
-        self.shared.pool.lock()
+        lock(self.medium.memory(), &self.shared.pool)
+    }
+
+    /// Superblocks of the file, used or not.
+    pub(super) fn total(&self) -> u32 {
+        self.lock_pool().fresh - 1
+    }
+
+    /// A scheduling point before a free list, or a superblock's bitmap, is looked at or changed: no access to the memory
+    /// comes while one of their locks is held, so that nobody waits for one for long.
+    #[inline(always)]
+    pub(super) fn step(&self) {
+        lab::step(self.medium.memory());
     }
 
     /// Differs between the lives of a superblock, so that nothing left over from one passes for an
@@ -150,7 +153,7 @@ impl<M: Memory> Slabs<M> {
 
     /// A superblock in memory that nobody uses.
     fn take_unused(&self, pool: &mut Pool) -> Option<u32> {
-        pool.free.pop().or_else(|| self.shared.take_empty(pool.fresh))
+        pool.free.pop().or_else(|| self.shared.take_empty(pool.fresh, || self.step()))
     }
 
     /// A superblock more than there are in memory.
@@ -288,7 +291,7 @@ impl<M: Memory> Slabs<M> {
                 let life = self.shared.superblocks[super::superblock_of(location)]
                     .life
                     .load(Ordering::Acquire);
-                self.shared.give_back(location, life);
+                self.shared.give_back(location, life, || self.step());
                 any = true;
             }
         }
@@ -316,10 +319,10 @@ impl<M: Memory> Slabs<M> {
             let free = superblocks[*number as usize].free.lock();
             free.slots > 0 && free.available < free.slots
         };
-        let mut oldest: Vec<u32> = (1..=self.shared.total()).filter(in_use).collect();
+        let mut oldest: Vec<u32> = (1..=self.total()).filter(in_use).collect();
         oldest.sort_by_key(|number| superblocks[*number as usize].age.load(Ordering::Relaxed));
         oldest.truncate(oldest.len().div_ceil(share));
-        oldest.iter().for_each(|number| self.shared.begin_emptying(*number));
+        oldest.iter().for_each(|number| self.shared.begin_emptying(*number, || self.step()));
         self.shared.evicting.store(true, Ordering::Release);
         oldest
     }

@@ -43,7 +43,7 @@ impl<M: Memory> Slabs<M> {
                 }
             }
         }
-        for number in 1..=self.shared.total() {
+        for number in 1..=self.total() {
             let free = self.shared.superblocks[number as usize].free.lock();
             if free.class().is_some() {
                 self.check_superblock(number, &free, &cached, &mut census)?;

@@ -31,8 +31,9 @@
 //! A queue's lock is the innermost of all.
 
 use super::{CHECKSUM_MASK, Slabs, Writer, superblock_of};
+use crate::sync::lock;
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Domain, Memory};
@@ -81,7 +82,7 @@ impl<M: Memory> Slabs<M> {
     #[inline]
     pub(super) fn defer(&self, writer: &mut Writer, id: usize, location: u64) {
         writer.deferred += 1;
-        self.deferred.queues[id].lock().uncleared.push(location);
+        self.lock_queue(id).uncleared.push(location);
     }
 
     /// Clears the slots that writer `id` has deferred and lets go of them. The caller holds the writer,
@@ -90,7 +91,7 @@ impl<M: Memory> Slabs<M> {
     pub(super) fn let_go(&self, writer: &mut Writer, id: usize) {
         writer.deferred = 0;
         let slots = {
-            let mut queue = self.deferred.queues[id].lock();
+            let mut queue = self.lock_queue(id);
             self.clear_queue(&mut queue);
             std::mem::take(&mut queue.cleared)
         };
@@ -103,7 +104,7 @@ impl<M: Memory> Slabs<M> {
         let slots: Vec<_> = slots.into_iter().map(|location| (location, life(location))).collect();
         let shared = Arc::clone(&self.shared);
         crossbeam_epoch::pin().defer(move || {
-            slots.iter().for_each(|(location, life)| shared.give_back(*location, *life));
+            slots.iter().for_each(|(location, life)| shared.give_back(*location, *life, || ()));
             shared.waiting.fetch_sub(slots.len(), Ordering::AcqRel);
         });
     }
@@ -111,8 +112,14 @@ impl<M: Memory> Slabs<M> {
     /// Clears what any writer has superseded and not cleared: durably on return, whoever did it.
     pub(super) fn clear_deferred(&self) {
         if self.deferred.most > 0 {
-            self.deferred.queues.iter().for_each(|queue| self.clear_queue(&mut queue.lock()));
+            (0..self.deferred.queues.len())
+                .for_each(|id| self.clear_queue(&mut self.lock_queue(id)));
         }
+    }
+
+    /// A writer's queue. Its holder stores to the memory meanwhile.
+    fn lock_queue(&self, id: usize) -> MutexGuard<'_, Queue> {
+        lock(self.medium.memory(), &*self.deferred.queues[id])
     }
 
     /// One fence for all of them. Cleared slots wait for readers, and first for their writer.
@@ -138,8 +145,8 @@ impl<M: Memory> Slabs<M> {
 
     /// Forgets all queues: their slots belong to a map that was cleared. All writers are locked out.
     pub(super) fn forget_deferred(&self) {
-        for queue in &self.deferred.queues {
-            let Queue { cleared, .. } = std::mem::take(&mut *queue.lock());
+        for id in 0..self.deferred.queues.len() {
+            let Queue { cleared, .. } = std::mem::take(&mut *self.lock_queue(id));
             self.shared.waiting.fetch_sub(cleared.len(), Ordering::AcqRel);
         }
     }

@@ -218,11 +218,6 @@ impl Shared {
         }
     }
 
-    /// Superblocks of the file, used or not.
-    pub fn total(&self) -> u32 {
-        self.pool.lock().fresh - 1
-    }
-
     /// Whether a class has any superblock.
     #[inline]
     pub fn has_any(&self, class: usize) -> bool {
@@ -239,15 +234,17 @@ impl Shared {
         self.sharing[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins a life of a superblock with these slots, and lists it. Returns by how much the
+    /// Begins a life of a superblock with these slots, and lists it. `step` goes before each lock that is not taken within
+    /// another, here and below: other threads may come then. Returns by how much the
     /// memory it takes has grown.
-    pub fn begin(&self, number: u32, free: Free) -> i64 {
+    pub fn begin(&self, number: u32, free: Free, step: impl Fn()) -> i64 {
         let superblock = &self.superblocks[number as usize];
         superblock.life.fetch_add(1, Ordering::AcqRel);
         self.counts[free.class].fetch_add(1, Ordering::Relaxed);
         let grown = free.memory_bytes() as i64;
+        step();
         let old = std::mem::replace(&mut *superblock.free.lock(), free);
-        self.list(number);
+        self.list(number, step);
         grown - old.memory_bytes() as i64
     }
 
@@ -261,9 +258,11 @@ impl Shared {
     }
 
     /// Puts a superblock on the list of its class, if it has free slots and is not there.
-    fn list(&self, number: u32) {
+    fn list(&self, number: u32, step: impl Fn()) {
         let superblock = &self.superblocks[number as usize];
+        step();
         let Some(class) = superblock.free.lock().class() else { return };
+        step();
         let mut list = self.listed[class].lock();
         let mut free = superblock.free.lock();
         // Looked at again: it may have changed between the locks.
@@ -296,9 +295,10 @@ impl Shared {
     }
 
     /// A slot comes back. Ignored if it is of a former life of its superblock.
-    pub fn give_back(&self, location: u64, life: u64) {
+    pub fn give_back(&self, location: u64, life: u64, step: impl Fn()) {
         let number = superblock_of(location) as u32;
         let superblock = &self.superblocks[number as usize];
+        step();
         let mut free = superblock.free.lock();
         if superblock.life.load(Ordering::Acquire) != life || free.slots == 0 {
             return;
@@ -310,24 +310,26 @@ impl Shared {
         }
         if !free.listed {
             drop(free);
-            self.list(number);
+            self.list(number, step);
         }
     }
 
     /// Takes a superblock all of whose slots are free away from its class. It belongs to none
     /// then.
-    pub fn take_empty(&self, fresh: u32) -> Option<u32> {
+    pub fn take_empty(&self, fresh: u32, step: impl Fn()) -> Option<u32> {
         if !self.some_empty.swap(false, Ordering::AcqRel) {
             return None;
         }
         (1..fresh).find(|number| {
             let superblock = &self.superblocks[*number as usize];
+            step();
             let is_empty =
                 |free: &Free| free.slots > 0 && free.available == free.slots && !free.emptied;
             let class = Some(superblock.free.lock())
                 .filter(|free| is_empty(free))
                 .and_then(|free| free.class());
             let Some(class) = class else { return false };
+            step();
             let mut list = self.listed[class].lock();
             let mut free = superblock.free.lock();
             if free.class() != Some(class) || !is_empty(&free) {
@@ -342,9 +344,11 @@ impl Shared {
     }
 
     /// Holds the free slots of a superblock back, and those that come back to it.
-    pub fn begin_emptying(&self, number: u32) {
+    pub fn begin_emptying(&self, number: u32, step: impl Fn()) {
         let superblock = &self.superblocks[number as usize];
+        step();
         let Some(class) = superblock.free.lock().class() else { return };
+        step();
         let mut list = self.listed[class].lock();
         let mut free = superblock.free.lock();
         if free.class() == Some(class) {
@@ -357,7 +361,7 @@ impl Shared {
     pub fn end_emptying(&self, number: u32) {
         self.superblocks[number as usize].free.lock().emptied = false;
         self.some_empty.store(true, Ordering::Release);
-        self.list(number);
+        self.list(number, || ());
     }
 
     /// Takes every superblock away from its class; their numbers.
@@ -420,17 +424,17 @@ mod tests {
     fn a_superblock_changes_class_only_when_it_is_empty_and_late_slots_are_ignored() {
         let shared = Shared::new(3);
         shared.pool.lock().fresh = 2;
-        shared.begin(1, Free::all(40));
+        shared.begin(1, Free::all(40), || ());
         let mut cache = Vec::new();
         assert_eq!(shared.take(40, 2, &mut cache), 2);
         let life = shared.superblocks[1].life.load(Ordering::Relaxed);
-        shared.give_back(cache[0], life);
-        assert_eq!(shared.take_empty(2), None);
-        shared.give_back(cache[1], life);
-        assert_eq!(shared.take_empty(2), Some(1));
+        shared.give_back(cache[0], life, || ());
+        assert_eq!(shared.take_empty(2, || ()), None);
+        shared.give_back(cache[1], life, || ());
+        assert_eq!(shared.take_empty(2, || ()), Some(1));
         assert_eq!(shared.take(40, 1, &mut cache), 0);
-        shared.begin(1, Free::all(3));
-        shared.give_back(cache[0], life);
+        shared.begin(1, Free::all(3), || ());
+        shared.give_back(cache[0], life, || ());
         let mut mine = Vec::new();
         assert_eq!(shared.take(3, usize::MAX, &mut mine), classes::slots(3) as usize);
         mine.sort_unstable();

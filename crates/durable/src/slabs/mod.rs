@@ -57,6 +57,7 @@ use crate::logs::Room;
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::sections::Changes;
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
+use crate::sync::lock;
 use crate::values::{BucketLock, Found, Keeps, NoItem, Seen};
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
@@ -219,7 +220,7 @@ impl<M: Memory> Slabs<M> {
 
     /// Superblocks of the file, used or not.
     pub fn total_superblocks(&self) -> usize {
-        self.shared.total() as usize
+        self.total() as usize
     }
 
     /// Bytes of slots that are taken, by items or readers, and of the superblocks in use. Free slots that a writer
@@ -371,7 +372,7 @@ impl<M: Memory> Slabs<M> {
     #[inline]
     pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
         self.check_writable()?;
-        let lock = self.writers[id].lock();
+        let lock = lock(self.medium.memory(), &*self.writers[id]);
         if lock.borrow().deferred >= self.deferred.most.max(1) {
             self.let_go(&mut lock.borrow_mut(), id);
         }
@@ -410,7 +411,7 @@ impl<M: Memory> Slabs<M> {
         self.shared.waiting.fetch_add(1, Ordering::AcqRel);
         let shared = Arc::clone(&self.shared);
         crossbeam_epoch::pin().defer(move || {
-            shared.give_back(location, life);
+            shared.give_back(location, life, || ());
             shared.waiting.fetch_sub(1, Ordering::AcqRel);
         });
     }
@@ -434,10 +435,11 @@ impl<M: Memory> Slabs<M> {
     /// As [`Medium::write_out`]; then nothing was forgotten, and the slabs stop.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         self.check_writable()?;
-        let locks: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
-        let segments = self.shared.total() + 1;
+        let memory = self.medium.memory();
+        let locks: Vec<_> = self.writers.iter().map(|writer| lock(memory, &**writer)).collect();
+        let segments = self.total() + 1;
         {
-            let mut cut = self.cut.lock();
+            let mut cut = lock(memory, &self.cut);
             let mut next = cut.clone();
             next.number += 1;
             next.generation += 1;
@@ -469,7 +471,7 @@ impl<M: Memory> Slabs<M> {
 
     /// Mark of the kept index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
-        self.cut.lock().index
+        lock(self.medium.memory(), &self.cut).index
     }
 
     /// Says, durably on return, which kept index goes with the values; 0: none.
@@ -477,7 +479,8 @@ impl<M: Memory> Slabs<M> {
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        self.stop_on_error(self.cut.lock().set_index(index, &self.medium))
+        let mut cut = lock(self.medium.memory(), &self.cut);
+        self.stop_on_error(cut.set_index(index, &self.medium))
     }
 
     /// The error that stopped the slabs, if one did.

@@ -294,7 +294,7 @@ impl<M: Memory> Slabs<M> {
             let superblock = &self.shared.superblocks[number as usize];
             superblock.salt.store(header.salt, Ordering::Relaxed);
             superblock.age.store(header.sequence, Ordering::Relaxed);
-            self.account(self.shared.begin(number, free));
+            self.account(self.shared.begin(number, free, || ()));
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
         if let Some(reason) = self.medium.access().refusal() {
@@ -305,7 +305,7 @@ impl<M: Memory> Slabs<M> {
             self.clear_checksum(*location);
             let life =
                 self.shared.superblocks[superblock_of(*location)].life.load(Ordering::Acquire);
-            self.shared.give_back(*location, life);
+            self.shared.give_back(*location, life, || ());
         }
         let mut cut = self.cut.lock();
         let mut next = cut.clone();

@@ -60,7 +60,7 @@ impl<M: Memory> Slabs<M> {
         if self.medium.grow(TABLE_AT, bytes).is_err() {
             return;
         }
-        let number = self.cut.lock().number;
+        let number = crate::sync::lock(self.medium.memory(), &self.cut).number;
         let memory = self.medium.memory();
         // SAFETY: in segment 0, which is there with any superblock; drop, the only user, is alone.
         unsafe {

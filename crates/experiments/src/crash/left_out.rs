@@ -16,6 +16,12 @@ pub(super) struct LeftOut {
     pub run: fn(&Settings) -> Report,
 }
 
+/// The steps of the test of this name.
+pub(super) fn steps(test: &str) -> impl Iterator<Item = &'static LeftOut> {
+    let all = [maps::STEPS, index::STEPS, index_sections::STEPS, index_looks::STEPS];
+    all.into_iter().flatten().filter(move |step| step.test == test)
+}
+
 /// Every step of the test of this name, left out in turn.
 pub(super) fn controls(
     test: &str,
@@ -27,6 +33,5 @@ pub(super) fn controls(
         tell(&control);
         control
     };
-    let all = [maps::STEPS, index::STEPS, index_sections::STEPS, index_looks::STEPS];
-    all.into_iter().flatten().filter(|step| step.test == test).map(run).collect()
+    steps(test).map(run).collect()
 }

@@ -108,6 +108,11 @@ impl CrashTest {
         (self.replay)(settings, state)
     }
 
+    /// The steps of a map, or of the persistent hash index, that [`CrashTest::controls`] leaves out of this test.
+    pub fn left_out(&self) -> Vec<&'static str> {
+        left_out::steps(self.name).map(|step| step.name).collect()
+    }
+
     /// Every step that this test is to notice the lack of, left out in turn; `tell` hears of each as it is done. At
     /// most `states` states are looked at with each of 20 seeds in each scenario. The steps of an engine of sections
     /// belong to its first test.
@@ -170,8 +175,6 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::disk_marked(None, s), left_out::controls;
     "map-collector-disk", "the collector of logs on such a disk",
         |s| maps::collector_on_disk(None, s), left_out::controls;
-    "map-cuts", "a map there without a promise: a prefix, with all that was synced, comes back",
-        |s| maps::cuts(true, None, s), left_out::controls;
     "map-logs-index", "a map with values in logs and a persistent index: puts, deletes, batches",
         |s| maps::kept(maps::Design::Logs, s), no_controls;
     "map-slabs-index", "a map with values in slabs and a persistent index: puts, deletes",
@@ -329,7 +332,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::mirrored(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-sync", "two threads on the same keys of a mirrored map, a commit queue each",
         |s| maps::mirrored_in_sync(Wrong::NOTHING, s), left_out::controls;
-    "map-mirrored-queue", "two threads in one commit queue, every schedule",
+    "map-mirrored-queue", "two threads in one commit queue of a mirrored map",
         |s| maps::mirrored_queue(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-checkpoint", "a checkpoint of two commit queues against a writer that overwrites, every schedule",
         |s| maps::mirrored_checkpoint(Wrong::NOTHING, s), left_out::controls;
@@ -410,7 +413,6 @@ const ON_DISK: &[&str] = &[
     "map-disk",
     "map-disk-marks",
     "map-collector-disk",
-    "map-cuts",
     "map-keeper",
     "map-mirrored-threads",
     "map-mirrored-sync",

@@ -37,7 +37,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_durable::checksum::Crc;
-use terrace_memory::{Budget, Domain, Memory, Spin};
+use terrace_durable::lock;
+use terrace_memory::{Budget, Domain, Memory};
 
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
@@ -300,7 +301,7 @@ impl<P: Memory> Segments<P> {
 
     /// Another thread that has them may be waiting for its turn at the memory.
     fn books(&self) -> MutexGuard<'_, Books> {
-        Spin::on(&self.memory).until(|| self.books.try_lock())
+        lock(&self.memory, &self.books)
     }
 
     /// A free segment. `spare`: for whoever makes room for others, to the last. `grows`: whether more memory

@@ -7,8 +7,9 @@ use super::line::*;
 use super::shard::{Keeping, Shard};
 use parking_lot::MutexGuard;
 use std::io;
+use terrace_durable::lock;
 use terrace_durable::sections::Changes;
-use terrace_memory::{Memory, Spin};
+use terrace_memory::Memory;
 
 /// Books of a table's overflow lines. Line 0 is never used: overflow number 0 means none.
 pub(super) struct OverflowLines {
@@ -34,7 +35,7 @@ impl<'a, I: Memory> Lines<'a, I> {
 
     fn held(&mut self) -> &mut OverflowLines {
         let shard = self.shard;
-        self.held.get_or_insert_with(|| Spin::on(&shard.buckets).until(|| shard.lines.try_lock()))
+        self.held.get_or_insert_with(|| lock(&shard.buckets, &shard.lines))
     }
 
     /// Sees to it that there is a line to take.

@@ -16,7 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
-use terrace_memory::{Budget, Memory, Spin};
+use terrace_durable::lock;
+use terrace_memory::{Budget, Memory};
 
 /// Nodes by their offsets; 0 is none.
 pub(super) struct Arena<M: Memory> {
@@ -244,6 +245,6 @@ impl<M: Memory> Arena<M> {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        Spin::on(&self.memory).until(|| self.books.try_lock())
+        lock(&self.memory, &self.books)
     }
 }

@@ -11,7 +11,8 @@ use crate::keys::{high, low};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
-use terrace_memory::{Memory, Spin};
+use terrace_durable::lock;
+use terrace_memory::Memory;
 
 /// Writers of different leaves rarely meet at one of so many.
 const LOGS: u64 = 8;
@@ -70,7 +71,7 @@ impl Logs {
     /// Begins a record in one of the logs; changes with the same `key` go to the same.
     pub(super) fn begin<'a, L: Memory>(&'a self, memory: &'a L, key: u64) -> Record<'a, L> {
         let log = key % self.logs.len() as u64;
-        let next = Spin::on(memory).until(|| self.logs[log as usize].try_lock());
+        let next = lock(memory, &*self.logs[log as usize]);
         let log_at = self.first_at + log * self.log_bytes;
         Record { memory, logs: self, next, log_at, words: 0 }
     }

@@ -8,8 +8,9 @@ use super::memory::{Crashable, words_of};
 use terrace_memory::memory::by_words;
 use terrace_memory::{Divide, Domain, Laboratory, Memory, Native};
 
-/// Memory of this machine, each access to which is a scheduling point of an explorer's threads. Copies of what changes
-/// go word by word, on either side; plain writes are visible whole and at once. In a scenario of one thread, and
+/// Memory of this machine, each access to which is a scheduling point of an explorer's threads: of words, and of copies of
+/// what changes, word by word on either side. Plain accesses are none: whatever order they come in among those of others,
+/// the contract of [`Memory`] says that nobody sees it. In a scenario of one thread, and
 /// after a crash, it is [`Native`].
 #[derive(Clone, Debug)]
 pub struct Volatile {
@@ -87,7 +88,6 @@ unsafe impl Memory for Volatile {
     }
 
     unsafe fn read(&self, at: u64, target: &mut [u8]) {
-        self.looks("DRAM: read", at);
         // SAFETY: above.
         unsafe { self.memory.read(at, target) };
     }
@@ -101,7 +101,6 @@ unsafe impl Memory for Volatile {
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.changes("DRAM: write", at);
         // SAFETY: above.
         unsafe { self.memory.write(at, source) };
     }
@@ -116,13 +115,11 @@ unsafe impl Memory for Volatile {
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.changes("DRAM: stream", at);
         // SAFETY: above.
         unsafe { self.memory.stream(at, source) };
     }
 
     unsafe fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
-        self.looks("DRAM: borrow", at);
         // SAFETY: above.
         unsafe { self.memory.bytes(at, bytes) }
     }

@@ -5,8 +5,8 @@ use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
-    Design, Leaves, SEGMENT_BYTES, Wrong, batches, collector, collector_on_disk, cuts, disk,
-    disk_marked, full, full_threads, keeper, mirrored, mirrored_checkpoint, mirrored_collector,
+    Design, Leaves, SEGMENT_BYTES, Wrong, batches, collector, collector_on_disk, disk, disk_marked,
+    full, full_threads, keeper, mirrored, mirrored_checkpoint, mirrored_collector,
     mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered, script, superblock,
     threads,
 };
@@ -243,18 +243,6 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         run: |s| disk_marked(Some(Fault::MarksEarly), s).sampled(s.states, s.seed),
     },
     LeftOut {
-        test: "map-cuts",
-        name: "Sync",
-        meaning: "what was written is synced before a checkpoint counts it",
-        run: |s| cuts(false, None, s).sampled(s.states, s.seed),
-    },
-    LeftOut {
-        test: "map-cuts",
-        name: "Frozen",
-        meaning: "what a checkpoint has taken is overwritten no more",
-        run: |s| cuts(true, Some(Fault::OverwriteFrozen), s).sampled(s.states, s.seed),
-    },
-    LeftOut {
         test: "map-logs-full",
         name: "SectionLogWriteBack",
         meaning: "the section's log is written back before any of its words is stored",
@@ -327,12 +315,6 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
     },
     LeftOut {
-        test: "map-cuts",
-        name: "SyncOfPages",
-        meaning: "the same, where pages persist and not sectors",
-        run: |s| cuts(false, None, &in_pages(s)).sampled(s.states, s.seed),
-    },
-    LeftOut {
         test: "map-keeper",
         name: "Sync",
         meaning: "what the checkpointer wrote out is synced before its checkpoint counts it",
@@ -361,6 +343,12 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "Sync",
         meaning: "what was written is synced before a checkpoint counts it",
         run: |s| mirrored(UNSYNCED, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-mirrored-threads",
+        name: "SyncOfPages",
+        meaning: "the same, where pages persist and not sectors",
+        run: |s| mirrored(UNSYNCED, &in_pages(s)).sampled(s.states, s.seed),
     },
     LeftOut {
         test: "map-mirrored-sync",

@@ -7,7 +7,6 @@
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
-use super::cuts::{Note, judge};
 use super::disk::{MEMORY_BYTES, OnDisk, OnImage};
 use super::{Contents, Place, contents, recover};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +19,15 @@ const KEYS: u64 = 4;
 const OPERATIONS: u64 = 24;
 /// What setup leaves of the log: about half of what the script writes.
 const ROOM_BYTES: usize = 700;
+
+/// What the thread has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Note {
+    /// So many operations.
+    Done(usize),
+    /// A sync, after so many.
+    Synced(usize),
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
@@ -88,6 +96,24 @@ fn perform(map: &OnImage, operation: Operation) {
         Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
         Operation::Tick { takes_cut } => map.keep(0, takes_cut).expect("a tick"),
     }
+}
+
+/// What was done, and how much of that was synced.
+fn progress(notes: &[Noted<Note>]) -> (usize, usize) {
+    notes.iter().fold((0, 0), |(_, synced), note| match note.event {
+        Note::Done(done) => (done, synced),
+        Note::Synced(done) => (done, done),
+    })
+}
+
+/// Whether what is there is what was there at some instant since the last sync.
+fn judge(notes: &[Noted<Note>], states: &[Contents], found: &Contents) -> Result<(), String> {
+    let (done, synced) = progress(notes);
+    let allowed = &states[synced..states.len().min(done + 2)];
+    if allowed.contains(found) {
+        return Ok(());
+    }
+    Err(format!("{done} operations, {synced} synced: found {found:?}, allowed {allowed:?}"))
 }
 
 pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Exhaustive<Note> {

@@ -76,6 +76,8 @@ enum Step {
     Sync,
     /// The checkpointer's tick between two of them: sealed logs are written out, unsynced.
     Tick,
+    /// Open logs are closed.
+    Seal,
     /// Rounds of the collector until nothing is due.
     Collect,
 }
@@ -150,6 +152,7 @@ fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &St
             log.note(Moment::Returned(None));
         }
         Step::Tick => session.map().keep(0, false).expect("a tick"),
+        Step::Seal => session.map().values().logs().expect("logs").seal_open(),
         Step::Collect => while session.map().collect().expect("a round") > 0 {},
     }
 }
@@ -211,6 +214,8 @@ fn scripted(
 /// An empty map; each session's writer has a log.
 fn warm(place: &OnDisk, memory: &Crashable) -> OnImage {
     let map = place.open(memory, 1);
+    // What is opened from here on is overwritten.
+    map.sync().expect("a sync");
     let key = (KEYS + 1).to_be_bytes();
     for _ in 0..place.writers {
         let mut session = map.session();
@@ -253,13 +258,11 @@ pub(in super::super) fn in_sync(wrong: Wrong, settings: &Settings) -> Explorer<t
     threads::explorer_on(place, Design::Logs, MEMORY_BYTES, &in_lines(settings))
 }
 
-/// Under `sync`: two threads in one commit queue, every schedule; one waits for the other, which leads.
-pub(in super::super) fn queue(wrong: Wrong, settings: &Settings) -> Exhaustive<threads::Note> {
+/// Under `sync`: two threads in one commit queue; one waits for the other, which leads.
+pub(in super::super) fn queue(wrong: Wrong, settings: &Settings) -> Explorer<threads::Note> {
     let place = wrong.place(Durability::Sync, 1, settings);
     let scripts = [vec![(0, Call::Put(2))], vec![(1, Call::Put(4))]];
-    Exhaustive(
-        threads::scripted(place, true, MEMORY_BYTES, &in_lines(settings), scripts).crashes(1),
-    )
+    threads::scripted(place, true, MEMORY_BYTES, &in_lines(settings), scripts).crashes(1)
 }
 
 /// Two writers and a reader on the same keys, which are overwritten until a checkpoint takes them.
@@ -270,13 +273,15 @@ pub(in super::super) fn overwriters(wrong: Wrong, settings: &Settings) -> Explor
 
 /// A checkpoint of two commit queues against a writer that overwrites what it takes, every schedule.
 pub(in super::super) fn checkpoint(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
-    let scripts = vec![vec![put(0, 2), put(0, 4)], vec![put(1, 6), Step::Sync]];
+    // The second item is overwritten, not the first. A checkpoint that took it must not hold what came after key 1.
+    let writes = vec![put(0, 2), put(0, 4), put(1, 6), put(0, 8)];
+    let scripts = vec![writes, vec![put(2, 10), Step::Sync]];
     Exhaustive(scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()))
 }
 
 /// A reader against a writer that overwrites, every schedule.
 pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
-    let scripts = vec![vec![put(0, 2), put(0, 4)], vec![get(0)]];
+    let scripts = vec![vec![put(0, 2), put(0, 4), put(0, 6)], vec![get(0)]];
     Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }
 
@@ -325,14 +330,7 @@ pub(in super::super) fn collector(wrong: Wrong, settings: &Settings) -> Explorer
 /// The checkpointer between two checkpoints, which writes a sealed log out, against a writer that overwrites in it:
 /// every schedule.
 pub(in super::super) fn tick(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
-    let sealed = |place: &OnDisk, memory: &Crashable| {
-        let map = warm(place, memory);
-        let mut session = map.session();
-        session.put(&0u64.to_be_bytes(), &value(2), None).expect("put");
-        map.values().logs().expect("a map of logs").seal_open();
-        map
-    };
-    let scripts = vec![vec![put(0, 4), put(0, 6)], vec![Step::Tick, Step::Sync]];
-    let start = BTreeMap::new();
-    Exhaustive(scripted(wrong.bounded(1, settings), sealed, scripts, Pairs { start }))
+    let scripts =
+        vec![vec![put(0, 2), put(0, 4), Step::Seal, put(0, 6)], vec![Step::Tick, Step::Sync]];
+    Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }

@@ -3,7 +3,6 @@
 mod batches;
 mod collector;
 mod controls;
-mod cuts;
 mod disk;
 mod keeper;
 mod kept;
@@ -14,7 +13,6 @@ mod threads;
 pub(super) use batches::explorer as batches;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;
-pub(super) use cuts::explorer as cuts;
 pub(super) use disk::{
     MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked, whole as disk_whole,
 };
