@@ -38,7 +38,7 @@ fn a_persistent_tree_is_told_and_taken_up_and_a_retired_setting_is_named() {
     let (code, told, stderr) = run(&["open", &data, "--persist", "index", "--explain"]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stderr.contains("terrace.toml: line 3: `index` is no longer a setting"), "{stderr}");
-    assert!(told.contains("the index is fast-fair: leaves of 512 B kept"), "{told}");
+    assert!(told.contains("the index is fast-fair: leaves of 512 B, persistent"), "{told}");
     let told = fine(&["open", &data, "--explain"]);
     assert!(
         told.contains("reopened as closed") && told.contains("the index is fast-fair"),
