@@ -137,7 +137,7 @@ fn after_cut(
     let mut rows = Vec::new();
     if !cut.refused.is_empty() {
         let verdict = Err(cut.refused.join("; "));
-        rows.push(row(format!("cut {number}: every write is taken"), verdict));
+        rows.push(row(format!("power cut {number}: every write is taken"), verdict));
     }
     let mut noticed = 0;
     for (database, (ledger, name)) in ledgers.iter_mut().zip(MAPS).enumerate() {
@@ -155,20 +155,20 @@ fn after_cut(
         }
         let count = answered.end - answered.start;
         let told = |more| format!("{count} acknowledged, all there, {more} in flight too");
-        rows.push(row(format!("cut {number}: {name}"), verdict.map(told)));
+        rows.push(row(format!("power cut {number}: {name}"), verdict.map(told)));
     }
-    rows.push(row(format!("cut {number}: recovery"), checks::procedures(next)));
+    rows.push(row(format!("power cut {number}: recovery"), checks::procedures(next)));
     let told = format!("noticed in {noticed} of {} maps", MAPS.len());
     let verdict = if noticed == MAPS.len() { Ok(told) } else { Err(told) };
-    rows.push(row(format!("cut {number}: control, one too many"), verdict));
+    rows.push(row(format!("power cut {number}: control, one too many"), verdict));
     // A directory that is gone holds nothing.
     let found = next.output("found-volatile").unwrap_or_default();
     let judged = ledgers[MAPS.len()].judge(KEYS, acknowledged(VOLATILE), found);
     let verdict = match judged {
-        Ok(_) => Err("what was in memory is still there: was there a cut?".into()),
+        Ok(_) => Err("what was in memory is still there: did the power fail?".into()),
         Err(loss) => Ok(format!("noticed: {loss}")),
     };
-    rows.push(row(format!("cut {number}: control, in memory"), verdict));
+    rows.push(row(format!("power cut {number}: control, in memory"), verdict));
     rows
 }
 

@@ -16,10 +16,10 @@ pub enum Command {
                       terrace bench ycsb\n  \
                       terrace bench ycsb --workload A --workload C --threads 2 --keys 2000000 --json")]
     Ycsb(ycsb::Arguments),
-    /// The same loads on other databases (needs the checkout; compiles RocksDB)
+    /// The same workloads on other databases (needs a checkout; compiles RocksDB)
     #[command(after_help = "Example: terrace bench peers --quick --json")]
     Peers(peers::Arguments),
-    /// Terrace, redis-server and memcached under one client in one run
+    /// Terrace, redis-server and memcached with the same client, in one run
     #[command(after_help = "Example: terrace bench server --seconds 2 --runs 3 --json")]
     Server(server::Arguments),
 }

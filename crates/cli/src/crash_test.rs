@@ -12,30 +12,30 @@ use terrace_experiments::{Domain, Report};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Tests to run, as --list names them; all of them where absent
+    /// Tests to run, by their names in --list [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// List the tests that there are in the domain
+    /// List the tests of the domain
     #[arg(long, conflicts_with_all = ["names", "controls", "all", "replay"])]
     list: bool,
-    /// Crash states each test looks at, and each of the 20 seeds of a control at most; tests of every
-    /// state look at all of theirs (below 5000: they draw, too)
+    /// Crash states per test, and at most per seed of a control (20 seeds); tests that explore every state ignore it
+    /// (below 5000 they draw states too)
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     states: u64,
-    /// What the choices follow from
+    /// Seed of the random choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// When a store survives: adr, eadr, or page-cache; tests on a disk have sectors, or the pages of
-    /// a page cache, which is there for no others
+    /// Persistence domain: adr, eadr, or page-cache; tests on a disk lose sectors, or, with page-cache, pages; other
+    /// tests have no page-cache domain
     #[arg(long, value_name = "NAME", default_value = "adr")]
     domain: String,
-    /// Only leave out every ordering point in turn, and see that a crash shows it
+    /// Only leave out every ordering point in turn; a crash must reveal each omission
     #[arg(long, conflicts_with = "replay")]
     controls: bool,
-    /// Run the tests, and leave out every ordering point in turn
+    /// Run the tests, then leave out every ordering point in turn
     #[arg(long, conflicts_with_all = ["controls", "replay"])]
     all: bool,
-    /// Run one state of one test again, as a failure named it
+    /// Repeat one state of one test, as printed by a failure
     #[arg(long, value_name = "STATE")]
     replay: Option<String>,
     /// Print one JSON object
@@ -108,14 +108,14 @@ fn chosen(names: &[String], domain: Domain) -> Result<Vec<&'static CrashTest>, F
     }
     let named = |name: &String| {
         let test = crash::named(name).ok_or_else(|| {
-            Failure::Usage(format!("no crash test is called `{name}`; --list names them"))
+            Failure::Usage(format!("unknown crash test `{name}`; --list prints the names"))
         })?;
         if test.exists_in(domain) {
             return Ok(test);
         }
         let others: Vec<_> = existing().map(|test| test.name).collect();
         Err(Failure::Usage(format!(
-            "{name} needs a byte-addressable memory, which a page cache is not; with --domain \
+            "{name} needs byte-addressable memory, and a page cache is not; with --domain \
              page-cache there are {}",
             others.join(", ")
         )))
@@ -171,7 +171,7 @@ fn run(tests: &[&CrashTest], settings: &Settings, what: What, json: bool) -> Out
             ))?;
         }
         if what.controls {
-            print(format!("{left_out} steps left out, {missed} of them unnoticed"))?;
+            print(format!("{left_out} ordering points left out, {missed} not detected"))?;
         }
     }
     if failed || missed > 0 { Err(Failure::Quiet) } else { Ok(()) }
@@ -229,7 +229,7 @@ fn tell(test: &CrashTest, report: &Report) -> Outcome {
         report.images,
         report.crash_points,
         report.states_per_second(),
-        if report.exhausted { ", all there are" } else { "" }
+        if report.exhausted { ", exhaustive" } else { "" }
     ))?;
     let Some(failure) = &report.failure else { return Ok(()) };
     print(format!(
@@ -240,11 +240,13 @@ fn tell(test: &CrashTest, report: &Report) -> Outcome {
 
 fn replay(tests: &[&CrashTest], settings: &Settings, state: &str) -> Outcome {
     let [test] = tests else {
-        return Err(Failure::Usage("--replay runs one state of one test: name it".into()));
+        return Err(Failure::Usage(
+            "--replay runs one state of one test: add the name of the test".into(),
+        ));
     };
     match test.replay(settings, state) {
         Err(what) => Err(Failure::Usage(format!("--replay {state}: {what}"))),
-        Ok(None) => print("recovered: this state is no failure"),
+        Ok(None) => print("recovered: this state does not fail"),
         Ok(Some(failure)) => {
             print(failure)?;
             Err(Failure::Quiet)

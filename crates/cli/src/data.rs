@@ -17,7 +17,7 @@ use terrace::{Access, Database, Kind, Map, Range};
 pub struct Place {
     /// Directory of the database
     dir: PathBuf,
-    /// Map within it
+    /// Name of the map
     map: String,
     /// Read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE")]
@@ -76,9 +76,9 @@ pub struct PutArguments {
     place: Place,
     /// The key
     key: String,
-    /// The value; `-` or nothing reads it from standard input
+    /// The value; without it, or with `-`, read from standard input
     value: Option<String>,
-    /// Seconds after which the key is gone
+    /// Seconds until the key expires
     #[arg(long, value_name = "SECONDS")]
     expire: Option<u64>,
 }
@@ -99,28 +99,28 @@ pub struct DelArguments {
 pub struct ScanArguments {
     #[command(flatten)]
     place: Place,
-    /// Stop after so many entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Only keys that start with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// In the order of keys, from this one on
+    /// In key order, from this key on
     #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
     from: Option<String>,
-    /// In the order of keys, before this one
+    /// In key order, up to but not including this key
     #[arg(long, value_name = "KEY", conflicts_with = "prefix")]
     to: Option<String>,
-    /// In the order of keys
+    /// In key order
     #[arg(long)]
     ordered: bool,
-    /// Against the order of keys
+    /// In reverse key order
     #[arg(long)]
     reverse: bool,
     /// Print keys only
     #[arg(long)]
     keys: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
     /// Read what is intact of a damaged map

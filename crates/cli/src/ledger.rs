@@ -15,7 +15,7 @@ use terrace::{Access, Database};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Open accounts, and make the ledger if there is none
+    /// Open accounts; creates the ledger if it does not exist
     #[command(after_help = "Examples:\n  \
                       terrace ledger open ./data bank --count 1000000 --balance 100\n  \
                       terrace ledger open ./data coins --profile smallcoin+ --accounts accounts.csv")]
@@ -28,7 +28,7 @@ pub enum Command {
                       A line of CSV is from,to,amount[,gas[,id]], or what a first line with the names of columns \
                       says.\nA line that is no order ends the run; its block, and what follows, is not executed.")]
     Run(RunArguments),
-    /// Print what a ledger holds
+    /// Print accounts and state of a ledger
     #[command(after_help = "Examples:\n  \
                       terrace ledger show ./data bank\n  \
                       terrace ledger show ./data bank 17 18 --json\n  \
@@ -40,7 +40,7 @@ pub enum Command {
 struct Place {
     /// Directory of the database
     dir: PathBuf,
-    /// Ledger within it
+    /// Name of the ledger
     name: String,
     /// Read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE")]
@@ -54,22 +54,22 @@ struct Place {
 pub struct OpenArguments {
     #[command(flatten)]
     place: Place,
-    /// What its orders do, if it is made now: smallcoin, smallcoin+ or movements
+    /// Profile of a new ledger: smallcoin, smallcoin+ or movements
     #[arg(long, value_name = "NAME")]
     profile: Option<Profile>,
-    /// How far below zero a movement's floor may let accounts go, if it is made now
+    /// Overdraft limit of a new ledger: how far below zero the floor of a movement may be
     #[arg(long, value_name = "SUM")]
     overdraft: Option<u64>,
-    /// A file of lines `account,balance`
+    /// File with lines `account,balance`
     #[arg(long, value_name = "FILE", conflicts_with = "count")]
     accounts: Option<PathBuf>,
-    /// Open so many accounts, numbered on from --first
+    /// Number of accounts to open, numbered from --first
     #[arg(long, value_name = "N", default_value_t = 0)]
     count: u64,
-    /// Number of the first of them
+    /// Number of the first account
     #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "count")]
     first: u64,
-    /// What each of them has
+    /// Balance of each account
     #[arg(long, value_name = "SUM", default_value_t = 0, requires = "count")]
     balance: u64,
 }
@@ -78,7 +78,7 @@ pub struct OpenArguments {
 enum FormatName {
     /// Columns
     Csv,
-    /// One JSON object a line
+    /// One JSON object per line
     Jsonl,
 }
 
@@ -88,19 +88,19 @@ pub struct RunArguments {
     place: Place,
     /// The file of orders
     file: PathBuf,
-    /// How the file is written
+    /// Format of the file
     #[arg(long, value_enum, default_value = "csv")]
     format: FormatName,
-    /// Orders of a block
+    /// Orders per block
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     block: u32,
-    /// All of the file is one block: all of it is executed, or nothing
+    /// Execute the whole file as one block: all of it or nothing
     #[arg(long)]
     one_block: bool,
-    /// sequential, orangutan, dag, dag-pairs, reserve, block-stm, strife or auto
+    /// Engine: sequential, orangutan, dag, dag-pairs, reserve, block-stm, strife or auto
     #[arg(long, value_name = "NAME")]
     engine: Option<Engine>,
-    /// Write a line `done`, `gas-only` or `refused` for each order
+    /// Write one line per order to this file: `done`, `gas-only` or `refused`
     #[arg(long, value_name = "FILE")]
     statuses: Option<PathBuf>,
 }
@@ -117,7 +117,7 @@ pub struct ShowArguments {
     /// Read all accounts and compare their hash with the recorded one
     #[arg(long)]
     verify: bool,
-    /// Read what is intact of a damaged ledger
+    /// Read the intact part of a damaged ledger
     #[arg(long)]
     salvage: bool,
 }
@@ -146,7 +146,7 @@ impl Place {
         if make.is_none() && !db.ledger_names().map_err(Failure::new)?.contains(&self.name) {
             let (name, dir) = (&self.name, self.dir.display());
             return Err(Failure::new(format!(
-                "no ledger `{name}` in {dir}: terrace ledger open {dir} {name} makes it"
+                "no ledger `{name}` in {dir}; create it with: terrace ledger open {dir} {name}"
             )));
         }
         let ledger = settings::ledger_with(&db, &self.name, &config, |base| {
@@ -170,7 +170,7 @@ fn open(arguments: &OpenArguments) -> Outcome {
     let mut opened = 0;
     let mut take = |accounts: &[(u64, u64)]| {
         let refused =
-            |error| Failure::new(format!("{error}; {opened} accounts before were opened"));
+            |error| Failure::new(format!("{error}; {opened} accounts were opened before"));
         ledger.open_before_commit(accounts).map_err(refused)?;
         opened += accounts.len() as u64;
         Ok::<_, Failure>(())
@@ -426,7 +426,7 @@ fn show(arguments: &ShowArguments) -> Outcome {
         false => print_shown(&shown)?,
     }
     if shown.verified == Some(false) {
-        return Err(Failure::new("the accounts do not have the hash that is kept"));
+        return Err(Failure::new("the hash of the accounts differs from the recorded hash"));
     }
     match missing.first() {
         Some(number) => Err(Failure::new(format!("there is no account {number}"))),
@@ -437,11 +437,11 @@ fn show(arguments: &ShowArguments) -> Outcome {
 fn print_shown(shown: &Shown) -> Outcome {
     let verified = match shown.verified {
         None => "",
-        Some(true) => ", and the accounts have it",
-        Some(false) => ", and the accounts have another",
+        Some(true) => ", verified",
+        Some(false) => ", but the accounts have another hash",
     };
     print(format!(
-        "profile   {}\naccounts  {}\nentries   {} ({} executed again when it was opened)\nhash      {}{verified}",
+        "profile   {}\naccounts  {}\nentries   {} ({} executed again at opening)\nhash      {}{verified}",
         shown.profile, shown.accounts, shown.entries, shown.replayed, shown.hash
     ))?;
     if let Some(damage) = &shown.damage {

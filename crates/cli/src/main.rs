@@ -35,7 +35,7 @@ use std::process::ExitCode;
 #[command(
     name = "terrace",
     version,
-    after_help = "Without a command it serves ./data: the same as `terrace serve`.\n\n\
+    after_help = "Without a command, terrace serves ./data, like `terrace serve`.\n\n\
                   Example: terrace serve ./data --port 6379 --durability sync"
 )]
 struct CommandLine {
@@ -57,7 +57,7 @@ enum Command {
     /// Remove keys
     #[command(after_help = "Example: terrace del ./data users alice bob")]
     Del(data::DelArguments),
-    /// List keys and values, in no order or in that of keys
+    /// List keys and values, unordered or in key order
     #[command(after_help = "Examples:\n  \
                       terrace scan ./data users --limit 10 --json\n  \
                       terrace scan ./data users --from b --to d --reverse")]
@@ -73,15 +73,15 @@ enum Command {
                       terrace import ./data users users.terrace\n  \
                       terrace import ./data users users.csv --format csv")]
     Import(transfer::ImportArguments),
-    /// Print what a directory holds
+    /// Print the maps, queues, ledgers and word tables of a directory
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
-    /// Open a directory as a server would, and report how it was recovered
+    /// Open a directory as a server does, and report its recovery
     #[command(after_help = "Examples:\n  \
                       terrace open ./data --explain\n  \
                       terrace open ./data --memory-budget '4 GiB' --explain --json")]
     Open(open::Arguments),
-    /// Read everything a directory holds, and name what is damaged
+    /// Read a whole directory, check every checksum and name the damage
     #[command(after_help = "Examples:\n  \
                       terrace verify ./data\n  \
                       terrace verify ./data --json")]
@@ -95,28 +95,28 @@ enum Command {
     /// Check what this machine offers, what is missing and how to enable it
     #[command(after_help = "Example: terrace doctor --json")]
     Doctor(doctor::Arguments),
-    /// Measure what every memory of this machine costs
+    /// Measure latency and bandwidth of every memory of this machine
     #[command(after_help = "Examples:\n  \
                       terrace probe --quick\n  \
                       terrace probe --out profile.json --html profile.html\n  \
                       terrace probe --tier name=pm,kind=dax,path=/mnt/pm --node pm\n  \
                       terrace probe --model optane-001 --node pmem0 --part stores\n  \
                       terrace probe --idiosyncrasies --model optane-001 --node pmem0\n\n\
-                      Run again with the same --out it refines the profile.")]
+                      A second run with the same --out refines the profile.")]
     Probe(probe::Arguments),
     /// List the modelled machines, print one, or print a model's errors
     #[command(after_help = preset::examples())]
     Preset(preset::Arguments),
-    /// Advise which structure to put on which memory
+    /// Recommend a memory for each structure
     #[command(after_help = place::examples())]
     Place(place::Arguments),
-    /// Simulate power failures under every persistent structure and check what recovery returns
+    /// Simulate power failures under every persistent structure and check the recovery
     #[command(after_help = "Examples:\n  \
                       terrace crash-test --list\n  \
                       terrace crash-test map-logs --states 500000 --seed 7\n  \
                       terrace crash-test --all --states 5000 --json")]
     CrashTest(crash_test::Arguments),
-    /// Reproduce the papers' claims and judge them by measurements
+    /// Test the papers' claims by measurement
     #[command(
         subcommand,
         after_help = "Examples:\n  \

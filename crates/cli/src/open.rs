@@ -18,7 +18,7 @@ pub struct Arguments {
     /// Read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say which recovery ran for each map and where the time went
+    /// Print the recovery and its times for each map
     #[arg(long)]
     explain: bool,
     /// Print one JSON object
@@ -103,7 +103,7 @@ fn told_of_queue(name: &str, queue: &Queue) -> String {
     let (found, stats) = (queue.recovery(), queue.stats());
     let counted = match found.bound {
         Some(_) => "up to the last checkpoint",
-        None => "every intact one",
+        None => "every intact element",
     };
     format!(
         "queue {name}: {} elements, {counted}; {} of {} slots in use, {} invalid, {} torn; {}",
@@ -201,7 +201,7 @@ fn explained(report: &RecoveryReport) -> String {
     for torn in report.torn.iter().filter(|torn| torn.dropped_bytes > 0) {
         let (at, bytes) = (torn.offset, torn.dropped_bytes);
         text.push_str(&format!(
-            "\n  torn at offset {at}: {bytes} bytes of whole items behind it were in no commit known to have returned, \
+            "\n  torn at offset {at}: no commit that covers the {bytes} bytes of whole items behind it is known to have returned, \
              and are dropped"
         ));
     }

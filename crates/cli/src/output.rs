@@ -95,7 +95,7 @@ pub fn say(what: impl Display) {
 /// Warns once where a figure would be of no use.
 pub fn warn_if_unoptimised() {
     if cfg!(debug_assertions) {
-        say("warning: built with assertions and little optimisation; measure a release build");
+        say("warning: this is a debug build; measure a release build");
     }
 }
 

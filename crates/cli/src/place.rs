@@ -30,27 +30,27 @@ Both files are in the folder examples/ of the source. structures.toml (JSON is r
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Structures and nodes; with --map or --server nodes are enough
+    /// File with structures and nodes; with --map or --server, nodes are enough
     file: PathBuf,
-    /// Place the maps of this directory too, which nobody writes to
+    /// Also place the maps of this directory; no process may be writing to it
     #[arg(long, value_name = "DIR", conflicts_with = "server", requires_all = ["reads_per_s", "writes_per_s"])]
     map: Option<PathBuf>,
     /// With --map: read this configuration instead of DIR/terrace.toml
     #[arg(long, value_name = "FILE", requires = "map")]
     config: Option<PathBuf>,
-    /// With --map: values that will be read a second, of all maps together
+    /// With --map: expected value reads per second, all maps together
     #[arg(long, value_name = "N", requires = "map")]
     reads_per_s: Option<f64>,
-    /// With --map: values that will be written a second, of all maps together
+    /// With --map: expected value writes per second, all maps together
     #[arg(long, value_name = "N", requires = "map")]
     writes_per_s: Option<f64>,
-    /// Place the databases of this running server too, by what it counts
+    /// Also place the databases of this running server, by its counters
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
-    /// With --server: its password
+    /// With --server: password of the server
     #[arg(long, value_name = "TEXT", requires = "server")]
     password: Option<String>,
-    /// With --server: how long to count
+    /// With --server: seconds to count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Print one JSON object
@@ -87,7 +87,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let is_idle = !maps.used.is_empty() && idle.len() == maps.used.len();
     let refused = |e| match e {
         Error::Nothing { what: "structure" } if is_idle => Failure::new(format_args!(
-            "nothing to place: {} has no [[structure]], and nobody used {}",
+            "nothing to place: {} has no [[structure]], and no operation used {}",
             arguments.file.display(),
             idle.join(", ")
         )),
@@ -113,7 +113,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     print(&advice)?;
     figures.map_or(Ok(()), |figures| print(format_args!("figures of memories: {figures}")))?;
     for name in idle {
-        print(format_args!("{name}: nobody used it, so nothing is said of it"))?;
+        print(format_args!("{name}: not placed, because no operation used it"))?;
     }
     maps.measured.map_or(Ok(()), |text| print(format_args!("measured: {text}")))?;
     if !maps.assumed.is_empty() {
@@ -190,8 +190,8 @@ fn at_rest(dir: &Path, arguments: &Arguments) -> Result<Maps, Failure> {
     Ok(Maps {
         used,
         tiers,
-        measured: Some("bytes and keys, by the maps' own counters".into()),
-        assumed: assumed("The given rates are divided among maps by their numbers of keys."),
+        measured: Some("bytes and keys, from the maps' own counters".into()),
+        assumed: assumed("The given rates are divided among the maps by their numbers of keys."),
     })
 }
 
@@ -234,9 +234,9 @@ fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
         used: used.collect(),
         tiers: Vec::new(),
         measured: Some(format!(
-            "bytes, keys, bytes of items written and values found, by each database's counters in {seconds} s"
+            "bytes, keys, bytes of items written and values found, from each database's counters over {seconds} s"
         )),
-        assumed: assumed("What garbage collection moves does not count as written."),
+        assumed: assumed("Items moved by garbage collection do not count as written."),
     })
 }
 

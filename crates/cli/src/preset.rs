@@ -14,15 +14,14 @@ use terrace_advise::machine::model::preset::Opened;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// A preset's name, its file, or a profile that `terrace probe --out` wrote of this machine; without it the
-    /// names are listed
+    /// Name of a preset, its file, or a profile of this machine by `terrace probe --out`; without it, list the names
     #[arg(value_name = "PRESET")]
     model: Option<String>,
-    /// Run the loads whose figures are known on the model, and print its error: of a preset that comes with
-    /// terrace beside what was published, of a profile beside its own figures
+    /// Run the known loads on the model and print its error: against the published figures for a preset of terrace,
+    /// against its own figures for a profile
     #[arg(long, requires = "model")]
     calibrate: bool,
-    /// Hold the model against this profile instead, as where a profile's preset was changed by hand
+    /// Compare the model with this profile instead, for example after editing the preset of a profile
     #[arg(long, value_name = "FILE", requires = "calibrate")]
     profile: Option<PathBuf>,
     /// Print one JSON object
@@ -35,10 +34,10 @@ pub fn examples() -> &'static str {
      terrace preset\n  \
      terrace preset optane-004\n  \
      terrace preset optane-004 --calibrate\n\n\
-     This machine, and what if its memory were twice as far:\n  \
+     This machine, and the same machine with twice the memory latency:\n  \
      terrace probe --out profile.json\n  \
      terrace preset profile.json --calibrate\n  \
-     terrace preset profile.json > mine.toml     # and change random_read_ns there\n  \
+     terrace preset profile.json > mine.toml     # then change random_read_ns in it\n  \
      terrace probe --model mine.toml"
 }
 
@@ -56,9 +55,7 @@ pub fn warn(model: &Opened) -> Result<(), Failure> {
     let Some(profile) = &model.profile else { return Ok(()) };
     let found = calibrate::against(&model.preset, profile).map_err(Failure::new)?;
     say(found.summary());
-    say(
-        "each figure by itself, and what is assumed: `terrace preset FILE --calibrate`, `terrace preset FILE`",
-    );
+    say("single figures: `terrace preset FILE --calibrate`; assumptions: `terrace preset FILE`");
     Ok(())
 }
 
@@ -69,7 +66,7 @@ fn calibration(model: &Opened, beside: Option<&Profile>) -> Result<Calibration, 
             calibrate::calibrate(&model.preset.name).map_err(Failure::new)
         }
         None => Err(usage(format!(
-            "`{}` is a file of its own, of which nothing was published; `--profile FILE` names what to hold it against",
+            "`{}` is your own preset without published figures; name a profile to compare it with: `--profile FILE`",
             model.preset.name
         ))),
     }

@@ -18,43 +18,43 @@ use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Fewer settings, about a minute: no measurement begins after 45 seconds, and the report names what was left out.
+    /// Fewer settings, about a minute: no measurement starts after 45 seconds; the report names omitted settings.
     /// With --idiosyncrasies: a reduced set of the eight tests, without a time limit
     #[arg(long)]
     quick: bool,
-    /// Measure this node or tier alone, as `terrace topology` names it; may be given again
+    /// Measure only this node or tier, by its name in `terrace topology`; repeatable
     #[arg(long = "node", value_name = "NODE")]
     nodes: Vec<String>,
-    /// Measure this part alone: latency, bandwidth, loaded, stores, dirty-cache, files, copies, remote or
-    /// pages; may be given again
+    /// Measure only this part: latency, bandwidth, loaded, stores, dirty-cache, files, copies, remote or pages;
+    /// repeatable
     #[arg(long = "part", value_name = "PART")]
     parts: Vec<Part>,
-    /// Measure this tier as well, if it is files: name=pm,kind=dax,path=/mnt/pm (kinds dax, tmpfs and file);
-    /// mounts with direct access are found. May be given again
+    /// Also measure this tier of files: name=pm,kind=dax,path=/mnt/pm (kinds dax, tmpfs and file); mounts with
+    /// direct access are found without this option. Repeatable
     #[arg(long = "tier", value_name = "KEY=VALUE,...", conflicts_with = "model")]
     tiers: Vec<String>,
-    /// Measure the tiers of this terrace.toml as well
+    /// Also measure the tiers of this terrace.toml
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     config: Option<PathBuf>,
-    /// The most threads to measure with; all processors where absent
+    /// Maximum number of threads [default: all processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Measure a modelled machine instead of this one: a preset's name, its file, or a machine's profile
+    /// Measure a modelled machine instead: name of a preset, its file, or a machine's profile
     #[arg(long, value_name = "PRESET")]
     model: Option<String>,
-    /// Run the eight tests of PMIdioBench on one memory instead: effects, causes, recommendations
+    /// Run only the eight tests of PMIdioBench, on one memory: effects, causes, recommendations
     #[arg(long, conflicts_with_all = ["parts", "threads"])]
     idiosyncrasies: bool,
-    /// The memory to compare it with, DRAM; the machine's first such where absent
+    /// DRAM to compare with [default: the first DRAM node]
     #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
     dram: Option<String>,
-    /// The same kind of memory of another socket; a modelled machine's is known
+    /// Memory of the same kind on another socket; known for a modelled machine
     #[arg(long, value_name = "NODE", requires = "idiosyncrasies")]
     remote: Option<String>,
-    /// Write the profile here; one that is there is refined
+    /// Write the profile to this file; refines an existing profile
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write a page with drawings here
+    /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the profile as JSON
@@ -99,7 +99,7 @@ fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
     if known.is_some() {
         // What earlier runs have measured is whole in the profile; this run has to tell of its own.
         for (part, why) in run.left_out() {
-            say(format_args!("left out by this run: {part}: {why}"));
+            say(format_args!("omitted in this run: {part}: {why}"));
         }
     }
     let profile = keep(run, known, arguments)?;
@@ -141,9 +141,8 @@ fn here(arguments: &Arguments) -> Result<Here, Failure> {
         .map_err(|error| Failure::Usage(error.to_string()))?;
     let given = &tiers[tiers.len() - arguments.tiers.len()..];
     if let Some(tier) = given.iter().find(|tier| tier.path.is_none()) {
-        let nodes =
-            "memory is measured as the nodes it is of: --node, by the names of `terrace topology`";
-        return Err(Failure::Usage(format!("--tier: {} is not files; {nodes}", tier.name)));
+        let nodes = "select memory nodes with --node, by their names in `terrace topology`";
+        return Err(Failure::Usage(format!("--tier: {} is not made of files; {nodes}", tier.name)));
     }
     let (found, unusable) = tier::found_tiers(&topology, &SystemPaths);
     unusable.iter().for_each(|why| say(format_args!("not measured: {why}")));

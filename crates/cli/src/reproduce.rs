@@ -22,7 +22,7 @@ pub enum Command {
     /// Print every row with its source and its last verdict
     #[command(after_help = "Example: terrace reproduce list --json")]
     List(ListArguments),
-    /// Run rows; a missed check is a result and no error
+    /// Run rows; a missed check is a result, not an error
     #[command(after_help = "Examples:\n  \
                       terrace reproduce run kv-sustained kv-gc-stall\n  \
                       terrace reproduce run --full --calibrate --json > results.json\n\n\
@@ -48,17 +48,17 @@ pub struct ListArguments {
 
 #[derive(Args)]
 pub struct RunArguments {
-    /// Rows to run, as `list` names them; all of them where absent
+    /// Rows to run, by their names in `list` [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// The paper's sizes instead of small ones: minutes instead of seconds
     #[arg(long)]
     full: bool,
-    /// Calibrate the models first (up to minutes each) and print how far they are from their machines; without it a
-    /// record keeps the last calibration that is on record
+    /// First calibrate the models (up to minutes each) and print their errors; without this option the recorded
+    /// calibration stays
     #[arg(long)]
     calibrate: bool,
-    /// Keep the records in this file
+    /// Store the records in this file
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
     /// Print one JSON object
@@ -71,7 +71,7 @@ pub struct ReportArguments {
     /// The file of records
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-    /// Where to write; docs in the repository
+    /// Directory of the report [default in the repository: docs]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -130,7 +130,7 @@ fn chosen(ids: &[String]) -> Result<Vec<&'static Row>, Failure> {
     let named = |id: &String| {
         reproduce::named(id).ok_or_else(|| {
             let all: Vec<_> = ALL.iter().map(|row| row.id).collect();
-            Failure::Usage(format!("no experiment is called `{id}`; there are {}", all.join(", ")))
+            Failure::Usage(format!("unknown experiment `{id}`; known: {}", all.join(", ")))
         })
     };
     ids.iter().map(named).collect()
@@ -235,9 +235,8 @@ fn bounds(check: &Check) -> String {
 }
 
 fn report(arguments: &ReportArguments) -> Outcome {
-    let outside = || {
-        Failure::Usage("this is not the root of the repository: name --results and --dir".into())
-    };
+    let outside =
+        || Failure::Usage("this is not the root of the repository; use --results and --dir".into());
     let path = records(arguments.results.as_ref()).ok_or_else(outside)?;
     let dir = match &arguments.dir {
         Some(dir) => dir.clone(),
@@ -245,7 +244,8 @@ fn report(arguments: &ReportArguments) -> Outcome {
         None => return Err(outside()),
     };
     if !path.is_file() {
-        let text = format!("{}: no records; `terrace reproduce run` makes them", path.display());
+        let text =
+            format!("{}: no records; create them with `terrace reproduce run`", path.display());
         return Err(Failure::Failed(text));
     }
     let results = Results::read(&path).map_err(Failure::new)?;

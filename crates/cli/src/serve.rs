@@ -19,7 +19,7 @@ use terrace_server::{Addresses, Limits, Server, ServerOptions, TlsOptions};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Directory of the database, made if absent
+    /// Directory of the database; created if absent
     #[arg(default_value = DEFAULT_DIR)]
     dir: PathBuf,
     /// Read this configuration instead of DIR/terrace.toml
@@ -54,7 +54,7 @@ pub fn main(arguments: Arguments) -> Outcome {
     let watcher = std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let (name, hint) = match signal {
-                SIGINT => ("SIGINT", "; once more to leave at once"),
+                SIGINT => ("SIGINT", "; send it again to exit at once"),
                 _ => ("SIGTERM", ""),
             };
             say(format_args!("{name}: draining clients and flushing{hint}"));
@@ -75,7 +75,7 @@ pub fn main(arguments: Arguments) -> Outcome {
     lines.push(example(&addresses.tcp, &config.server));
     // Whoever read the first lines and closed the pipe has a server all the same, which a signal ends.
     if lines.into_iter().try_for_each(print).is_err() {
-        say("standard output takes nothing more; serving all the same");
+        say("standard output is closed; the server keeps running");
     }
     let ended = server.wait();
     handle.close();
@@ -119,7 +119,7 @@ fn tell_of_opening(db: &Database, is_over: &Receiver<()>) {
         let Opening { loaded_bytes, total_bytes } = db.opening();
         let percent = loaded_bytes * 100 / total_bytes.max(1);
         let (loaded, total) = (format_size(loaded_bytes), format_size(total_bytes));
-        say(format_args!("opening: {percent} % read, {loaded} of {total}"));
+        say(format_args!("opening: {percent} % read ({loaded} of {total})"));
         patience = Duration::from_secs(5);
     }
 }
@@ -207,7 +207,7 @@ fn banner(
             time.as_millis()
         ),
         Durability::None => {
-            "none: a crash may take anything; an orderly end takes nothing".to_string()
+            "none: a crash may lose any write; an orderly end loses nothing".to_string()
         }
     };
     let when_full = match options.when_full {

@@ -372,7 +372,7 @@ pub fn must_exist(dir: &Path) -> Result<(), Failure> {
     if dir.join("maps").is_dir() {
         return Ok(());
     }
-    let what = if dir.is_dir() { "holds no database" } else { "no such directory" };
+    let what = if dir.is_dir() { "contains no database" } else { "no such directory" };
     Err(Failure::new(format_args!("{}: {what}", dir.display())))
 }
 
@@ -383,8 +383,8 @@ pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let hint = match names.len() {
-        0 => "the directory holds no map".to_string(),
-        _ => format!("there are: {}", names.join(", ")),
+        0 => "the directory contains no map".to_string(),
+        _ => format!("known maps: {}", names.join(", ")),
     };
     Err(Failure::new(format_args!("no map `{name}`; {hint}")))
 }
@@ -393,7 +393,7 @@ pub fn map_must_exist(db: &Database, name: &str) -> Result<(), Failure> {
 pub fn locked_or(dir: &Path, error: terrace::Error) -> Failure {
     match error {
         terrace::Error::Locked(_) => Failure::new(format_args!(
-            "{} is open in another process: one process writes to a directory, and readers share it.\n\
+            "{} is open in another process: only one process may write to a directory; readers share it.\n\
              If that process is `terrace serve`, go through it: redis-cli for keys and ledgers, \
              `--server HOST:PORT` for export and import. If it only reads, wait for its end.",
             dir.display()

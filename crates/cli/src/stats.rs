@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Read what is intact of damaged maps, queues and ledgers
+    /// Read the intact parts of damaged maps, queues and ledgers
     #[arg(long)]
     salvage: bool,
 }
@@ -309,7 +309,9 @@ fn map_table(maps: &[MapReport]) -> String {
 pub fn shown(found: &prestore::Report) -> String {
     let mut text = String::from(match (found.enabled, found.can_clean) {
         (false, _) => "Pre-stores: disabled",
-        (true, false) => "Pre-stores: enabled, but no instruction here cleans without evicting",
+        (true, false) => {
+            "Pre-stores: enabled, but this processor has no instruction that cleans a line without evicting it"
+        }
         (true, true) => "Pre-stores: enabled",
     });
     let issued: u64 = found.sites.iter().map(|site| site.calls).sum();

@@ -37,19 +37,19 @@ impl From<FormatName> for Format {
 
 #[derive(Args)]
 struct Place {
-    /// Directory of the database; with --server the one it serves, or `-` for whichever that is
+    /// Directory of the database; with --server, the directory that it serves, or `-` for any
     dir: PathBuf,
-    /// Map within it; a server's database 0 is the map `0`
+    /// Name of the map; database 0 of a server is the map `0`
     map: String,
-    /// The file; `-` is standard output or input
+    /// The file; `-` for standard output or input
     file: PathBuf,
-    /// How the file is written
+    /// Format of the file
     #[arg(long, value_enum, default_value = "binary")]
     format: FormatName,
-    /// Go through the server that has DIR open, at HOST:PORT; MAP is then its database number
+    /// HOST:PORT of the server that has DIR open; MAP is then the database number
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
-    /// The server's password
+    /// Password of the server
     #[arg(long, value_name = "TEXT", requires = "server")]
     password: Option<String>,
     /// Read this configuration instead of DIR/terrace.toml
@@ -67,7 +67,7 @@ pub struct ExportArguments {
     /// Overwrite FILE
     #[arg(long)]
     force: bool,
-    /// Write what is intact of a damaged map
+    /// Export the intact items of a damaged map
     #[arg(long, conflicts_with = "server")]
     salvage: bool,
 }
@@ -76,10 +76,10 @@ pub struct ExportArguments {
 pub struct ImportArguments {
     #[command(flatten)]
     place: Place,
-    /// Take what is intact of a damaged binary file, and say what is not
+    /// Import the intact part of a damaged binary file and list the damage
     #[arg(long)]
     salvage: bool,
-    /// Only check the file
+    /// Check the file without importing it
     #[arg(long)]
     verify: bool,
 }
@@ -224,7 +224,7 @@ fn damaged(arguments: &ImportArguments, failure: Failure) -> Failure {
     match failure {
         Failure::Failed(what) if what.starts_with("damaged") && !arguments.salvage => {
             let file = arguments.place.file.display();
-            Failure::new(format_args!("{file}: {what}\n--salvage takes what is intact"))
+            Failure::new(format_args!("{file}: {what}\nuse --salvage to import the intact part"))
         }
         other => other,
     }
@@ -268,18 +268,22 @@ fn connect(place: &Place, server: &str) -> Result<Connection, Failure> {
 /// Refuses a server of another directory than the one that was named: a backup of it would have the wrong name.
 fn must_serve(connection: &mut Connection, place: &Place, server: &str) -> Result<(), Failure> {
     let named = place.dir.display();
-    let way = "name its directory, or `-` for whichever it serves";
+    let way = "name that directory, or `-` for any";
     let told = connection.call(&[b"CONFIG", b"GET", b"dir"]);
     let served = match told.map_err(|e| Failure::new(format_args!("{server}: {e}; {way}")))? {
         Reply::Array(parts) => match parts.as_slice() {
             [_, Reply::Bulk(Some(dir))] => String::from_utf8_lossy(dir).into_owned(),
             _ => {
                 return Err(Failure::new(format_args!(
-                    "{server} does not say what it serves; {way}"
+                    "{server} does not say which directory it serves; {way}"
                 )));
             }
         },
-        _ => return Err(Failure::new(format_args!("{server} does not say what it serves; {way}"))),
+        _ => {
+            return Err(Failure::new(format_args!(
+                "{server} does not say which directory it serves; {way}"
+            )));
+        }
     };
     let here = std::fs::canonicalize(&place.dir).unwrap_or_else(|_| place.dir.clone());
     if Path::new(&served) == here || Path::new(&served) == place.dir {

@@ -11,7 +11,7 @@ use terrace::{Config, Database, Error, Map};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Directory of the database; nobody may be writing to it
+    /// Directory of the database; no process may be writing to it
     #[arg(default_value = "./data")]
     dir: PathBuf,
     /// Read this configuration instead of DIR/terrace.toml
@@ -157,7 +157,7 @@ impl Directory<'_> {
             Ok(words) => {
                 let mut verified = Verified::new(file, format!("{} keys", words.recovery().keys));
                 verified.notes.push(
-                    "links and places of nodes were verified; keys and values of word tables have no checksum"
+                    "verified links and places of nodes; keys and values of word tables have no checksum"
                         .into(),
                 );
                 Ok(verified)
@@ -213,7 +213,7 @@ fn values(map: &Map) -> Verified {
     if !report.torn.is_empty() {
         let torn = report.torn.len();
         verified.notes.push(format!(
-            "{torn} unfinished ends of logs or slots, as a kill leaves them: not damage, nothing acknowledged under `sync`"
+            "{torn} torn ends of logs or torn slots, as a kill leaves them: no damage, and no write acknowledged under `sync`"
         ));
     }
     verified
@@ -224,11 +224,11 @@ fn index(map: &Map) -> Result<Option<Verified>, Failure> {
     let Some(found) = map.verify_index().map_err(Failure::new)? else { return Ok(None) };
     let mut verified = Verified::new(found.path, format!("{} entries", found.entries));
     verified.damage.extend(found.damage.map(Damage::told));
-    verified.notes.extend(found.skipped.map(|why| format!("not all of it was verified: {why}")));
+    verified.notes.extend(found.skipped.map(|why| format!("partly verified: {why}")));
     if found.unnamed > 0 {
         verified.notes.push(format!(
-            "{} keys of the values are not in it, or as older versions. A kill explains what was being written then; if \
-             there are more, open the map once with persist = \"values\", which rebuilds it",
+            "{} keys of the values are missing in the index, or it has older versions. A kill explains the keys that were being \
+             written; if there are more, rebuild the index by opening the map once with persist = \"values\"",
             found.unnamed
         ));
     }

@@ -38,10 +38,10 @@ fn a_persistent_tree_is_told_and_taken_up_and_a_retired_setting_is_named() {
     let (code, told, stderr) = run(&["open", &data, "--persist", "index", "--explain"]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stderr.contains("terrace.toml: line 3: `index` is no longer a setting"), "{stderr}");
-    assert!(told.contains("the index is fast-fair: leaves of 512 B kept"), "{told}");
+    assert!(told.contains("the index is fast-fair: leaves of 512 B, persistent"), "{told}");
     let told = fine(&["open", &data, "--explain"]);
     assert!(
-        told.contains("as they were closed") && told.contains("the index is fast-fair"),
+        told.contains("reopened as closed") && told.contains("the index is fast-fair"),
         "{told}"
     );
     let stats: serde_json::Value =
@@ -73,7 +73,7 @@ fn a_kept_index_outlives_those_who_read_without_its_settings() {
     let file = path(dir.path(), "users.jsonl");
     fine(&["export", &data, "users", &file]);
     let again = fine(&["open", &data, "--explain", "--config", &settings]);
-    assert!(again.contains("as they were closed") && again.contains("as it was made"), "{again}");
+    assert!(again.contains("reopened as closed") && again.contains("as it was made"), "{again}");
     assert!(
         again.contains("persistent; index = \"auto\"") && again.contains("at a time"),
         "{again}"
@@ -271,7 +271,7 @@ fn what_is_not_understood_is_2_and_what_cannot_be_done_is_1() {
         (&["gett"], 2, "unrecognized subcommand 'gett'"),
         (&["get", &data], 2, "required arguments"),
         (&["get", &nowhere, "m", "k"], 1, "no such directory"),
-        (&["get", &data, "n", "k"], 1, "no map `n`; there are: m"),
+        (&["get", &data, "n", "k"], 1, "no map `n`; known maps: m"),
         (&["serve", &data, "--durability", "fsync"], 2, "did you mean \"sync\"?"),
         (&["serve", &data, "--memory-budget", "much"], 2, "is not a size"),
         (&["bench", "ycsb", "--workload", "E"], 2, "give --kind ordered"),

@@ -44,7 +44,10 @@ fn tiers_that_are_none_are_refused_with_what_would_be() {
         (&["--tier", "name=pm,kind=pmem,path=/"], "is not one of \"dram\", \"huge\""),
         (&["--tier", &file, "--node", "pmem"], "no node or tier `pmem`; this machine has: "),
         (&["--tier", &file, "--model", "cxl"], "cannot be used with"),
-        (&["--tier", "name=fast,kind=dram"], "fast is not files; memory is measured as the nodes"),
+        (
+            &["--tier", "name=fast,kind=dram"],
+            "fast is not made of files; select memory nodes with --node",
+        ),
         (&["--tier", &node, "--node", "node0"], "tier node0: a node is called so"),
         (&["--config", "/nowhere/terrace.toml"], "/nowhere/terrace.toml"),
     ] {

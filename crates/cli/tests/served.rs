@@ -259,7 +259,7 @@ fn the_page_of_commands_names_every_command_of_the_protocol_and_no_other() {
         redis::cmd("COMMAND").arg("LIST").query(&mut connection).expect("a list");
     let offered: BTreeSet<String> = offered.iter().map(|name| name.to_uppercase()).collect();
     let page = include_str!("../../../docs/commands.md");
-    let (_, page) = page.split_once("## Of the Redis protocol").expect("the section");
+    let (_, page) = page.split_once("## The Redis protocol").expect("the section");
     let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').nth(1));
     let named = cells.flat_map(|cell| cell.split_whitespace());
     let named = named.filter_map(|word| word.strip_prefix('`')?.strip_suffix('`'));

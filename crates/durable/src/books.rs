@@ -128,7 +128,7 @@ impl<I: Memory> Books<I> {
     pub fn read(&self, address: Address, words: &mut [u64]) {
         let at = self.offset(address);
         let end = at + 8 * words.len() as u64;
-        assert!(end <= self.medium.capacity_bytes(), "words of the books");
+        assert!(end <= self.medium.capacity_bytes(), "words of the allocation metadata");
         // SAFETY: in the books, which were grown; nobody writes them meanwhile, by contract.
         let bytes = unsafe { self.medium.memory().bytes(at, end - at) };
         let (chunks, _) = bytes.as_chunks::<8>();
@@ -157,7 +157,10 @@ impl<I: Memory> Books<I> {
 
     fn offset(&self, address: Address) -> u64 {
         let at = address.offset_in_index();
-        assert!(at >= self.start && at + 8 <= self.medium.capacity_bytes(), "a word of the books");
+        assert!(
+            at >= self.start && at + 8 <= self.medium.capacity_bytes(),
+            "a word of the allocation metadata"
+        );
         at
     }
 

@@ -24,7 +24,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// No log or superblock is free, and the budget allows no more.
-    #[error("no room: {used} of {limit} bytes used")]
+    #[error("no space: {used} of {limit} bytes used")]
     NoRoom {
         /// Bytes in use.
         used: u64,
@@ -32,7 +32,7 @@ pub enum Error {
         limit: u64,
     },
     /// A batch was opened with less room than it writes. What it wrote stands.
-    #[error("a batch wrote more than it asked room for")]
+    #[error("a batch wrote more than it reserved")]
     BatchTooLong,
     /// What was to be committed is part of a batch that this thread has not ended.
     #[error("a batch is committed after its end: end it first")]
@@ -65,7 +65,7 @@ pub enum Error {
         known: u64,
     },
     /// A kept index does not say what the values say: it is made anew from them.
-    #[error("the kept index does not fit the values: {0}")]
+    #[error("the persistent index does not match the values: {0}")]
     Unfit(String),
     /// The file was made with other parameters.
     #[error("{path}: made with {field} {found}, opened with {wanted}")]

@@ -313,7 +313,7 @@ fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
     let Some((newest, block)) = newest.max_by_key(|(cut, _)| cut.number) else {
         return Err(damaged(
             BLOCK_BYTES,
-            "neither of the two cut blocks matches its checksum".into(),
+            "neither of the two checkpoint records matches its checksum".into(),
         ));
     };
     match get_u64(block, FEATURES_AT) {

@@ -179,7 +179,7 @@ fn a_stand_in_says_that_it_is_one() {
             assert!(
                 tier.medium
                     .reason
-                    .contains("stand-in that survives a killed process but no power cut")
+                    .contains("emulated: it survives a killed process but no power cut")
             );
         }
     }

@@ -78,7 +78,7 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
             _ => None,
         });
     let refused = refused.expect("a mebibyte holds no million of keys");
-    assert!(refused.starts_with("OOM the index has no room for another key: "), "{refused}");
+    assert!(refused.starts_with("OOM the index has no space for another key: "), "{refused}");
     assert!(refused.contains("of tier `small` used"), "{refused}");
     assert_eq!(client.call(&["SET", "key", "again"]), Reply::Simple("OK".into()));
     assert!(matches!(client.call(&["MSET", "key", "x", "new", "x"]), Reply::Error(_)));

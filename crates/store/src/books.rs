@@ -14,7 +14,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Changes the words of a section together, if there are any.
     pub fn commit(&self, changes: &mut Changes, publish: impl FnOnce()) {
         if !changes.is_empty() {
-            let kept = self.kept.as_ref().expect("sections are of a kept index");
+            let kept = self.kept.as_ref().expect("sections have a persistent index");
             kept.commit(self.values.medium().memory(), changes, publish);
         }
     }

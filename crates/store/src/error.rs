@@ -37,7 +37,7 @@ pub enum Error {
     },
     /// The tier that the index lies in is spent, and the key would be a new one.
     #[error(
-        "the index has no room for another key: {used} of {budget} bytes of tier `{tier}` used; delete keys, give the \
+        "the index has no space for another key: {used} of {budget} bytes of tier `{tier}` used; delete keys, give the \
          tier more bytes, or set when_full = \"evict\""
     )]
     IndexFull {
@@ -50,7 +50,7 @@ pub enum Error {
     },
     /// The queue has no room for it.
     #[error(
-        "the queue is full: {used} of {capacity} bytes of slots used; pop first, or make it larger"
+        "the queue is full: {used} of {capacity} bytes of slots used; pop elements, or create it with a larger capacity"
     )]
     QueueFull {
         /// Bytes of slots in use, or asked for at once if they are more.
@@ -68,7 +68,7 @@ pub enum Error {
     ElementBeyond(u64, u64),
     /// A table of words has no node left for another key.
     #[error(
-        "all {capacity} nodes of the table are in use; remove keys, or make it with a larger capacity"
+        "all {capacity} nodes of the table are in use; remove keys, or create it with a larger capacity"
     )]
     WordsFull {
         /// Nodes that there are.
@@ -84,13 +84,11 @@ pub enum Error {
         path: PathBuf,
     },
     /// A range was asked of a map whose keys are in no order.
-    #[error(
-        "the map is a hash map, and its keys are in no order: open it with kind = \"ordered\" for ranges"
-    )]
+    #[error("the map is a hash map without key order: open it with kind = \"ordered\" for ranges")]
     Unordered,
     /// A scan of an ordered map was to go on where nothing is known of.
     #[error(
-        "no scan stands at cursor {0}: begin again at 0 (an ordered map forgets cursors when many newer ones were given out, and when it is closed)"
+        "cursor {0} is unknown: begin again at 0 (an ordered map forgets old cursors when many newer ones exist, and all when it is closed)"
     )]
     Cursor(u64),
     /// The map takes no more writes.
@@ -108,7 +106,7 @@ pub enum Error {
     Locked(PathBuf),
     /// A file that was there is not any more, and what went with it still is.
     #[error(
-        "{path} is missing, and the file `{left}` beside it says that it was there: put it back from a backup, or, to begin anew, remove the directory"
+        "{path} is missing, but the file `{left}` beside it shows that it existed: restore it from a backup, or remove the directory to start anew"
     )]
     Missing {
         /// The file.
@@ -117,9 +115,7 @@ pub enum Error {
         left: &'static str,
     },
     /// This process has the directory already, by another handle.
-    #[error(
-        "{0} is open in this process already: use that handle (a clone of it), or close it first"
-    )]
+    #[error("{0} is already open in this process: use that handle (or a clone), or close it first")]
     LockedHere(PathBuf),
     /// The options do not fit the medium or each other.
     #[error("{field}: {why}")]

@@ -122,14 +122,15 @@ pub const REFUSED: &[Refusal] = &[
         field: "tier",
         setting: "tier",
         with: "domain = \"adr\" or \"eadr\"",
-        why: "the file is the memory of the values and lies where it lies. Leave the tier out, or put the directory there",
+        why: "the values are in the mapped file, so the directory decides where they are. Leave the tier out, or put the \
+              directory on that tier",
         applies: |o| o.node.is_some() && o.domain.is_byte_addressable(),
     },
     Refusal {
         field: "index_tier",
         setting: "index_tier",
         with: "persist = \"index\" or \"full\"",
-        why: "a persistent index lies in the directory. Leave the tier out, or use persist = \"values\"",
+        why: "a persistent index is a file in the directory. Leave the tier out, or use persist = \"values\"",
         applies: |o| o.index_tier.is_some() && keeps_index(o),
     },
 ];

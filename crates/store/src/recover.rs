@@ -1,4 +1,4 @@
-//! Recovery: which of the procedures runs (paper 000, A8), and what it found.
+//! Recovery: which of the procedures runs (Wu, chapter 2), and what it found.
 //!
 //! | kept | values in logs | values in slabs |
 //! |---|---|---|
@@ -27,26 +27,26 @@ use terrace_index::hash_key;
 use terrace_index::tree::Entry;
 use terrace_memory::{Memory, Native};
 
-/// Which recovery ran; the numbers are those of paper 000, A8.
+/// The recovery that ran; the numbers are those of Wu, chapter 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Procedure {
-    /// 1: every slot was read.
+    /// 1: full slab scan.
     ReadSlots,
-    /// 2: every log was read.
+    /// 2: full log scan.
     #[default]
     ReadLogs,
-    /// 3: the index was walked, and slots it does not name were freed.
+    /// 3: index walk; slots that the index does not name were freed.
     WalkToSlots,
-    /// 4: the index was walked, and what it does not name of each log was counted.
+    /// 4: index walk; bytes of each log that the index does not name count as dead.
     WalkToLogs,
-    /// 5: the last section was replayed, and everything was as it should be.
+    /// 5: replay of the last section; nothing else needed repair.
     Replay,
-    /// None was needed: index and books were taken up as they had been closed.
+    /// None was needed: index and allocation metadata were reopened as closed.
     AsClosed,
 }
 
 impl Procedure {
-    /// Its number in paper 000, A8; 0 where none was needed.
+    /// Its number in Wu, chapter 2; 0 if none was needed.
     pub fn number(self) -> u8 {
         match self {
             Procedure::ReadSlots => 1,
@@ -62,12 +62,12 @@ impl Procedure {
 impl fmt::Display for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Procedure::ReadSlots => "every slot was read (procedure 1)",
-            Procedure::ReadLogs => "every log was read (procedure 2)",
-            Procedure::WalkToSlots => "the kept index was walked, other slots freed (procedure 3)",
-            Procedure::WalkToLogs => "the kept index was walked, other bytes counted (procedure 4)",
-            Procedure::Replay => "the last section was replayed (procedure 5)",
-            Procedure::AsClosed => "index and books were taken up as they were closed",
+            Procedure::ReadSlots => "full slab scan (1)",
+            Procedure::ReadLogs => "full log scan (2)",
+            Procedure::WalkToSlots => "index walk: unnamed slots were freed (3)",
+            Procedure::WalkToLogs => "index walk: unnamed bytes counted as dead (4)",
+            Procedure::Replay => "replay of the last section (5)",
+            Procedure::AsClosed => "index and allocation metadata reopened as closed",
         })
     }
 }
@@ -144,7 +144,7 @@ impl Opening<'_> {
         let (file, unfit) = match found {
             Ok(Some(file)) if file.marks.contains(&mark) => (Some(file), None),
             Ok(_) if mark == 0 => (None, None),
-            Ok(_) => (None, Some("it is missing, or goes with other values".into())),
+            Ok(_) => (None, Some("it is missing, or it belongs to other values".into())),
             Err(error) => (None, Some(error.to_string())),
         };
         let state = file.as_ref().map(IndexFile::state);
@@ -165,8 +165,8 @@ impl Opening<'_> {
     fn is_half_done(&self, values: &Stored<Native>) -> Error {
         let path = values.medium().path().display();
         let why = format!(
-            "{path}: its process ended in the middle of its work, and with persist = \"full\" the index says what of that \
-             counts; open it once to be written, with its settings (`terrace open DIR`), or read it with salvage"
+            "{path}: its process did not close it, and with persist = \"full\" only the index says which items count; open it once \
+             for writing, with its settings (`terrace open DIR`), or read it with salvage"
         );
         Error::Option { field: "access", why }
     }

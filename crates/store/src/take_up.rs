@@ -117,7 +117,7 @@ impl Opening<'_> {
         let was_full = matches!(&existing, Ok(Some(file)) if file.state().is_full);
         let found = match existing {
             Ok(Some(file)) if !file.marks.contains(&mark) => {
-                Err("the index goes with other values".into())
+                Err("the index belongs to other values".into())
             }
             Ok(Some(file)) if (file.tables == 0) != self.is_ordered() => {
                 Err("the index is of another kind".into())

@@ -61,7 +61,9 @@ impl Map {
     pub fn verify_index(&self) -> Result<Option<IndexVerified>> {
         let engine = &self.inner.engine;
         if engine.options.access.writes() {
-            let why = "an index is verified while nobody writes: open the map to be read".into();
+            let why =
+                "an index can only be verified while no process writes: open the map for reading"
+                    .into();
             return Err(Error::Option { field: "access", why });
         }
         let mark = engine.values.index_mark();
@@ -81,7 +83,7 @@ impl Map {
         let file = match place.existing() {
             Ok(Some(file)) if file.marks.contains(&mark) => file,
             Ok(Some(_)) => {
-                verified.damage = Some("it goes with other values".into());
+                verified.damage = Some("it belongs to other values".into());
                 return Ok(Some(verified));
             }
             Ok(None) => {
@@ -126,7 +128,7 @@ impl Map {
 fn looked_at(file: &IndexFile, verified: &mut IndexVerified) -> Result<Looked> {
     let state = file.state();
     if !file.is_present_format() {
-        verified.skipped = Some("of an earlier version; the next opening rebuilds it");
+        verified.skipped = Some("it has an earlier format; the next opening rebuilds it");
         return Ok(Ok(None));
     }
     if state.is_exact && !state.is_closed {

@@ -85,11 +85,11 @@ fn what_was_made_as_one_is_not_opened_as_another() {
     let adr = options(Form::LinkFree);
     let words = open(dir.path(), &adr);
     let locked = refused(dir.path(), &adr);
-    assert!(locked.contains("open in this process already"), "{locked}");
+    assert!(locked.contains("already open in this process"), "{locked}");
     // A session keeps the table open.
     let session = words.session().expect("a session");
     drop(words);
-    assert!(refused(dir.path(), &adr).contains("open in this process already"));
+    assert!(refused(dir.path(), &adr).contains("already open in this process"));
     drop(session);
     let form = refused(dir.path(), &WordsOptions { form: Some(Form::Soft), ..adr.clone() });
     assert!(form.starts_with("form: ") && form.contains("made with link-free, not soft"), "{form}");

@@ -272,14 +272,13 @@ pub fn reopened(boot: &Boot, records: u64) -> Verdict {
             return Err(format!("{map}: {} keys", said["keys"]));
         }
         let says = said["procedure_says"].as_str().unwrap_or_default();
-        let read =
-            says.starts_with("every log was read") || says.starts_with("every slot was read");
+        let read = says.starts_with("full log scan") || says.starts_with("full slab scan");
         if read != map.ends_with("-values") || !said["index_unfit"].is_null() {
             return Err(format!("{map}: {says}; {}", said["index_unfit"]));
         }
         boot.output(&format!("compare-{map}")).map_err(|what| format!("{map}: {what}"))?;
     }
-    Ok(format!("{} records as they were; 4 kept indexes taken up", records * MAPS.len() as u64))
+    Ok(format!("{} records unchanged; 4 persistent indexes reopened", records * MAPS.len() as u64))
 }
 
 /// Values and kept indexes mapped so that written lines are found again without a sync.
@@ -312,12 +311,12 @@ pub fn media(first: &Boot, cut: &Boot) -> Verdict {
 pub fn procedures(boot: &Boot) -> Verdict {
     let output = boot.output("recovered")?;
     let wanted = [
-        "0: every log was read (procedure 2)",
-        "1: the kept index was walked, other bytes counted (procedure 4)",
-        "2: the last section was replayed (procedure 5)",
-        "3: every slot was read (procedure 1)",
-        "4: the kept index was walked, other slots freed (procedure 3)",
-        "5: the last section was replayed (procedure 5)",
+        "0: full log scan (2)",
+        "1: index walk: unnamed bytes counted as dead (4)",
+        "2: replay of the last section (5)",
+        "3: full slab scan (1)",
+        "4: index walk: unnamed slots were freed (3)",
+        "5: replay of the last section (5)",
     ];
     let found: Vec<_> = output
         .lines()
@@ -327,7 +326,7 @@ pub fn procedures(boot: &Boot) -> Verdict {
             Some(format!("{map}: {procedure}"))
         })
         .collect();
-    holds(found == wanted, "procedures 2, 4, 5 of logs, 1, 3, 5 of slabs", format!("{found:?}"))
+    holds(found == wanted, "recoveries 2, 4, 5 of logs, 1, 3, 5 of slabs", format!("{found:?}"))
 }
 
 /// A firmware that does not say what survives: nothing is promised in its stead.

@@ -72,7 +72,7 @@ fn dsa(place: &Place<'_>) -> Result<Finding, String> {
         0 => Finding::missing(
             DSA,
             "no device",
-            "Sapphire Rapids and later have it; without, copies run on processors",
+            "Sapphire Rapids and later have it; without it the processors copy",
         ),
         count => Finding::limited(
             DSA,
@@ -88,12 +88,12 @@ fn gpu(place: &Place<'_>) -> Result<Finding, String> {
     let cards = pci_devices(place, NVIDIA, "class", |class| class.starts_with("0x03"))?;
     Ok(match (driver, has_library) {
         (Some(driver), true) => {
-            let version = driver.lines().next().unwrap_or("of an untold version").trim();
+            let version = driver.lines().next().unwrap_or("unknown version").trim();
             Finding::found(GPU, format!("{cards} NVIDIA, {version}"))
         }
         (Some(_), false) => Finding::limited(
             GPU,
-            "the kernel has the NVIDIA driver, and its library libcuda.so.1 is not there",
+            "the kernel has the NVIDIA driver, but its library libcuda.so.1 is missing",
             "install the driver's user library (libcuda1), or pass it into the container",
         ),
         (None, _) if cards > 0 => Finding::limited(
@@ -104,7 +104,7 @@ fn gpu(place: &Place<'_>) -> Result<Finding, String> {
         (None, _) => Finding::missing(
             GPU,
             "no NVIDIA card",
-            "nothing to enable; device code runs on the emulator of warps",
+            "nothing to enable; device code runs on the warp emulator",
         ),
     })
 }

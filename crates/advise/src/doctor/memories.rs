@@ -16,7 +16,7 @@ pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
 fn instructions(place: &Place<'_>) -> Finding {
     const SUBJECT: &str = "write-back";
     let Some(features) = place.topology.processor.features else {
-        return Finding::unknown(SUBJECT, "the system does not tell the processor's instructions");
+        return Finding::unknown(SUBJECT, "the system does not list the processor's instructions");
     };
     let also: Vec<&str> = [
         (features.cldemote, "cldemote"),
@@ -40,7 +40,7 @@ fn instructions(place: &Place<'_>) -> Finding {
         ),
         (false, false) => Finding::limited(
             SUBJECT,
-            format!("clflush alone: lines leave the cache one after the other{also}"),
+            format!("only clflush: lines leave the cache one after the other{also}"),
             other,
         ),
     }
@@ -58,7 +58,7 @@ fn persistent(memory: &PersistentMemory) -> Vec<Finding> {
     }
     if let Some(block) = memory.blocks.iter().find(|block| block.dax) {
         let what = format!(
-            "/dev/{} ({}) can be mapped, and no file system on it is mounted for that",
+            "/dev/{} ({}) can be mapped, but no file system on it is mounted with -o dax",
             block.name,
             size(block.size_bytes)
         );
@@ -80,7 +80,7 @@ fn persistent(memory: &PersistentMemory) -> Vec<Finding> {
     }
     let enable = "nothing to enable; to try designs: files on a tmpfs with `domain = \"adr\"` \
                   declared, `terrace crash-test`, `terrace probe --model optane-001`";
-    vec![Finding::missing(SUBJECT, "no region of it", enable)]
+    vec![Finding::missing(SUBJECT, "no persistent memory region", enable)]
 }
 
 fn mounted(found: &DaxMount) -> Finding {
@@ -94,8 +94,8 @@ fn mounted(found: &DaxMount) -> Finding {
         }
         _ => Finding::limited(
             SUBJECT,
-            what("mapped directly, and the kernel does not say what survives a power cut"),
-            "declare it where you know: `domain = \"adr\"` or `\"eadr\"` of a directory there",
+            what("mapped directly, but the kernel does not report what survives a power cut"),
+            "declare it if you know it: `domain = \"adr\"` or `\"eadr\"` of a directory there",
         ),
     }
 }
@@ -118,7 +118,7 @@ fn devices(place: &Place<'_>) -> Finding {
             ),
         };
     };
-    let what = format!("{} ({}) is not given to the kernel", idle.name, size(idle.size_bytes));
+    let what = format!("{} ({}) is not used as kernel memory", idle.name, size(idle.size_bytes));
     let enable = format!("daxctl reconfigure-device --mode=system-ram {}", idle.name);
     Finding::limited(SUBJECT, what, enable)
 }
@@ -142,11 +142,11 @@ fn nodes(place: &Place<'_>) -> Finding {
     if all.len() < 2 {
         let enable = "HBM in flat mode, CXL expanders and other sockets appear as further nodes; \
                       firmware settings decide (SNC, HBM mode, CXL memory as volatile)";
-        return Finding::missing(SUBJECT, format!("one alone: {}", all.join(", ")), enable);
+        return Finding::missing(SUBJECT, format!("only one node: {}", all.join(", ")), enable);
     }
     let has_labels = nodes.iter().any(|node| node.processor_access().is_some());
     if nodes.iter().any(NumaNode::is_cpu_less) && !has_labels {
-        let what = format!("{}; the firmware tells no latency of any", all.join(", "));
+        let what = format!("{}; the firmware reports no latencies", all.join(", "));
         return Finding::limited(SUBJECT, what, "terrace probe --out profile.json measures them");
     }
     Finding::found(SUBJECT, all.join(", "))
@@ -181,14 +181,18 @@ fn tiers(place: &Place<'_>) -> Finding {
     let tiers = &place.topology.kernel_tiers;
     let memories = place.topology.nodes.iter().filter(|node| node.has_memory()).count();
     if memories < 2 {
-        return Finding::missing(SUBJECT, "nothing to tier: one memory node", "a further node");
+        return Finding::missing(
+            SUBJECT,
+            "nothing to tier: one memory node",
+            "needs a second node",
+        );
     }
     match tiers.len() {
         0 => return Finding::unknown(SUBJECT, "the kernel has no memory tiers (6.1 and later do)"),
         1 => {
             return Finding::limited(
                 SUBJECT,
-                "all nodes are in one tier, so that nothing is ever promoted or demoted",
+                "all nodes are in one tier, so pages are never promoted or demoted",
                 "a firmware with HMAT, or `daxctl reconfigure-device` for a node of its own",
             );
         }

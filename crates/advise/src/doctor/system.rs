@@ -26,8 +26,10 @@ fn huge_pages(place: &Place<'_>) -> Finding {
             let size = pages.page_bytes.map_or("2 MiB".into(), |b| ByteSize(b).to_string());
             Finding::found(SUBJECT, format!("transparent ({word}), {size}"))
         }
-        Some(word) => Finding::missing(SUBJECT, format!("transparent ones are `{word}`"), enable),
-        None => Finding::unknown(SUBJECT, "the kernel does not tell of transparent ones"),
+        Some(word) => {
+            Finding::missing(SUBJECT, format!("transparent huge pages are `{word}`"), enable)
+        }
+        None => Finding::unknown(SUBJECT, "the kernel does not report transparent huge pages"),
     }
 }
 
@@ -41,7 +43,8 @@ fn pools(place: &Place<'_>) -> Finding {
         })
         .collect();
     if listed.is_empty() {
-        let enable = "sysctl vm.nr_hugepages=1024 reserves 2 GiB; transparent ones usually do";
+        let enable =
+            "sysctl vm.nr_hugepages=1024 reserves 2 GiB; transparent huge pages usually suffice";
         return Finding::missing(SUBJECT, "none reserved", enable);
     }
     Finding::found(SUBJECT, listed.join(", "))
@@ -55,7 +58,7 @@ fn events(place: &Place<'_>) -> Finding {
         Ok((sources, Some(level))) => (sources, level),
         Ok((_, None)) => {
             let enable = "a kernel with CONFIG_PERF_EVENTS";
-            return Finding::missing(SUBJECT, "the kernel has none", enable);
+            return Finding::missing(SUBJECT, "the kernel has no perf events", enable);
         }
         Err(unread) => return Finding::unknown(SUBJECT, unread),
     };
@@ -63,18 +66,14 @@ fn events(place: &Place<'_>) -> Finding {
     let level = level.parse::<i32>().unwrap_or(4);
     if !has_counters {
         let enable =
-            "a virtual machine gets them with vPMU enabled; sampling by cpu-clock works without";
-        return Finding::limited(
-            SUBJECT,
-            "no counters of the processor, software events alone",
-            enable,
-        );
+            "enable the vPMU of the virtual machine; sampling by cpu-clock works without it";
+        return Finding::limited(SUBJECT, "no processor counters, only software events", enable);
     }
     if level > 2 {
-        let what = format!("kernel.perf_event_paranoid is {level}: not for users");
+        let what = format!("kernel.perf_event_paranoid is {level}: not available to users");
         return Finding::limited(SUBJECT, what, "sysctl kernel.perf_event_paranoid=1");
     }
-    Finding::found(SUBJECT, "the processor's counters, for users")
+    Finding::found(SUBJECT, "processor counters, available to users")
 }
 
 fn clock(place: &Place<'_>) -> Finding {
@@ -86,10 +85,10 @@ fn clock(place: &Place<'_>) -> Finding {
         }
         Some(source) => Finding::limited(
             SUBJECT,
-            format!("{source}: every reading is a system call, which short measurements notice"),
-            format!("echo tsc > /sys/{path}, where the processor's is stable"),
+            format!("{source}: every reading is a system call, which distorts short measurements"),
+            format!("echo tsc > /sys/{path}, if the processor's clock is stable"),
         ),
-        None => Finding::unknown(SUBJECT, "the kernel does not tell its clock source"),
+        None => Finding::unknown(SUBJECT, "the kernel does not report its clock source"),
     }
 }
 
@@ -103,7 +102,7 @@ fn limits(place: &Place<'_>) -> Vec<Finding> {
             Some(count) => {
                 least("mappings", count, MAPPINGS, false, "sysctl vm.max_map_count=262144")
             }
-            None => Finding::unknown("mappings", "the kernel does not tell vm.max_map_count"),
+            None => Finding::unknown("mappings", "the kernel does not report vm.max_map_count"),
         },
         overcommit(place),
     ]
@@ -132,6 +131,6 @@ fn overcommit(place: &Place<'_>) -> Finding {
             "sysctl vm.overcommit_memory=0",
         ),
         Some(_) => Finding::found(SUBJECT, "address space can be reserved"),
-        None => Finding::unknown(SUBJECT, "the kernel does not tell vm.overcommit_memory"),
+        None => Finding::unknown(SUBJECT, "the kernel does not report vm.overcommit_memory"),
     }
 }

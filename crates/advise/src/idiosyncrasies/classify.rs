@@ -98,7 +98,7 @@ impl fmt::Display for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Component::CpuCache => "the processor's caches",
-            Component::Interconnect => "what joins the sockets",
+            Component::Interconnect => "the link between sockets",
             Component::CpuPrefetcher => "the processor's prefetchers",
             Component::Contention => "writers contending for a slow medium",
             Component::Granularity => "the medium's line size",
@@ -260,7 +260,7 @@ fn cause(test: Test, evidence: &Evidence, thresholds: Thresholds) -> Cause {
     let found = match &cause.effect {
         Reading::Measured(found) if *found >= shows => *found,
         Reading::Measured(found) => {
-            cause.unexplained = Some(format!("it does not show: {found:.2} is below {shows}"));
+            cause.unexplained = Some(format!("no effect: {found:.2} is below {shows}"));
             return cause;
         }
         Reading::NotMeasurable(why) => {
@@ -280,13 +280,13 @@ fn cause(test: Test, evidence: &Evidence, thresholds: Thresholds) -> Cause {
                 mark(&mut cause.classes, component.classes());
             }
             Reading::Measured(false) => {
-                cause.unexplained = Some(format!("the counters do not speak for {component:?}"));
+                cause.unexplained = Some(format!("the counters do not support {component:?}"));
             }
             Reading::NotMeasurable(why) => cause.unexplained = Some(why),
         }
     } else if cause.components.is_empty() {
         cause.unexplained =
-            Some("it is DRAM's too, and no part of the platform explains it".into());
+            Some("DRAM shows it too, and no part of the platform explains it".into());
     }
     cause
 }

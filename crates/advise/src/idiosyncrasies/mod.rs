@@ -77,9 +77,9 @@ impl<T> Reading<T> {
 }
 
 /// Why a test that reads a device's counters cannot be had.
-const NO_COUNTERS: &str = "the devices of this memory tell no counters of their medium";
+const NO_COUNTERS: &str = "the devices of this memory report no counters of their medium";
 /// Why a test of remote memory cannot be had.
-const NO_REMOTE: &str = "no memory of another socket was named";
+const NO_REMOTE: &str = "no memory of another socket was named (--remote)";
 
 /// What the eight tests found of one memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

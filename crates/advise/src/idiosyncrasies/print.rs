@@ -36,7 +36,7 @@ pub fn table(found: &Findings, causes: &[Cause], advice: &[Advice]) -> String {
         dirty.clean_ns / 4.0,
         dirty.dirty_ns / 4.0
     );
-    let _ = writeln!(text, "\nWhat follows for this memory (impact by what was measured)");
+    let _ = writeln!(text, "\nRecommendations for this memory (impact as measured)");
     for advice in advice {
         let _ = writeln!(
             text,

@@ -31,11 +31,11 @@ pub enum Recommendation {
 impl fmt::Display for Recommendation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Recommendation::R1 => "avoid p-stores that are not necessary; keep such data in DRAM",
-            Recommendation::R2 => "limit the threads that write at a time",
+            Recommendation::R1 => "avoid unnecessary p-stores; keep such data in DRAM",
+            Recommendation::R2 => "limit the number of concurrent writers",
             Recommendation::R3 => "combine small writes; else store and write back, do not stream",
-            Recommendation::R4 => "keep what has a low EBR on the near socket",
-            Recommendation::R5 => "write back what will not be used again soon",
+            Recommendation::R4 => "keep structures with a low EBR on the near socket",
+            Recommendation::R5 => "write back lines that will not be used again soon",
             Recommendation::R6 => "avoid random accesses: write in a log, gather writes",
             Recommendation::R7 => "avoid transactions: a log for each thread, or a dirty bit",
         })
@@ -96,7 +96,7 @@ pub fn recommend(found: &Findings) -> Vec<Advice> {
             Recommendation::R3,
             measured(small.effect().max(small.gain_of_combining())),
             format!(
-                "I3: random pieces of 64 bytes are written {:.1} times slower than sequential ones, \
+                "I3: random blocks of 64 bytes are written {:.1} times slower than sequential ones, \
                  {:.1} times slower than larger random ones",
                 small.effect(),
                 small.gain_of_combining()
@@ -106,7 +106,10 @@ pub fn recommend(found: &Findings) -> Vec<Advice> {
         advice(
             Recommendation::R5,
             measured(losses.effect()),
-            format!("I5: without write-backs {:.0} % are lost at most", 100.0 * losses.most()),
+            format!(
+                "I5: without write-backs up to {:.0} % of bandwidth is lost",
+                100.0 * losses.most()
+            ),
         ),
         advice(
             Recommendation::R6,
@@ -120,7 +123,8 @@ pub fn recommend(found: &Findings) -> Vec<Advice> {
         advice(
             Recommendation::R7,
             measured(latency),
-            "I1: a transaction logs before it stores, and each log record is a p-store more".into(),
+            "I1: a transaction logs before it stores, and each log record is one more p-store"
+                .into(),
         ),
     ]
 }

@@ -145,11 +145,11 @@ impl Advice {
         match (&self.best, self.placements) {
             (Some(_), _) => None,
             (None, Some(count)) => {
-                Some(format!("there are {count} placements, and {most} are tried at the most"))
+                Some(format!("there are {count} placements, more than the limit of {most}"))
             }
-            (None, None) => Some(format!(
-                "there are more placements than can be counted, and {most} are tried at the most"
-            )),
+            (None, None) => {
+                Some(format!("there are too many placements to count; the limit is {most}"))
+            }
         }
     }
 
@@ -209,11 +209,14 @@ impl fmt::Display for Advice {
         match (&self.rule, &self.best) {
             (_, None) => {
                 let why = self.not_compared().unwrap_or_default();
-                write!(f, "by the rule alone (lowest EBR nearest), compared with nothing: {why}")
+                write!(
+                    f,
+                    "placed by the rule (lowest EBR nearest), not compared with other placements: {why}"
+                )
             }
             (None, Some(_)) => {
                 let name = self.without_room.as_deref().unwrap_or_default();
-                write!(f, "DISAGREEMENT: the rule (lowest EBR nearest) leaves no room for {name}")
+                write!(f, "DISAGREEMENT: the rule (lowest EBR nearest) leaves no space for {name}")
             }
             (Some(rule), Some(best)) if !rule.same_as(best) => write!(
                 f,

@@ -49,7 +49,7 @@ pub enum Error {
     },
     /// The profile does not have the node, whose figures are not written either.
     #[error(
-        "node `{node}`: {profile} has no memory of that name, it has {}; name one of these, or write `local`, \
+        "node `{node}`: {profile} has no memory of that name; it has {}; name one of these, or write `local`, \
          `read_ns`, `write_ns`, `read_gb_s` and `write_gb_s` of the node", known.join(", ")
     )]
     NotInProfile {
@@ -77,7 +77,7 @@ pub enum Error {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// Two have one name.
-    #[error("two [[{what}]] are called `{name}`; give each a name of its own")]
+    #[error("two [[{what}]] have the name `{name}`; names must be unique")]
     Twice {
         /// `structure` or `node`.
         what: &'static str,
@@ -85,14 +85,14 @@ pub enum Error {
         name: String,
     },
     /// There is nothing to place, or nowhere to place it.
-    #[error("there is no [[{what}]]; write at least one")]
+    #[error("no [[{what}]]; at least one is needed")]
     Nothing {
         /// `structure` or `node`.
         what: &'static str,
     },
     /// A structure is larger than every node.
     #[error(
-        "structure `{structure}`: `bytes` is {bytes}, more than any node holds; the largest is `{node}` with {capacity}"
+        "structure `{structure}`: `bytes` is {bytes}, more than the capacity of any node; the largest is `{node}` with {capacity}"
     )]
     FitsNowhere {
         /// The structure.

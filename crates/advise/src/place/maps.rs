@@ -28,15 +28,15 @@ pub struct MapUse {
 }
 
 /// What is in a directory beside maps, and why it is not placed.
-pub const NOT_PLACED: &str = "Queues, word tables and ledgers are not placed: they count no accesses, and lie where \
+pub const NOT_PLACED: &str = "Queues, word tables and ledgers are not placed: they count no accesses, and are where \
                               the directory does.";
 /// What [`structures`] takes for granted, a sentence each.
 pub const ASSUMED: [&str; 4] = [
     "An operation reads whole index nodes (one bucket of a hash index, a tree's path from the root); a write writes \
      as much.",
     "Values are read and written whole, at random addresses; a value in logs writes no more than its own bytes.",
-    "No read hits a processor cache.",
-    "Index and values lie on the nearest node now.",
+    "Every read misses the processor caches.",
+    "Index and values are on the nearest node now.",
 ];
 
 impl MapUse {

@@ -107,7 +107,7 @@ fn a_rule_that_paints_itself_into_a_corner_is_told_and_the_best_placement_taken(
     let advice = advise(&question).expect("advice");
     assert_eq!(advice.without_room.as_deref(), Some("large"));
     assert_eq!((advice.node_of("large"), advice.agrees()), (Some("near"), Some(false)));
-    assert!(advice.to_string().contains("leaves no room for large"), "{advice}");
+    assert!(advice.to_string().contains("leaves no space for large"), "{advice}");
     let narrow = vec![node("near", 4 * GIB, true)];
     let error =
         advise(&Question::new(structures, narrow).expect("each fits")).expect_err("not both");
@@ -157,7 +157,7 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
         ),
         (
             changed("\"1 GiB\"", "\"1 TiB\""),
-            "more than any node holds; the largest is `pmem1` with 16 GiB",
+            "more than the capacity of any node; the largest is `pmem1` with 16 GiB",
         ),
         (
             changed("1e6", "-1.0"),
@@ -173,7 +173,7 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
         ),
         (changed("name = \"pmem0\"", ""), "[[node]] number 1: `name` is missing; it must be text"),
         (changed("pmem0", "pmem7"), "no memory 'pmem7'; there are dram0, pmem0, dram1, pmem1"),
-        (changed("pmem0", "pmem1"), "two [[node]] are called `pmem1`"),
+        (changed("pmem0", "pmem1"), "two [[node]] have the name `pmem1`"),
         (changed("optane-001", "optane"), "no preset 'optane'; there are optane-000"),
         (
             changed("preset = \"optane-001\"", ""),
@@ -183,7 +183,7 @@ fn bad_questions_are_refused_in_one_line_that_names_the_field_and_what_it_may_be
             changed("preset = \"optane-001\"", "socket = 2\npreset = \"optane-001\""),
             "`socket` is 2; it must be the number of one of its",
         ),
-        ("preset = \"cxl\"".into(), "there is no [[structure]]; write at least one"),
+        ("preset = \"cxl\"".into(), "no [[structure]]; at least one is needed"),
     ];
     for (text, expected) in cases {
         let error = Question::parse_toml(&text).expect_err(expected).to_string();
@@ -198,9 +198,11 @@ fn too_many_placements_are_left_to_the_rule() {
     let advice = advise(&Question::new(structures, nodes).expect("fits")).expect("advice");
     assert!(advice.best.is_none() && advice.placements == Some(1 << 21));
     assert_eq!(advice.agrees(), None, "nothing was compared");
-    let why = "there are 2097152 placements, and 1048576 are tried at the most";
+    let why = "there are 2097152 placements, more than the limit of 1048576";
     assert_eq!(advice.not_compared().as_deref(), Some(why));
-    let told = format!("by the rule alone (lowest EBR nearest), compared with nothing: {why}");
+    let told = format!(
+        "placed by the rule (lowest EBR nearest), not compared with other placements: {why}"
+    );
     assert!(advice.to_string().ends_with(&told), "{advice}");
 }
 
@@ -326,7 +328,7 @@ fn what_was_measured_of_a_node_need_not_be_written() {
     let unknown = question_of("far", rates).unwrap_err().to_string();
     assert!(
         unknown.contains("node `far`: ")
-            && unknown.contains("has no memory of that name, it has dram0, pmem0; "),
+            && unknown.contains("has no memory of that name; it has dram0, pmem0; "),
         "{unknown}"
     );
     assert!(!unknown.contains('\n') && !missing.contains('\n'));
@@ -369,7 +371,7 @@ fn a_numa_node_of_a_profile_is_known_by_its_number_and_is_one_memory() {
     };
     assert_eq!(question(&node("0")).unwrap().nodes()[0].name, "node0");
     let twice = question(&(node("0") + &node("node0"))).unwrap_err().to_string();
-    assert!(twice.contains("two [[node]] are called `node0`"), "{twice}");
+    assert!(twice.contains("two [[node]] have the name `node0`"), "{twice}");
     let missing = question(&node("0").replace("write_ns = 60\n", "")).unwrap_err().to_string();
     assert!(missing.contains("`terrace probe --node node0 --part stores --out "), "{missing}");
 }

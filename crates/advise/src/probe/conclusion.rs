@@ -46,7 +46,7 @@ pub(super) fn noise(profile: &Profile) -> (String, &'static str) {
     let mut spreads: Vec<f64> = profile.nodes.iter().flat_map(of_node).collect();
     spreads.sort_by(f64::total_cmp);
     let Some(middle) = spreads.get(spreads.len() / 2) else {
-        return ("noise not known: run again with the same --out".into(), "");
+        return ("noise unknown: run again with the same --out".into(), "");
     };
     let percent = format!("runs differ by {:.0} % (median)", 100.0 * middle);
     match *middle {

@@ -10,7 +10,7 @@ use terrace_memory::profile::Measured;
 /// seconds more.
 pub const QUICK: Duration = Duration::from_secs(45);
 
-const NO_TIME: &str = "--quick had no time left (--part and --node choose, or without --quick)";
+const NO_TIME: &str = "--quick had no time left (select with --part or --node, or omit --quick)";
 
 /// The end of a run that has one; says whether it is over.
 pub(super) struct Deadline(Option<Box<dyn Fn() -> bool>>);

@@ -71,7 +71,7 @@ fn told_of<P>(node: &str, found: Measured<P>) -> Measured<P> {
 }
 
 fn estimate(value: f64) -> io::Result<Estimate> {
-    let nothing = || io::Error::other("a measurement came to no figure");
+    let nothing = || io::Error::other("a measurement gave no figure");
     Estimate::of(value).ok_or_else(nothing)
 }
 
@@ -119,7 +119,7 @@ fn bandwidth<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<Bandwidth> {
         }
     }
     let name = |&(threads, flavour, is_random, piece_bytes): &(usize, Flavour, bool, u64)| {
-        let order = if is_random { "random" } else { "in order" };
+        let order = if is_random { "random" } else { "sequential" };
         format!("{} {order}, {}, {threads} threads", print::name(flavour), ByteSize(piece_bytes))
     };
     run.until.each(settings, name, |(threads, flavour, is_random, piece_bytes)| {
@@ -133,7 +133,7 @@ fn bandwidth<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<Bandwidth> {
 fn loaded<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<LoadedPoint> {
     let threads = run.plan.threads.unwrap_or(run.ground.most_threads()) - 1;
     if threads == 0 {
-        return Measured::not("one thread chases and at least one moves bytes: 2 processors");
+        return Measured::not("needs 2 processors: one thread loads, at least one moves bytes");
     }
     let mixtures = run.plan.mixtures().iter();
     let settings =

@@ -70,7 +70,7 @@ impl FromStr for Part {
     fn from_str(name: &str) -> Result<Part, String> {
         Part::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
             let names = Part::ALL.map(Part::name).join(", ");
-            format!("no part `{name}`; there are: {names}")
+            format!("no part `{name}`; known parts: {names}")
         })
     }
 }

@@ -191,7 +191,7 @@ fn bandwidths(text: &mut String, node: &NodeProfile) {
     for chunk in columns.chunk_by(|a, b| a.0 == b.0) {
         let heads: String =
             chunk.iter().map(|(_, piece)| format!("{:>9}", ByteSize(*piece).to_string())).collect();
-        let _ = writeln!(text, "  {:>3} threads          {heads}", chunk[0].0);
+        let _ = writeln!(text, "  {:>3} threads             {heads}", chunk[0].0);
         for flavour in [Flavour::Read, Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
             for is_random in [false, true] {
                 let cells: String = chunk
@@ -204,8 +204,8 @@ fn bandwidths(text: &mut String, node: &NodeProfile) {
                         format!("{:>9}", of.map_or("-".into(), |point| shown(&point.gb_s)))
                     })
                     .collect();
-                let order = if is_random { "random" } else { "in order" };
-                let _ = writeln!(text, "    {:<11} {order:<8}{cells}", name(flavour));
+                let order = if is_random { "random" } else { "sequential" };
+                let _ = writeln!(text, "    {:<11} {order:<11}{cells}", name(flavour));
             }
         }
     }

@@ -25,11 +25,11 @@ pub fn html(profile: &Profile) -> String {
     );
     let _ = writeln!(page, "<p>{}</p>", escaped(&conclusion::sentences(profile).join(" ")));
     if profile.machine.is_modelled {
-        page.push_str("<p>A modelled machine: times are virtual.</p>\n");
+        page.push_str("<p>This is a modelled machine: times are virtual.</p>\n");
     }
     let left_out = profile.left_out();
     if !left_out.is_empty() {
-        page.push_str("<p>Not measured, or not all of it:</p>\n<ul class=\"skipped\">\n");
+        page.push_str("<p>Not measured, or incomplete:</p>\n<ul class=\"skipped\">\n");
         for (part, why) in left_out {
             let _ = writeln!(page, "<li>{}: {}</li>", escaped(&part), escaped(why));
         }
@@ -90,7 +90,7 @@ fn kinds() -> impl Iterator<Item = (Flavour, bool, String)> {
     let flavours = [Flavour::Read, Flavour::StoreFlush, Flavour::Stream];
     flavours.into_iter().flat_map(|flavour| {
         [false, true].map(|is_random| {
-            let order = if is_random { "random" } else { "in order" };
+            let order = if is_random { "random" } else { "sequential" };
             (flavour, is_random, format!("{} {order}", name(flavour)))
         })
     })
@@ -154,7 +154,7 @@ fn loaded(node: &NodeProfile) -> Option<Figure> {
     let mut points: Vec<&Loaded> = points.iter().filter(|point| point.threads == most).collect();
     // A profile has its settings in the order in which runs came to them.
     points.sort_by_key(|point| (point.writes_percent, Reverse(point.pause_ns)));
-    let title = format!("Latency over bandwidth: a dependent load while {most} threads move bytes");
+    let title = format!("Loaded latency: a dependent load while {most} threads move bytes");
     let figure = Figure::new(&title, "GB/s moved", "ns", Form::Curves);
     let curves = points.chunk_by(|a, b| a.writes_percent == b.writes_percent);
     Some(curves.fold(figure, |figure, curve| {
@@ -190,7 +190,7 @@ fn short(bytes: u64) -> String {
 
 fn dirty_cache(node: &NodeProfile) -> Option<Figure> {
     let points = node.dirty_cache.points();
-    let title = "A load that misses the caches, by what they hold (test I8)";
+    let title = "A load that misses clean or dirty caches (test I8)";
     let figure = Figure::new(title, "dirty bytes", "ns", Form::Bars)
         .over(points.iter().map(|point| short(point.dirty_bytes)))
         .with("clean lines", points.iter().map(|point| point.clean_ns.median()))
@@ -220,7 +220,7 @@ fn files(node: &NodeProfile) -> Option<Figure> {
 
 fn effects(node: &NodeProfile) -> Option<Figure> {
     let points = node.effects.points();
-    let title = "The eight tests of PMIdioBench: the factor each looks for, 1 is none";
+    let title = "The eight tests of PMIdioBench: factor of each effect (1: no effect)";
     let figure = Figure::new(title, "test", "factor", Form::LogLines)
         .over(points.iter().map(|point| &point.test))
         .with("this memory", points.iter().map(|point| point.factor.median()));
@@ -235,7 +235,7 @@ fn causes_table(page: &mut String, node: &NodeProfile) {
         let classes = effect.classes.join(", ");
         [effect.test.clone(), shown(&effect.factor), on_dram, classes, causes(effect)]
     };
-    let title = "What the effects are due to, and the classes of memory that this concerns";
+    let title = "Causes of the effects, and the classes of memory concerned";
     page::tabulate(page, title, heads, node.effects.points().iter().map(row));
 }
 
@@ -251,7 +251,7 @@ fn recommendations_table(page: &mut String, node: &NodeProfile) {
         let (name, words) = (found.name.clone(), found.words.clone());
         [name, words, applies.into(), impact(found), found.because.clone()]
     };
-    let title = "Recommendations, with the impact of what each avoids as it was measured";
+    let title = "Recommendations, with the measured impact of what each avoids";
     page::tabulate(page, title, heads, node.recommendations.points().iter().map(row));
 }
 

@@ -78,7 +78,7 @@ fn the_page_has_a_curve_of_latency_over_bandwidth_for_each_share_of_reads() {
     // As later runs leave them: out of order, and with fewer movers among them.
     let most = [point(4, 50, 0, 5.0), point(4, 0, 0, 20.0), point(4, 0, 1000, 2.0)];
     let page = page_of(most.to_vec());
-    for words in ["Latency over bandwidth", "GB/s moved"] {
+    for words in ["Loaded latency", "GB/s moved"] {
         assert!(page.contains(words), "{words}");
     }
     // A curve for each, from the longest pause on: 2 of 20 GB/s across, then all of them.
@@ -99,7 +99,7 @@ fn the_page_begins_with_machine_date_noise_and_three_sentences() {
     for words in [
         "modelled optane-004, 56 threads, largest cache ",
         "measured 2026-11-22 (UTC), 1 run",
-        "noise not known: run again with the same --out",
+        "noise unknown: run again with the same --out",
         "A dependent load takes ",
         " ns on pmem0 (p50, working set ",
         "Reads reach ",
@@ -122,7 +122,7 @@ fn what_cannot_be_measured_says_why() {
     assert!(told.contains("modelled machines have no pages"), "{told}");
     let alone = Plan { threads: Some(1), ..plan(&[Part::Loaded]) };
     let profile = probe(&server(), &alone, &|_, _, _| {}).unwrap();
-    assert!(table(&profile).contains("not measured: one thread chases"));
+    assert!(table(&profile).contains("not measured: needs 2 processors"));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_tier_of_files_is_measured_as_the_store_uses_it() {
     let mapped = of_tier(&stand_in, &[Part::Latency]);
     let beyond = mapped.idle_latency().unwrap();
     assert!(beyond.bytes >= 2 * stand_in.cache_bytes() && beyond.load.p50_ns.median() > 0.0);
-    assert!(mapped.medium.starts_with("ADR by declaration, a stand-in"), "{}", mapped.medium);
+    assert!(mapped.medium.starts_with("ADR by declaration, emulated"), "{}", mapped.medium);
     // One that is too small for its figures to be of memory.
     let small = with_tier(|spec| {
         (spec.domain, spec.declared) = (Some(Domain::Adr), true);
@@ -324,7 +324,7 @@ fn a_part_whose_time_runs_out_keeps_what_it_has_and_names_the_rest() {
     let page = html(&cut);
     assert!(page.contains(&format!("<li>pmem0: bandwidth: {why}")), "{page}");
     // No line goes through what was not measured.
-    assert!(page.contains("\"read in order\"") && !page.contains("\"read random\""), "{page}");
+    assert!(page.contains("\"read sequential\"") && !page.contains("\"read random\""), "{page}");
     let loaded = node(&part_of(3, Part::Loaded)).loaded;
     assert!(
         loaded.left_out().unwrap().starts_with("5 of 8 settings, first 0 % writes, pause 0 ns")

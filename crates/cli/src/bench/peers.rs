@@ -10,10 +10,10 @@ use std::process::Command;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The checkout's peers/ folder, where it is not above the current directory
+    /// The peers/ folder of the checkout, if the current directory is outside the checkout
     #[arg(long, value_name = "DIR")]
     peers: Option<PathBuf>,
-    /// Passed on, as in `--quick --json`; see `terrace bench peers -- --help`
+    /// Options of the comparison, for example `--quick --json`; see `terrace bench peers -- --help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -85,7 +85,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     }
     let built = dir.join("target/release/terrace-peers");
     if built.is_file() {
-        say(format_args!("Built before: {}; what changed is built again.", built.display()));
+        say(format_args!("Reuses {}; rebuilds only changed parts.", built.display()));
     } else {
         say(format_args!("{BUILDS}"));
         must_have(&TOOLS)?;

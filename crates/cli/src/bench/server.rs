@@ -18,28 +18,28 @@ use terrace_workload::system::Machine;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Requests in flight on a connection; repeatable
+    /// Requests in flight per connection (pipeline depth); repeatable
     #[arg(long, value_name = "N", default_values_t = [1, 16, 64])]
     pipeline: Vec<usize>,
     /// Connections
     #[arg(long, value_name = "N", default_value_t = 50)]
     clients: usize,
-    /// Keys, all of them present
+    /// Number of keys; all exist
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u64,
-    /// Bytes of a value
+    /// Size of a value in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     value_size: usize,
-    /// Length of one measurement
+    /// Duration of one measurement in seconds
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     seconds: f64,
-    /// Measurements of each cell; the median counts
+    /// Measurements per cell; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     runs: usize,
-    /// The same promise for every server that can give it
+    /// Durability of every server that supports it
     #[arg(long, value_enum, default_value = "none")]
     durability: Durability,
-    /// Event loops of Terrace and threads of memcached; 0 leaves each its default
+    /// Event loops of Terrace and threads of memcached; 0: their defaults
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
     /// Leave out the runs of redis-benchmark
@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// A further argument of `terrace serve`; repeatable
+    /// Additional argument of `terrace serve`; repeatable
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     serve: Vec<String>,
 }
@@ -151,7 +151,7 @@ fn there(needed: &Needed, missing: &mut Vec<String>) -> bool {
     let found = servers::find(needed.program).is_some();
     if !found {
         let line = format!(
-            "{} is not installed: left out (Debian: apt-get install {})",
+            "{} is not installed, skipped (Debian: apt-get install {})",
             needed.program, needed.package
         );
         say(&line);

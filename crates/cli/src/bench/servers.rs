@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How much a write is worth before it is acknowledged, the same word for every server.
+/// Durability of an acknowledged write, the same word for every server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Durability {
     /// Every write survives power loss (Redis: append-only file, fsync always)
     Sync,
-    /// A second of writes may be lost (Redis: append-only file, fsync every second)
+    /// One second of writes may be lost (Redis: append-only file, fsync every second)
     Interval,
-    /// The system writes back when it likes (Redis: no file at all)
+    /// The kernel decides when to write back (Redis: no file)
     None,
 }
 
@@ -127,10 +127,10 @@ fn start(
     let patience = Instant::now() + Duration::from_secs(20);
     while TcpStream::connect(address).is_err() {
         if let Ok(Some(status)) = running.child.try_wait() {
-            return Err(format!("{name} ended with {status}; it was `{}`", running.command));
+            return Err(format!("{name} ended with {status}; command: `{}`", running.command));
         }
         if Instant::now() > patience {
-            return Err(format!("{name} does not answer; it was `{}`", running.command));
+            return Err(format!("{name} does not answer; command: `{}`", running.command));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

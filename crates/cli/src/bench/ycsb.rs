@@ -22,34 +22,34 @@ pub struct Arguments {
     /// A to F of YCSB, G (batched reads) or U (updates); repeatable
     #[arg(long, value_name = "NAME", default_values = ["A", "B", "C", "F"])]
     workload: Vec<Workload>,
-    /// uniform, zipfian or latest; each workload's own where absent
+    /// Key choice: uniform, zipfian or latest [default: by workload]
     #[arg(long, value_name = "NAME")]
     distribution: Option<Distribution>,
-    /// Keys in which order: hashed or ordered
+    /// Order of inserted keys: hashed or ordered
     #[arg(long, value_name = "NAME", default_value_t = InsertOrder::Hashed)]
     insert_order: InsertOrder,
-    /// Records loaded first
+    /// Number of loaded records
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     keys: u64,
-    /// Bytes of a key, from 8
+    /// Size of a key in bytes, at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 16)]
     key_size: usize,
-    /// Bytes of a value, from 8
+    /// Size of a value in bytes, at least 8
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     value_size: usize,
-    /// Threads, each with a session of its own
+    /// Number of threads, each with its own session
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// Length of each workload
+    /// Duration of each workload in seconds
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     seconds: f64,
-    /// Keys of one batched read (workload G)
+    /// Keys per batched read (workload G)
     #[arg(long, value_name = "N", default_value_t = 32)]
     batch: usize,
-    /// What the random choices follow from
+    /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Keep the data here; otherwise in a folder of the temporary directory, removed at the end
+    /// Directory of the data [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print one JSON object
@@ -218,7 +218,7 @@ fn show(report: &Report) -> String {
     ));
     text.push_str(&format!("\n{}", stats::shown(&report.pre_stores)));
     if report.workloads.iter().any(PhaseReport::is_noisy) {
-        text.push_str("\nnoisy: other processes used the machine meanwhile");
+        text.push_str("\nnoisy: other processes used the machine during the run");
     }
     text
 }

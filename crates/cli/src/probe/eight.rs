@@ -95,11 +95,11 @@ fn subjects<G: Ground>(
         }
     };
     let Some(any) = memories.first() else {
-        let reason = "the kernel tells of no node with memory (/sys/devices/system/node)";
+        let reason = "the kernel reports no node with memory (/sys/devices/system/node)";
         return Err(Failure::new(reason));
     };
     if arguments.nodes.len() > 1 {
-        let one = "--node: the eight tests are of one memory; give it once";
+        let one = "--node: the eight tests measure one memory; give exactly one --node";
         return Err(Failure::Usage(one.into()));
     }
     let first =

@@ -43,7 +43,7 @@ fn counted(word: u64, sequence: u64) -> Option<u32> {
 impl<M: Memory> Logs<M> {
     /// As [`LogsOrSlabs::keep_books`](crate::LogsOrSlabs::keep_books).
     pub fn keep_books(&self, pages: BookPages) {
-        self.books.set(pages).expect("books are kept once");
+        self.books.set(pages).expect("allocation metadata is set once");
     }
 
     fn sequence_of(&self, segment: u32) -> u64 {
@@ -153,7 +153,7 @@ impl<M: Memory> Logs<M> {
         }
         found.bytes = 0;
         self.settle(count, &mends)?;
-        found.end("read the books, close open logs", start.elapsed());
+        found.end("read the allocation metadata, close open logs", start.elapsed());
         Ok(found)
     }
 

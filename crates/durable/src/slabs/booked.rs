@@ -92,7 +92,7 @@ impl<M: Memory> Slabs<M> {
     /// With deferred frees, which are a section's business too.
     pub fn keep_books(&self, pages: BookPages) {
         assert!(self.deferred.most == 0, "sections free slots with what supersedes them");
-        self.books.set(pages).expect("books are kept once");
+        self.books.set(pages).expect("allocation metadata is set once");
         self.set_in_use(Some(self.may_tear()));
     }
 
@@ -168,7 +168,7 @@ impl<M: Memory> Slabs<M> {
         entries.map_or(Ok(()), |entries| check_taken(&in_use, count, entries))?;
         let scan = Scan { found: Recovered::default(), in_use, free };
         self.settle(count, scan, &[])?;
-        found.end("read the books", start.elapsed());
+        found.end("read the allocation metadata", start.elapsed());
         Ok(found)
     }
 

@@ -1,5 +1,5 @@
-//! Why rows miss, by cause: the paragraph that the report opens with. Which rows miss is read from the records; the
-//! cause of a miss is a judgement, made from the note of its record, and stands here.
+//! Why rows miss, by cause: the opening of the report. The records say which rows miss. The cause of a miss is a
+//! judgement from the note of its record; this file has it.
 
 use super::Verdict;
 use super::results::Results;
@@ -7,15 +7,15 @@ use super::rows::ALL;
 
 /// Why the rows named may miss.
 struct Cause {
-    /// As the end of "they miss because".
+    /// Completes "N rows miss because".
     because: &'static str,
     rows: &'static [&'static str],
 }
 
 const CAUSES: &[Cause] = &[
     Cause {
-        because: "the modelled machine lacks what the effect comes from: on it instructions take no time, and what was \
-                  not published of a device is simplified",
+        because: "the modelled machine lacks the source of the effect: its instructions take no time, and unpublished parts \
+                  of a device are simplified",
         rows: &[
             "btree-group-flush",
             "btree-log",
@@ -31,13 +31,13 @@ const CAUSES: &[Cause] = &[
         ],
     },
     Cause {
-        because: "Terrace's index is a hash table of one or two cache misses where the paper's is a tree of 1064 ns, so \
-                  that everything but the index weighs more",
+        because: "a lookup in Terrace's hash index costs one or two cache misses, and one in the paper's tree 1064 ns, so \
+                  everything except the index weighs more",
         rows: &["kv-breakdown", "kv-burst", "kv-flush", "kv-levels", "kv-sustained"],
     },
     Cause {
-        because: "Terrace does the work in another way than the paper's program: it verifies what it recovers, its rival \
-                  engines are faster than the published ones, its structures write other pieces",
+        because: "Terrace works differently from the paper's program: it verifies recovered items, its rival engines are \
+                  faster than the published ones, or its structures write blocks of other sizes",
         rows: &[
             "kv-async-free",
             "kv-recovery",
@@ -48,19 +48,19 @@ const CAUSES: &[Cause] = &[
         ],
     },
     Cause {
-        because: "DRAM emulates the slower device, and an effect of its latency cannot show",
+        because: "DRAM emulates the slower device, so an effect of the device's latency cannot appear",
         rows: &["kv-ycsb"],
     },
 ];
 
-/// What passes, what misses and why, by cause.
-pub(super) fn summary(results: &Results) -> String {
+/// The opening of the report: a paragraph with the counts, and a sentence for each cause of misses.
+pub(super) fn summary(results: &Results) -> (String, Vec<String>) {
     let is = |id: &str, verdict| results.of(id).is_some_and(|r| r.experiment.verdict == verdict);
     let rows = |verdict| ALL.iter().map(|row| row.id).filter(move |id| is(id, verdict));
     let checks =
         || ALL.iter().filter_map(|row| results.of(row.id)).flat_map(|r| &r.experiment.checks);
-    let mut text = format!(
-        "{} of {} rows pass: every check of theirs lies within its bounds. {} miss at least one check; of all {} checks {} \
+    let text = format!(
+        "{} of {} rows pass: all their checks are within bounds. {} rows miss at least one check. Of all {} checks, {} \
          pass.",
         rows(Verdict::Pass).count(),
         ALL.len(),
@@ -68,28 +68,30 @@ pub(super) fn summary(results: &Results) -> String {
         checks().count(),
         checks().filter(|check| check.pass).count(),
     );
+    let mut causes = Vec::new();
     for cause in CAUSES {
         let missed: Vec<&str> = rows(Verdict::Miss).filter(|id| cause.rows.contains(id)).collect();
         if !missed.is_empty() {
             let (count, ids) = (missed.len(), missed.join(", "));
-            text.push_str(&format!(" {count} miss because {} ({ids}).", cause.because));
+            let rows = if count == 1 { "row misses" } else { "rows miss" };
+            causes.push(format!("{count} {rows} because {} ({ids}).", cause.because));
         }
     }
     let unexplained: Vec<&str> = rows(Verdict::Miss)
         .filter(|id| !CAUSES.iter().any(|cause| cause.rows.contains(id)))
         .collect();
     if !unexplained.is_empty() {
-        text.push_str(&format!(
-            " {} miss for reasons that are not sorted yet ({}).",
+        causes.push(format!(
+            "{} miss for reasons that are not sorted yet ({}).",
             unexplained.len(),
             unexplained.join(", ")
         ));
     }
     let others = ALL.len() - rows(Verdict::Pass).count() - rows(Verdict::Miss).count();
     if others > 0 {
-        text.push_str(&format!(" {others} were skipped or not run."));
+        causes.push(format!("{others} were skipped or not run."));
     }
-    text
+    (text, causes)
 }
 
 #[cfg(test)]
@@ -114,9 +116,13 @@ mod tests {
         }
         let known = |id: &&str| ALL.iter().any(|row| row.id == *id);
         assert!(CAUSES.iter().flat_map(|cause| cause.rows).all(known));
-        let text = summary(&results);
-        assert!(text.contains(" rows pass") && !text.contains("not sorted yet"), "{text}");
-        let none = summary(&Results::default());
-        assert!(none.ends_with(&format!(" {} were skipped or not run.", ALL.len())), "{none}");
+        let (text, causes) = summary(&results);
+        let causes = causes.join("\n");
+        assert!(
+            text.contains(" rows pass") && !causes.contains("not sorted yet"),
+            "{text}\n{causes}"
+        );
+        let (_, none) = summary(&Results::default());
+        assert_eq!(none, [format!("{} were skipped or not run.", ALL.len())]);
     }
 }

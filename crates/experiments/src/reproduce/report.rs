@@ -8,10 +8,10 @@ use super::{Row, Verdict};
 use std::fmt::Write;
 use terrace_advise::page::{self, escaped};
 
-const HEAD: &str = "What the five papers claim of the systems that Terrace has built, tried by \
-`terrace reproduce` and judged by measurements. A missed check is printed as missed, with the reason. An \
-emulated medium is DRAM declared to be persistent memory: orderings on it mean something, absolute times \
-do not. Figures are medians. Papers are cited by author: see docs/papers.md.";
+const HEAD: &str = "`terrace reproduce` tests the claims of five papers about systems that Terrace implements. \
+Measurements decide each verdict. A missed check is printed with its reason. An emulated medium is DRAM declared as \
+persistent memory: orderings on it are meaningful, absolute times are not. Figures are medians. Papers are cited by \
+author: see docs/papers.md.";
 
 /// Rows with their records, in the order of the registry.
 fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &Record)> {
@@ -67,11 +67,12 @@ fn circumstances(record: &Record) -> String {
 
 /// The report as Markdown, wide tables and all, without drawings.
 pub fn markdown(results: &Results) -> String {
+    let (summary, causes) = causes::summary(results);
     let mut text = format!(
-        "# Reproduction\n\n{}\n\n{HEAD}\n\nWritten by `terrace reproduce report` from \
-         [the records](results/reproduction.json); the same with drawings: `reproduction.html`.\n\n\
+        "# Reproduction\n\n{summary}\n\n{}\n{HEAD}\n\nWritten by `terrace reproduce report` from \
+         [the records](results/reproduction.json). `reproduction.html` has the same with charts.\n\n\
          {}.\n\n| row | source | runs on | verdict |\n|---|---|---|---|\n",
-        causes::summary(results),
+        causes.iter().map(|cause| format!("- {cause}\n")).collect::<String>(),
         tally(results)
     );
     for row in ALL {
@@ -107,8 +108,8 @@ fn models(text: &mut String, results: &Results) {
         return;
     }
     text.push_str(
-        "\n## Models\n\nWhat was published of the machines that are modelled, and what the models come to. \
-         A figure that a preset was given itself is no success.\n",
+        "\n## Models\n\nPublished figures of the modelled machines, and the figures of the models. A figure that a preset \
+         contains itself is no success.\n",
     );
     for model in &results.models {
         let _ = write!(
@@ -132,12 +133,14 @@ fn models(text: &mut String, results: &Results) {
 
 /// The report as one HTML page that needs nothing beside it.
 pub fn html(results: &Results) -> String {
+    let (summary, causes) = causes::summary(results);
     let mut page = page::head("Terrace: reproduction");
     let _ = write!(
         page,
-        "<h1>Reproduction</h1>\n<p>{}</p>\n<p>{}</p>\n<p>{}.</p>\n<table><tr><th>row</th><th>source</th>\
+        "<h1>Reproduction</h1>\n<p>{}</p>\n<ul>{}</ul>\n<p>{}</p>\n<p>{}.</p>\n<table><tr><th>row</th><th>source</th>\
          <th>runs on</th><th>verdict</th></tr>\n",
-        escaped(&causes::summary(results)),
+        escaped(&summary),
+        causes.iter().map(|cause| format!("<li>{}</li>", escaped(cause))).collect::<String>(),
         escaped(HEAD),
         tally(results)
     );

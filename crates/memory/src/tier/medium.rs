@@ -189,7 +189,7 @@ pub(super) fn apply_declaration(spec: &TierSpec, found: Medium) -> Result<Medium
         domain: declared,
         stand_in: true,
         reason: format!(
-            "{word} by declaration, a stand-in that survives a killed process but no power cut \
+            "{word} by declaration, emulated: it survives a killed process but no power cut \
              (found {})",
             found.reason
         ),

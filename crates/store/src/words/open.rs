@@ -19,8 +19,8 @@ const PAGE_BYTES: u64 = 2 << 20;
 pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> Result<Words> {
     if options.access.writes() && !options.domain.is_byte_addressable() {
         let why = format!(
-            "{}: {}; a table of words is kept in byte-addressable memory alone: put it on a DAX mount, or declare \
-             domain = \"adr\" or \"eadr\" for a stand-in",
+            "{}: {}; a word table needs byte-addressable memory: put it on a DAX mount, or declare \
+             domain = \"adr\" or \"eadr\" for an emulated medium",
             dir.display(),
             options.domain
         );
@@ -168,7 +168,7 @@ fn named(path: &Path, error: &list::Error) -> Error {
     match error {
         list::Error::Damaged { at, what, .. } => damaged(path, *at, what.clone()),
         list::Error::Newer { found, known } => {
-            let (path, what) = (path.to_path_buf(), "table of words of format");
+            let (path, what) = (path.to_path_buf(), "word table of format");
             let (found, known) = (*found, *known);
             Error::Medium(terrace_durable::Error::Newer { path, what, found, known })
         }

@@ -18,11 +18,11 @@ pub struct Key<T> {
 
 /// Settings of earlier versions, and what became of each. A file that has one goes on working: it does nothing.
 const RETIRED: [(&str, &str); 5] = [
-    ("index", "the tree of an ordered map follows from `persist` and the machine profile"),
-    ("node_bytes", "the bytes of a leaf follow from the machine profile"),
-    ("inner_tier", "inner nodes are in DRAM"),
-    ("flush", "when items are written back follows from the domain and the machine profile"),
-    ("deferred_frees", "slots are freed at once"),
+    ("index", "`persist` and the machine profile choose the tree of an ordered map"),
+    ("node_bytes", "the machine profile chooses the size of a leaf"),
+    ("inner_tier", "inner nodes are always in DRAM"),
+    ("flush", "the domain and the machine profile decide when items are written back"),
+    ("deferred_frees", "slots are always freed at once"),
 ];
 
 /// What became of a setting of earlier versions. Those were of all maps, or of one.
@@ -68,7 +68,7 @@ fn number<N: std::str::FromStr>(text: &str, range: &str) -> Result<N, String> {
     text.trim().parse().map_err(|_| format!("`{text}` is not a number from {range}"))
 }
 
-/// A number of keys that a table of words may have.
+/// The number of keys of a word table.
 pub(super) fn keys_of(text: &str) -> Result<u64, String> {
     let range = "1 to 1099511627776";
     let n = number(text, range)?;
@@ -138,24 +138,27 @@ pub const KEYS: &[Key<Config>] = &[
         c.server.listen = v.split(',').map(address).collect::<Result<_, _>>()?;
         Ok(())
     }),
-    key!("port", "6379", "port of the Redis protocol; 0 lets the system choose", |c, v| {
+    key!("port", "6379", "port of the Redis protocol; 0: the system chooses", |c, v| {
         number(v, "0 to 65535").map(|p| c.server.port = p)
     }),
-    key!("unix_socket", "", "path of a Unix socket to listen on as well", |c, v| {
+    key!("unix_socket", "", "path of an additional Unix socket", |c, v| {
         c.server.unix_socket = path(v);
         Ok(())
     }),
-    key!("databases", "16", "databases that SELECT offers; n is the map named n", |c, v| {
-        count(v, 1, 64).map(|n| c.server.databases = n)
-    }),
-    key!("threads", "0", "event loops; 0 means one per core but one", |c, v| {
+    key!(
+        "databases",
+        "16",
+        "number of databases for SELECT; database n is the map named n",
+        |c, v| { count(v, 1, 64).map(|n| c.server.databases = n) }
+    ),
+    key!("threads", "0", "event loops; 0: one per core, minus one", |c, v| {
         count(v, 0, 1024).map(|n| c.server.threads = n)
     }),
-    key!("password", "", "what clients must send with AUTH", |c, v| {
+    key!("password", "", "password that clients send with AUTH", |c, v| {
         c.server.password = (!v.is_empty()).then(|| v.to_string());
         Ok(())
     }),
-    key!("protected_mode", "true", "refuse remote clients while there is no password", |c, v| {
+    key!("protected_mode", "true", "refuse remote clients while no password is set", |c, v| {
         choice(v, values::BOOLEAN).map(|b| c.server.protected_mode = b)
     }),
     key!("metrics", "off", "address of the Prometheus metrics, like 127.0.0.1:9121", |c, v| {
@@ -164,21 +167,33 @@ pub const KEYS: &[Key<Config>] = &[
         c.server.metrics = if v == "off" { None } else { Some(address(v)?) };
         Ok(())
     }),
-    key!("slow_log_ms", "10", "SLOWLOG records commands this slow; or off", |c, v| {
-        span(v, Duration::from_millis).map(|d| c.server.slow_log = d)
-    }),
-    key!("slow_log_entries", "128", "entries SLOWLOG keeps", |c, v| {
+    key!(
+        "slow_log_ms",
+        "10",
+        "SLOWLOG records commands that take this long, in ms; or off",
+        |c, v| { span(v, Duration::from_millis).map(|d| c.server.slow_log = d) }
+    ),
+    key!("slow_log_entries", "128", "maximum number of SLOWLOG entries", |c, v| {
         count(v, 0, 1 << 20).map(|n| c.server.slow_log_entries = n)
     }),
-    key!("latency_ms", "off", "LATENCY records events this slow; or off", |c, v| {
-        span(v, Duration::from_millis).map(|d| c.server.latency = d)
-    }),
-    key!("keepalive_seconds", "300", "silence after which a peer is probed; or off", |c, v| {
-        span(v, Duration::from_secs).map(|d| c.server.keepalive = d)
-    }),
-    key!("drain_seconds", "5", "how long a shutdown waits for clients to take replies", |c, v| {
-        span(v, Duration::from_secs).map(|d| c.server.drain = d.unwrap_or_default())
-    }),
+    key!(
+        "latency_ms",
+        "off",
+        "LATENCY records events that take this long, in ms; or off",
+        |c, v| { span(v, Duration::from_millis).map(|d| c.server.latency = d) }
+    ),
+    key!(
+        "keepalive_seconds",
+        "300",
+        "TCP keepalive: seconds of silence before a probe; or off",
+        |c, v| { span(v, Duration::from_secs).map(|d| c.server.keepalive = d) }
+    ),
+    key!(
+        "drain_seconds",
+        "5",
+        "seconds that a shutdown waits for clients to read replies",
+        |c, v| { span(v, Duration::from_secs).map(|d| c.server.drain = d.unwrap_or_default()) }
+    ),
     key!(
         "durability",
         "interval",
@@ -191,7 +206,7 @@ pub const KEYS: &[Key<Config>] = &[
         "milliseconds of writes that a power cut may take under interval",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "interval_ms", v).map_err(strip) }
     ),
-    key!("kind", "hash", "how keys are found: hash, or ordered for ranges", |c, v| {
+    key!("kind", "hash", "index: hash, or ordered (for ranges)", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "kind", v).map_err(strip)
     }),
     key!("values", "auto", "how values are stored: log, slab or auto", |c, v| {
@@ -200,16 +215,21 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "persist",
         "auto",
-        "what is persistent: values, index, full (all of it) or auto",
+        "persistent parts: values, index (values and index), full (also allocation metadata), auto",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "persist", v).map_err(strip) }
     ),
-    key!("memory_budget", "auto", "memory of all maps; auto: 8 GiB, at most half", |c, v| {
-        c.memory_budget_bytes = match v {
-            "auto" => values::default_memory_budget(),
-            size => size_from(size, 16 << 20)?,
-        };
-        Ok(())
-    }),
+    key!(
+        "memory_budget",
+        "auto",
+        "memory of all maps; auto: 8 GiB, at most half of the machine's memory",
+        |c, v| {
+            c.memory_budget_bytes = match v {
+                "auto" => values::default_memory_budget(),
+                size => size_from(size, 16 << 20)?,
+            };
+            Ok(())
+        }
+    ),
     key!(
         "domain",
         "page-cache",
@@ -219,13 +239,13 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "pre_stores",
         "true",
-        "hints that write items back early; false to compare without",
+        "hints that write items back early; false: without them, for comparison",
         |c, v| { choice(v, values::BOOLEAN).map(|b| c.pre_stores = b) }
     ),
     key!(
         "profile",
         "",
-        "file that terrace probe wrote: when items are written back, and which tree is persistent, follow from what it measured",
+        "profile by terrace probe; its measurements choose write-backs and the form of persistent trees",
         |c, v| {
             c.profile = path(v);
             Ok(())
@@ -234,16 +254,19 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "profile_node",
         "",
-        "memory of the profile that DIR is on; needed where it has several",
+        "memory of DIR, by its name in the profile; needed if the profile has several",
         |c, v| {
             c.profile_node = (!v.is_empty()).then(|| v.to_string());
             Ok(())
         }
     ),
-    key!("when_full", "refuse", "when the budget is spent: refuse writes, or evict", |c, v| {
-        set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip)
-    }),
-    key!("writers", "0", "writers that do not wait for one another; 0: one per core", |c, v| {
+    key!(
+        "when_full",
+        "refuse",
+        "when the memory budget is full: refuse writes, or evict keys",
+        |c, v| { set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip) }
+    ),
+    key!("writers", "0", "concurrent writers, each with its own log; 0: one per core", |c, v| {
         set(MAP_KEYS, "", &mut c.map, "writers", v).map_err(strip)
     }),
     key!("tls.port", "off", "port of the encrypted listener", |c, v| {
@@ -251,61 +274,75 @@ pub const KEYS: &[Key<Config>] = &[
         c.server.tls.port = if v == "off" { None } else { Some(port(v)?) };
         Ok(())
     }),
-    key!("tls.cert", "", "file of the certificate chain, PEM", |c, v| {
+    key!("tls.cert", "", "PEM file with the certificate chain", |c, v| {
         c.server.tls.cert = path(v);
         Ok(())
     }),
-    key!("tls.key", "", "file of the private key, PEM", |c, v| {
+    key!("tls.key", "", "PEM file with the private key", |c, v| {
         c.server.tls.key = path(v);
         Ok(())
     }),
-    key!("tls.client_ca", "", "file of the authorities client certificates need, PEM", |c, v| {
+    key!("tls.client_ca", "", "PEM file with the authorities for client certificates", |c, v| {
         c.server.tls.client_ca = path(v);
         Ok(())
     }),
-    key!("limits.clients", "10000", "connections at once", |c, v| {
+    key!("limits.clients", "10000", "concurrent connections", |c, v| {
         count(v, 1, 1_000_000).map(|n| c.server.limits.clients = n)
     }),
-    key!("limits.argument", "512 MiB", "one argument of a request", |c, v| {
+    key!("limits.argument", "512 MiB", "size of one argument", |c, v| {
         limit(v, 1 << 10, 4 << 30).map(|n| c.server.limits.argument_bytes = n)
     }),
-    key!("limits.arguments", "1048576", "arguments of one request", |c, v| {
+    key!("limits.arguments", "1048576", "number of arguments of one request", |c, v| {
         count(v, 1, 1 << 30).map(|n| c.server.limits.arguments = n)
     }),
-    key!("limits.inline", "64 KiB", "a request typed as a line", |c, v| {
+    key!("limits.inline", "64 KiB", "size of an inline request", |c, v| {
         limit(v, 64, 1 << 30).map(|n| c.server.limits.inline_bytes = n)
     }),
-    key!("limits.unauthenticated_argument", "16 KiB", "one argument before AUTH", |c, v| {
-        limit(v, 64, 1 << 30).map(|n| c.server.limits.unauthenticated_argument_bytes = n)
-    }),
-    key!("limits.unauthenticated_arguments", "10", "arguments before AUTH", |c, v| {
+    key!(
+        "limits.unauthenticated_argument",
+        "16 KiB",
+        "size of one argument before AUTH",
+        |c, v| {
+            limit(v, 64, 1 << 30).map(|n| c.server.limits.unauthenticated_argument_bytes = n)
+        }
+    ),
+    key!("limits.unauthenticated_arguments", "10", "number of arguments before AUTH", |c, v| {
         count(v, 3, 1 << 20).map(|n| c.server.limits.unauthenticated_arguments = n)
     }),
-    key!("limits.query_buffer", "1 GiB", "what a client sent and is not executed", |c, v| {
+    key!("limits.query_buffer", "1 GiB", "unexecuted requests of one client", |c, v| {
         limit(v, 1 << 10, (4 << 30) - 1).map(|n| c.server.limits.query_buffer_bytes = n)
     }),
-    key!("limits.output_buffer", "1 GiB", "replies a client may leave unread", |c, v| {
+    key!("limits.output_buffer", "1 GiB", "unread replies of one client", |c, v| {
         limit(v, 1 << 10, 1 << 40).map(|n| c.server.limits.output_buffer_bytes = n)
     }),
-    key!("limits.all_buffers", "2 GiB", "all clients' buffers; then the largest goes", |c, v| {
-        limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n)
-    }),
-    key!("limits.ledgers", "16", "ledgers that clients may make beside those declared", |c, v| {
-        count(v, 0, 1 << 16).map(|n| c.server.limits.ledgers = n)
-    }),
+    key!(
+        "limits.all_buffers",
+        "2 GiB",
+        "buffers of all clients; beyond it the largest client is closed",
+        |c, v| { limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n) }
+    ),
+    key!(
+        "limits.ledgers",
+        "16",
+        "ledgers that clients may create, besides declared ones",
+        |c, v| { count(v, 0, 1 << 16).map(|n| c.server.limits.ledgers = n) }
+    ),
     key!(
         "limits.queues",
         "16",
-        "queues that clients may make beside those declared; those found at the start count",
+        "queues that clients may create, besides declared ones; queues found at start count",
         |c, v| count(v, 0, 1 << 16).map(|n| c.server.limits.queues = n)
     ),
-    key!("limits.idle_seconds", "off", "silence after which a client is closed", |c, v| {
-        span(v, Duration::from_secs).map(|d| c.server.limits.idle = d)
-    }),
+    key!(
+        "limits.idle_seconds",
+        "off",
+        "seconds of silence before a client is closed; or off",
+        |c, v| { span(v, Duration::from_secs).map(|d| c.server.limits.idle = d) }
+    ),
     key!(
         "limits.stall_seconds",
         "300",
-        "silence within a request or reply; then closed",
+        "seconds of silence within a request or reply before a client is closed; or off",
         |c, v| { span(v, Duration::from_secs).map(|d| c.server.limits.stall = d) }
     ),
 ];
@@ -359,13 +396,13 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "writers",
         default: "as above",
-        help: "current logs; 0 means one per core",
+        help: "concurrent writers, each with its own log; 0: one per core",
         set: |m, v| number(v, "0 to 1024").map(|n: u16| m.writers = Some(usize::from(n))),
     },
     Key {
         name: "tier",
         default: "all of the machine's memory",
-        help: "tier of memory that the values lie in while the map is open: a [[tier]], or one found",
+        help: "memory tier of the values while the map is open: a [[tier]] or a detected one",
         set: |m, v| {
             m.tier = Some(v.to_string());
             Ok(())
@@ -373,8 +410,8 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     },
     Key {
         name: "index_tier",
-        default: "anywhere, on the budget of the values",
-        help: "tier of memory for an index that is rebuilt at each opening",
+        default: "anywhere, within the budget of the values",
+        help: "memory tier of an index that is rebuilt at each opening",
         set: |m, v| {
             m.index_tier = Some(v.to_string());
             Ok(())
@@ -384,7 +421,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
 
 /// The keys of a section `[[tier]]`.
 pub const TIER_KEYS: &[Key<TierDraft>] = &[
-    key!("name", "", "what other settings call it", |t, v| {
+    key!("name", "", "name of the tier in other settings", |t, v| {
         let fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if v.is_empty() || v.len() > 64 || !v.chars().all(fine) {
             return Err(format!("`{v}` is not a name of 1 to 64 letters, digits, -, _ and ."));
@@ -395,20 +432,26 @@ pub const TIER_KEYS: &[Key<TierDraft>] = &[
     key!("kind", "", "dram, huge, node, file, dax or tmpfs", |t, v| {
         choice(v, values::TIER_KINDS).map(|k| t.kind = Some(k))
     }),
-    key!("node", "all", "NUMA node it is allocated on", |t, v| {
+    key!("node", "all", "NUMA node of the tier", |t, v| {
         number(v, "0 to 4095").map(|n| t.node = Some(n))
     }),
-    key!("bytes", "what is there", "byte budget", |t, v| {
+    key!("bytes", "all of it", "size of the tier", |t, v| {
         size_from(v, 1 << 20).map(|n| t.bytes = Some(n))
     }),
-    key!("path", "", "directory of its files (file, dax and tmpfs)", |t, v| {
+    key!("path", "", "directory of the files (file, dax and tmpfs)", |t, v| {
         t.path = path(v);
         Ok(())
     }),
-    key!("domain", "found", "adr, eadr, page-cache or none; not stronger than found", |t, v| {
-        choice(v, values::DOMAINS).map(|d| t.domain = Some(d))
-    }),
-    key!("declared", "false", "accept a stronger domain: the tier emulates it", |t, v| {
-        choice(v, values::BOOLEAN).map(|b| t.declared = b)
-    }),
+    key!(
+        "domain",
+        "detected",
+        "adr, eadr, page-cache or none; not stronger than the detected one",
+        |t, v| { choice(v, values::DOMAINS).map(|d| t.domain = Some(d)) }
+    ),
+    key!(
+        "declared",
+        "false",
+        "true: accept a stronger domain than detected; the tier then emulates it",
+        |t, v| { choice(v, values::BOOLEAN).map(|b| t.declared = b) }
+    ),
 ];

@@ -30,9 +30,9 @@ pub struct LedgerConfig {
 pub const LEDGER_KEYS: &[Key<LedgerConfig>] = &[
     Key {
         name: "profile",
-        default: "smallcoin, or as it was made",
-        help: "smallcoin, smallcoin+ (gas and counters) or movements (several accounts, a floor); fixed when it \
-               is made",
+        default: "smallcoin, or as created",
+        help: "smallcoin, smallcoin+ (gas and counters) or movements (several accounts, a floor); fixed at \
+               creation",
         set: |l, v| text(v).map(|profile| l.profile = Some(profile)),
     },
     Key {
@@ -49,8 +49,8 @@ pub const LEDGER_KEYS: &[Key<LedgerConfig>] = &[
     },
     Key {
         name: "overdraft",
-        default: "0, or as it was made",
-        help: "how far below zero a movement's floor may let accounts go; fixed when it is made",
+        default: "0, or as created",
+        help: "overdraft limit: how far below zero the floor of a movement may be; fixed at creation",
         set: |l, v| {
             let most = usize::try_from(MOST_MONEY).unwrap_or(usize::MAX);
             keys::count(v, 0, most).map(|n| l.overdraft = Some(n as u64))
@@ -58,26 +58,26 @@ pub const LEDGER_KEYS: &[Key<LedgerConfig>] = &[
     },
     Key {
         name: "log",
-        default: "32 MiB, or as it was made",
-        help: "bytes of blocks until the state is rewritten; in memory, too",
+        default: "32 MiB, or as created",
+        help: "size of the log of blocks before the state is rewritten; also takes this much memory",
         set: |l, v| keys::size_from(v, 64 << 10).map(|n| l.log_bytes = Some(n)),
     },
     Key {
         name: "durability",
         default: "as for maps",
-        help: "sync, interval or none; on a byte-addressable medium always at once",
+        help: "sync, interval or none; always sync on a byte-addressable medium",
         set: |l, v| choice(v, DurabilityMode::NAMES).map(|d| l.durability = Some(d)),
     },
     Key {
         name: "interval_ms",
         default: "as for maps",
-        help: "milliseconds of blocks that may be lost under interval",
+        help: "milliseconds of blocks that a crash may take under interval",
         set: |l, v| interval_ms(v).map(|n| l.interval_ms = Some(n)),
     },
     Key {
         name: "tier",
         default: "all of memory",
-        help: "the tier of memory that its accounts lie in: one declared, or one found",
+        help: "memory tier of the accounts: a declared or a detected one",
         set: |l, v| {
             l.tier = Some(v.into());
             Ok(())

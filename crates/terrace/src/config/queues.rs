@@ -28,31 +28,31 @@ pub const QUEUE_KEYS: &[Key<QueueConfig>] = &[
     Key {
         name: "form",
         default: "tx-free",
-        help: "tx (adr and eadr alone), tx-free, or volatile, which keeps nothing through a restart",
+        help: "tx (only adr and eadr), tx-free, or volatile: a restart loses all elements",
         set: |q, v| v.parse().map(|form| q.form = Some(form)),
     },
     Key {
         name: "durability",
         default: "as for maps",
-        help: "sync, interval or none; on a byte-addressable medium always at once",
+        help: "sync, interval or none; always sync on a byte-addressable medium",
         set: |q, v| choice(v, DurabilityMode::NAMES).map(|d| q.durability = Some(d)),
     },
     Key {
         name: "interval_ms",
         default: "as for maps",
-        help: "milliseconds of pushes and pops that may be lost under interval",
+        help: "milliseconds of pushes and pops that a crash may take under interval",
         set: |q, v| interval_ms(v).map(|n| q.interval_ms = Some(n)),
     },
     Key {
         name: "capacity",
-        default: "64 MiB, or as it was made",
-        help: "bytes of all its slots, on disk and in memory; fixed when it is made",
+        default: "64 MiB, or as created",
+        help: "size of all slots, on disk and in memory; fixed at creation",
         set: |q, v| keys::size_from(v, 128).map(|n| q.capacity_bytes = Some(n)),
     },
     Key {
         name: "slot",
-        default: "256, or as it was made",
-        help: "bytes of a slot, 16 of them its header: a multiple of 64; an element takes several",
+        default: "256, or as created",
+        help: "size of a slot, including its header of 16 bytes; a multiple of 64; an element may take several slots",
         set: |q, v| {
             let bytes = keys::size_from(v, 64)?;
             if !bytes.is_multiple_of(64) || bytes > 65472 {
@@ -65,7 +65,7 @@ pub const QUEUE_KEYS: &[Key<QueueConfig>] = &[
     Key {
         name: "largest",
         default: "1 MiB",
-        help: "bytes of the largest element; at most 65536 slots",
+        help: "size of the largest element; at most 65536 slots",
         set: |q, v| keys::size_from(v, 1).map(|n| q.largest_bytes = Some(n)),
     },
 ];

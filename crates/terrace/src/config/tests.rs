@@ -415,13 +415,12 @@ fn tables_of_keys() -> String {
         let rows: String = keys.iter().map(row).collect();
         format!("### {title}\n\n{about}\n\n| key | default | meaning |\n|---|---|---|\n{rows}\n")
     }
-    let top = "The server and what all maps start from. `tls.` and `limits.` are the sections `[tls]` and `[limits]`.";
-    let map =
-        "One map, where it differs; `[maps.0]` is database 0. As a flag: `--map NAME.KEY=VALUE`.";
-    let queue = "One queue, opened or made at the start. As a flag: `--queue NAME.KEY=VALUE`.";
-    let ledger = "One ledger, opened or made at the start. As a flag: `--ledger NAME.KEY=VALUE`.";
-    let words = "One word table, opened or made at the start. As a flag: `--words NAME.KEY=VALUE`.";
-    let tier = "A memory declared by hand, checked against the machine at the start. As a flag: \
+    let top = "The server, and the defaults of all maps. `tls.` and `limits.` are the sections `[tls]` and `[limits]`.";
+    let map = "One map; overrides the top level. `[maps.0]` is database 0. As a flag: `--map NAME.KEY=VALUE`.";
+    let queue = "One queue, opened or created at start. As a flag: `--queue NAME.KEY=VALUE`.";
+    let ledger = "One ledger, opened or created at start. As a flag: `--ledger NAME.KEY=VALUE`.";
+    let words = "One word table, opened or created at start. As a flag: `--words NAME.KEY=VALUE`.";
+    let tier = "A memory tier declared by hand; Terrace checks it against the machine at start. As a flag: \
                 `--tier KEY=VALUE,...`.";
     [
         table("Top level", top, KEYS),

@@ -25,20 +25,20 @@ pub struct WordsConfig {
 pub const WORDS_KEYS: &[Key<WordsConfig>] = &[
     Key {
         name: "form",
-        default: "link-free, or as it was made",
-        help: "tlog, log-free (eadr alone), link-free or soft; fixed when it is made",
+        default: "link-free, or as created",
+        help: "tlog, log-free (only eadr), link-free or soft; fixed at creation",
         set: |w, v| v.parse().map(|form| w.form = Some(form)),
     },
     Key {
         name: "capacity",
-        default: "1048576, or as it was made",
-        help: "most keys, 1 to 2^40, 96 bytes each; fixed when it is made",
+        default: "1048576, or as created",
+        help: "maximum number of keys, 1 to 2^40, 96 bytes each; fixed at creation",
         set: |w, v| keys::keys_of(v).map(|n| w.capacity = Some(n)),
     },
     Key {
         name: "path",
         default: "DIR/words",
-        help: "directory that its folder is in: on a mount of persistent memory",
+        help: "parent directory of the table's folder, on a mount of persistent memory",
         set: |w, v| {
             w.path = Some(v.into());
             Ok(())
@@ -47,7 +47,7 @@ pub const WORDS_KEYS: &[Key<WordsConfig>] = &[
     Key {
         name: "domain",
         default: "as for DIR",
-        help: "persistence domain there: adr or eadr; a word table needs one of them",
+        help: "persistence domain of `path`: adr or eadr; a word table needs one of them",
         set: |w, v| choice(v, values::DOMAINS).map(|domain| w.domain = Some(domain)),
     },
 ];
