@@ -279,6 +279,12 @@ impl<M: Memory> Medium<M> {
         self.file.iter().for_each(|file| file.inject_write_fault(writes));
     }
 
+    /// Lets each write and sync take so much longer, as a slow disk would.
+    #[doc(hidden)]
+    pub fn slow_down(&self, ms: u64) {
+        self.file.iter().for_each(|file| file.slow_down(ms));
+    }
+
     /// From here on records every write and sync, so that the states a power cut could leave
     /// behind can be built. An event is recorded when it has happened.
     #[doc(hidden)]

@@ -7,9 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use terrace_durable::medium::Event;
 use terrace_store::{Durability, Error, Map, MapOptions};
+use terrace_workload::window::watch;
 
 const SECTOR: usize = 512;
 
@@ -363,6 +365,75 @@ fn a_medium_that_lies_about_syncs_is_caught() {
         (0..60).any(|key| {
             !allowed(&recorded.history, key, cut / 2).contains(&found.get(&key).copied())
         })
+    });
+    assert!(caught);
+}
+
+/// What was acknowledged longer ago than this is to survive.
+const INTERVAL: Duration = Duration::from_millis(400);
+
+/// How old the oldest write was that a power cut took, on a disk that takes so long for each write and sync, and how
+/// late the system let threads go on. `flush` runs beside the writer until it is told to end.
+fn oldest_lost(
+    interval: Duration,
+    slowed_ms: u64,
+    flush: impl Fn(&Map, &AtomicBool) + Sync,
+) -> (Duration, Duration) {
+    let dir = tempfile::tempdir().expect("directory");
+    let map = Map::open(dir.path(), options(Durability::Interval(interval))).expect("open");
+    map.sync().expect("sync");
+    map.medium().start_trace();
+    let base = std::fs::read(dir.path().join("values.log")).expect("base");
+    map.medium().slow_down(slowed_ms);
+    let over = AtomicBool::new(false);
+    let watched = std::thread::scope(|scope| {
+        scope.spawn(|| flush(&map, &over));
+        let mut session = map.session();
+        let put = |number: u64| {
+            let value = value(number, number, ONE_LENGTH, &mut Random(1));
+            session.put(&number.to_be_bytes(), &value, None).expect("put");
+            session.commit().expect("commit");
+        };
+        let watched = watch(8 * INTERVAL, || map.medium().trace_length(), put);
+        over.store(true, Ordering::Relaxed);
+        watched
+    });
+    map.medium().slow_down(0);
+    map.close().expect("close");
+    let events = map.medium().trace();
+    let oldest = watched.oldest_lost(40, |cut| {
+        let image = Event::least_left(&base, &events[..cut]);
+        let scratch = tempfile::tempdir().expect("directory");
+        let recovered = recover(scratch.path(), &image, options(Durability::Interval(INTERVAL)));
+        let (_, found) = recovered.expect("a power cut is no damage");
+        assert!((0..found.len() as u64).all(|number| found.contains_key(&number)), "a prefix");
+        found.len()
+    });
+    (oldest, watched.late)
+}
+
+/// The window used to be the interval and as long as a flush took; and by the arithmetic of when a flush begins alone
+/// it was over in time, but for the first one, which began when the interval was over.
+#[test]
+fn what_was_acknowledged_longer_ago_than_the_interval_survives() {
+    for slowed_ms in [0, 30] {
+        let (oldest, late) = oldest_lost(INTERVAL, slowed_ms, |_, _| ());
+        assert!(oldest <= INTERVAL + late, "{slowed_ms} ms: {oldest:?}, threads {late:?} late");
+    }
+}
+
+/// The alarm itself is tested: flushes that begin when the interval is over come too late.
+#[test]
+fn a_flush_that_begins_when_the_interval_is_over_is_caught() {
+    let flush = |map: &Map, over: &AtomicBool| {
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(INTERVAL);
+            map.sync().expect("sync");
+        }
+    };
+    let caught = (0..5).any(|_| {
+        let (oldest, late) = oldest_lost(Duration::from_secs(3600), 60, flush);
+        oldest > INTERVAL + late
     });
     assert!(caught);
 }

@@ -8,6 +8,7 @@
 //! - [`linearizability`] decides whether some sequential order explains such a history, and
 //!   [`linearizability::durable`] one with crashes, of any object.
 //! - [`crash`] remembers what was acknowledged before a kill and checks what recovery brought back.
+//! - [`window`] measures how old an acknowledged operation was that a power cut took.
 //! - [`system`] reads what the operating system says of this process: memory, I/O, processors.
 //! - [`random`] is the one source of randomness: seeded, so that every run can be repeated.
 //!
@@ -21,6 +22,7 @@ pub mod history;
 pub mod linearizability;
 pub mod random;
 pub mod system;
+pub mod window;
 pub mod ycsb;
 
 /// Whatever an adapter's engine says went wrong.

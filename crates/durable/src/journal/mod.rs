@@ -23,31 +23,34 @@
 mod format;
 mod open;
 mod step;
+mod syncer;
 
 pub use format::{JournalShape, WORDS};
 pub use open::{JournalPiece, Replayed};
 pub use step::{Step, Steps};
+pub use syncer::Syncer;
 
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 use format::{Mark, RECORD_ALIGN, RECORD_HEAD, RecordHead};
+use std::sync::Arc;
 use terrace_memory::{Memory, Native};
 
 /// A state and a log on a medium. Its owner uses it alone.
 #[derive(Debug)]
 pub struct Journal<M: Memory = Native> {
-    medium: Medium<M>,
+    /// The medium, and how much of the log it holds.
+    log: Arc<Syncer<M>>,
     shape: JournalShape,
     seed: u32,
     mark: Mark,
     /// Where the next record goes, in the log.
     end: u64,
-    /// How many records of this generation there are, and how many are synced.
-    records: u64,
-    synced: u64,
+    /// How many records there were before this generation.
+    before: u64,
     steps: Steps,
-    /// A write failed: what is on the medium is not known.
+    /// Why it takes no more, unless it failed.
     stopped: Option<String>,
 }
 
@@ -59,7 +62,22 @@ impl<M: Memory> Journal<M> {
 
     /// The medium below.
     pub fn medium(&self) -> &Medium<M> {
-        &self.medium
+        &self.log.medium
+    }
+
+    /// For threads that make durable what was appended while the journal's owner does other things.
+    pub fn syncer(&self) -> Arc<Syncer<M>> {
+        Arc::clone(&self.log)
+    }
+
+    /// The write or sync that failed, if one did: the journal takes no more.
+    pub fn failure(&self) -> Option<&str> {
+        self.log.failure()
+    }
+
+    /// How many records of this generation there are.
+    fn records(&self) -> u64 {
+        self.log.appended() - self.before
     }
 
     /// Bytes of a payload that an empty log has room for.
@@ -89,8 +107,8 @@ impl<M: Memory> Journal<M> {
         let head = RecordHead {
             generation: self.mark.generation,
             session: self.mark.session,
-            number: self.records,
-            synced: self.synced,
+            number: self.records(),
+            synced: self.log.synced().saturating_sub(self.before),
             payload_bytes: payload_bytes as u32,
         };
         let start = self.shape.log() + self.end;
@@ -99,19 +117,16 @@ impl<M: Memory> Journal<M> {
         // journal is borrowed alone.
         unsafe {
             for part in parts {
-                self.medium.memory().write(at, part);
+                self.medium().memory().write(at, part);
                 at += part.len() as u64;
             }
-            self.medium.memory().write(start, &head.encode(self.seed, parts));
+            self.medium().memory().write(start, &head.encode(self.seed, parts));
         }
         let is_taken = self.steps.has(Step::RecordSync);
-        let written = write_out(&self.medium, start, bytes, false, is_taken);
-        self.stop_on_error(written)?;
+        let written = write_out(self.medium(), start, bytes, false, is_taken);
+        self.log.stop_on_error(written)?;
         self.end += bytes;
-        self.records += 1;
-        if self.medium.is_byte_addressable() {
-            self.synced = self.records;
-        }
+        self.log.append(self.medium().is_byte_addressable());
         Ok(())
     }
 
@@ -121,14 +136,13 @@ impl<M: Memory> Journal<M> {
     /// Those of the medium: the journal takes no more then.
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
-        if self.synced < self.records {
-            if self.steps.has(Step::RecordSync) {
-                let synced = self.medium.sync();
-                self.stop_on_error(synced)?;
+        match self.steps.has(Step::RecordSync) {
+            true => self.log.sync(),
+            false => {
+                self.log.is_durable();
+                Ok(())
             }
-            self.synced = self.records;
         }
-        Ok(())
     }
 
     /// The end: everything is durable, and the mark says how much, so that damage to the last record is known from
@@ -139,13 +153,8 @@ impl<M: Memory> Journal<M> {
     pub fn close(&mut self) -> Result<()> {
         self.sync()?;
         self.stopped = Some("it was closed".into());
-        self.mark.records = self.records;
-        self.mark.store(&self.medium, self.steps)
-    }
-
-    /// Whether everything appended is durable.
-    pub fn is_synced(&self) -> bool {
-        self.synced == self.records
+        self.mark.records = self.records();
+        self.mark.store(&self.log.medium, self.steps)
     }
 
     /// Replaces the state by what `fill` puts, with `words` beside it, and empties the log. Durable on return.
@@ -162,7 +171,7 @@ impl<M: Memory> Journal<M> {
         let area = 1 - self.mark.area;
         let start = self.shape.area(area);
         let limit = self.shape.state_bytes;
-        let mut pen = StatePen { medium: &self.medium, start, bytes: 0, limit, crc: Crc::new(0) };
+        let mut pen = StatePen { medium: self.medium(), start, bytes: 0, limit, crc: Crc::new(0) };
         fill(&mut pen);
         let StatePen { bytes, crc, .. } = pen;
         if bytes > limit {
@@ -180,11 +189,13 @@ impl<M: Memory> Journal<M> {
         // The state is safe before the mark names it.
         let written = match bytes {
             0 => Ok(()),
-            _ => write_out(&self.medium, start, bytes, true, self.steps.has(Step::StateSync)),
+            _ => write_out(self.medium(), start, bytes, true, self.steps.has(Step::StateSync)),
         };
-        let stored = written.and_then(|()| mark.store(&self.medium, self.steps));
-        self.stop_on_error(stored)?;
-        (self.mark, self.end, self.records, self.synced) = (mark, 0, 0, 0);
+        let stored = written.and_then(|()| mark.store(&self.log.medium, self.steps));
+        self.log.stop_on_error(stored)?;
+        // The state has what was appended before.
+        self.log.is_durable();
+        (self.mark, self.end, self.before) = (mark, 0, self.log.appended());
         Ok(())
     }
 
@@ -194,14 +205,8 @@ impl<M: Memory> Journal<M> {
     }
 
     fn check(&self) -> Result<()> {
+        self.log.check()?;
         self.stopped.as_ref().map_or(Ok(()), |reason| Err(Error::Stopped(reason.clone())))
-    }
-
-    fn stop_on_error(&mut self, result: Result<()>) -> Result<()> {
-        if let Err(error) = &result {
-            self.stopped = Some(error.to_string());
-        }
-        result
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::format::{HEAD_BYTES, JournalShape, Mark, RECORD_ALIGN, RecordHead, WORDS};
 use super::step::{Step, Steps};
-use super::{Journal, StatePen};
+use super::{Journal, StatePen, Syncer};
 use crate::access::Access;
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
+use std::sync::Arc;
 use terrace_memory::{Memory, Native};
 
 /// What a journal held, in the order in which it is to be taken up.
@@ -74,13 +75,13 @@ impl<M: Memory> Journal<M> {
             words,
         };
         let steps = Steps::ALL;
-        let (end, records, synced, stopped) = (0, 0, 0, None);
-        let mut journal =
-            Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
+        let log = Arc::new(Syncer::new(medium, 0));
+        let (end, before, stopped) = (0, 0, None);
+        let mut journal = Journal { log, shape, seed, mark, end, before, steps, stopped };
         journal.set_state(words, fill)?;
-        journal.medium.sync()?;
+        journal.medium().sync()?;
         // Only now does the file get its name: a file of that name always has a whole head.
-        journal.medium.publish()?;
+        journal.medium().publish()?;
         Ok(journal)
     }
 
@@ -143,14 +144,14 @@ impl<M: Memory> Journal<M> {
             Some(error) => return Err(error),
             None => {}
         }
-        let (end, records, synced) = (found.log_bytes, found.records, found.records);
+        let (end, before) = (found.log_bytes, 0);
         let stopped = medium.access().refusal().map(String::from);
-        let mut journal =
-            Journal { medium, shape, seed, mark, end, records, synced, steps, stopped };
-        match journal.medium.access() {
+        let log = Arc::new(Syncer::new(medium, found.records));
+        let mut journal = Journal { log, shape, seed, mark, end, before, steps, stopped };
+        match journal.medium().access() {
             Access::Write => journal.begin_session()?,
             // What was found may not have been synced, and will be told.
-            Access::Read => journal.medium.sync()?,
+            Access::Read => journal.medium().sync()?,
             Access::Salvage => {}
         }
         Ok((journal, found))
@@ -161,11 +162,11 @@ impl<M: Memory> Journal<M> {
         // What was found may not have been synced; the new session says that it was.
         let log = self.shape.log();
         if self.end > 0 {
-            self.medium.write_out(log, self.end, true)?;
+            self.medium().write_out(log, self.end, true)?;
         }
         self.mark.session += u32::from(self.steps.has(Step::RecordSession));
-        self.mark.records = self.records;
-        self.mark.store(&self.medium, self.steps)
+        self.mark.records = self.records();
+        self.mark.store(&self.log.medium, self.steps)
     }
 }
 

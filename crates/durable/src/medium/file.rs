@@ -11,6 +11,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 use terrace_memory::{Backing, Region};
 
 /// What happened to the file, as [`Medium::start_trace`](super::Medium::start_trace) records it.
@@ -43,6 +44,25 @@ impl Event {
         };
         events.iter().filter_map(covered).max().unwrap_or(0)
     }
+
+    /// What a power cut after `events` leaves at the least of a file that was `base`: what was safe, and nothing else.
+    pub fn least_left(base: &[u8], events: &[Event]) -> Vec<u8> {
+        let (mut image, synced) = (base.to_vec(), Event::synced(events));
+        for (number, event) in events.iter().enumerate() {
+            match event {
+                Event::Grow(to) if number < synced && image.len() < *to as usize => {
+                    image.resize(*to as usize, 0);
+                }
+                Event::Write { at, bytes, durable } if number < synced || *durable => {
+                    let (at, end) = (*at as usize, *at as usize + bytes.len());
+                    image.resize(image.len().max(end), 0);
+                    image[at..end].copy_from_slice(bytes);
+                }
+                _ => {}
+            }
+        }
+        image
+    }
 }
 
 /// Holes of so many bytes are not read, nor do they take memory then. More than a log has, which is read whole.
@@ -62,6 +82,8 @@ pub(super) struct ValueFile {
     syncs: AtomicU64,
     /// Writes and syncs until one fails on purpose; negative: never.
     fault_after: AtomicI64,
+    /// Milliseconds that each write and sync takes on purpose.
+    slowed_ms: AtomicU64,
     trace: OnceLock<Mutex<Vec<Event>>>,
 }
 
@@ -99,6 +121,7 @@ impl ValueFile {
             written: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             fault_after: AtomicI64::new(-1),
+            slowed_ms: AtomicU64::new(0),
             trace: OnceLock::new(),
         })
     }
@@ -118,6 +141,10 @@ impl ValueFile {
 
     pub(super) fn inject_write_fault(&self, writes: i64) {
         self.fault_after.store(writes, Relaxed);
+    }
+
+    pub(super) fn slow_down(&self, ms: u64) {
+        self.slowed_ms.store(ms, Relaxed);
     }
 
     pub(super) fn start_trace(&self) {
@@ -194,6 +221,10 @@ impl ValueFile {
     }
 
     fn fail_if_told(&self, doing: &'static str) -> Result<()> {
+        match self.slowed_ms.load(Relaxed) {
+            0 => {}
+            ms => std::thread::sleep(Duration::from_millis(ms)),
+        }
         if self.fault_after.load(Relaxed) >= 0 && self.fault_after.fetch_sub(1, Relaxed) == 0 {
             self.fault_after.store(0, Relaxed);
             let source = io::Error::other("injected fault");

@@ -300,7 +300,7 @@ impl RedoLog {
     /// The value of a sealed word; none if it is damaged.
     fn load_sealed(&self, at: u64) -> Option<u64> {
         let word = self.load(at);
-        let value = word & (1 << 48) - 1;
+        let value = word & ((1 << 48) - 1);
         (sealed(at, value) == word).then_some(value)
     }
 

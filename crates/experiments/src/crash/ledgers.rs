@@ -263,7 +263,7 @@ fn run<M: Memory>(mut book: Book<M>, seed: u64, log: &Log<Note>) {
         if random.below(3) == 0 {
             book.journal.sync().expect("a sync");
         }
-        if book.journal.is_synced() {
+        if book.journal.syncer().is_synced() {
             log.note(Note::Synced(done));
         }
     }

@@ -350,3 +350,75 @@ fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::QueueOptions;
+    use std::path::Path;
+    use terrace_durable::medium::Event;
+    use terrace_memory::Budget;
+    use terrace_workload::window::watch;
+
+    const INTERVAL: Duration = Duration::from_millis(400);
+
+    fn open(dir: &Path, interval: Duration) -> Queue {
+        let options = QueueOptions {
+            durability: Durability::Interval(interval),
+            capacity_bytes: Some(1 << 20),
+            slot_bytes: Some(128),
+            ..QueueOptions::default()
+        };
+        Queue::open(dir, &options, &Arc::new(Budget::new(1 << 30))).expect("the queue")
+    }
+
+    /// The age of the oldest element that a power cut takes, and how late the system let threads go on.
+    fn oldest_lost(interval: Duration, flush: impl Fn(&Queue)) -> (Duration, Duration) {
+        let dir = tempfile::tempdir().expect("directory");
+        let queue = open(dir.path(), interval);
+        let medium = &queue.inner.medium;
+        medium.start_trace();
+        let base = std::fs::read(dir.path().join("ring")).expect("base");
+        medium.slow_down(30);
+        let push = |number: u64| {
+            queue.push(&number.to_le_bytes()).expect("push");
+            flush(&queue);
+        };
+        let watched = watch(8 * INTERVAL, || medium.trace_length(), push);
+        medium.slow_down(0);
+        queue.close().expect("close");
+        let events = medium.trace();
+        let oldest = watched.oldest_lost(40, |cut| {
+            let scratch = tempfile::tempdir().expect("directory");
+            for entry in std::fs::read_dir(dir.path()).expect("read") {
+                let entry = entry.expect("entry");
+                std::fs::copy(entry.path(), scratch.path().join(entry.file_name())).expect("copy");
+            }
+            let image = Event::least_left(&base, &events[..cut]);
+            std::fs::write(scratch.path().join("ring"), image).expect("image");
+            open(scratch.path(), INTERVAL).len() as usize
+        });
+        (oldest, watched.late)
+    }
+
+    #[test]
+    fn what_was_pushed_longer_ago_than_the_interval_survives() {
+        let (oldest, late) = oldest_lost(INTERVAL, |_| ());
+        assert!(oldest <= INTERVAL + late, "{oldest:?}, threads {late:?} late");
+    }
+
+    /// The alarm itself is tested.
+    #[test]
+    fn a_flush_that_begins_when_the_interval_is_over_is_caught() {
+        let last = Mutex::new(std::time::Instant::now());
+        let flush = |queue: &Queue| {
+            let mut last = last.lock();
+            if last.elapsed() >= INTERVAL + INTERVAL / 2 {
+                queue.sync().expect("sync");
+                *last = std::time::Instant::now();
+            }
+        };
+        let (oldest, late) = oldest_lost(Duration::from_secs(3600), flush);
+        assert!(oldest > INTERVAL && late < oldest, "{oldest:?}, threads {late:?} late");
+    }
+}

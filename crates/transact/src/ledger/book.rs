@@ -18,10 +18,12 @@ use super::block::Block;
 use super::handle::{LedgerError, LedgerOptions, LedgerResult, LedgerStats};
 use super::record::{self, Entered};
 use super::sum::Sum;
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use terrace_durable::journal::Syncer;
 use terrace_durable::{
     Journal, JournalPiece, JournalShape, Medium, MediumSpec, Replayed, StatePen,
 };
@@ -42,6 +44,8 @@ pub(super) struct Book {
     /// Of the accounts; after the bank, which uses it.
     region: Region,
     pub journal: Journal,
+    /// Of the journal, for the background flusher.
+    pub syncer: Arc<Mutex<Arc<Syncer>>>,
     /// Which file it is in.
     file: u64,
     pub entries: u64,
@@ -181,6 +185,7 @@ impl Book {
             options: options.clone(),
             bank,
             region,
+            syncer: Arc::new(Mutex::new(journal.syncer())),
             journal,
             file: 1,
             entries: 0,
@@ -234,8 +239,9 @@ impl Book {
     }
 
     pub fn check(&self) -> LedgerResult<()> {
-        match &self.stopped {
-            Some(reason) => Err(StoreError::ReadOnly(reason.clone()).into()),
+        // The background flusher may have met a failure.
+        match self.stopped.as_deref().or(self.journal.failure()) {
+            Some(reason) => Err(StoreError::ReadOnly(reason.into()).into()),
             None => Ok(()),
         }
     }
@@ -306,7 +312,8 @@ impl Book {
         let words = state_words(&bank, self.entries);
         let journal = Journal::create(medium, shape, words, |pen| put_state(&bank, pen))?;
         let old = self.dir.join(format!("ledger-{}", self.file));
-        (self.bank, self.region, self.journal) = (bank, region, journal);
+        (self.bank, self.region) = (bank, region);
+        self.goes_on_in(journal);
         self.file += 1;
         // One that stays is removed by the next opening.
         let _stays_until_then = std::fs::remove_file(old);
@@ -393,9 +400,16 @@ impl Book {
             Some("a block was taken back, and its ledger could not be read again".into());
         let found = Recovered::read(&self.dir, &self.options, self.file)?;
         (self.bank, self.region) = found.made;
-        (self.journal, self.entries) = (found.journal, found.entries);
+        self.goes_on_in(found.journal);
+        self.entries = found.entries;
         self.stopped = None;
         Ok(())
+    }
+
+    /// Another journal has everything that the last one had, durably.
+    fn goes_on_in(&mut self, journal: Journal) {
+        *self.syncer.lock() = journal.syncer();
+        self.journal = journal;
     }
 
     pub fn close(&mut self) -> Result<(), StoreError> {

@@ -5,11 +5,12 @@ use super::block::Block;
 use super::book::Book;
 use super::sum::Sum;
 use super::{Account, Engine, Profile};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::Access;
+use terrace_durable::journal::Syncer;
 use terrace_memory::binding::Placement;
 use terrace_memory::{Budget, Domain};
 use terrace_store::{Durability, Error as StoreError, Pace};
@@ -102,14 +103,15 @@ pub struct LedgerStats {
 pub struct Ledger(Arc<Held>);
 
 struct Held {
-    book: Arc<Guarded>,
-    keeper: Option<std::thread::JoinHandle<()>>,
+    book: Mutex<Book>,
+    keeper: Option<(Stop, std::thread::JoinHandle<()>)>,
 }
 
-struct Guarded {
-    book: Mutex<Book>,
-    stop: Condvar,
-}
+/// Tells the background flusher to end.
+type Stop = Arc<(Mutex<bool>, Condvar)>;
+
+/// How often the background flusher looks at the clock.
+const TICK: Duration = Duration::from_millis(10);
 
 impl Ledger {
     /// Opens the ledger in directory `dir`, made if absent, and recovers it. Its memory comes from `budget`.
@@ -118,22 +120,22 @@ impl Ledger {
     /// Another process has it; it was made with another profile or overdraft; its file is damaged, by offset; the
     /// budget is too small.
     pub fn open(dir: &Path, options: &LedgerOptions, budget: &Arc<Budget>) -> LedgerResult<Ledger> {
-        let book = Mutex::new(Book::open(dir, options, budget)?);
-        let book = Arc::new(Guarded { book, stop: Condvar::new() });
+        let book = Book::open(dir, options, budget)?;
         let keeper = match options.durability {
             Durability::Interval(interval) if options.access.writes() => {
-                let book = Arc::clone(&book);
-                let body = move || book.keep_synced(interval);
+                let (syncer, stop) = (Arc::clone(&book.syncer), Stop::default());
+                let told = Arc::clone(&stop);
+                let body = move || keep_synced(&syncer, &told, interval);
                 let started = std::thread::Builder::new().name("terrace-ledger".into()).spawn(body);
                 let io = |source| {
                     let path = dir.to_path_buf();
                     StoreError::Io { path, doing: "start a thread for", source }
                 };
-                Some(started.map_err(io)?)
+                Some((stop, started.map_err(io)?))
             }
             _ => None,
         };
-        Ok(Ledger(Arc::new(Held { book, keeper })))
+        Ok(Ledger(Arc::new(Held { book: Mutex::new(book), keeper })))
     }
 
     /// Opens accounts, each with its number and balance: all of them or none.
@@ -303,8 +305,8 @@ impl Ledger {
         self.book().close()
     }
 
-    fn book(&self) -> parking_lot::MutexGuard<'_, Book> {
-        self.0.book.book.lock()
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.book.lock()
     }
 }
 
@@ -314,16 +316,17 @@ impl std::fmt::Debug for Ledger {
     }
 }
 
-impl Guarded {
-    /// Syncs once an interval until the ledger has stopped.
-    fn keep_synced(&self, interval: Duration) {
-        let mut book = self.book.lock();
-        let mut pace = Pace::default();
-        while book.stopped.is_none() {
-            self.stop.wait_for(&mut book, pace.begins_after(interval));
-            if book.stopped.is_none() && !book.journal.is_synced() {
-                // An error stops the ledger, and is told to whoever asks next.
-                let _told_then = pace.run(|| book.sync());
+/// Syncs until it is told to stop, once an interval and early enough, whatever the ledger is doing: who executes a long
+/// block does not hold up the blocks before. An error stops the ledger, and is told to whoever asks next.
+fn keep_synced(syncer: &Mutex<Arc<Syncer>>, stop: &(Mutex<bool>, Condvar), interval: Duration) {
+    let mut pace = Pace::default();
+    let mut is_over = stop.0.lock();
+    while !*is_over {
+        stop.1.wait_for(&mut is_over, TICK);
+        if pace.is_due(interval) {
+            let syncer = Arc::clone(&syncer.lock());
+            if !syncer.is_synced() {
+                let _told_then = MutexGuard::unlocked(&mut is_over, || pace.run(|| syncer.sync()));
             }
         }
     }
@@ -331,10 +334,78 @@ impl Guarded {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let _told_nobody = self.book.book.lock().close();
-        self.book.stop.notify_all();
-        if let Some(keeper) = self.keeper.take() {
+        let _told_nobody = self.book.lock().close();
+        if let Some((stop, keeper)) = self.keeper.take() {
+            *stop.0.lock() = true;
+            stop.1.notify_all();
             let _ended = keeper.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::Transfer;
+    use super::*;
+    use std::time::Instant;
+    use terrace_durable::medium::Event;
+    use terrace_workload::window::watch;
+
+    const INTERVAL: Duration = Duration::from_millis(400);
+
+    fn open(dir: &Path) -> Ledger {
+        let options = LedgerOptions {
+            profile: Some(Profile::SmallCoin),
+            workers: 1,
+            durability: Durability::Interval(INTERVAL),
+            ..LedgerOptions::default()
+        };
+        Ledger::open(dir, &options, &Arc::new(Budget::new(1 << 30))).expect("the ledger")
+    }
+
+    fn block(number: u64) -> Block {
+        let one = Transfer { id: number + 1, from: 0, to: 1, amount: 1, gas: 0 };
+        Block::of_transfers(vec![one]).expect("a block")
+    }
+
+    #[test]
+    fn what_was_executed_longer_ago_than_the_interval_survives() {
+        let dir = tempfile::tempdir().expect("directory");
+        let ledger = open(dir.path());
+        ledger.open_accounts(&[(0, 1 << 30), (1, 0)]).expect("accounts");
+        ledger.sync().expect("sync");
+        let syncer = ledger.book().journal.syncer();
+        let medium = syncer.medium();
+        medium.start_trace();
+        let base = std::fs::read(dir.path().join("ledger-1")).expect("base");
+        medium.slow_down(50);
+        let execute = |number: u64| drop(ledger.execute(block(number)).expect("executed"));
+        let watched = watch(8 * INTERVAL, || medium.trace_length(), execute);
+        medium.slow_down(0);
+        ledger.close().expect("close");
+        let events = medium.trace();
+        let oldest = watched.oldest_lost(40, |cut| {
+            let scratch = tempfile::tempdir().expect("directory");
+            let image = Event::least_left(&base, &events[..cut]);
+            std::fs::write(scratch.path().join("ledger-1"), image).expect("image");
+            open(scratch.path()).stats().entries as usize - 1
+        });
+        assert!(oldest <= INTERVAL + watched.late, "{oldest:?}, {:?} late", watched.late);
+        assert!(oldest > Duration::ZERO, "some cuts came before a sync");
+    }
+
+    /// The background flusher waited for the ledger's lock, which a long block holds.
+    #[test]
+    fn a_long_block_does_not_hold_up_the_blocks_before_it() {
+        let dir = tempfile::tempdir().expect("directory");
+        let ledger = open(dir.path());
+        ledger.open_accounts(&[(0, 1 << 30), (1, 0)]).expect("accounts");
+        ledger.execute(block(0)).expect("executed");
+        let long_block = ledger.book();
+        let begun = Instant::now();
+        while !long_block.journal.syncer().is_synced() {
+            assert!(begun.elapsed() < 20 * INTERVAL, "nobody syncs");
+            std::thread::sleep(INTERVAL / 10);
         }
     }
 }
