@@ -60,7 +60,7 @@ pub(crate) enum FoundHeader {
     Free,
     Intact(SegmentHeader),
     Damaged,
-    /// Intact, and of what format, or with what flags.
+    /// Of what format; or intact, and with what flags.
     NewerFormat(u8),
     NewerFlags(u32),
 }
@@ -94,8 +94,16 @@ impl SegmentHeader {
         }
         let magic = get_u32(bytes, 0);
         let format = (1..=9).find(|format| magic_of(*format) == magic);
-        let sum = Crc::new(SEED).update(&bytes[..32]).finish();
-        let format = format.filter(|_| sum == get_u32(bytes, 60));
+        let sum_as =
+            |magic: u32| Crc::new(SEED).update(&magic.to_le_bytes()).update(&bytes[4..32]).finish();
+        let is_intact_as = |format| sum_as(magic_of(format)) == get_u32(bytes, 60);
+        // A later format is looked at before its checksum, unless it is the number that is damaged.
+        if let Some(format) = format.filter(|format| *format > FORMAT)
+            && !(1..=FORMAT).any(is_intact_as)
+        {
+            return FoundHeader::NewerFormat(format);
+        }
+        let format = format.filter(|format| *format <= FORMAT && is_intact_as(*format));
         let flags = get_u32(bytes, 20);
         let (salt, sealed_bytes, seal) =
             (get_u32(bytes, 16), get_u32(bytes, 32), get_u64(bytes, 32));
@@ -103,7 +111,6 @@ impl SegmentHeader {
         let is_odd = get_u64(bytes, 8) > u64::MAX / 2
             || (seal != 0 && seal != seal_word(salt, sealed_bytes));
         let format = match format {
-            Some(format) if format > FORMAT => return FoundHeader::NewerFormat(format),
             Some(_) if flags & !IN_ORDER != 0 => return FoundHeader::NewerFlags(flags),
             Some(format) if !is_odd => format,
             _ => return FoundHeader::Damaged,
@@ -203,5 +210,8 @@ mod tests {
         assert_eq!(SegmentHeader::decode(&first.encode()), FoundHeader::Intact(first));
         let third = SegmentHeader { format: 3, ..header };
         assert_eq!(SegmentHeader::decode(&third.encode()), FoundHeader::NewerFormat(3));
+        let mut broken = third.encode();
+        broken[9] ^= 1;
+        assert_eq!(SegmentHeader::decode(&broken), FoundHeader::NewerFormat(3));
     }
 }

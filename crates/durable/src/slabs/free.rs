@@ -234,9 +234,8 @@ impl Shared {
         self.sharing[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Begins a life of a superblock with these slots, and lists it. `step` goes before each lock that is not taken within
-    /// another, here and below: other threads may come then. Returns by how much the
-    /// memory it takes has grown.
+    /// Begins a life of a superblock with these slots, and lists it. `step` comes before each lock that is not taken
+    /// within another, here and below: other threads may run then. Returns by how much the memory it takes has grown.
     pub fn begin(&self, number: u32, free: Free, step: impl Fn()) -> i64 {
         let superblock = &self.superblocks[number as usize];
         superblock.life.fetch_add(1, Ordering::AcqRel);

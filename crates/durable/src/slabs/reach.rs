@@ -98,6 +98,7 @@ impl<M: Memory> Slabs<M> {
 
     /// The superblocks in use, by number, and those that are free.
     pub(super) fn headers(&self, count: u32) -> Result<(InUse, Vec<u32>)> {
+        self.check_known(count)?;
         let generation = self.generation.load(Ordering::Acquire);
         let (mut in_use, mut free) = (Vec::new(), Vec::new());
         for number in 1..count {
@@ -106,7 +107,7 @@ impl<M: Memory> Slabs<M> {
                     in_use.push((number, header));
                 }
                 Found::Intact(_) | Found::Free => free.push(number),
-                Found::Damaged => {
+                Found::Damaged | Found::NewerFormat(_) | Found::NewerFlags(_) => {
                     return Err(Error::Unfit(format!("superblock {number} has no intact header")));
                 }
             }

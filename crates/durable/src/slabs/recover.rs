@@ -58,6 +58,7 @@ impl<M: Memory> Slabs<M> {
     ) -> Result<Recovered> {
         let start = Instant::now();
         let (count, mut whole_file) = self.superblocks_in_file()?;
+        self.check_known(count)?;
         if let Some(what) = &self.head_damage {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             self.generation.store(self.newest_generation(count), Ordering::Release);
@@ -141,9 +142,22 @@ impl<M: Memory> Slabs<M> {
     fn newest_generation(&self, count: u32) -> u64 {
         let generations = (1..count).filter_map(|number| match self.header(number) {
             Found::Intact(header) => Some(header.generation),
-            Found::Free | Found::Damaged => None,
+            _ => None,
         });
         generations.max().unwrap_or(0)
+    }
+
+    /// Refuses a file with superblocks that a later version made.
+    pub(super) fn check_known(&self, count: u32) -> Result<()> {
+        for number in 1..count {
+            let (what, found, known) = match self.header(number) {
+                Found::NewerFormat(found) => ("superblock of format", found.into(), 1),
+                Found::NewerFlags(found) => ("superblock with flags", found.into(), 0),
+                Found::Free | Found::Intact(_) | Found::Damaged => continue,
+            };
+            return Err(Error::Newer { path: self.medium.path().into(), what, found, known });
+        }
+        Ok(())
     }
 
     pub(super) fn header(&self, number: u32) -> Found {
@@ -168,7 +182,8 @@ impl<M: Memory> Slabs<M> {
                 scan.lock().expect("no scanner panicked").free.push(number);
                 return;
             }
-            Found::Damaged => {
+            // What is newer was refused before.
+            Found::Damaged | Found::NewerFormat(_) | Found::NewerFlags(_) => {
                 let what = "a superblock's header does not match its checksum".into();
                 let damage = Damage { offset: start, bytes: u64::from(SEGMENT_BYTES), what };
                 scan.lock().expect("no scanner panicked").found.damage.push(damage);

@@ -4,8 +4,8 @@
 //! Of the explorer's memory every unit has one line with one word in it: the number of what the
 //! unit holds, since only words are stored whole. What holds under ADR for lines that nobody writes back
 //! then holds for units: any subset of those written since the last sync is there, each as one of
-//! its writes left it. The image that the map works on is ordinary memory, and gone with the crash; threads take turns at
-//! it and at the index ([`Volatile`]).
+//! its writes left it. The image that the map works on is ordinary memory, and gone with the crash. Threads take turns
+//! at it and at the index ([`Volatile`]).
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;

@@ -285,7 +285,7 @@ pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<No
     Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }
 
-/// A log that lives, and one that is mostly dead and holds the tombstone of a key whose value is in the first; all of it
+/// A live log, and one that is mostly dead and holds the tombstone of a key whose value is in the first; both are
 /// durable.
 fn littered(place: &OnDisk, memory: &Crashable) -> OnImage {
     const PADDING: u64 = KEYS + 1;
