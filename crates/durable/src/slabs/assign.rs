@@ -136,8 +136,8 @@ impl<M: Memory> Slabs<M> {
         self.lock_pool().fresh - 1
     }
 
-    /// A scheduling point before a free list, or a superblock's bitmap, is read or changed. No access to the memory comes
-    /// while one of their locks is held, so nobody waits for one for long.
+    /// A scheduling point before a free list, or a superblock's bitmap, is read or changed. No access to the memory
+    /// comes while one of their locks is held, so nobody waits for one for long.
     #[inline(always)]
     pub(super) fn step(&self) {
         lab::step(self.medium.memory());

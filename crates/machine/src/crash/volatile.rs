@@ -8,9 +8,9 @@ use super::memory::{Crashable, words_of};
 use terrace_memory::memory::by_words;
 use terrace_memory::{Divide, Domain, Laboratory, Memory, Native};
 
-/// Memory of this machine. Each access to a word, and each word of a copy of bytes that change, is a scheduling point for
-/// the threads of an explorer. Plain accesses are not: by the contract of [`Memory`] nobody can observe their order. In a
-/// scenario of one thread, and after a crash, it behaves as [`Native`].
+/// Memory of this machine. Each access to a word, and each word of a copy of bytes that change, is a scheduling point
+/// for the threads of an explorer. Plain accesses are not: by the contract of [`Memory`] nobody can observe their
+/// order. In a scenario of one thread, and after a crash, it behaves as [`Native`].
 #[derive(Clone, Debug)]
 pub struct Volatile {
     memory: Native,
@@ -46,8 +46,8 @@ impl Divide for Volatile {
     }
 }
 
-// SAFETY: the memory below keeps its length and reads as stored, but for what a control alters. Every caller's promise is
-// passed on to it, here and in each method; the words of a copy lie in its range.
+// SAFETY: the memory below keeps its length and reads as stored, but for what a control alters. Every caller's promise
+// is passed on to it, here and in each method; the words of a copy lie in its range.
 unsafe impl Memory for Volatile {
     fn len(&self) -> u64 {
         self.memory.len()
