@@ -203,7 +203,7 @@ fn banner(
     let durability = match options.durability {
         Durability::Sync => "sync: an acknowledged write survives power loss".to_string(),
         Durability::Interval(time) => format!(
-            "interval: a killed process loses nothing acknowledged, a power cut at most the last {} ms",
+            "interval: a killed process keeps every acknowledged key, a power cut takes at most the last {} ms",
             time.as_millis()
         ),
         Durability::None => {

@@ -371,7 +371,8 @@ impl<M: Memory> Medium<M> {
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
     /// on return. Bytes around the range in the same blocks are written as they are: whoever
-    /// changes them later writes them again; the last block, to which others may append meanwhile, goes out as a copy.
+    /// changes them later writes them again. The first and the last block go out as copies if they hold other bytes too,
+    /// since others may change those meanwhile: a file system that checksums a block may read it twice.
     ///
     /// On a byte-addressable medium the range is written back and fenced instead.
     ///
@@ -385,25 +386,23 @@ impl<M: Memory> Medium<M> {
         };
         let (from, end) = (at / BLOCK_BYTES * BLOCK_BYTES, at + bytes);
         let to = end.next_multiple_of(BLOCK_BYTES);
-        // What is short goes out as a copy, in one write; of what is long the last block.
-        let copied = match end == to {
-            true => to,
-            false if to - from <= stable::MOST_BYTES => from,
-            false => end / BLOCK_BYTES * BLOCK_BYTES,
+        // A short range goes out as one copy; of a long one, the blocks that it shares with others.
+        let (first, last) = match to - from <= stable::MOST_BYTES && (from, to) != (at, end) {
+            true => (to, to),
+            false => (at.next_multiple_of(BLOCK_BYTES), end / BLOCK_BYTES * BLOCK_BYTES),
         };
-        if from < copied {
-            // SAFETY: committed by the caller, and at rest.
-            let image = unsafe { self.memory.bytes(from, copied - from) };
-            disk.write(from, image, durable && copied == to)?;
-        }
-        if copied < to {
-            let is_one = from == copied;
-            let write = |image: &[u8]| disk.write(copied, image, durable && is_one);
-            // SAFETY: committed by the caller.
-            unsafe { stable::copied(&self.memory, copied, to, write)? };
-            if durable && !is_one {
-                disk.sync()?;
+        let parts = [(from, first, true), (first, last, false), (last, to, true)];
+        let in_one = parts.iter().filter(|(from, to, _)| from < to).count() == 1;
+        for (from, to, is_copied) in parts.into_iter().filter(|(from, to, _)| from < to) {
+            let write = |image: &[u8]| disk.write(from, image, durable && in_one);
+            // SAFETY: committed by the caller; at rest where it is not copied.
+            match is_copied {
+                true => unsafe { stable::copied(&self.memory, from, to, write)? },
+                false => write(unsafe { self.memory.bytes(from, to - from) })?,
             }
+        }
+        if durable && !in_one {
+            disk.sync()?;
         }
         Ok(())
     }
@@ -433,6 +432,79 @@ impl<M: Memory> Medium<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Reads what it is given twice, as a file system with checksums does. In between others store to the bytes around
+    /// the range that is written out.
+    #[derive(Debug)]
+    struct ReadsTwice {
+        memory: Arc<Mutex<Option<Native>>>,
+        written_out: (u64, u64),
+        writes: Arc<Mutex<Vec<(u64, usize)>>>,
+    }
+
+    impl Disk for ReadsTwice {
+        fn capacity_bytes(&self) -> u64 {
+            1 << 20
+        }
+
+        fn write(&self, at: u64, blocks: &[u8], _durable: bool) -> Result<()> {
+            let first = blocks.to_vec();
+            let (start, end) = self.written_out;
+            let memory = self.memory.lock().expect("no other thread");
+            let memory = memory.as_ref().expect("given");
+            let before = start / BLOCK_BYTES * BLOCK_BYTES..start;
+            let behind = end..end.next_multiple_of(BLOCK_BYTES);
+            for others in [before, behind].iter().filter(|others| !others.is_empty()) {
+                // SAFETY: within the memory, and beside the range.
+                unsafe { memory.write_changing(others.start, &[0xee; 16]) };
+            }
+            assert!(first == blocks, "what is written at {at} changes under the disk");
+            self.writes.lock().expect("no other thread").push((at, blocks.len()));
+            Ok(())
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn read(&self, _at: u64, _blocks: &mut [u8]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The last block of a log, to which its writer appends; and the first of a queue's range, before which elements
+    /// that were popped make room for others.
+    #[test]
+    fn blocks_that_a_range_shares_with_others_do_not_change_while_they_are_written() {
+        let long = stable::MOST_BYTES + 5 * BLOCK_BYTES;
+        for (at, bytes) in [
+            (BLOCK_BYTES, long),
+            (BLOCK_BYTES + 64, long),
+            (BLOCK_BYTES, long + 64),
+            (BLOCK_BYTES + 64, long + 128),
+            (BLOCK_BYTES + 64, 128),
+            (BLOCK_BYTES + 64, BLOCK_BYTES - 64),
+        ] {
+            let writes = Arc::new(Mutex::new(Vec::new()));
+            let memory = Arc::new(Mutex::new(None));
+            let disk = ReadsTwice {
+                memory: Arc::clone(&memory),
+                written_out: (at, at + bytes),
+                writes: Arc::clone(&writes),
+            };
+            let medium = Medium::mirrored(Box::new(disk), true, 1).expect("memory");
+            medium.commit(0, 1 << 20).expect("memory");
+            *memory.lock().expect("no other thread") = Some(medium.memory().clone());
+            medium.write_out(at, bytes, true).expect("written");
+            let mut reached = at / BLOCK_BYTES * BLOCK_BYTES;
+            for (start, length) in writes.lock().expect("no other thread").iter() {
+                assert_eq!(*start, reached, "block after block, once");
+                reached += *length as u64;
+            }
+            assert_eq!(reached, (at + bytes).next_multiple_of(BLOCK_BYTES));
+        }
+    }
 
     #[test]
     fn a_memory_from_elsewhere_is_asked_of_its_owner() {

@@ -162,7 +162,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
     ///   and not yet the others. Its commit waits for all.
     /// * Keys that `f` read one by one (not those of a range or scan) are as they were when the batch is
     ///   applied. If one was written meanwhile, or the map cleared, `f` runs again: it must have no other
-    ///   effect that cannot be repeated. Keys that expire or are evicted meanwhile do not count.
+    ///   effect that cannot be repeated. Eviction of a key is such a write; expiry is not.
     /// * However long `f` takes, it holds up no other session and no checkpoint.
     ///
     /// # Errors
