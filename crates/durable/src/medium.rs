@@ -371,8 +371,8 @@ impl<M: Memory> Medium<M> {
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
     /// on return. Bytes around the range in the same blocks are written as they are: whoever
-    /// changes them later writes them again. The first and the last block go out as copies if they hold other bytes too,
-    /// since others may change those meanwhile: a file system that checksums a block may read it twice.
+    /// changes them later writes them again. The first and the last block go out as copies if they hold other bytes
+    /// too, since others may change those meanwhile: a file system that checksums a block may read it twice.
     ///
     /// On a byte-addressable medium the range is written back and fenced instead.
     ///
