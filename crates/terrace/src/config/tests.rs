@@ -169,7 +169,10 @@ fn settings_of_earlier_versions_do_nothing_and_are_told() {
     let without = parse("kind = \"ordered\"\n[maps.a]\n").expect("understood");
     assert_eq!(Config { retired: Vec::new(), ..config }, without);
     let refused = Config::default().set_map("a.node_bytes=256").expect_err("gone").to_string();
-    assert!(refused.contains("no longer a setting: the bytes of a leaf follow"), "{refused}");
+    assert!(
+        refused.contains("no longer a setting: the machine profile chooses the size of a leaf"),
+        "{refused}"
+    );
     let elsewhere = parse("[queues.jobs]\nflush = \"skip\"\n").expect_err("never was one");
     assert!(elsewhere.contains("unknown key"), "{elsewhere}");
 }

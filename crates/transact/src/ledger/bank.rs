@@ -2,7 +2,6 @@
 
 use super::auto::Forecast;
 use super::block::{Block, MOST_MONEY};
-use super::crew::{Crew, Job, Meeting};
 use super::dag::{Dag, Pipe, Stage};
 use super::fast::{Fast, in_order};
 use super::orders::{AHEAD, Coins, Moves, Orders, suits};
@@ -10,6 +9,7 @@ use super::reserve::Reserve;
 use super::stm::BlockStm;
 use super::strife::Strife;
 use super::sum::Sum;
+use super::worker_pool::{Job, Meeting, WorkerPool};
 use super::{Engine, Profile, Status};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -222,7 +222,7 @@ pub struct Bank<M: Memory> {
     hash: Sum,
     /// No less than the balances of all accounts: gas that was burnt is perhaps counted still.
     money: u64,
-    crew: Crew,
+    pool: WorkerPool,
     forecast: Forecast,
     /// For tests that must notice.
     #[cfg(test)]
@@ -234,14 +234,14 @@ impl<M: Memory> Bank<M> {
     pub fn over(accounts: Accounts<M>, options: BankOptions) -> Bank<M> {
         let hash = Sum::of(accounts.iter());
         let money = money_in(&accounts);
-        let crew = Crew::new(options.workers);
+        let pool = WorkerPool::new(options.workers);
         let accounts = Arc::new(accounts);
         Bank {
             accounts,
             options,
             hash,
             money,
-            crew,
+            pool,
             forecast: Forecast::default(),
             #[cfg(test)]
             left_out: None,
@@ -362,7 +362,7 @@ impl<M: Memory> Bank<M> {
         mut each: impl FnMut(&Bank<M>, Result<Executed, Refused>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut blocks = blocks.into_iter();
-        if self.options.engine != Engine::Dag || self.crew.workers() == 1 {
+        if self.options.engine != Engine::Dag || self.pool.workers() == 1 {
             return blocks.try_for_each(|block| {
                 let executed = self.execute(block);
                 each(self, executed)
@@ -411,7 +411,7 @@ impl<M: Memory> Bank<M> {
         let started = Instant::now();
         let pipe = Arc::new(Pipe::new(stage, next));
         let job: Arc<dyn Job> = Arc::clone(&pipe) as Arc<dyn Job>;
-        self.crew.run(&job);
+        self.pool.run(&job);
         drop(job);
         let pipe = Arc::into_inner(pipe).expect("all workers have let go of it");
         let (task, sum, prepared) = pipe.end();
@@ -439,7 +439,7 @@ impl<M: Memory> Bank<M> {
         let started = Instant::now();
         let orders = O::of(block);
         let (engine, foresees) = match self.options.engine {
-            Engine::Auto => self.forecast.choose(orders.len(), self.crew.workers()),
+            Engine::Auto => self.forecast.choose(orders.len(), self.pool.workers()),
             engine => (engine, self.forecast.foresees()),
         };
         let count = orders.len();
@@ -482,7 +482,7 @@ impl<M: Memory> Bank<M> {
     ) -> Result<(Task<O, M>, Sum, usize), Refused> {
         let work = Arc::new(Work { task, plan, sum: Mutex::default() });
         let job: Arc<dyn Job> = Arc::clone(&work) as Arc<dyn Job>;
-        self.crew.run(&job);
+        self.pool.run(&job);
         drop(job);
         let work = Arc::into_inner(work).expect("all workers have let go of it");
         work.task.check_known()?;

@@ -6,9 +6,9 @@
 
 use super::bank::{Plan, Task};
 use super::clusters::Clusters;
-use super::crew::{Job, Meeting};
 use super::orders::{Alone, Orders};
 use super::sum::Sum;
+use super::worker_pool::{Job, Meeting};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

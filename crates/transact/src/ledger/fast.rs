@@ -12,9 +12,9 @@
 use super::Status;
 use super::bank::{Plan, Task};
 use super::clusters::Clusters;
-use super::crew::Meeting;
 use super::orders::{AHEAD, Alone, Among, Orders};
 use super::sum::Sum;
+use super::worker_pool::Meeting;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};

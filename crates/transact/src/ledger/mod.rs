@@ -23,7 +23,6 @@ mod bank;
 mod block;
 mod book;
 mod clusters;
-mod crew;
 mod dag;
 mod fast;
 mod handle;
@@ -35,6 +34,7 @@ mod strife;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod worker_pool;
 
 pub use auto::Forecast;
 pub use bank::{Bank, BankOptions, Executed, Refused};

@@ -6,10 +6,10 @@
 //! that the result is that of block order.
 
 use super::bank::{Plan, Task};
-use super::crew::Meeting;
 use super::fast::in_order;
 use super::orders::{AHEAD, Among, Orders};
 use super::sum::Sum;
+use super::worker_pool::Meeting;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use terrace_index::accounts::Field;
 use terrace_memory::Memory;

@@ -7,9 +7,9 @@
 
 use super::bank::{Plan, Task};
 use super::clusters::Locals;
-use super::crew::Meeting;
 use super::orders::{Additions, Orders, Rows};
 use super::sum::Sum;
+use super::worker_pool::Meeting;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};

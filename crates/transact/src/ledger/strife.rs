@@ -7,9 +7,9 @@
 
 use super::bank::{Plan, Task};
 use super::clusters::{Locals, Sets};
-use super::crew::Meeting;
 use super::orders::{Alone, Orders};
 use super::sum::Sum;
+use super::worker_pool::Meeting;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

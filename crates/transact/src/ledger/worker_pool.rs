@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 /// Looks for the next block, or for those who are late, before a thread sleeps.
 const LOOKS: u32 = 2_000;
 
-/// Work for all threads of a crew at once.
+/// Work for all threads of a pool at once.
 pub(super) trait Job: Send + Sync {
     /// The part of worker `worker`, of as many as `meeting` has.
     fn work(&self, worker: usize, meeting: &Meeting);
@@ -108,14 +108,14 @@ impl Meeting {
 }
 
 /// The threads, this one among them.
-pub(super) struct Crew {
+pub(super) struct WorkerPool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
     meeting: Meeting,
-    /// The block's number and its work; none when the crew is dismissed.
+    /// The block's number and its work; none when the pool is dismissed.
     job: Mutex<Option<Arc<dyn Job>>>,
     called: Condvar,
     /// How many jobs there were.
@@ -126,10 +126,10 @@ struct Shared {
     panicked: AtomicBool,
 }
 
-impl Crew {
-    /// So many workers, one of which is whoever calls [`Crew::run`]; fewer where the system refuses a thread, since
+impl WorkerPool {
+    /// So many workers, one of which is whoever calls [`WorkerPool::run`]; fewer where the system refuses a thread, since
     /// any number comes to the same.
-    pub fn new(workers: usize) -> Crew {
+    pub fn new(workers: usize) -> WorkerPool {
         let shared = Arc::new(Shared {
             meeting: Meeting::new(workers.max(1)),
             job: Mutex::new(None),
@@ -147,7 +147,7 @@ impl Crew {
         let threads: Vec<_> = (1..workers).map_while(attend).collect();
         // Nobody meets before the first job.
         shared.meeting.workers.store(threads.len() + 1, Ordering::Relaxed);
-        Crew { threads, shared }
+        WorkerPool { threads, shared }
     }
 
     /// How many they are.
@@ -181,7 +181,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.shared.dismissed.store(true, Ordering::Relaxed);
         let offered = self.shared.job.lock();
