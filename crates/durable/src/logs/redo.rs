@@ -104,7 +104,8 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::flush_all`]; then the redo log stays, and goes on.
     pub fn end_redo(&self) -> Result<()> {
-        if let Some(log) = self.redo.lock().clone() {
+        let ending = self.redo.lock().clone();
+        if let Some(log) = ending {
             log.retire(true);
             self.flush_all().inspect_err(|_| log.retire(false))?;
         }
