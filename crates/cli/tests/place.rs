@@ -317,7 +317,7 @@ fn a_servers_databases_are_placed_by_what_it_counts() {
         assert!((10_000..20_000).contains(&map["live_bytes"].as_u64().expect("a number")), "{map}");
         let path = path.to_str().expect("text");
         let (code, _, stderr) = run(&["place", path, "--server", &server, "--seconds", "1"]);
-        assert!(code == 1 && stderr.contains("nobody used db0"), "{stderr}");
+        assert!(code == 1 && stderr.contains("no operation used db0"), "{stderr}");
         served.kill();
     }
 }

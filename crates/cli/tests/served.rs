@@ -166,7 +166,7 @@ fn a_server_whose_reader_has_gone_serves_and_ends_by_a_signal() {
     let mut server = piped(&data, writer);
     let mut said = std::io::BufReader::new(server.stderr.take().expect("piped")).lines();
     let waits =
-        said.by_ref().map_while(Result::ok).any(|line| line.contains("serving all the same"));
+        said.by_ref().map_while(Result::ok).any(|line| line.contains("the server keeps running"));
     assert!(waits, "it serves");
     end(&server);
     server.wait().expect("it ends");
@@ -220,7 +220,7 @@ fn one_process_writes_to_a_directory_and_readers_share_it() {
     let refused = |arguments: &[&str]| {
         let (code, _, stderr) = common::run(arguments);
         assert_eq!(code, 1, "{arguments:?}: {stderr}");
-        assert!(stderr.contains("one process writes to a directory"), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("only one process may write to a directory"), "{arguments:?}: {stderr}");
         assert!(stderr.contains("terrace serve"), "{arguments:?}: {stderr}");
     };
     refused(&["put", place, "newmap", "key", "value"]);

@@ -46,7 +46,7 @@ impl<I: Memory> fmt::Display for InLogs<I> {
         let (bytes, logs) = (self.deltas.node_bytes(), self.deltas.logs());
         write!(
             f,
-            "{form}: leaves of {bytes} B kept as deltas in {logs} logs and inner nodes {inner}"
+            "{form}: leaves of {bytes} B as deltas in {logs} logs, inner nodes {inner}"
         )
     }
 }

@@ -35,7 +35,7 @@ impl<I: Memory> fmt::Display for InTree<I> {
         let (form, bytes) = self.tree.form();
         if form.is_kept() {
             let inner = inner_words(self.inner_tier);
-            return write!(f, "{form}: leaves of {bytes} B kept and inner nodes {inner}");
+            return write!(f, "{form}: leaves of {bytes} B, inner nodes {inner}");
         }
         write!(f, "{form}: nodes of {bytes} B in DRAM")?;
         let (GroupFlush::Above(most), is_on) = self.tree.group_flush() else {

@@ -98,7 +98,7 @@ fn the_tree_that_is_there_is_taken_up_and_no_other() {
             let map = reopened(dir.path(), auto, &model, Way::AsClosed);
             let form = kept.tree.expect("a tree");
             let index = map.stats().index;
-            assert!(index.starts_with(&format!("{form}: leaves of 256 B kept ")), "{index}");
+            assert!(index.starts_with(&format!("{form}: leaves of 256 B")), "{index}");
             assert!(index.ends_with(" inner nodes in DRAM"), "{index}");
             work(&map, &mut model, &mut random, 1_000);
             killed(dir.path())

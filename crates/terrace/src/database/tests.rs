@@ -81,7 +81,7 @@ fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
     let db = Database::open(dir.path(), options).expect("open");
     let refused =
         db.map_in("a", &values_in(&tier), |options| options).err().expect("a refusal").to_string();
-    assert!(refused.contains("the file is the memory of the values"), "{refused}");
+    assert!(refused.contains("the values are in the mapped file"), "{refused}");
     assert!(refused.starts_with("tier: ") && !refused.contains('\n'), "{refused}");
     drop(db);
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
