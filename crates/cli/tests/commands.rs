@@ -38,7 +38,10 @@ fn a_persistent_tree_is_told_and_taken_up_and_a_retired_setting_is_named() {
     let (code, told, stderr) = run(&["open", &data, "--persist", "index", "--explain"]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stderr.contains("terrace.toml: line 3: `index` is no longer a setting"), "{stderr}");
-    assert!(told.contains("the index is fast-fair: leaves of 512 B, inner nodes in DRAM, persistent"), "{told}");
+    assert!(
+        told.contains("the index is fast-fair: leaves of 512 B, inner nodes in DRAM, persistent"),
+        "{told}"
+    );
     let told = fine(&["open", &data, "--explain"]);
     assert!(
         told.contains("reopened as closed") && told.contains("the index is fast-fair"),
@@ -65,7 +68,13 @@ fn a_kept_index_outlives_those_who_read_without_its_settings() {
     fine(&["put", &data, "users", "ada", "lovelace", "--config", &settings]);
     fine(&["open", &data, "--persist", "index", "--config", &settings]);
     let all = fine(&["stats", &data]);
-    for told in ["fast-fair: leaves of 512 B, inner nodes in DRAM, persistent", "slab", "seats", "jobs", "bank"] {
+    for told in [
+        "fast-fair: leaves of 512 B, inner nodes in DRAM, persistent",
+        "slab",
+        "seats",
+        "jobs",
+        "bank",
+    ] {
         assert!(all.contains(told), "{told}: {all}");
     }
     assert_eq!(fine(&["get", &data, "users", "ada"]), "lovelace");

@@ -220,7 +220,10 @@ fn one_process_writes_to_a_directory_and_readers_share_it() {
     let refused = |arguments: &[&str]| {
         let (code, _, stderr) = common::run(arguments);
         assert_eq!(code, 1, "{arguments:?}: {stderr}");
-        assert!(stderr.contains("only one process may write to a directory"), "{arguments:?}: {stderr}");
+        assert!(
+            stderr.contains("only one process may write to a directory"),
+            "{arguments:?}: {stderr}"
+        );
         assert!(stderr.contains("terrace serve"), "{arguments:?}: {stderr}");
     };
     refused(&["put", place, "newmap", "key", "value"]);

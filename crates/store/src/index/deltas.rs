@@ -44,10 +44,7 @@ impl<I: Memory> fmt::Display for InLogs<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (form, inner) = (TreeForm::Logs, inner_words(self.inner_tier));
         let (bytes, logs) = (self.deltas.node_bytes(), self.deltas.logs());
-        write!(
-            f,
-            "{form}: leaves of {bytes} B as deltas in {logs} logs, inner nodes {inner}"
-        )
+        write!(f, "{form}: leaves of {bytes} B as deltas in {logs} logs, inner nodes {inner}")
     }
 }
 
