@@ -241,7 +241,7 @@ fn one_process_writes_to_a_directory_and_readers_share_it() {
     assert_eq!(output(&mut terrace(&["get", place, "newmap", "key"])), "value");
     refused(&["put", place, "newmap", "key", "other"]);
     let here = Database::open(&data, MapOptions::default()).err().expect("a reader has it");
-    assert!(here.to_string().contains("in this process already"), "{here}");
+    assert!(here.to_string().contains("already open in this process"), "{here}");
     drop(reader);
     output(&mut terrace(&["put", place, "newmap", "key", "other"]));
     // A copy may come without the lock, and on a mount where none can be made.

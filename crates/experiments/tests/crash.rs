@@ -61,6 +61,7 @@ map-slabs-full-threads: SectionLogWriteBack
 kept-index: EntryWriteBack BucketWriteBack CountWriteBack LineWriteBack Fences
 kept-index-sections: SectionLogWriteBack WordWriteBack BucketWriteBack LineWriteBack Fences
 kept-index-look: ReaderSettles
+kept-index-look-behind: ReaderSettles
 map-slabs-superblock: HeaderWriteBack
 map-keeper: Sync
 map-mirrored-threads: Frozen Sync SyncOfPages

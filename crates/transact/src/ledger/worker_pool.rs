@@ -127,8 +127,8 @@ struct Shared {
 }
 
 impl WorkerPool {
-    /// So many workers, one of which is whoever calls [`WorkerPool::run`]; fewer where the system refuses a thread, since
-    /// any number comes to the same.
+    /// So many workers, one of which is the caller of [`WorkerPool::run`]; fewer where the system refuses a
+    /// thread, since any number comes to the same.
     pub fn new(workers: usize) -> WorkerPool {
         let shared = Arc::new(Shared {
             meeting: Meeting::new(workers.max(1)),
