@@ -74,5 +74,5 @@ fn a_database_that_cannot_be_opened_ends_the_server() {
     let database = Arc::new(Database::open(dir.path(), MapOptions::default()).unwrap());
     let refused = || Err(terrace::Error::Unordered);
     let failed = Server::start_opening(database, options(), refused).err().unwrap();
-    assert!(failed.to_string().contains("in no order"), "{failed}");
+    assert!(failed.to_string().contains("without key order"), "{failed}");
 }

@@ -88,7 +88,7 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     let refused = together(&mut client, &["DEL k2", "UNLINK k3 k4", "INCR none"]);
     assert!(
         refused
-            .starts_with("-EXECABORT Transaction discarded because of: OOM the index has no room"),
+            .starts_with("-EXECABORT Transaction discarded because of: OOM the index has no space"),
         "{refused}"
     );
     assert_eq!(client.line("EXISTS k2 k3 k4"), ":3");
