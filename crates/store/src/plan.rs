@@ -261,7 +261,7 @@ mod tests {
             let row = format!("| `{setting}` | `{with}` | {why} |");
             assert!(page.contains(&row), "docs/shapes.md lacks: {row}");
         }
-        let section = page.split("## What cannot be combined").nth(1).expect("the section");
+        let section = page.split("## Invalid combinations").nth(1).expect("the section");
         let section = section.split("## ").next().expect("its text");
         let rows = section.lines().filter(|line| line.starts_with("| `")).count();
         assert_eq!(rows, REFUSED.len(), "the page has as many rows as the table");
