@@ -46,6 +46,8 @@ const SWEEP_ITEMS: usize = 2_000;
 const SWEEP_TIME: Duration = Duration::from_millis(5);
 const SWEEP_SHARE: usize = 128;
 const SWEEP_TIME_MUCH: Duration = Duration::from_millis(25);
+/// How long a sweep waits for the collector while more than the budget is used.
+const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -71,6 +73,7 @@ impl Background {
             sweep_at: Position::Start,
             pass: Pass::default(),
             last_pass: Pass::default(),
+            beyond_since: None,
             writes: 0,
             writes_in_cut: 0,
         };
@@ -175,6 +178,8 @@ struct Keeper<M: Memory, I: Memory> {
     /// What the sweeps found since the start, and in the pass before.
     pass: Pass,
     last_pass: Pass,
+    /// Since when more than the budget is used and sweeping waits.
+    beyond_since: Option<Instant>,
     /// Items written, at the last tick and at the last cut.
     writes: u64,
     writes_in_cut: u64,
@@ -267,8 +272,26 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         }
     }
 
+    /// Whether sweeping waits for the collector, as more than the budget is used; not for long, since below a lowered
+    /// budget the collector may have nothing to gain.
+    fn waits_for_collector(&mut self) -> bool {
+        if self.engine.budget.excess() == 0 {
+            self.beyond_since = None;
+            return false;
+        }
+        let since = *self.beyond_since.get_or_insert_with(Instant::now);
+        let waits = since.elapsed() < SWEEP_PATIENCE;
+        if !waits {
+            self.beyond_since = None;
+        }
+        waits
+    }
+
     /// Looks at the next items. False: there was no room to write down that they are gone.
     fn sweep(&mut self) -> bool {
+        if self.waits_for_collector() {
+            return false;
+        }
         let engine = Arc::clone(&self.engine);
         let now = now_ms();
         let mut gone = Vec::new();

@@ -112,7 +112,7 @@ fn tear(dir: &Path) {
 fn is_half_done(dir: &Path, asked: &MapOptions) {
     let to_read = MapOptions { access: Access::Read, ..asked.clone() };
     let error = Map::open(dir, to_read).map(drop).expect_err("half done").to_string();
-    assert!(error.contains("open it once to be written"), "{error}");
+    assert!(error.contains("open it once for writing"), "{error}");
     Map::open(dir, asked.clone()).expect("to be written").close().expect("close");
     let to_read = MapOptions { access: Access::Read, ..asked.clone() };
     Map::open(dir, to_read).expect("to be read");
