@@ -81,7 +81,7 @@ pub struct Cut {
     pub open: Vec<OpenLog>,
     /// Mark of the kept index that goes with the values; 0: none does.
     pub index: u64,
-    /// Names the redo log that goes with the values; 0: none does ([`redo_log`](crate::redo_log)).
+    /// Names the redo log that goes with the values; 0: none does (`docs/value-file.md`).
     pub redo: u64,
 }
 
