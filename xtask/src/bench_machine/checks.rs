@@ -187,7 +187,7 @@ pub fn placed_index(boot: &Boot) -> Verdict {
     const SENT: u64 = 120_000;
     const BYTES: u64 = 1 << 20;
     let answers = boot.output("keys-for-an-index")?;
-    let refused = counted(answers, "-OOM the index has no space for another k");
+    let refused = counted(answers, "-OOM the index has no space for another");
     // SELECT and QUIT are answered too.
     let taken = counted(answers, "+OK").saturating_sub(2);
     if taken + refused != SENT || !(20_000..100_000).contains(&taken) {
