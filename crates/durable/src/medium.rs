@@ -395,9 +395,10 @@ impl<M: Memory> Medium<M> {
         let in_one = parts.iter().filter(|(from, to, _)| from < to).count() == 1;
         for (from, to, is_copied) in parts.into_iter().filter(|(from, to, _)| from < to) {
             let write = |image: &[u8]| disk.write(from, image, durable && in_one);
-            // SAFETY: committed by the caller; at rest where it is not copied.
             match is_copied {
+                // SAFETY: the caller committed the range; a copy is taken of what others may change.
                 true => unsafe { stable::copied(&self.memory, from, to, write)? },
+                // SAFETY: the caller committed the range; blocks that are not shared are at rest.
                 false => write(unsafe { self.memory.bytes(from, to - from) })?,
             }
         }
