@@ -16,6 +16,7 @@
 
 mod access;
 mod books;
+pub mod checked_word;
 pub mod checksum;
 pub mod control;
 mod error;

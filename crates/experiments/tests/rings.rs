@@ -2,7 +2,7 @@
 //! what `terrace crash-test` shows.
 
 use std::sync::{Barrier, Mutex};
-use terrace_index::{Form, Ring, RingOptions};
+use terrace_lockfree::{Form, Ring, RingOptions};
 use terrace_memory::{Backing, Domain, Region};
 use terrace_workload::linearizability::durable::{
     History, Moment, Queue, QueueCall, Verdict, check,

@@ -9,22 +9,15 @@
 //!
 //! This room does not know who uses it.
 
-pub mod accounts;
 pub mod deltas;
 pub mod hash;
 pub mod keys;
 mod latch;
-pub mod list;
-pub mod ring;
 mod shares;
-mod sync;
 pub mod table;
 pub mod tree;
-pub mod whole;
 
-pub use accounts::{Account, Accounts, Field, Slot};
 pub use hash::hash_key;
-pub use ring::{Form, Popped, Ring, RingOptions};
 pub(crate) use shares::shares;
 pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
 pub use tree::{Tree, TreeOptions};

@@ -48,10 +48,10 @@ mod range;
 mod recover;
 mod structure;
 
+use crate::Ground;
 use crate::keys::Probe;
 pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
 use crate::latch::Latch;
-use crate::{Ground, whole};
 use arena::Arena;
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
@@ -68,6 +68,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_durable::BucketLock;
+use terrace_durable::checked_word;
 use terrace_memory::{Backing, Budget, Memory, Native};
 
 /// Words of a leaf.
@@ -208,7 +209,7 @@ impl TreeOptions {
     fn format(&self) -> u64 {
         let form = Form::ALL.iter().position(|form| *form == self.form).expect("a form of all");
         let form = (form as u64) << 32 | u64::from(self.node_bytes.ilog2()) << 40;
-        whole::summed(u64::from_le_bytes(*b"tree\0\0\0\0") | form, FORMAT_AT)
+        checked_word::with_check(u64::from_le_bytes(*b"tree\0\0\0\0") | form, FORMAT_AT)
     }
 
     /// Form and bytes of a node of leaves with such a word in their first line, if it is one.
@@ -364,7 +365,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
 
     /// This leaf is the leftmost.
     fn note_first(&self, leaf: u64) {
-        self.note(FIRST_AT, whole::summed(leaf, FIRST_AT));
+        self.note(FIRST_AT, checked_word::with_check(leaf, FIRST_AT));
     }
 
     fn take_leaf(&self) -> io::Result<u64> {

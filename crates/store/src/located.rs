@@ -6,11 +6,12 @@ use crate::index::Index;
 use crossbeam_epoch::Guard;
 use std::cell::Cell;
 use std::cmp::Ordering as Order;
+use terrace_durable::checked_word;
 use terrace_durable::item::Item;
 use terrace_durable::sections::Changes;
 use terrace_durable::{BucketLock, NoItem, Seen, Values};
 use terrace_index::tree::Keys;
-use terrace_index::{Items, hash_key, whole};
+use terrace_index::{Items, hash_key};
 use terrace_memory::{Memory, lab};
 
 /// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken. A hash index
@@ -169,14 +170,14 @@ pub(crate) fn first_16(key: &[u8]) -> u128 {
 /// Where the item lies that a value in an ordered index names: its first word, which has a sum.
 #[inline(always)]
 pub(crate) fn location(value: [u64; 2]) -> u64 {
-    whole::low(value[0])
+    checked_word::low(value[0])
 }
 
 /// The value that names an item of `key`. A location that flips a bit shows at the next opening, though it
 /// may name an older item of the same key.
 #[inline(always)]
 pub(crate) fn value(location: u64, key: &[u8]) -> [u64; 2] {
-    [whole::summed(location, 0), behind_head(key)]
+    [checked_word::with_check(location, 0), behind_head(key)]
 }
 
 /// Beside its head and the item's location the entry of a key in an ordered index has this: the seven

@@ -12,7 +12,7 @@
 //! changed any more once there is not. Then each entry's item is verified, and that it is the key's which
 //! the entry stands for, and comes behind the one before ([`InOrder`]): so a lookup finds it. If anything
 //! of that fails the index is made anew from the values. Words that no walk could verify, since an older
-//! state of them would do as well, have a sum: links, bitmaps, locations ([`terrace_index::whole`]); in logs all
+//! state of them would do as well, have a sum: links, bitmaps, locations ([`checked_word`]); in logs all
 //! records have one.
 
 use crate::advice::{Advised, advised};
@@ -32,10 +32,11 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use terrace_durable::IndexFile;
+use terrace_durable::checked_word;
+use terrace_index::Ground;
 use terrace_index::deltas::{self, Deltas, Grounds, found_logs};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_index::tree::{Form, GroupFlush, Tree, TreeOptions, found_leaves};
-use terrace_index::{Ground, whole};
 use terrace_memory::{Backing, Divide, Memory, Native};
 
 /// Bytes of a leaf, and of every inner node in DRAM.
@@ -363,7 +364,7 @@ impl<'v, M: Memory> Claimed<'v, M> {
     }
 
     fn key_of(&self, value: [u64; 2]) -> &'v [u8] {
-        let is_whole = whole::is_whole(value[0], 0);
+        let is_whole = checked_word::is_intact(value[0], 0);
         let location = is_whole.then(|| location(value));
         let item = location.and_then(|at| self.values.claimed_item(at, self.file_bytes));
         match item {
@@ -413,7 +414,7 @@ impl InOrder {
     /// whole. What it names instead may be a deleted item, whose entry would be taken for one to remove.
     pub fn come_to(&mut self, entry: Entry, leaf: u64) -> u64 {
         (self.entry, self.leaf) = (entry, leaf);
-        if whole::is_whole(entry.value[0], 0) {
+        if checked_word::is_intact(entry.value[0], 0) {
             return location(entry.value);
         }
         self.damaged.get_or_insert(leaf);

@@ -3,8 +3,8 @@
 //! Uniform SmallCoin transfers that all succeed, five seconds.
 
 use std::time::{Duration, Instant};
-use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::{Backing, Divide, Native, Region};
+use terrace_transact::ledger::accounts::{Account, Accounts};
 use terrace_transact::ledger::{Bank, BankOptions, Block, Engine, Transfer};
 use terrace_workload::random::Rng;
 

@@ -1,5 +1,5 @@
 //! What is atomic over many records: [`ledger`]s, which execute ordered blocks of transfers in parallel.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod ledger;
 

@@ -8,6 +8,7 @@ pub const ROOMS: &[&str] = &[
     "workload",
     "durable",
     "movement",
+    "lockfree",
     "index",
     "device",
     "store",

@@ -12,10 +12,10 @@ use super::{Control, Settings};
 use std::collections::BTreeMap;
 use terrace_durable::journal::{Step, Steps};
 use terrace_durable::{Error, Journal, JournalPiece, JournalShape, Medium};
-use terrace_index::accounts::Accounts;
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
 use terrace_store::Durability;
+use terrace_transact::ledger::accounts::Accounts;
 use terrace_transact::ledger::{Account, Bank, BankOptions, Block, Engine, Sum, Transfer};
 use terrace_workload::random::Rng;
 

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_index::list::{
+use terrace_lockfree::list::{
     Error, LinkFree, ListTable, LogFree, Media, NOT_PUBLISHED, Protocol, Session, Size, Soft, Step,
     TLog,
 };

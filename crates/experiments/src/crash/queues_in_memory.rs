@@ -10,7 +10,7 @@ use super::exhaustive::Explored;
 use super::rings::{LENGTHS, Note, OF_RECOVERY, check_said, element, judge, left, number, say};
 use super::{Control, Settings};
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_index::ring::Step;
+use terrace_lockfree::ring::Step;
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::{Part, lab};
 use terrace_store::queue::{Form, Steps};

@@ -4,8 +4,8 @@
 use super::exhaustive::Explored;
 use super::rings::{Note, element};
 use super::{Control, Settings};
-use terrace_index::ring::{Step, Steps};
-use terrace_index::{Form, Ring, RingOptions};
+use terrace_lockfree::ring::{Step, Steps};
+use terrace_lockfree::{Form, Ring, RingOptions};
 use terrace_machine::{Crashable, Explorer, Noted};
 use terrace_memory::Part;
 

@@ -10,7 +10,7 @@ use super::histories::history;
 use super::{Control, Settings};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_index::list::Media;
+use terrace_lockfree::list::Media;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Without};
 use terrace_memory::{Domain, Part};
 use terrace_store::words::Form;

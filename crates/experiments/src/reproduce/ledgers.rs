@@ -2,8 +2,8 @@
 
 use std::io;
 use std::time::Instant;
-use terrace_index::accounts::Accounts;
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
+use terrace_transact::ledger::accounts::Accounts;
 use terrace_transact::ledger::{
     Account, Bank, BankOptions, Block, Engine, Executed, Profile, Transfer,
 };

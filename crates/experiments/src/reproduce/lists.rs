@@ -8,7 +8,7 @@ use super::error::{Error, Result};
 use crate::structures::Random;
 use std::io;
 use std::sync::Arc;
-use terrace_index::list::{
+use terrace_lockfree::list::{
     LinkFree, ListTable, LogFree, Media, NOT_PUBLISHED, Protocol, Session, Size, Soft, Step, TLog,
 };
 use terrace_machine::ground::{Bench, Ground};
@@ -147,7 +147,7 @@ impl Load {
     }
 }
 
-fn refused(error: terrace_index::list::Error) -> Error {
+fn refused(error: terrace_lockfree::list::Error) -> Error {
     Error::system("use a list")(io::Error::other(error))
 }
 

@@ -8,8 +8,8 @@
 use super::error::{Error, Result};
 use super::grounds::{DRAM, PMEM};
 use std::sync::Mutex;
-use terrace_index::ring::Popped;
-use terrace_index::{Form, Ring, RingOptions};
+use terrace_lockfree::ring::Popped;
+use terrace_lockfree::{Form, Ring, RingOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Machine, Modelled, Preset};
 use terrace_memory::{Domain, lab};

@@ -31,11 +31,12 @@
 
 use super::Options;
 use super::step::{Step, Steps};
-use crate::{Commit, Ground, whole};
+use crate::{Commit, Ground};
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use terrace_durable::checked_word;
 use terrace_durable::checksum::Crc;
 use terrace_durable::lock;
 use terrace_memory::{Budget, Domain, Memory};
@@ -93,15 +94,15 @@ impl Shape {
             logs: (sizes >> 48) as u32,
             segment_bytes: sizes as u32,
             node_bytes: 1u32.checked_shl((sizes >> 32) as u8 as u32).unwrap_or(0),
-            era: whole::low(era) & !LOADING,
+            era: checked_word::low(era) & !LOADING,
             is_loading: era & LOADING != 0,
         };
         let is_whole = words[..3] == shape.words()
             && shape.segment_bytes > 0
-            && whole::is_whole(end, END_AT)
-            && whole::is_whole(era, ERA_AT);
+            && checked_word::is_intact(end, END_AT)
+            && checked_word::is_intact(era, ERA_AT);
         if is_whole {
-            return Ok((shape, whole::low(end)));
+            return Ok((shape, checked_word::low(end)));
         }
         Err(damaged(match magic {
             0 => "the memory holds no delta logs: it was never made, or not to the end".into(),
@@ -165,7 +166,7 @@ impl Head {
 
 /// Word 0 of the head of a segment that no log uses.
 fn free_word(segment: u32) -> u64 {
-    whole::summed(FREE, u64::from(segment) + 1)
+    checked_word::with_check(FREE, u64::from(segment) + 1)
 }
 
 /// The segments of a memory.
@@ -208,7 +209,7 @@ impl<P: Memory> Segments<P> {
         segments.commit_to(FIRST_AT)?;
         let [magic, sizes, check] = shape.words();
         let [end, era] = [(FIRST_AT, END_AT), (shape.era, ERA_AT)];
-        let sums = [end, era].map(|(low, owner)| whole::summed(low, owner));
+        let sums = [end, era].map(|(low, owner)| checked_word::with_check(low, owner));
         segments.store_line(SIZES_AT, &[sizes, check, sums[0], sums[1]]);
         // The name last: a memory that says what it is says so rightly.
         segments.store_line(0, &[magic]);
@@ -442,7 +443,7 @@ impl<P: Memory> Segments<P> {
 
     /// Stores a word of the first line with its sum, durable on return.
     fn note(&self, at: u64, low: u64) {
-        self.store_line(at, &[whole::summed(low, at)]);
+        self.store_line(at, &[checked_word::with_check(low, at)]);
     }
 
     /// Stores words of one line, durable on return.

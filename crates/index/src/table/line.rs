@@ -9,7 +9,7 @@
 //! Of a free overflow line bits 32-55 of the header are the number of the next free one (0: none). In a table that is
 //! made anew at each opening bits 56-63 belong to the version, which is raised more often there.
 
-use crate::whole::summed;
+use terrace_durable::checked_word;
 use terrace_memory::Memory;
 
 pub(super) const LINE: u64 = 64;
@@ -81,7 +81,7 @@ pub(super) const fn mixed(entry: u64) -> u64 {
 
 /// A word of line 0 that has a sum of its own: it is not in the sum of the entries, and recovery goes by it.
 pub(super) fn counted(count: u64, at: u64) -> u64 {
-    summed(count, at)
+    checked_word::with_check(count, at)
 }
 
 #[inline(always)]

@@ -25,13 +25,13 @@ use super::HashIndex;
 use super::line::*;
 use super::overflow::OverflowLines;
 use super::shard::{Ground, Keeping, Shard};
-use crate::whole;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use terrace_durable::checked_word;
 use terrace_durable::sections::Changes;
 use terrace_memory::{Budget, Memory};
 
@@ -96,14 +96,15 @@ impl<I: Memory> Shard<I> {
         // SAFETY: line 0, committed.
         let [count, overflow_bytes, next] =
             [COUNT_AT, OVERFLOW_BYTES_AT, NEXT_AT].map(|at| unsafe { overflow.memory.load(at) });
-        if !whole::is_whole(count, COUNT_AT) || !whole::is_whole(overflow_bytes, OVERFLOW_BYTES_AT)
+        if !checked_word::is_intact(count, COUNT_AT)
+            || !checked_word::is_intact(overflow_bytes, OVERFLOW_BYTES_AT)
         {
             let at = overflow.start;
             return Err(damaged(format!(
                 "at offset {at}: the size of the table does not match its sum"
             )));
         }
-        let (count, overflow_bytes) = (whole::low(count), whole::low(overflow_bytes));
+        let (count, overflow_bytes) = (checked_word::low(count), checked_word::low(overflow_bytes));
         let bucket_bytes = committed_for(count.min(buckets.memory.len() / LINE));
         if count < FIRST_BUCKETS || bucket_bytes > buckets.memory.len() {
             return Err(damaged("the number of buckets is none that a table can have"));

@@ -15,8 +15,8 @@ use super::grouping::Grouping;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Probe, compare, high, joined, low};
-use crate::whole;
 use std::cmp::Ordering;
+use terrace_durable::checked_word;
 use terrace_memory::Memory;
 
 /// Bytes before the first entry, and of an entry.
@@ -142,17 +142,17 @@ impl<L: Memory> Leaf<'_, L> {
     }
 
     pub(super) fn right(&self) -> u64 {
-        whole::low(self.load(RIGHT))
+        checked_word::low(self.load(RIGHT))
     }
 
     /// The word that says that another leaf is the right neighbour.
     pub(super) fn link_to(&self, right: u64) -> u64 {
-        whole::summed(right, self.at)
+        checked_word::with_check(right, self.at)
     }
 
     /// Whether the word of the right neighbour is whole.
     pub(super) fn has_link(&self) -> bool {
-        whole::is_whole(self.load(RIGHT), self.at)
+        checked_word::is_intact(self.load(RIGHT), self.at)
     }
 
     /// The bitmap of an unsorted leaf.

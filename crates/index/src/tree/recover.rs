@@ -12,11 +12,12 @@
 
 use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
 use crate::keys::{Entry, Keys, Separator, compare};
-use crate::{Ground, shares, whole};
+use crate::{Ground, shares};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_durable::checked_word;
 use terrace_memory::{Budget, Memory};
 
 fn damaged(at: u64, what: &str) -> io::Error {
@@ -73,12 +74,12 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         if committed > leaves.memory.len() {
             return Err(damaged(start + COMMITTED_AT, "more bytes are in use than there are"));
         }
-        if !whole::is_whole(first, FIRST_AT) {
+        if !checked_word::is_intact(first, FIRST_AT) {
             return Err(damaged(start + FIRST_AT, "the word of the first leaf is not whole"));
         }
         let tree = Tree::bare(options, leaves, inner, committed, budget)?;
         tree.leaves.logs.replay(&tree.leaves.arena.memory, start, committed)?;
-        let list = List { leaves: tree.list(start, whole::low(first))?, start };
+        let list = List { leaves: tree.list(start, checked_word::low(first))?, start };
         let looked = tree.look_at_all(&list, keys, threads)?;
         let children = tree.mend_all(&list, looked, keys)?;
         let used = children.iter().map(|(_, leaf)| *leaf);

@@ -26,7 +26,7 @@ mod keys {
 
 #[path = "../../../store/src/queue/bell.rs"]
 mod bell;
-#[path = "../../../index/src/list/epochs.rs"]
+#[path = "../../../lockfree/src/list/epochs.rs"]
 #[allow(dead_code)]
 mod epochs;
 #[path = "../../../server/src/gate.rs"]

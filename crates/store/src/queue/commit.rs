@@ -27,7 +27,7 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use terrace_index::Ring;
+use terrace_lockfree::Ring;
 use terrace_memory::{Memory, Native};
 
 /// Why a queue that was closed takes no more.

@@ -48,13 +48,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_durable::{Access, Medium};
-use terrace_index::Ring;
-use terrace_index::ring::PushError;
+use terrace_lockfree::Ring;
+use terrace_lockfree::ring::PushError;
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
 
 #[doc(hidden)]
-pub use terrace_index::ring::Steps;
-pub use terrace_index::ring::{
+pub use terrace_lockfree::ring::Steps;
+pub use terrace_lockfree::ring::{
     Damage as QueueDamage, Form, Most, Popped, Recovery as QueueRecovery,
 };
 

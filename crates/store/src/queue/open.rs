@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use terrace_durable::medium::BLOCK_BYTES;
 use terrace_durable::{Medium, MediumSpec};
-use terrace_index::ring::OpenError;
-use terrace_index::{Ring, RingOptions};
+use terrace_lockfree::ring::OpenError;
+use terrace_lockfree::{Ring, RingOptions};
 use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 
 pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {

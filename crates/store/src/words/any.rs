@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-use terrace_index::list::{
+use terrace_lockfree::list::{
     self, LinkFree, ListTable, LogFree, Media, Protocol, Session, Size, Soft, TLog,
 };
 use terrace_memory::Memory;

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use terrace_durable::{Access, Medium};
-use terrace_index::list::Media;
+use terrace_lockfree::list::Media;
 use terrace_memory::{Budget, Domain, Memory, Native, Region};
 
 pub use any::Form;
-pub use terrace_index::list::SESSIONS;
+pub use terrace_lockfree::list::SESSIONS;
 
 /// How a table of words is opened.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use terrace_durable::{Medium, MediumSpec};
-use terrace_index::list::{self, Made, Media, Size};
+use terrace_lockfree::list::{self, Made, Media, Size};
 use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 
 /// Bytes of the file's first line, which says what it is.

@@ -11,12 +11,12 @@ use super::strife::Strife;
 use super::sum::Sum;
 use super::worker_pool::{Job, Meeting, WorkerPool};
 use super::{Engine, Profile, Status};
+use crate::ledger::accounts::{Account, Accounts, OpenAccountError};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use terrace_index::accounts::{Account, Accounts, OpenAccountError};
 use terrace_memory::Memory;
 
 /// What a bank is.

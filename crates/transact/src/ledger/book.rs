@@ -18,6 +18,7 @@ use super::block::Block;
 use super::handle::{LedgerError, LedgerOptions, LedgerResult, LedgerStats};
 use super::record::{self, Entered};
 use super::sum::Sum;
+use crate::ledger::accounts::{Account, Accounts};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,7 +28,6 @@ use terrace_durable::journal::Syncer;
 use terrace_durable::{
     Journal, JournalPiece, JournalShape, Medium, MediumSpec, Replayed, StatePen,
 };
-use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Budget, Divide, Native, Region};
 use terrace_store::{DirectoryLock, Durability, Error as StoreError};

@@ -6,7 +6,7 @@
 //! it last, which costs a processor a few nanoseconds an account. Both find the same ([`Clusters::by_pairs`]).
 
 use super::orders::Orders;
-use terrace_index::accounts::Slot;
+use crate::ledger::accounts::Slot;
 
 /// The accounts of a block, numbered from 0 in the order in which they are met.
 pub(super) struct Locals {

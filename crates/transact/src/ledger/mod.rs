@@ -18,6 +18,7 @@
 //! | [`Engine::Strife`] | clusters around sampled orders, what spans several of them where they meet | 002 section 4.7 |
 //! | [`Engine::Auto`] | the one that the last blocks say is the fastest | |
 
+pub mod accounts;
 mod auto;
 mod bank;
 mod block;
@@ -36,13 +37,13 @@ mod sum;
 mod tests;
 mod worker_pool;
 
+pub use accounts::Account;
 pub use auto::Forecast;
 pub use bank::{Bank, BankOptions, Executed, Refused};
 pub use block::{Block, BlockError, MOST_MONEY, MOST_ORDERS, Movement, Transfer};
 pub use clusters::Clusters;
 pub use handle::{Ledger, LedgerError, LedgerOptions, LedgerResult, LedgerStats};
 pub use sum::Sum;
-pub use terrace_index::accounts::Account;
 
 use std::fmt;
 use std::str::FromStr;

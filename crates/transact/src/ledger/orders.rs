@@ -14,8 +14,8 @@
 use super::block::{Block, Listed, Movement, Transfer};
 use super::sum::Sum;
 use super::{Profile, Status};
+use crate::ledger::accounts::{Accounts, Field, Slot};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use terrace_index::accounts::{Accounts, Field, Slot};
 use terrace_memory::Memory;
 
 /// Orders ahead of the one that is looked up, or worked on, whose accounts are asked for already.

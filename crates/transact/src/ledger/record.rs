@@ -8,7 +8,7 @@
 
 use super::block::{Block, Listed, Movement, Transfer};
 use super::sum::Sum;
-use terrace_index::accounts::Account;
+use crate::ledger::accounts::Account;
 
 const OPENED: u64 = 1;
 const PLAIN: u64 = 2;

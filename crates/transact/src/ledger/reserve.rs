@@ -10,8 +10,8 @@ use super::fast::in_order;
 use super::orders::{AHEAD, Among, Orders};
 use super::sum::Sum;
 use super::worker_pool::Meeting;
+use crate::ledger::accounts::Field;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use terrace_index::accounts::Field;
 use terrace_memory::Memory;
 
 /// A block on its way.

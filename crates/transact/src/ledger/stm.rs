@@ -10,10 +10,10 @@ use super::clusters::Locals;
 use super::orders::{Additions, Orders, Rows};
 use super::sum::Sum;
 use super::worker_pool::Meeting;
+use crate::ledger::accounts::{Field, Slot};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use terrace_index::accounts::{Field, Slot};
 use terrace_memory::Memory;
 
 /// The execution of an order: how often it was tried before.

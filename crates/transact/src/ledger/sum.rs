@@ -9,7 +9,7 @@
 //! weights, one in 2^64 pairs has the same hash. It notices divergence and damage; it is no defence against who
 //! wants two states to collide.
 
-use terrace_index::accounts::{Account, Field};
+use crate::ledger::accounts::{Account, Field};
 
 /// A hash of a state, or of a change of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

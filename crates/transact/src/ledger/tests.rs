@@ -4,9 +4,9 @@ use super::block::{Listed, Movement, Transfer};
 use super::book::Book;
 use super::fast::Step;
 use super::*;
+use crate::ledger::accounts::{Account, Accounts};
 use std::collections::BTreeMap;
 use terrace_durable::Access;
-use terrace_index::accounts::{Account, Accounts};
 use terrace_memory::{Backing, Divide, Native, Region};
 
 /// A generator of its own, so that a seed is a case.

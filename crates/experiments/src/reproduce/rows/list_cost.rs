@@ -4,7 +4,7 @@ use super::{Check, Figure, Form, Outcome, Result, Row, Run};
 use crate::reproduce::lists::List;
 use crate::reproduce::error::Error;
 use std::io;
-use terrace_index::list::{
+use terrace_lockfree::list::{
     LinkFree, ListTable, LogFree, Media, NOT_PUBLISHED, Protocol, Session, Size, Soft, Step, TLog,
 };
 use terrace_machine::Counted;
@@ -49,7 +49,7 @@ fn run(_: &Run<'_>) -> Result<Outcome> {
 
 fn costs<P: Protocol>(domain: Domain, left_out: &[Step]) -> Result<Costs> {
     let size = Size::list(2 * KEYS);
-    let refused = |e: terrace_index::list::Error| Error::system("use a list")(io::Error::other(e));
+    let refused = |e: terrace_lockfree::list::Error| Error::system("use a list")(io::Error::other(e));
     let bytes = size.bytes::<P>().map_err(refused)?;
     let region = || -> io::Result<Region> {
         let region = Region::reserve(bytes, Backing::Anonymous)?.declared(domain);

@@ -8,7 +8,7 @@ use crate::reproduce::grounds::optane;
 use crate::reproduce::rings::{
     Kind, Latencies, Load, PRODUCERS, Ran, SWEEP, play, swept_threads,
 };
-use terrace_index::Form;
+use terrace_lockfree::Form;
 use terrace_memory::Domain;
 
 pub(super) const ROW: Row = Row {

@@ -10,8 +10,8 @@ use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::rings::{
     Kind, Load, PAYLOAD_BYTES, PRODUCERS, Ran, SWEEP, play, swept_threads,
 };
-use terrace_index::ring::Popped;
-use terrace_index::{Form, Ring};
+use terrace_lockfree::ring::Popped;
+use terrace_lockfree::{Form, Ring};
 use terrace_machine::{Counted, Preset};
 use terrace_memory::{Backing, Domain, Memory, Region};
 

@@ -1,4 +1,4 @@
-//! What the protocols between threads are made of; where they are tried, loom's stands in its place
+//! What the protocols between threads are made of. Under loom, its own types stand here
 //! (`tests/weak_memory` of the room `machine`).
 
 pub(crate) use parking_lot::Mutex;

@@ -20,7 +20,7 @@
 //! once no operation is under way that began before ([`Error::Full`] otherwise).
 //!
 //! ```
-//! use terrace_index::list::{LinkFree, ListTable, Media, Size};
+//! use terrace_lockfree::list::{LinkFree, ListTable, Media, Size};
 //! use terrace_memory::{Backing, Domain, Region};
 //!
 //! let size = Size::list(1000);

@@ -15,6 +15,7 @@
 //! that it names, and, when that has come, [`Accounts::holds`] whether it is the one.
 //!
 //! The table makes nothing durable: its owner keeps what happened to it elsewhere.
+#![allow(unsafe_code, reason = "words of a raw memory")]
 
 use terrace_memory::Memory;
 

@@ -1,11 +1,11 @@
 //! Prints what operations on the four lists take on this machine, in ns of one thread:
-//! `cargo run --release -p terrace-index --example list_speed`.
+//! `cargo run --release -p terrace-lockfree --example list_speed`.
 //!
 //! DRAM, declared to be in each domain: under ADR write-backs and fences are executed, and end in DRAM.
 
 use std::hint::black_box;
 use std::time::Instant;
-use terrace_index::list::{
+use terrace_lockfree::list::{
     LinkFree, ListTable, LogFree, Media, Protocol, Result, Size, Soft, TLog,
 };
 use terrace_memory::{Backing, Domain, Native, Region};
