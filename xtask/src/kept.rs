@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_to_be_whole_is_built_again() {
+    fn an_incomplete_cache_is_rebuilt() {
         let cache = Folder::new("whole");
         for what in ["a run that did not end", "another length", "a file that is gone"] {
             let kept = cache.claim(1).expect("a slot");

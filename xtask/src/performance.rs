@@ -43,7 +43,7 @@ mod tests {
     use super::between;
 
     #[test]
-    fn what_stands_between_the_marks_is_replaced_and_nothing_else() {
+    fn only_the_text_between_the_marks_is_replaced() {
         let text = "before\n<!-- a: begin -->\nold\n<!-- a: end -->\nafter\n";
         let new = between(text, "a", "new\n").expect("marks");
         assert_eq!(new, "before\n<!-- a: begin -->\n\nnew\n\n<!-- a: end -->\nafter\n");

@@ -168,9 +168,9 @@ fn ordered(root: &Path, options: &Options) -> Result<(), String> {
         "space_stays_within_bounds::",
         "concurrent_histories_have_an_explanation::",
         "values_read_are_always_whole::",
-        "what_is_overwritten_where_it_lies_is_whole::",
+        "values_overwritten_in_place_are_read_whole::",
         "deleted_keys_stay_deleted_across_power_cuts::",
-        "what_a_session_saw_and_committed_survives::",
+        "a_value_a_session_observed_and_committed_survives::",
     ];
     let mut command = tests_of_workspace(root, options);
     command.args(["--test", "suite", "--"]).args(MODULES).env("TERRACE_KIND", "ordered");

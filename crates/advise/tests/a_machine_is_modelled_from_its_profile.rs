@@ -91,7 +91,7 @@ fn every_figure_has_its_source_and_the_text_can_be_read_again() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_command_that_measures_it() {
+fn a_missing_measurement_is_named_with_the_command_that_takes_it() {
     let refused = |change: &dyn Fn(&mut Profile)| {
         let mut profile = profile();
         change(&mut profile);

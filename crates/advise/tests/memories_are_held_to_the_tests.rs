@@ -30,7 +30,7 @@ fn the_line_size_of_the_medium_shows_and_is_gone_without_the_buffer() {
 }
 
 #[test]
-fn what_cannot_be_told_is_no_number() {
+fn an_unmeasurable_property_has_a_reason_and_no_number() {
     let preset = optane();
     let sweep = Sweep::new(&preset, few());
     let Reading::NotMeasurable(why) = Rewritten::measure(&sweep, "dram0").unwrap() else {

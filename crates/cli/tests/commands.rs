@@ -265,7 +265,7 @@ fn a_damaged_export_imports_nothing_unless_asked() {
 }
 
 #[test]
-fn what_is_not_understood_is_2_and_what_cannot_be_done_is_1() {
+fn usage_errors_exit_with_2_and_failures_with_1() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = path(dir.path(), "data");
     fine(&["put", &data, "m", "k", "v"]);

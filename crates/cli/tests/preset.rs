@@ -23,7 +23,7 @@ fn presets_are_listed_printed_and_held_against_what_was_published() {
 }
 
 #[test]
-fn what_is_no_machine_is_refused_with_what_would_be() {
+fn an_invalid_machine_is_refused_with_the_valid_choices() {
     let dir = tempfile::tempdir().expect("directory");
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);

@@ -58,7 +58,7 @@ fn a_row_runs_is_recorded_listed_and_reported() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_and_nothing_is_kept_unasked() {
+fn absent_rows_are_refused_and_no_file_is_written_unasked() {
     let dir = tempfile::tempdir().expect("directory");
     let (code, _, errors) = reproduce(dir.path(), &["run", "no-such-row"]);
     assert!(

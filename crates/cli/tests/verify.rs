@@ -36,7 +36,7 @@ fn place_of(path: &Path, what: &[u8]) -> usize {
 }
 
 #[test]
-fn what_is_intact_is_said_file_by_file() {
+fn intact_files_are_listed_one_by_one() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = map(dir.path(), "");
     let told = fine(&["verify", &data]);

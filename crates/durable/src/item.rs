@@ -437,7 +437,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn what_is_written_is_read(item in arbitrary(), shift in 0u32..64) {
+        fn an_encoded_item_verifies_as_itself(item in arbitrary(), shift in 0u32..64) {
             let (key, value, version, expires_at_ms, tombstone, in_batch, seed) = item;
             let new = NewItem { key: &key, value: &value, version: version >> shift, expires_at_ms, tombstone };
             let bytes = new.encode(seed, in_batch);

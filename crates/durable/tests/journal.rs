@@ -63,7 +63,7 @@ fn made(path: &Path) -> Held {
 }
 
 #[test]
-fn what_was_appended_is_found_again() {
+fn appended_records_are_read_again() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("journal");
     let mut expected = made(&path);
@@ -168,7 +168,7 @@ fn every_flipped_byte_is_named_or_does_no_harm() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn a_file_that_is_no_journal_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().join("journal");
     made(&path);

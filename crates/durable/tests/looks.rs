@@ -35,7 +35,7 @@ fn new<'a>(key: &'a [u8], value: &'a [u8]) -> NewItem<'a> {
 }
 
 #[test]
-fn what_may_be_overwritten_lends_its_key_and_what_never_is_lends_all() {
+fn an_overwritable_item_lends_its_key_and_an_immutable_one_lends_all() {
     let dir = tempfile::tempdir().expect("directory");
     let logs = logs(dir.path());
     let large = [7; MOST_OVERWRITTEN_BYTES];

@@ -55,7 +55,7 @@ fn judged(moments: &Moments) -> Verdict<QueueCall, Option<u64>> {
 }
 
 #[test]
-fn what_two_to_eight_threads_are_told_has_an_order() {
+fn histories_of_two_to_eight_threads_are_linearizable() {
     let _beside = crate::beside_others();
     let (mut overlaps, mut refused, mut undecided) = (0, 0, 0);
     // `TERRACE_LONG=1` records five times as many.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_over_is_near_and_what_was_forgotten_is_not() {
+    fn lines_passed_over_are_cached_until_they_are_forgotten() {
         let preset = Preset::named("optane-004").unwrap();
         let bench = preset.bench(1).unwrap();
         let lines = Lines::new(&bench, "pmem0", 1 << 20, 64).unwrap();

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_decides_how_devices_may_share() {
+    fn failed_probes_decide_how_devices_may_share() {
         assert_eq!(Sharing::allowed_by(&found([0; 4])), Sharing::Words);
         assert_eq!(Sharing::allowed_by(&found([1, 0, 0, 0])), Sharing::UnderLock);
         // The M2 Ultra, processor and GPU: no atomics, order in one direction alone.

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_than_the_clock_or_not_waited_for_is_timed_together() {
+    fn operations_shorter_than_the_clock_or_not_waited_for_are_timed_together() {
         let of = |together_ps: &[u64], alone_ps: &[u64], clock_ps, is_waited_for| {
             let (together_ps, alone_ps) = (together_ps.to_vec(), alone_ps.to_vec());
             let (things, samples, warm) = (10, 2, 0);

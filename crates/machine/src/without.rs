@@ -58,7 +58,7 @@ mod tests {
     use terrace_memory::{Backing, Region};
 
     #[test]
-    fn what_is_left_out_does_not_reach_the_memory() {
+    fn omitted_write_backs_do_not_reach_the_memory() {
         let region = Region::reserve(4096, Backing::Anonymous).expect("memory");
         region.commit(0, 4096).expect("memory");
         let memory = Without::nothing(Counted::new(region.native())).write_backs(|at, _| at < 64);

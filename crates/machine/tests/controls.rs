@@ -177,7 +177,7 @@ fn pages_persist_in_any_subset_until_a_sync() {
 }
 
 #[test]
-fn what_was_acknowledged_is_there() {
+fn acknowledging_before_the_fence_is_reported() {
     let acknowledges = |domain, early: bool| {
         Explorer::new(domain, 4096)
             .thread(move |m, log| {

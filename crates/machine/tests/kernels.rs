@@ -46,7 +46,7 @@ fn demote_hides_the_fetch_behind_reads_where_stores_are_kept_private_alone() {
 }
 
 #[test]
-fn what_stays_in_the_cache_must_not_be_cleaned() {
+fn cleaning_lines_that_stay_in_the_cache_is_slower() {
     let optane = preset("optane-000");
     let ns = |prestore| {
         let scratch = Scratch { node: "pmem0", threads: 1, prestore, lines: 20_000 };

@@ -86,7 +86,7 @@ fn a_wrapper_changes_neither_time_nor_traffic() {
 }
 
 #[test]
-fn what_threads_have_for_themselves_they_do_not_take_from_one_another() {
+fn private_lines_are_not_transferred_between_threads() {
     let accesses: Vec<Access> =
         (0..500).map(|_| Access { what: What::Store, place: 0, bytes: 8, at: 0 }).collect();
     let preset = Preset::named("optane-001").expect("built in");

@@ -104,7 +104,7 @@ fn replays_are_checked() {
 }
 
 #[test]
-fn what_is_not_deterministic_is_found_out() {
+fn a_nondeterministic_check_is_reported() {
     let calls = std::sync::atomic::AtomicU64::new(0);
     let report = Explorer::<()>::new(Domain::Adr, 4096)
         .thread(|m, _| m.write(0, &[1; 128]))

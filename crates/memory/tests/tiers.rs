@@ -250,7 +250,7 @@ const REFUSALS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_is_there() {
+fn a_tier_that_does_not_fit_is_refused_with_the_available_memory() {
     let server = Machine::of("optane_server");
     for (toml, message) in REFUSALS {
         assert_eq!(server.refusal(toml), *message, "{toml}");

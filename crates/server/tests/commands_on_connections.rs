@@ -176,7 +176,7 @@ fn the_server() {
 }
 
 #[test]
-fn what_is_not_here_says_so() {
+fn unsupported_commands_are_named_in_their_errors() {
     crate::common::script::run(
         r#"
         SADD l 1 !> -ERR SADD is not supported by Terrace: this server keeps strings and queues

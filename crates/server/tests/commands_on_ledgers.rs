@@ -37,7 +37,7 @@ fn blocks_are_executed_as_if_one_order_after_another() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_refused_block_changes_nothing() {
     let server = server();
     let mut client = server.client();
     assert_eq!(client.line("LEDGER.OPEN bank 1 100 2 0"), ":2");

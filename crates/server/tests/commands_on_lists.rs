@@ -51,7 +51,7 @@ fn both_idioms_of_a_queue() {
 }
 
 #[test]
-fn what_a_queue_is_not_is_said() {
+fn commands_that_queues_do_not_support_are_errors() {
     crate::common::script::run(
         r#"
         LPUSH jobs a b => :2
@@ -255,7 +255,7 @@ fn a_wait_ends_with_its_time() {
 }
 
 #[test]
-fn what_was_pushed_is_there_after_an_orderly_end() {
+fn pushed_elements_are_in_the_file_after_save() {
     let server = TestServer::start();
     let dir = server.dir().to_path_buf();
     let mut client = server.client();

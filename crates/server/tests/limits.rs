@@ -63,7 +63,7 @@ fn an_argument_may_be_as_long_as_the_limit_says() {
 
 /// A value close to the limit could be stored, and not renamed: the deletion of the old name needs room too.
 #[test]
-fn what_can_be_stored_can_be_renamed() {
+fn a_value_of_the_largest_size_can_be_renamed() {
     let server = TestServer::start();
     let mut client = server.client();
     let refused = client.call(&["SET", "k", &"x".repeat(5 << 20)]).to_string();

@@ -26,7 +26,7 @@ fn a_list_whose_folder_cannot_be_removed_is_let_go_of() {
 
 /// Every list command of every loop waited for the disk while one loop removed a list.
 #[test]
-fn who_removes_a_list_holds_up_nobody_else() {
+fn removing_a_list_delays_no_other_client() {
     const FILES: usize = 20_000;
     let server = TestServer::start();
     // Each on a loop of its own.

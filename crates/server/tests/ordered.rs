@@ -67,7 +67,7 @@ fn a_large_range_is_read_page_by_page() {
 }
 
 #[test]
-fn what_range_cannot_do_is_said() {
+fn invalid_arguments_of_range_are_errors() {
     let server = ordered();
     let mut client = server.client();
     for (asked, told) in [

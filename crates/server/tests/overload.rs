@@ -154,7 +154,7 @@ fn writes_larger_than_their_arguments_do_not_hold_up_other_clients() {
 
 /// What is held until there is memory is executed once, in its order, whatever was gathered with it.
 #[test]
-fn what_is_held_for_memory_is_executed_once_and_in_order() {
+fn requests_that_wait_for_memory_are_executed_once_and_in_order() {
     let one_loop = ServerOptions { threads: 1, ..options() };
     let server = TestServer::with_maps(one_loop, maps(WhenFull::Evict, 64 * MIB));
     let value = vec![b'v'; MIB as usize];

@@ -229,7 +229,7 @@ fn a_transaction_too_large_for_one_log_is_refused_whole() {
 /// Each small write was charged 144 bytes: MSET of 100,000 pairs, 0.8 MB, was refused, and so were 30,000
 /// INCRs in a transaction.
 #[test]
-fn what_fits_a_log_fits_a_transaction() {
+fn a_transaction_may_be_as_large_as_a_log() {
     let server = TestServer::start();
     let mut client = server.client();
     let mut request_of = vec!["MSET".to_string()];

@@ -249,7 +249,7 @@ mod tests {
     proptest! {
         /// Head and what is behind it order keys as the keys do, but for two that go on beyond both.
         #[test]
-        fn what_an_entry_holds_of_a_key_orders_it(
+        fn the_prefix_in_an_entry_orders_keys(
             a in prop::collection::vec(0u8..3, 0..30),
             b in prop::collection::vec(0u8..3, 0..30),
         ) {

@@ -130,7 +130,7 @@ fn a_batch_inside_another_is_a_part_of_it() {
 /// User code ran under its writer's lock. A checkpoint waited for it, with every other writer's commit
 /// behind it: one long closure held up everybody.
 #[test]
-fn who_is_long_inside_a_batch_holds_up_nobody() {
+fn a_long_batch_delays_no_other_session() {
     for durability in [Durability::Sync, Durability::Interval(Duration::from_millis(50))] {
         let (_dir, map) = filled(MapOptions { durability, writers: 2, ..MapOptions::default() });
         let is_over = AtomicBool::new(false);
@@ -324,7 +324,7 @@ impl From_ for std::ops::Bound<&[u8]> {
 
 /// Each small write was charged 144 bytes: 100,000 pairs of 8 bytes were refused.
 #[test]
-fn what_fits_a_log_fits_a_batch() {
+fn a_batch_may_be_as_large_as_a_log() {
     let (_dir, map) = filled(MapOptions::default());
     let keys: Vec<[u8; 4]> = (0..100_000u32).map(u32::to_be_bytes).collect();
     let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..])).collect();

@@ -56,7 +56,7 @@ fn costs_of<I: terrace_memory::Memory>(
 /// their log and every word in its place, a sum of all entries among them, and wait no more often than that: what
 /// slabs clear in place after the entry is a word of the same section.
 #[test]
-fn what_is_kept_has_its_price() {
+fn each_persist_level_has_its_write_backs_and_fences() {
     use ValueDesign::{Log, Slab};
     assert_eq!(costs(Log, Persist::Values), [(2, 1), (1, 1), (2, 1)]);
     assert_eq!(costs(Log, Persist::Index), [(3, 2), (2, 2), (3, 2)]);

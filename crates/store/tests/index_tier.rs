@@ -232,7 +232,7 @@ fn an_index_that_is_kept_is_in_no_tier_and_a_node_that_is_not_there_is_named() {
 }
 
 #[test]
-fn what_adds_no_key_is_never_refused_for_want_of_room() {
+fn operations_that_add_no_key_are_never_refused_for_space() {
     for design in DESIGNS {
         let dir = directory();
         let map = Map::open(dir.path(), options(design)).expect("open");

@@ -184,7 +184,7 @@ fn kill_loop(form: Form, tells_early: bool) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_told_survives_kill_9() {
+fn acknowledged_writes_survive_kill_9() {
     for form in Form::ALL {
         kill_loop(form, false).expect("sound");
     }

@@ -1,6 +1,8 @@
 //! The tests of this crate from outside, one module per behaviour, in one program: what they share is compiled and
 //! linked once. `cargo test -p terrace-store --test suite NAME::` runs those of one file.
 
+mod a_value_a_session_observed_and_committed_survives;
+mod a_value_that_was_read_outlives_the_process;
 mod adversary;
 mod attack;
 mod batches;
@@ -24,15 +26,13 @@ mod ordered;
 mod power_loss;
 mod queue;
 mod queues_end;
+mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
 mod short_logs;
 mod slabs;
 mod space_stays_within_bounds;
+mod values_overwritten_in_place_are_read_whole;
 mod values_read_are_always_whole;
 mod watched_keys;
-mod what_a_session_saw_and_committed_survives;
-mod what_is_overwritten_where_it_lies_is_whole;
-mod what_is_read_outlives_the_process;
-mod what_is_seen_of_a_batch_waits_for_its_end;
-mod what_was_written_is_counted;
 mod words;
+mod written_bytes_are_counted;

@@ -415,7 +415,7 @@ fn oldest_lost(
 /// The window used to be the interval and as long as a flush took; and by the arithmetic of when a flush begins alone
 /// it was over in time, but for the first one, which began when the interval was over.
 #[test]
-fn what_was_acknowledged_longer_ago_than_the_interval_survives() {
+fn writes_acknowledged_longer_ago_than_the_interval_survive() {
     for slowed_ms in [0, 30] {
         let (oldest, late) = oldest_lost(INTERVAL, slowed_ms, |_, _| ());
         assert!(oldest <= INTERVAL + late, "{slowed_ms} ms: {oldest:?}, threads {late:?} late");

@@ -73,7 +73,7 @@ fn a_queue_agrees_with_a_model_and_comes_back_from_an_orderly_end() {
 
 /// A copy of the file is what a crash leaves at that instant, if everything written has been synced.
 #[test]
-fn what_was_acknowledged_under_sync_is_in_the_file() {
+fn elements_acknowledged_under_sync_are_in_the_file() {
     let (dir, copy) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let options = options(Durability::Sync);
     let queue = open(dir.path(), &options);
@@ -208,7 +208,7 @@ fn a_failed_write_stops_the_queue_and_is_told() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_options_are_refused_by_name() {
     let dir = tempfile::tempdir().expect("directory");
     let good = options(Durability::Sync);
     let queue = open(dir.path(), &good);
@@ -274,7 +274,7 @@ fn damage_is_named_with_file_and_offset() {
 }
 
 #[test]
-fn what_is_intact_of_a_damaged_queue_is_read_and_its_file_stays() {
+fn salvage_reads_the_intact_elements_and_leaves_the_file() {
     for domain in [Domain::PageCache, Domain::Adr] {
         let dir = tempfile::tempdir().expect("directory");
         let good = QueueOptions { domain, ..options(Durability::Sync) };
@@ -365,7 +365,7 @@ fn a_file_cut_off_at_any_length_is_refused_with_the_place() {
 
 /// Who waits without a limit hears of the end.
 #[test]
-fn who_waits_is_told_that_the_queue_is_closed() {
+fn closing_a_queue_wakes_its_waiters_with_an_error() {
     let dir = tempfile::tempdir().expect("directory");
     let options = options(Durability::Sync);
     let queue = Queue::open(dir.path(), &options, &budget()).expect("queue");

@@ -181,7 +181,7 @@ fn a_map_is_read_at_rest_and_after_a_crash_and_its_files_stay_as_they_are() {
 }
 
 #[test]
-fn what_is_not_there_is_not_made_and_damage_is_no_answer() {
+fn reading_creates_nothing_and_reports_damage() {
     let dir = tempfile::tempdir().expect("a directory");
     let asked = options(Kind::Hash, ValueDesign::Log, Persist::Values);
     let to_read = MapOptions { access: Access::Read, ..asked.clone() };

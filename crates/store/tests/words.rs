@@ -45,7 +45,7 @@ fn contents(words: &Words) -> BTreeMap<u64, u64> {
 
 /// Nothing is flushed or closed: what the file holds when a call has returned is what it promised.
 #[test]
-fn what_was_told_is_in_the_file() {
+fn acknowledged_words_are_in_the_file() {
     for form in Form::ALL {
         let (dir, copy) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
         let words = open(dir.path(), &options(form));
@@ -80,7 +80,7 @@ fn what_was_told_is_in_the_file() {
 }
 
 #[test]
-fn what_was_made_as_one_is_not_opened_as_another() {
+fn a_table_opens_only_with_the_options_it_was_made_with() {
     let dir = tempfile::tempdir().expect("directory");
     let adr = options(Form::LinkFree);
     let words = open(dir.path(), &adr);
@@ -233,7 +233,7 @@ fn has_an_order(form: Form, threads: u64, seed: u64) {
 }
 
 #[test]
-fn what_threads_were_told_has_an_order() {
+fn concurrent_histories_are_linearizable() {
     for form in Form::ALL {
         for (threads, seed) in [(2, 1), (4, 2), (8, 3)] {
             has_an_order(form, threads, seed);

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_named_with_its_line() {
+    fn an_invalid_order_is_named_with_its_line() {
         let cases = [
             ("1,2,3\n1,2\n", "line 2: 2 columns, and not 3"),
             ("1,2,-3\n", "line 1: `-3` is no amount: a number from 0 to 18446744073709551615"),

@@ -167,7 +167,7 @@ fn moment(random: &mut Rng) -> Duration {
 }
 
 #[test]
-fn what_was_told_survives_kill_9() {
+fn acknowledged_writes_survive_kill_9() {
     let dir = tempfile::tempdir().expect("directory");
     let mut random = Rng::new(9);
     let mut last = 0;

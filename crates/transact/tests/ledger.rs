@@ -106,7 +106,7 @@ fn a_ledger_grows_with_its_accounts() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_refused_block_changes_nothing() {
     let dir = tempfile::tempdir().expect("directory");
     let ledger = open(dir.path(), &options(Durability::Sync)).expect("a ledger");
     ledger.open_accounts(&[(1, 100), (2, 0)]).expect("new ones");

@@ -126,7 +126,7 @@ impl Simulation {
 }
 
 #[test]
-fn what_a_sound_store_leaves_is_accepted() {
+fn a_sound_store_is_accepted() {
     for seed in 0..200 {
         let mut simulation = Simulation::new(seed);
         for round in 0..10 {

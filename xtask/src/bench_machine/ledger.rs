@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_so_is_reported() {
+    fn a_state_that_never_existed_is_reported() {
         let sound = scan_after(0..100);
         let without_the_first = sound.split_once('\n').expect("lines").1;
         let of_the_future = scan_after(0..100 + IN_FLIGHT + 1);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fine_is_left_alone() {
+    fn valid_sources_pass() {
         let long_tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    //\n".repeat(700));
         let fine = [
             ("crates/memory/src/x.rs", "// SAFETY: alone\nunsafe { go() }\n".to_string()),

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_one_is_let_be() {
+    fn lookalikes_of_retired_words_pass() {
         for (name, text) in [
             (
                 "README.md",

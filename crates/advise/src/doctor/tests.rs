@@ -35,7 +35,7 @@ fn a_machine_that_tells_nothing_is_unknown_or_missing_and_no_error() {
 }
 
 #[test]
-fn what_is_there_and_not_enabled_comes_with_the_command() {
+fn a_disabled_device_is_reported_with_the_command_that_enables_it() {
     let queue = "sys/bus/dsa/devices";
     let device = ("sys/bus/dsa/devices/dsa0/state", "enabled");
     let disabled = examined(&[device, ("sys/bus/dsa/devices/wq0.0/state", "disabled")]);
@@ -55,7 +55,7 @@ fn what_is_there_and_not_enabled_comes_with_the_command() {
 }
 
 #[test]
-fn what_cannot_be_read_is_unknown_and_not_missing() {
+fn an_unreadable_file_is_reported_as_unknown() {
     let unread = examined(&[
         // A folder where a file should be.
         ("sys/bus/pci/devices/0000:01:00.0/vendor/not-a-file", ""),

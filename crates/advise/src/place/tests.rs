@@ -231,7 +231,7 @@ fn node_of(number: usize, capacity: u64, local: bool) -> Node {
 }
 
 #[test]
-fn what_is_smaller_than_the_units_of_a_medium_costs_as_much_as_one() {
+fn an_access_smaller_than_a_unit_of_the_medium_costs_a_whole_unit() {
     let coarse = Node { unit_bytes: 256, ..node("pmem", 10 * GIB, true) };
     let cost = |access_bytes, ewr, sequential, node: &Node| {
         let s = structure("s", GIB, 0.1, 1e6);
@@ -288,7 +288,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_measured_of_a_node_need_not_be_written() {
+fn measured_properties_of_a_node_need_not_be_declared() {
     use crate::probe::{Part, Plan, probe};
     use terrace_machine::Preset;
     let folder = tempfile::tempdir().unwrap();

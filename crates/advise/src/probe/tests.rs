@@ -116,7 +116,7 @@ fn the_page_begins_with_machine_date_noise_and_three_sentences() {
 }
 
 #[test]
-fn what_cannot_be_measured_says_why() {
+fn a_part_that_cannot_be_measured_states_its_reason() {
     let profile = probed(&[Part::Pages]);
     let told = serde_json::to_string(&profile.pages).unwrap();
     assert!(told.contains("modelled machines have no pages"), "{told}");

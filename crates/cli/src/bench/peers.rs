@@ -136,7 +136,7 @@ mod tests {
 
     /// It compiled for minutes before a missing tool ended it.
     #[test]
-    fn what_is_missing_is_said_before_anything_is_built() {
+    fn missing_tools_are_named_before_anything_is_built() {
         let tool = |what, is_there, package| Tool { what, is_there, package };
         let tools = [
             tool("cargo", || true, "cargo"),

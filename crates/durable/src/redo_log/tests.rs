@@ -94,7 +94,7 @@ fn the_newest_of_each_key_is_found_whoever_wrote_it() {
 }
 
 #[test]
-fn what_a_checkpoint_has_is_passed_over_only_once_it_is_there() {
+fn records_are_skipped_only_once_their_checkpoint_exists() {
     let fixture = Fixture::new();
     let mut pen = Pen::new(&fixture.log, 1);
     put(&mut pen, "a", "1", false);

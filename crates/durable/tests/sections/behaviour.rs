@@ -165,7 +165,7 @@ fn a_full_heap_is_an_error_that_a_section_may_live_with() {
 }
 
 #[test]
-fn what_is_not_allocated_is_not_freed() {
+fn freeing_an_unallocated_offset_is_an_error() {
     for engine in EngineKind::ALL {
         let pool = pool(engine);
         pool.section(|tx| {

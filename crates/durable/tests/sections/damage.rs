@@ -52,7 +52,7 @@ fn another_parameter_is_refused_with_both_values() {
 }
 
 #[test]
-fn what_is_no_pool_is_refused() {
+fn memory_without_a_pool_is_refused() {
     let options = Options::any();
     let error = open(vec![0; 4096], Domain::Adr, &options).expect_err("nothing");
     assert!(matches!(error, Error::NoPool { found: 0, .. }), "{error}");

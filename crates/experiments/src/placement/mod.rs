@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_is_slower_by_the_link_and_by_nothing_else() {
+    fn far_memory_is_slower_only_by_its_link() {
         let recording = recording(10);
         let per_second = |preset: &Preset, layout| {
             play(preset, &recording, layout, 4, 0.0).expect("played").per_second()

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_a_miss() {
+    fn a_figure_outside_its_range_is_a_miss() {
         let inside = Check::within("ratio", "2.2", 2.0, 1.5, 3.0);
         assert!(inside.pass);
         for outside in [1.49, 3.01, f64::NAN, f64::INFINITY] {

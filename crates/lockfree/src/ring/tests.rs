@@ -77,7 +77,7 @@ fn a_ring_agrees_with_a_queue_for_every_form_length_and_batch() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_does() {
+fn an_element_that_does_not_fit_is_refused_with_the_limit() {
     let options = options(Form::TxFree, 4, 64);
     let place = Place::of(&options, Domain::Eadr);
     let ring = place.create(options);

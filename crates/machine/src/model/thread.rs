@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_arrives_when_it_was_said() {
+    fn a_pending_line_arrives_at_its_time() {
         let mut thread = Thread::new(0, 0, 10, 56);
         thread.send(7, 100, false);
         thread.send(9, 100, true);

@@ -72,7 +72,7 @@ fn a_line_takes_as_many_cycles_as_it_takes_stores() {
 }
 
 #[test]
-fn what_one_core_wrote_another_takes_from_it() {
+fn a_line_written_by_one_core_is_transferred_to_another() {
     let machine = optane(2);
     let memory = pmem(&machine, 4096);
     memory.put(0, 1);

@@ -47,7 +47,7 @@ fn gate() {
 }
 
 #[test]
-fn who_closes_the_gate_is_alone() {
+fn a_thread_that_closes_the_gate_is_alone() {
     holds_but_not_without(LeftOut::Fences, gate);
 }
 
@@ -164,7 +164,7 @@ fn told() {
 }
 
 #[test]
-fn what_a_lane_has_reached_is_on_the_medium() {
+fn a_commit_queue_reports_only_durable_bytes() {
     explore(LeftOut::Nothing, lane);
     holds_but_not_without(LeftOut::Orders, told);
 }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_flushed_is_told_from_what_is_cached() {
+    fn flushed_lines_are_distinguished_from_cached_ones() {
         // On a busy machine one try in a while may fail; not five of them.
         let told =
             (0..5).map(|_| retention()).find(|found| found.evicted_ns > 4.0 * found.cached_ns);

@@ -129,7 +129,7 @@ fn a_file_is_read_as_it_was_written() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_field() {
+fn errors_name_the_field() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.json");
     let good = serde_json::to_string(&profile(2, 4096, 100.0)).unwrap();
@@ -179,7 +179,7 @@ fn refused(change: impl FnOnce(&mut serde_json::Value)) -> String {
 }
 
 #[test]
-fn what_is_wrong_within_a_part_is_named_with_its_field() {
+fn errors_within_a_part_name_the_field() {
     use serde_json::json;
     let point =
         |bytes| json!({"bytes": bytes, "load": {"mean_ns": [1.0], "p50_ns": [1.0], "p99_ns": "x"}});

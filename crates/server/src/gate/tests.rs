@@ -48,7 +48,7 @@ fn met_inside<'g, T>(
 }
 
 #[test]
-fn who_closed_the_gate_is_alone() {
+fn a_thread_that_closes_the_gate_is_alone() {
     let gate = Gate::new(2);
     assert_eq!(met_inside(200_000, |id| gate.enter(id), Turn::close), 0);
 }

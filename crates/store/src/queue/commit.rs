@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_longer_ago_than_the_interval_survives() {
+    fn elements_pushed_longer_ago_than_the_interval_survive() {
         let (oldest, late) = oldest_lost(INTERVAL, |_| ());
         assert!(oldest <= INTERVAL + late, "{oldest:?}, threads {late:?} late");
     }

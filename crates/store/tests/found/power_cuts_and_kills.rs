@@ -34,7 +34,7 @@ fn a_power_cut_while_a_log_is_sealed_is_no_damage() {
 /// items but loses its header, recovery sees a free segment and gives the same number again. The
 /// next log there then runs into its predecessor's items, and takes them up.
 #[test]
-fn what_a_recovery_cut_off_never_comes_back() {
+fn items_that_a_recovery_truncated_never_come_back() {
     fn logs(dir: &Path) -> (Logs, BTreeSet<u64>) {
         let path = file_of(dir);
         let spec = MediumSpec {

@@ -96,7 +96,7 @@ fn way(map: &Map) -> Way {
 /// the other, so that the map's own threads must be at rest meanwhile.
 fn killed(dir: &Path) -> TempDir {
     let values = || {
-        let values = ["values.log", "values.slab"].map(|file| what_is_written(&dir.join(file)));
+        let values = ["values.log", "values.slab"].map(|file| data_extents(&dir.join(file)));
         values.into_iter().find_map(Result::ok).expect("values")
     };
     loop {
@@ -119,7 +119,7 @@ fn killed(dir: &Path) -> TempDir {
 }
 
 /// The bytes of a file that are not holes, with where they begin: of hundreds of megabytes a few are written.
-fn what_is_written(path: &Path) -> rustix::io::Result<Vec<(u64, Vec<u8>)>> {
+fn data_extents(path: &Path) -> rustix::io::Result<Vec<(u64, Vec<u8>)>> {
     use std::os::unix::fs::FileExt;
     let file = rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).map(std::fs::File::from)?;
     let (mut all, mut at) = (Vec::new(), 0);
@@ -226,7 +226,7 @@ fn the_books_of_logs_say_what_a_walk_finds() {
 }
 
 #[test]
-fn what_is_kept_may_change_from_opening_to_opening() {
+fn the_persist_level_may_change_from_opening_to_opening() {
     use Persist::{Auto, Full, Index, Values};
     for design in DESIGNS {
         let mut dir = in_memory();
@@ -533,7 +533,7 @@ fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
 
 /// That items expire is noted anew after everything was removed.
 #[test]
-fn what_expires_after_a_clear_is_swept_after_the_next_opening() {
+fn items_that_expire_after_a_clear_are_swept_after_the_next_opening() {
     for design in DESIGNS {
         let dir = in_memory();
         let options = || options(Kept::hash(design, Persist::Full));

@@ -130,7 +130,7 @@ fn the_tree_that_is_there_is_taken_up_and_no_other() {
 }
 
 #[test]
-fn what_no_ordered_map_can_be_is_refused_with_the_way_out() {
+fn impossible_options_of_ordered_maps_are_refused_with_the_way_out() {
     let kept =
         |kind, tree, persist| options(Kept { kind, tree, values: ValueDesign::Log, persist });
     let ordered =

@@ -313,7 +313,7 @@ fn tiers_of_one_node_have_no_more_than_it_together() {
 }
 
 #[test]
-fn what_all_maps_share_is_no_name_for_a_tier() {
+fn a_tier_may_not_take_the_name_of_the_shared_budget() {
     let text = "[[tier]]\nname = \"memory\"\nkind = \"dram\"\n";
     let refused = Config::parse(text, Path::new("terrace.toml")).expect_err("taken").to_string();
     assert!(refused.contains("`memory` is what maps without a tier share"), "{refused}");

@@ -137,7 +137,7 @@ fn an_index_in_a_tier_of_its_own_counts_there_and_is_refused_there() {
 
 /// A server on a RAM disk once said that its writes were made durable by fdatasync.
 #[test]
-fn what_the_power_takes_is_not_called_durable() {
+fn a_volatile_file_system_is_not_called_durable() {
     let shm = Path::new("/dev/shm");
     if !dax::filesystem_of(shm).is_ok_and(|found| found.kind == "tmpfs") {
         return;
@@ -222,7 +222,7 @@ fn a_budget_of_a_maps_own_is_refused() {
 
 /// A kill between the renaming of a removed queue's folder and its removal left its file there for ever.
 #[test]
-fn what_is_left_of_removed_queues_goes_at_the_next_opening() {
+fn remains_of_removed_queues_are_deleted_at_the_next_opening() {
     let dir = tempfile::tempdir().expect("directory");
     let open = |access| {
         let options = MapOptions { access, ..MapOptions::default() };

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_executed_longer_ago_than_the_interval_survives() {
+    fn blocks_executed_longer_ago_than_the_interval_survive() {
         let dir = tempfile::tempdir().expect("directory");
         let ledger = open(dir.path());
         ledger.open_accounts(&[(0, 1 << 30), (1, 0)]).expect("accounts");

@@ -196,7 +196,7 @@ fn every_engine_comes_to_what_block_order_comes_to() {
 }
 
 #[test]
-fn what_is_left_out_is_noticed() {
+fn an_omitted_step_is_noticed() {
     for step in [Step::Barrier, Step::Dependents, Step::Confirmation] {
         let seeds = 0..20_000;
         let noticed =

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_flight_is_never_superseded() {
+    fn a_write_in_flight_is_never_superseded() {
         let mut ledger = Ledger::new(Promise::OnAcknowledge);
         let lost = ledger.begin(&[(1, Write::Put)]);
         for _ in 0..3 {

@@ -33,7 +33,7 @@ fn get(value: i64) -> Told {
 }
 
 #[test]
-fn what_returned_before_a_crash_is_there_after_it() {
+fn a_write_that_returned_survives_a_crash() {
     let mut history = History::new();
     ask(&mut history, Call::Put(1), Told::Done);
     history.crash();
@@ -47,7 +47,7 @@ fn what_returned_before_a_crash_is_there_after_it() {
 }
 
 #[test]
-fn what_a_crash_met_pending_happened_or_never_will() {
+fn a_write_pending_at_a_crash_happened_then_or_never() {
     let mut history = History::new();
     ask(&mut history, Call::Put(1), Told::Done);
     history.call(0, Call::Put(2));
@@ -76,7 +76,7 @@ fn what_a_crash_met_pending_happened_or_never_will() {
 }
 
 #[test]
-fn what_was_seen_before_a_crash_is_there_after_it() {
+fn a_value_observed_before_a_crash_survives_it() {
     let mut history = History::new();
     history.call(0, Call::Put(2));
     ask(&mut history, Call::Get, get(2));

@@ -2,7 +2,7 @@
 //!
 //! Every engine, profile and number of workers on blocks of every shape, beside one bank that executes them one
 //! after another. That a barrier or a compensation which is left out is caught is shown by the tests of the engines
-//! (`what_is_left_out_is_noticed` in `crates/transact/src/ledger/tests.rs`), for nobody else may leave one out.
+//! (`an_omitted_step_is_noticed` in `crates/transact/src/ledger/tests.rs`), for nobody else may leave one out.
 //! The control here is of the comparison: the same orders the other way round have to be noticed.
 
 use super::{Check, Outcome, Result, Row, Run};
@@ -220,7 +220,7 @@ fn judge(compared: &Compared, seeds: u64) -> Outcome {
         "Statuses, hashes after every block, accounts at the end; the hash is summed up anew from all accounts \
          besides. {} engines, {} shapes, {} profiles. Control: of {} blocks executed the other way round {} ended \
          otherwise, and were noticed. That a missing barrier, a missing compensation of dependents and a missing \
-         second look at floors are noticed is shown by the unit test what_is_left_out_is_noticed of \
+         second look at floors are noticed is shown by the unit test an_omitted_step_is_noticed of \
          terrace-transact, which alone can leave them out.",
         Engine::ALL.len(),
         SHAPES.len(),

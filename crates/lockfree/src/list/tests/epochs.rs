@@ -20,7 +20,7 @@ fn a_slot_waits_for_the_operations_that_may_hold_it() {
 }
 
 #[test]
-fn what_a_session_left_is_the_next_ones() {
+fn the_next_session_frees_what_its_predecessor_retired() {
     let epochs = Epochs::new();
     let (number, mut retired) = epochs.join().expect("a session");
     epochs.retire(&mut retired, 9, |_| panic!("too early"));

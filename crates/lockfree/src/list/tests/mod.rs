@@ -188,7 +188,7 @@ fn a_list_means_the_same_at_another_address() {
 }
 
 #[test]
-fn what_is_no_list_is_refused_in_words() {
+fn memory_without_a_list_is_refused() {
     let size = Size::list(10);
     let ground = Ground::of::<TLog>(Size::list(100));
     let not_there = ListTable::<_, TLog>::open(ground.media::<TLog>()).unwrap_err().to_string();

@@ -76,7 +76,7 @@ fn has_an_order<P: Protocol>(size: Size, seed: u64) {
 }
 
 #[test]
-fn what_threads_were_told_has_an_order() {
+fn concurrent_histories_are_linearizable() {
     for seed in 1..4 {
         each_list!(has_an_order, Size::list(1_000), seed);
         each_list!(has_an_order, Size { capacity: 1_000, buckets: 4 }, seed);

@@ -70,12 +70,12 @@ fn read_alone(map: &Map, _: &mut Session) -> usize {
 }
 
 #[test]
-fn what_a_session_read_and_committed_outlives_the_process() {
+fn a_value_that_a_session_read_and_committed_outlives_the_process() {
     assert_eq!(told(read), (None, Some(LEFT_OUT_BYTES)));
 }
 
 #[test]
-fn what_a_map_told_outlives_the_process() {
+fn a_value_that_a_map_returned_outlives_the_process() {
     assert_eq!(told(read_alone), (None, Some(LEFT_OUT_BYTES)));
     assert_eq!(told(read_many), (None, Some(LEFT_OUT_BYTES)));
 }

@@ -106,7 +106,7 @@ fn a_commit_waits_for_the_batch_it_saw() {
 }
 
 #[test]
-fn what_no_batch_is_writing_is_told_at_once() {
+fn items_outside_a_batch_are_acknowledged_at_once() {
     let ways: [(&str, Sees); 3] = [
         ("get", |s| s.get(b"untouched", |value| value.bytes == OLD).expect("get") == Some(true)),
         ("put", |s| s.put(b"other", b"value", None).is_ok()),

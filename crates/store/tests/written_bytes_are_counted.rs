@@ -50,7 +50,7 @@ fn every_write_counts_and_reads_do_not() {
 }
 
 #[test]
-fn what_sessions_find_is_counted_once_and_nothing_else() {
+fn each_read_that_finds_a_value_is_counted_once() {
     for (name, options) in every_design() {
         let dir = directory();
         let map = Map::open(dir.path(), options).expect("open");
