@@ -145,6 +145,8 @@ impl Opening<'_> {
             Ok(Some(file)) if file.marks.contains(&mark) => (Some(file), None),
             Ok(_) if mark == 0 => (None, None),
             Ok(_) => (None, Some("it is missing, or it belongs to other values".into())),
+            // What counts of the values may be said there in a way that is not known here.
+            Err(error @ Below::Newer { .. }) => return Err(error.into()),
             Err(error) => (None, Some(error.to_string())),
         };
         let state = file.as_ref().map(IndexFile::state);

@@ -385,9 +385,9 @@ fn named<M: Memory>(medium: &Medium<M>, error: &OpenError) -> Error {
             return Error::Option { field, why: why.clone() };
         }
         OpenError::Newer { found } => {
-            let (found, wanted) = (found.to_string(), "1 or 2".into());
-            let (path, field) = (medium.path().to_path_buf(), "format version");
-            return Error::Medium(terrace_durable::Error::Mismatch { path, field, found, wanted });
+            let (path, what) = (medium.path().to_path_buf(), "queue of format");
+            let found = found.to_digit(10).unwrap_or(0).into();
+            return Error::Medium(terrace_durable::Error::Newer { path, what, found, known: 2 });
         }
         other => (0, other.to_string()),
     };
