@@ -10,9 +10,10 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Logs, Room};
+use terrace_durable::logs::Logs;
 use terrace_durable::sections::Changes;
 use terrace_durable::slabs::Slabs;
+use terrace_durable::values::Room;
 use terrace_durable::{Flush, Medium, Values, Writing};
 use terrace_machine::Preset;
 use terrace_machine::ground::{Bench, Ground, Here};

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Logs, Room};
+use terrace_durable::logs::Logs;
 use terrace_durable::medium::Event;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
+use terrace_durable::values::Room;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 

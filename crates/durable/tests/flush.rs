@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Logs, Room};
+use terrace_durable::logs::Logs;
 use terrace_durable::sections::Changes;
 use terrace_durable::slabs::Slabs;
+use terrace_durable::values::Room;
 use terrace_durable::{Flush, Medium, Values, Writing};
 use terrace_machine::Counted;
 use terrace_memory::profile::Keeping;

@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{ItemCopy, Logs, MOST_OVERWRITTEN_BYTES, Room};
+use terrace_durable::logs::{Logs, MOST_OVERWRITTEN_BYTES};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
+use terrace_durable::values::{ItemCopy, Room};
 use terrace_durable::{Access, Medium, MediumSpec, NoItem, Seen, Values};
 use terrace_memory::{Budget, Domain};
 

@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Logs, Recovered, Room};
+use terrace_durable::logs::Logs;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
+use terrace_durable::values::{Recovered, Room};
 use terrace_durable::{Access, Error, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Logs, Room, State};
+use terrace_durable::logs::{Logs, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::superblock::Rule;
+use terrace_durable::values::Room;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_durable::Values;
-use terrace_durable::logs::{Logs, Room};
+use terrace_durable::logs::Logs;
+use terrace_durable::values::Room;
 use terrace_memory::Memory;
 
 /// How often the keeper looks for sealed logs to write.

@@ -12,8 +12,8 @@ use crate::session::{Session, saw};
 use crate::watch::Reads;
 use std::collections::BTreeMap;
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::sections::Changes;
+use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{Values, Writing};
 use terrace_memory::{Memory, Spin};
 

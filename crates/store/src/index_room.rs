@@ -21,7 +21,8 @@ use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
 use terrace_durable::item::MAX_HEADER_BYTES;
-use terrace_durable::logs::{COLLECTOR, Logs, Room, State};
+use terrace_durable::logs::{COLLECTOR, Logs, State};
+use terrace_durable::values::Room;
 use terrace_index::hash_key;
 use terrace_memory::Memory;
 

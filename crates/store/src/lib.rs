@@ -62,7 +62,7 @@ pub use recover::{Procedure, RecoveryReport};
 pub use session::Session;
 pub use stats::MapStats;
 pub use terrace_durable::Access;
-pub use terrace_durable::logs::{Damage, TornTail};
+pub use terrace_durable::values::{Damage, TornTail};
 pub use terrace_durable::{make_folders, scanned_bytes};
 pub use terrace_index::tree::Direction;
 pub use terrace_memory::Domain;

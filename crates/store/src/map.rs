@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Room, Ticket};
 use terrace_durable::superblock::Rule;
+use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{Medium, Values};
 use terrace_memory::{Budget, Divide, Memory, Native};
 

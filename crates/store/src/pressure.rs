@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use terrace_durable::logs::Room;
+use terrace_durable::values::Room;
 use terrace_durable::{Error as Below, Values};
 use terrace_memory::Memory;
 

@@ -7,7 +7,7 @@ use crate::located::location;
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
 use terrace_durable::Values;
-use terrace_durable::logs::Ticket;
+use terrace_durable::values::Ticket;
 use terrace_index::tree::Direction;
 use terrace_memory::Memory;
 

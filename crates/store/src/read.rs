@@ -8,7 +8,7 @@ use crate::range::PAGE;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::Item;
-use terrace_durable::logs::{ItemCopy, Ticket};
+use terrace_durable::values::{ItemCopy, Ticket};
 use terrace_durable::{NoItem, Seen, Values};
 use terrace_index::keys::Keys;
 use terrace_index::{Change as Entry, hash_key};

@@ -21,7 +21,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use terrace_durable::item::Item;
-use terrace_durable::logs::{Damage, Recovered, TornTail};
+use terrace_durable::values::{Damage, Recovered, TornTail};
 use terrace_durable::{Error as Below, IndexFile, Reach, Values};
 use terrace_index::hash_key;
 use terrace_index::tree::Entry;

@@ -4,7 +4,8 @@ use crate::engine::{Change, Engine, Hint};
 use crate::error::Result;
 use crate::pressure::{By, Wait};
 use crate::recover::RecoveryReport;
-use terrace_durable::logs::{Logs, Room};
+use terrace_durable::logs::Logs;
+use terrace_durable::values::Room;
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Engine<M, I> {

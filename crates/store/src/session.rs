@@ -7,7 +7,7 @@ use crate::map::Map;
 use crate::pressure::{By, Wait};
 use std::sync::atomic::Ordering;
 use terrace_durable::Values;
-use terrace_durable::logs::{Room, Ticket};
+use terrace_durable::values::{Room, Ticket};
 use terrace_memory::{Memory, Native};
 
 /// A worker's handle on a map: operations that do not wait for the medium, and a commit.

@@ -4,7 +4,7 @@ use crate::engine::{Engine, Held, is_live};
 use crate::error::Result;
 use terrace_durable::Writing;
 use terrace_durable::item::{Item, NewItem};
-use terrace_durable::logs::Ticket;
+use terrace_durable::values::Ticket;
 use terrace_memory::Memory;
 
 /// How much room an update asks for before it knows what it writes.

@@ -2,12 +2,13 @@
 
 use super::overwrite;
 use super::segment::{self, SEGMENT_HEADER_BYTES, SegmentHeader, State};
-use super::{Logs, MAX_ITEM_BYTES, Room, SEGMENT_BYTES, Ticket, segment_of, start_of};
+use super::{Logs, MAX_ITEM_BYTES, SEGMENT_BYTES, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::flush::Flusher;
 use crate::item::{BATCH_END_BYTES, MAX_HEADER_BYTES, NewItem, encode_batch_end};
 use crate::redo_log::Pen;
 use crate::sections::Changes;
+use crate::values::{Room, Ticket};
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;

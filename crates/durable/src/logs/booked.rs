@@ -12,14 +12,13 @@
 use super::appender::Writer;
 use super::recover::{Mend, Scan};
 use super::segment::SegmentHeader;
-use super::{
-    COLLECTOR, Logs, Recovered, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_of, start_of,
-};
+use super::{COLLECTOR, Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_of, start_of};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::sections::Changes;
 use crate::superblock::{MAX_OPEN, Rule};
+use crate::values::Recovered;
 use crate::values::{Entries, GetWords, PutWord};
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;

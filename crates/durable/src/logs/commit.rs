@@ -12,17 +12,9 @@ use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::item;
 use crate::superblock::{Cut, OpenLog, Rule};
+use crate::values::Ticket;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Memory, Spin, lab};
-
-/// A position in a writer's log; durable once the lane has reached it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// The writer.
-    pub writer: u8,
-    /// Bytes appended, since the logs were opened.
-    pub position: u64,
-}
 
 /// What a leader hands to the medium.
 #[derive(Default)]

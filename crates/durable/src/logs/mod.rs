@@ -38,12 +38,9 @@ mod turns;
 
 pub use appender::Appender;
 pub use booked::PAGE_BYTES;
-pub use commit::Ticket;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
-pub use overwrite::{ItemCopy, MOST_OVERWRITTEN_BYTES};
-pub use pool::Room;
-pub use recover::{Damage, Recovered, TornTail};
+pub use overwrite::MOST_OVERWRITTEN_BYTES;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
 use crate::books::BookPages;

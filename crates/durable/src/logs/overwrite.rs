@@ -20,39 +20,12 @@
 use super::appender::Appender;
 use super::{Logs, SEGMENT_BYTES, segment_of};
 use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
-use std::mem::MaybeUninit;
+use crate::values::ItemCopy;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
 /// Longest item that is overwritten: readers copy it.
 pub const MOST_OVERWRITTEN_BYTES: usize = 1024;
-
-/// What a reader copies an item to.
-#[derive(Debug)]
-pub struct ItemCopy {
-    bytes: [MaybeUninit<u8>; MOST_OVERWRITTEN_BYTES],
-    length: usize,
-}
-
-impl ItemCopy {
-    /// Nothing yet; not zeroed, which would cost more than the copy.
-    #[inline(always)]
-    #[expect(clippy::new_without_default, reason = "there is no such thing as an empty item")]
-    pub fn new() -> ItemCopy {
-        ItemCopy { bytes: [MaybeUninit::uninit(); MOST_OVERWRITTEN_BYTES], length: 0 }
-    }
-
-    /// The item that was copied last.
-    ///
-    /// # Panics
-    /// If none was, or if it was copied while it changed.
-    #[inline(always)]
-    pub fn item(&self) -> Item<'_> {
-        // SAFETY: `length` bytes were written, or none.
-        let bytes = unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) };
-        Item::read(bytes).expect("an item was copied while nobody wrote it")
-    }
-}
 
 /// The whole segment.
 pub(super) const ALL: u32 = SEGMENT_BYTES;
@@ -88,10 +61,9 @@ impl<M: Memory> Logs<M> {
         let memory = self.medium.memory();
         let room = u64::from(SEGMENT_BYTES) - location % u64::from(SEGMENT_BYTES);
         let head_bytes = room.min(MAX_HEADER_BYTES as u64) as usize;
-        let target = copy.bytes.as_mut_ptr().cast();
+        let target = copy.target();
         // SAFETY: within the segment, which is committed, and within the copy.
         unsafe { memory.copy_changing(location, target, head_bytes) };
-        copy.length = head_bytes;
         // Lengths are never overwritten.
         // SAFETY: just written.
         let head = unsafe { std::slice::from_raw_parts(target, head_bytes) };
@@ -102,8 +74,10 @@ impl<M: Memory> Logs<M> {
             return false;
         }
         // SAFETY: as above; the item lies within its segment.
-        unsafe { memory.copy_changing(location, target, bytes) };
-        copy.length = bytes;
+        unsafe {
+            memory.copy_changing(location, target, bytes);
+            copy.holds(bytes);
+        }
         true
     }
 

@@ -2,6 +2,7 @@
 
 use super::{COLLECTOR, Logs, SEGMENT_BYTES, start_of};
 use crate::error::{Error, Result};
+use crate::values::Room;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -23,17 +24,6 @@ pub(super) struct Pool {
     pub(super) released: Vec<u32>,
     /// The first segment that was never used.
     pub(super) fresh: u32,
-}
-
-/// How badly room is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// Refused when the budget is spent but for its headroom, or the collector is behind.
-    Ordinary,
-    /// For deletes, which free room in the end: takes of the headroom, but for a segment that is left to the collector.
-    Urgent,
-    /// For the collector, and what cannot wait for it: takes more than the budget if need be.
-    Anyway,
 }
 
 impl<M: Memory> Logs<M> {

@@ -9,8 +9,8 @@ use super::{
 use crate::access::Access;
 use crate::error::{Error, Result, io_error};
 use crate::item::{self, Item, Record};
-use crate::logs::Damage;
 use crate::superblock::{Cut, get_u64};
+use crate::values::Damage;
 use crate::version;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};

@@ -2,8 +2,8 @@
 
 use super::{Slabs, Writer, classes, superblock_of};
 use crate::item::{MAX_HEADER_BYTES, NewItem};
-use crate::logs::Ticket;
 use crate::sections::Changes;
+use crate::values::Ticket;
 use parking_lot::ReentrantMutexGuard;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;

@@ -1,11 +1,14 @@
 //! Values of a design chosen when they are opened.
 
-use super::{BucketLock, Entries, Found, GetWords, NoItem, PutWord, Reach, Seen, Values, Writing};
+use super::{
+    BucketLock, Entries, Found, GetWords, ItemCopy, NoItem, PutWord, Reach, Recovered, Room, Seen,
+    Ticket, Values, Writing,
+};
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::index_file::Pages;
 use crate::item::{self, Item, NewItem};
-use crate::logs::{self, Appender, ItemCopy, Logs, Recovered, Room, Ticket};
+use crate::logs::{self, Appender, Logs};
 use crate::medium::Medium;
 use crate::sections::Changes;
 use crate::slabs::{self, Slabs, Slots};

@@ -1,7 +1,9 @@
 //! What keeps an item where it is while it is looked at, and what may be seen of it.
 
 use crate::item::Item;
+use crate::logs::MOST_OVERWRITTEN_BYTES;
 use crossbeam_epoch::Guard;
+use std::mem::MaybeUninit;
 
 /// What keeps an item where it is while it is looked at.
 ///
@@ -70,5 +72,48 @@ impl<'g> Seen<'g> {
             Seen::AtRest(item) => Some(item),
             Seen::Changing(_) => None,
         }
+    }
+}
+
+/// What a reader copies an item to.
+#[derive(Debug)]
+pub struct ItemCopy {
+    bytes: [MaybeUninit<u8>; MOST_OVERWRITTEN_BYTES],
+    length: usize,
+}
+
+impl ItemCopy {
+    /// Nothing yet; not zeroed, which would cost more than the copy.
+    #[inline(always)]
+    #[expect(clippy::new_without_default, reason = "there is no such thing as an empty item")]
+    pub fn new() -> ItemCopy {
+        ItemCopy { bytes: [MaybeUninit::uninit(); MOST_OVERWRITTEN_BYTES], length: 0 }
+    }
+
+    /// Where to copy the bytes of an item to: [`MOST_OVERWRITTEN_BYTES`] of them fit.
+    #[inline(always)]
+    pub(crate) fn target(&mut self) -> *mut u8 {
+        self.bytes.as_mut_ptr().cast()
+    }
+
+    /// The item has so many bytes.
+    ///
+    /// # Safety
+    /// So many were copied to the target.
+    #[inline(always)]
+    pub(crate) unsafe fn holds(&mut self, bytes: usize) {
+        debug_assert!(bytes <= MOST_OVERWRITTEN_BYTES);
+        self.length = bytes;
+    }
+
+    /// The item that was copied last.
+    ///
+    /// # Panics
+    /// If none was, or if it was copied while it changed.
+    #[inline(always)]
+    pub fn item(&self) -> Item<'_> {
+        // SAFETY: `length` bytes were written, or none.
+        let bytes = unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast(), self.length) };
+        Item::read(bytes).expect("an item was copied while nobody wrote it")
     }
 }

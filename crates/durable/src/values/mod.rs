@@ -2,13 +2,17 @@
 
 mod either;
 mod kept;
+mod recovered;
+mod writing;
 
 pub use either::{LogsOrSlabs, RoomInEither};
-pub use kept::{BucketLock, Keeps, Seen};
+pub use kept::{BucketLock, ItemCopy, Keeps, Seen};
+pub use recovered::{Damage, Recovered, TornTail};
+pub use writing::{Room, Ticket};
 
 use crate::error::Result;
 use crate::item::{Item, NewItem};
-use crate::logs::{Appender, ItemCopy, Logs, MAX_ITEM_BYTES, Room, Ticket};
+use crate::logs::{Appender, Logs, MAX_ITEM_BYTES};
 use crate::sections::{Address, Changes};
 use crate::slabs::{self, Slabs, Slots};
 use crossbeam_epoch::Guard;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use terrace_durable::item::NewItem;
-use terrace_durable::logs::{Recovered, Room};
 use terrace_durable::sections::Changes;
 use terrace_durable::slabs::{Census, Slabs};
+use terrace_durable::values::{Recovered, Room};
 use terrace_durable::{Access, Error, Medium, MediumSpec};
 use terrace_memory::{Budget, Domain};
 

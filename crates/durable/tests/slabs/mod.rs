@@ -209,7 +209,7 @@ fn damage_is_named_and_the_rest_is_read_with_salvage() {
         let (contents, found) = recover(&slabs).expect("salvage");
         assert_eq!((contents.len(), found.damage.len()), (100 - lost, 1));
         assert!(matches!(
-            slabs.slots(1, 100, terrace_durable::logs::Room::Ordinary),
+            slabs.slots(1, 100, terrace_durable::values::Room::Ordinary),
             Err(Error::Stopped(_))
         ));
         drop(slabs);
