@@ -14,28 +14,34 @@
 //! the device in any order; after a sync that returned without error they are there. Rewriting a
 //! block does not endanger the bytes in it that are rewritten unchanged.
 //!
-//! Without a file, a medium is a byte-addressable memory alone ([`Medium::over`]), or mirrored to any
-//! [`Disk`] ([`Medium::mirrored`]): what structures can be tried on, the one that crashes first of all.
+//! A medium is an image, the memory, and a [`Disk`]. A file is one disk; another may stand before it
+//! ([`Medium::open_through`]) or in its place ([`Medium::mirrored`]), and a byte-addressable memory may have none
+//! ([`Medium::over`]): what structures can be tried on, the one that crashes first of all.
 
 mod disk;
 mod file;
 mod folders;
+mod image;
 mod stable;
+mod watched;
 
 pub use disk::Disk;
-pub use file::Event;
+pub use file::FileDisk;
 pub use folders::make_folders;
 #[doc(hidden)]
 pub use folders::{FolderEvent, FolderTrace};
+pub use watched::Event;
 
 use crate::access::Access;
 use crate::error::{Result, io_error};
-use file::ValueFile;
+use image::Image;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::binding::Placement;
 use terrace_memory::{Backing, Domain, Memory, Native, Region};
+use watched::{Watch, Watched};
 
 /// Unit of transfer of a mirrored medium.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -56,17 +62,16 @@ pub struct MediumSpec {
     pub access: Access,
 }
 
-/// The memory values are used from, and the file below it.
+/// The memory values are used from, and the disk below it.
 #[derive(Debug)]
 pub struct Medium<M: Memory = Native> {
     memory: M,
     capacity_bytes: u64,
     /// Up to here memory can be read: all of what is mapped, else as far as it was committed.
     usable_bytes: AtomicU64,
-    mirrored: bool,
-    file: Option<ValueFile>,
-    /// What a medium without a file is mirrored to, and its memory.
-    disk: Option<(Region, Box<dyn Disk>)>,
+    image: Image,
+    /// Where it is durable, if the memory alone is not.
+    disk: Option<(Watched, Arc<Watch>)>,
     /// Whether it holds nothing yet.
     is_new: bool,
     access: Access,
@@ -79,17 +84,31 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) with the system's reason.
     pub fn open(spec: &MediumSpec) -> Result<Medium> {
-        let file = ValueFile::open(spec)?;
+        Medium::open_through(spec, |file| Ok(Box::new(file)))
+    }
+
+    /// As [`Medium::open`], with what `through` puts before the file, or beside it: a replica, say.
+    ///
+    /// # Errors
+    /// As there, and what `through` says.
+    pub fn open_through(
+        spec: &MediumSpec,
+        through: impl FnOnce(FileDisk) -> Result<Box<dyn Disk>>,
+    ) -> Result<Medium> {
+        let file = FileDisk::open(spec)?;
+        let image = Image::of(&file.file, spec).map_err(io_error(&spec.path, "map"))?;
+        let region = image.region().expect("a file has an image");
+        let (memory, capacity_bytes) = (region.native(), region.len());
+        let is_new = file.is_new;
         Ok(Medium {
-            memory: file.region.native(),
-            capacity_bytes: file.region.len(),
-            usable_bytes: AtomicU64::new(if file.mirrored { 0 } else { file.region.len() }),
-            mirrored: file.mirrored,
-            is_new: file.is_new,
+            memory,
+            capacity_bytes,
+            usable_bytes: AtomicU64::new(if image.is_mirror() { 0 } else { capacity_bytes }),
+            image,
+            is_new,
             access: spec.access,
             lifetime: RandomState::new().hash_one(0) as u32,
-            file: Some(file),
-            disk: None,
+            disk: Some(Watched::new(through(file)?)),
         })
     }
 
@@ -99,10 +118,8 @@ impl Medium {
     /// [`Error::Io`](crate::Error::Io) with the kernel's reason; also where the file is the memory, which
     /// lies where the file does.
     pub fn bind(&self, node: u32) -> Result<()> {
-        let bound = match self.region() {
-            Some(region) if self.mirrored => {
-                region.bind_untouched(node).map_err(std::io::Error::other)
-            }
+        let bound = match &self.image {
+            Image::Mirror(region) => region.bind_untouched(node).map_err(std::io::Error::other),
             _ => Err(std::io::Error::other("the file is the memory, and lies where it lies")),
         };
         bound.map_err(io_error(self.path(), "bind the memory of"))
@@ -114,7 +131,7 @@ impl Medium {
     /// [`Error::Io`](crate::Error::Io) where the kernel does not tell, and of a memory that it was
     /// [given](Medium::over): whose that is knows where it lies.
     pub fn placement(&self, bytes: u64) -> Result<Placement> {
-        let found = match self.region() {
+        let found = match self.image.region() {
             Some(region) => region.placement(bytes).map_err(std::io::Error::other),
             None => Err(std::io::Error::other("it was given from elsewhere; ask its owner")),
         };
@@ -153,9 +170,8 @@ impl<M: Memory> Medium<M> {
             memory,
             capacity_bytes: region.len(),
             usable_bytes: AtomicU64::new(0),
-            mirrored: true,
-            file: None,
-            disk: Some((region, disk)),
+            image: Image::Mirror(region),
+            disk: Some(Watched::new(disk)),
             is_new,
             access: Access::Write,
             lifetime,
@@ -187,8 +203,7 @@ impl<M: Memory> Medium<M> {
             capacity_bytes,
             usable_bytes: AtomicU64::new(capacity_bytes),
             memory,
-            mirrored: false,
-            file: None,
+            image: Image::Given,
             disk: None,
             is_new,
             access: Access::Write,
@@ -221,18 +236,17 @@ impl<M: Memory> Medium<M> {
     /// Whether single lines become durable by instructions (mapped), not by writing (mirrored).
     #[inline(always)]
     pub fn is_byte_addressable(&self) -> bool {
-        !self.mirrored
+        !self.image.is_mirror()
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
-        self.file.as_ref().map_or(Path::new("(memory)"), |file| &file.path)
+        self.disk().and_then(Disk::path).unwrap_or(Path::new("(memory)"))
     }
 
     /// Where a file `name` beside this one is, or would be; only of a file that is mirrored.
     pub(crate) fn companion(&self, name: &str) -> Option<PathBuf> {
-        let file = self.file.as_ref().filter(|_| self.mirrored)?;
-        Some(file.path.with_file_name(name))
+        Some(self.mirror()?.path()?.with_file_name(name))
     }
 
     /// Whether the file was made by this opening.
@@ -245,7 +259,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); the file does not exist then.
     pub fn publish(&self) -> Result<()> {
-        self.file.as_ref().map_or(Ok(()), ValueFile::publish)
+        self.disk().map_or(Ok(()), Disk::publish)
     }
 
     /// Most bytes the medium can hold.
@@ -265,43 +279,43 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn file_bytes(&self) -> Result<u64> {
-        self.file.as_ref().map_or(Ok(self.capacity_bytes), ValueFile::bytes)
+        self.disk().map_or(Ok(self.capacity_bytes), Disk::bytes)
     }
 
-    /// Bytes written to the file and syncs done since it was opened.
+    /// Bytes written to the disk and syncs done since it was opened.
     pub fn traffic(&self) -> (u64, u64) {
-        self.file.as_ref().map_or((0, 0), ValueFile::traffic)
+        self.watch().map_or((0, 0), Watch::traffic)
     }
 
     /// Lets the write or sync after `writes` more fail, as a broken disk would.
     #[doc(hidden)]
     pub fn inject_write_fault(&self, writes: i64) {
-        self.file.iter().for_each(|file| file.inject_write_fault(writes));
+        self.watch().into_iter().for_each(|watch| watch.inject_write_fault(writes));
     }
 
     /// Lets each write and sync take so much longer, as a slow disk would.
     #[doc(hidden)]
     pub fn slow_down(&self, ms: u64) {
-        self.file.iter().for_each(|file| file.slow_down(ms));
+        self.watch().into_iter().for_each(|watch| watch.slow_down(ms));
     }
 
     /// From here on records every write and sync, so that the states a power cut could leave
     /// behind can be built. An event is recorded when it has happened.
     #[doc(hidden)]
     pub fn start_trace(&self) {
-        self.file.iter().for_each(ValueFile::start_trace);
+        self.watch().into_iter().for_each(Watch::start_trace);
     }
 
     /// The events so far.
     #[doc(hidden)]
     pub fn trace(&self) -> Vec<Event> {
-        self.file.as_ref().map(ValueFile::trace).unwrap_or_default()
+        self.watch().map(Watch::trace).unwrap_or_default()
     }
 
     /// How many events there are so far.
     #[doc(hidden)]
     pub fn trace_length(&self) -> usize {
-        self.file.as_ref().map_or(0, ValueFile::trace_length)
+        self.watch().map_or(0, Watch::trace_length)
     }
 
     /// Makes `[at, at + bytes)` usable: memory committed, the file long enough and its blocks
@@ -312,10 +326,8 @@ impl<M: Memory> Medium<M> {
     /// [`Error::DiskFull`](crate::Error::DiskFull), [`Error::Io`](crate::Error::Io); nothing is
     /// changed then that matters.
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
-        match &self.file {
-            None => self.commit(at, bytes),
-            Some(file) => file.grow(at, bytes).map(|()| self.is_usable(at + bytes)),
-        }
+        self.disk().map_or(Ok(()), |disk| disk.grow(at, bytes))?;
+        self.commit(at, bytes)
     }
 
     /// Gives memory and disk blocks of `[at, at + bytes)` back; both read as zero until
@@ -327,8 +339,10 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub unsafe fn release(&self, at: u64, bytes: u64) -> Result<()> {
+        self.disk().map_or(Ok(()), |disk| disk.release(at, bytes))?;
         // SAFETY: by contract.
-        self.file.as_ref().map_or(Ok(()), |file| unsafe { file.release(at, bytes) })
+        let released = unsafe { self.image.release(at, bytes) };
+        released.map_err(io_error(self.path(), "release memory"))
     }
 
     /// Commits memory for a part of the file that exists.
@@ -336,28 +350,26 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn commit(&self, at: u64, bytes: u64) -> Result<()> {
-        let committed = match (&self.disk, &self.file) {
-            (Some((region, _)), _) => {
-                region.commit(at, bytes).map_err(io_error(self.path(), "commit memory"))
-            }
-            (None, file) => file.as_ref().map_or(Ok(()), |file| file.commit(at, bytes)),
-        };
-        committed.map(|()| self.is_usable(at + bytes))
+        self.image.commit(at, bytes).map_err(io_error(self.path(), "commit memory"))?;
+        self.is_usable(at + bytes);
+        Ok(())
     }
 
     fn is_usable(&self, end: u64) {
         self.usable_bytes.fetch_max(end.min(self.capacity_bytes), Ordering::Release);
     }
 
-    fn region(&self) -> Option<&Region> {
-        let of_file = self.file.as_ref().map(|file| &file.region);
-        of_file.or(self.disk.as_ref().map(|(region, _)| region))
+    fn disk(&self) -> Option<&dyn Disk> {
+        self.disk.as_ref().map(|(disk, _)| disk as &dyn Disk)
     }
 
-    /// What is mirrored in memory.
-    fn disk(&self) -> Option<&dyn Disk> {
-        let file = self.file.as_ref().filter(|_| self.mirrored).map(|file| file as &dyn Disk);
-        self.disk.as_ref().map(|(_, disk)| &**disk).or(file)
+    fn watch(&self) -> Option<&Watch> {
+        self.disk.as_ref().map(|(_, watch)| &**watch)
+    }
+
+    /// The disk, if it is mirrored in memory.
+    fn mirror(&self) -> Option<&dyn Disk> {
+        self.disk().filter(|_| self.image.is_mirror())
     }
 
     /// Overwrites `[at, at + bytes)` of the file, not the memory, with zeros, unsynced: blocks
@@ -366,7 +378,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn write_zeros(&self, at: u64, bytes: u64) -> Result<()> {
-        self.disk().map_or(Ok(()), |disk| disk.write_zeros(at, bytes))
+        self.mirror().map_or(Ok(()), |disk| disk.write_zeros(at, bytes))
     }
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
@@ -379,7 +391,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn write_out(&self, at: u64, bytes: u64, durable: bool) -> Result<()> {
-        let Some(disk) = self.disk() else {
+        let Some(disk) = self.mirror() else {
             // SAFETY: callers write out what they committed before.
             unsafe { self.memory.persist(at, bytes) };
             return Ok(());
@@ -413,7 +425,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
     pub fn sync(&self) -> Result<()> {
-        self.disk().map_or(Ok(()), Disk::sync)
+        self.mirror().map_or(Ok(()), Disk::sync)
     }
 
     /// Reads the blocks of `[at, at + bytes)` from the file into memory that was committed.
@@ -424,7 +436,7 @@ impl<M: Memory> Medium<M> {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io); a file that ends early reads as zero there.
     pub unsafe fn read_in(&self, at: u64, bytes: u64) -> Result<()> {
-        let Some((disk, region)) = self.disk().zip(self.region()) else { return Ok(()) };
+        let Some((disk, region)) = self.mirror().zip(self.image.region()) else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
         disk.read(at, unsafe { region.exclusive(at, bytes) })
     }

@@ -1,12 +1,30 @@
-//! What a mirrored medium is mirrored to.
+//! Where a medium's contents are durable.
 
 use crate::error::Result;
 use std::fmt::Debug;
+use std::path::Path;
 
-/// A block device, or what stands for one: the contract of a mirrored medium's assumptions.
+/// A file, a block device, or what stands for one: all that a medium needs to be durable, and the contract of what is
+/// assumed of it ([`medium`](super)). Another one may stand before it and do more: keep a replica, record, fail.
+///
+/// Of a mirrored medium all contents pass through here. Of a mapped one, whose memory is the file, only growth, release
+/// and publication do.
 pub trait Disk: Debug + Send + Sync {
-    /// Bytes it holds.
+    /// The file, if it is one that has a name.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Most bytes it can hold.
     fn capacity_bytes(&self) -> u64;
+
+    /// Bytes it holds: what is behind them reads as zero.
+    ///
+    /// # Errors
+    /// Its own.
+    fn bytes(&self) -> Result<u64> {
+        Ok(self.capacity_bytes())
+    }
 
     /// Writes whole blocks; with `durable` they are safe on return, else after the next sync.
     ///
@@ -25,6 +43,30 @@ pub trait Disk: Debug + Send + Sync {
     /// # Errors
     /// Its own.
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()>;
+
+    /// Makes room for `[at, at + bytes)`, so that a later write there cannot run out of it. Safe after the next sync.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`](crate::Error::DiskFull) and its own; nothing is changed then that matters.
+    fn grow(&self, _at: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Nobody needs `[at, at + bytes)` until it is grown again: it reads as zero then, or as it was.
+    ///
+    /// # Errors
+    /// Its own.
+    fn release(&self, _at: u64, _bytes: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives a new file its name, durably, with everything written so far and the folders above it.
+    ///
+    /// # Errors
+    /// Its own; the file does not exist then.
+    fn publish(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Writes zeros, unsynced.
     ///
