@@ -257,7 +257,7 @@ impl<M: Memory> Medium<M> {
     /// Gives a new file its name, durably, with everything written so far and the folders above it.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io); the file does not exist then.
+    /// [`Error::Io`](crate::Error::Io); whether the file has its name is unknown then.
     pub fn publish(&self) -> Result<()> {
         self.disk().map_or(Ok(()), Disk::publish)
     }

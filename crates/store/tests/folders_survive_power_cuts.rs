@@ -87,3 +87,32 @@ fn the_first_key_of_a_table_of_words_survives_with_its_folders() {
         |dir| assert_eq!(open(dir).session().expect("a session").get(1), Some(2)),
     );
 }
+
+/// A map's file had got its name, and its process died before the folder was synced. The next process found a file that
+/// was not new, and acknowledged writes to a name that a power cut could take.
+#[test]
+fn what_is_written_to_a_file_whose_name_was_never_synced_survives() {
+    for domain in [Domain::PageCache, Domain::Adr] {
+        let options = || MapOptions {
+            durability: Durability::Sync,
+            domain,
+            writers: 1,
+            memory_budget_bytes: 64 << 20,
+            ..MapOptions::default()
+        };
+        let (root, left) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+        let (dir, inside) = (root.path().join("maps/m"), Path::new("maps/m"));
+        let trace = FolderTrace::start(root.path()).expect("a trace");
+        trace.fail_sync_of(Some(inside));
+        Map::open(&dir, options()).expect_err("its end before the last sync");
+        trace.fail_sync_of(None);
+        let unsynced = trace.undurable();
+        assert!(unsynced.iter().any(|path| path.starts_with(inside)), "{unsynced:?}");
+
+        let map = Map::open(&dir, options()).expect("open");
+        map.put(b"first", b"acknowledged").expect("put");
+        cut(&trace, root.path(), left.path());
+        let map = Map::open(&left.path().join(inside), options()).expect("open");
+        assert_eq!(map.get(b"first").expect("get").as_deref(), Some(&b"acknowledged"[..]));
+    }
+}

@@ -63,7 +63,7 @@ pub trait Disk: Debug + Send + Sync {
     /// Gives a new file its name, durably, with everything written so far and the folders above it.
     ///
     /// # Errors
-    /// Its own; the file does not exist then.
+    /// Its own; whether the file has its name is unknown then. Opening it to be written makes the name durable.
     fn publish(&self) -> Result<()> {
         Ok(())
     }

@@ -43,6 +43,9 @@ impl FileDisk {
             let how = if writes { OFlags::RDWR } else { OFlags::RDONLY };
             open_file(&path, is_mirrored, how).map_err(io_error(&path, "open"))?
         };
+        if writes && !is_new {
+            folders::sync_to(&path)?;
+        }
         let (file, capacity_bytes) = (Arc::new(file), spec.capacity_bytes);
         Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes })
     }

@@ -3,7 +3,8 @@
 //! A folder that was made is an entry of the one above, which a crash may lose until that one has been synced, and
 //! with it whatever is in the folder, synced or not. Who made a folder may have died before he synced it; so
 //! before a new file gets its name, all folders above it are synced, whoever made them, as far up as its file system
-//! goes. That costs a few syncs once in the life of a file.
+//! goes. And who gave a file its name may have died before he synced the folder that it is in: whoever opens a file to
+//! write to it syncs that folder too. That costs a few syncs an opening, of folders that mostly have not changed.
 
 use crate::error::{Result, io_error};
 use std::fs::{self, File};
@@ -11,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What happened to a folder, for tests that take away what was not synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,17 @@ pub(super) fn publish(made: &Path, file: &Path) -> Result<()> {
     sync(folder).map_err(io_error(folder, "sync directory"))
 }
 
+/// Makes the name of `file`, which is there, and those of all folders above it durable, whoever gave them.
+pub(super) fn sync_to(file: &Path) -> Result<()> {
+    let folder = folder_of(file);
+    sync_above(folder)?;
+    match sync(folder) {
+        // Who may write to the file may not list its folder: then he made no name in it.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(io_error(folder, "sync directory")),
+    }
+}
+
 /// Syncs the folders above `folder` on its file system.
 fn sync_above(folder: &Path) -> Result<()> {
     let whole = fs::canonicalize(folder).map_err(io_error(folder, "look for"))?;
@@ -75,23 +87,37 @@ fn sync_above(folder: &Path) -> Result<()> {
 }
 
 fn sync(folder: &Path) -> io::Result<()> {
+    if TRACES.load(Ordering::Acquire) > 0 {
+        fail_if_told(folder)?;
+    }
     File::open(folder)?.sync_all()?;
     record(folder, FolderEvent::Synced);
     Ok(())
 }
 
-type Events = Arc<Mutex<Vec<FolderEvent>>>;
+/// What is known of the folders below a root.
+#[derive(Debug, Default)]
+struct Traced {
+    events: Mutex<Vec<FolderEvent>>,
+    /// Whose sync fails.
+    failing: Mutex<Option<PathBuf>>,
+}
 
 /// What happens to folders below a root, while it is held.
 #[derive(Debug)]
 pub struct FolderTrace {
     root: PathBuf,
-    events: Events,
+    traced: Arc<Traced>,
 }
 
 /// How many there are: nobody looks further where there are none.
 static TRACES: AtomicUsize = AtomicUsize::new(0);
-static TRACED: Mutex<Vec<(PathBuf, Events)>> = Mutex::new(Vec::new());
+static TRACED: Mutex<Vec<(PathBuf, Arc<Traced>)>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one call, so a panic elsewhere leaves it whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl FolderTrace {
     /// Begins with the folder `root`, which is there.
@@ -99,16 +125,21 @@ impl FolderTrace {
     /// # Errors
     /// The system's.
     pub fn start(root: &Path) -> io::Result<FolderTrace> {
-        let (root, events) = (fs::canonicalize(root)?, Events::default());
-        let mut traced = TRACED.lock().unwrap_or_else(PoisonError::into_inner);
-        traced.push((root.clone(), Arc::clone(&events)));
-        TRACES.store(traced.len(), Ordering::Release);
-        Ok(FolderTrace { root, events })
+        let (root, traced) = (fs::canonicalize(root)?, Arc::<Traced>::default());
+        let mut all = lock(&TRACED);
+        all.push((root.clone(), Arc::clone(&traced)));
+        TRACES.store(all.len(), Ordering::Release);
+        Ok(FolderTrace { root, traced })
+    }
+
+    /// From here on the sync of this folder, a path in the root, fails; of none: each succeeds again.
+    pub fn fail_sync_of(&self, folder: Option<&Path>) {
+        *lock(&self.traced.failing) = folder.map(|folder| self.root.join(folder));
     }
 
     /// Folders and files of the root, as paths in it, whose names a crash now would lose.
     pub fn undurable(&self) -> Vec<PathBuf> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = lock(&self.traced.events);
         let mut lost: Vec<&Path> = Vec::new();
         for event in &*events {
             match event {
@@ -123,20 +154,32 @@ impl FolderTrace {
 
 impl Drop for FolderTrace {
     fn drop(&mut self) {
-        let mut traced = TRACED.lock().unwrap_or_else(PoisonError::into_inner);
-        traced.retain(|(_, events)| !Arc::ptr_eq(events, &self.events));
-        TRACES.store(traced.len(), Ordering::Release);
+        let mut all = lock(&TRACED);
+        all.retain(|(_, traced)| !Arc::ptr_eq(traced, &self.traced));
+        TRACES.store(all.len(), Ordering::Release);
+    }
+}
+
+/// Calls `f` with each trace that `path`, made canonical, is in.
+fn each_trace(path: &Path, mut f: impl FnMut(&Path, &Traced)) {
+    let Ok(path) = fs::canonicalize(path) else { return };
+    for (_, traced) in lock(&TRACED).iter().filter(|(root, _)| path.starts_with(root)) {
+        f(&path, traced);
     }
 }
 
 fn record(path: &Path, event: fn(PathBuf) -> FolderEvent) {
-    if TRACES.load(Ordering::Acquire) == 0 {
-        return;
+    if TRACES.load(Ordering::Acquire) > 0 {
+        each_trace(path, |path, traced| lock(&traced.events).push(event(path.to_path_buf())));
     }
-    let Ok(path) = fs::canonicalize(path) else { return };
-    for (root, events) in &*TRACED.lock().unwrap_or_else(PoisonError::into_inner) {
-        if path.starts_with(root) {
-            events.lock().unwrap_or_else(PoisonError::into_inner).push(event(path.clone()));
+}
+
+fn fail_if_told(folder: &Path) -> io::Result<()> {
+    let mut failed = Ok(());
+    each_trace(folder, |folder, traced| {
+        if lock(&traced.failing).as_deref() == Some(folder) {
+            failed = Err(io::Error::other("injected fault"));
         }
-    }
+    });
+    failed
 }
