@@ -28,6 +28,7 @@ mod queue;
 mod queues_end;
 mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
+mod replica;
 mod short_logs;
 mod slabs;
 mod space_stays_within_bounds;
