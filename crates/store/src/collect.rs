@@ -21,10 +21,10 @@ use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
 use terrace_durable::lock;
-use terrace_durable::logs::{self, COLLECTOR, Logs, SEGMENT_BYTES, SegmentView, State};
+use terrace_durable::logs::{self, COLLECTOR, Logs, SegmentView, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
-use terrace_durable::values::Room;
+use terrace_durable::values::{Room, SEGMENT_BYTES};
 use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
 

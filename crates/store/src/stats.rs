@@ -4,8 +4,8 @@ use crate::engine::Stored;
 use crate::index::KeyIndex;
 use crate::map::Map;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State};
-use terrace_durable::slabs;
+use terrace_durable::logs::{SEGMENT_HEADER_BYTES, State};
+use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
 /// Sizes and counts of a map at one moment.
@@ -91,7 +91,7 @@ fn sizes<M: Memory>(values: &Stored<M>) -> Sizes {
         Stored::Slabs(slabs) => {
             let (taken, used) = slabs.taken_bytes();
             let all = slabs.total_superblocks() as u64;
-            let disk = all * u64::from(slabs::SEGMENT_BYTES);
+            let disk = all * u64::from(SEGMENT_BYTES);
             Sizes { live: taken, dead: 0, free: used - taken, disk }
         }
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::item;
 use crate::superblock::{Cut, OpenLog, Rule};
 use crate::values::Ticket;
+use crate::values::place::offset_of;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Memory, Spin, lab};
 
@@ -77,7 +78,7 @@ impl<M: Memory> Logs<M> {
         if u64::from(writer) == super::RECOVERED {
             return None;
         }
-        let offset = location % u64::from(super::SEGMENT_BYTES);
+        let offset = u64::from(offset_of(location));
         let position = (origin >> 8) + offset + 1;
         (self.durable(writer.into()) < position).then_some(Ticket { writer, position })
     }

@@ -50,6 +50,8 @@ use crate::item::{self, BATCH_END_BYTES};
 use crate::medium::Medium;
 use crate::redo_log::{Left, Owed, RedoLog};
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
+use crate::values::place::{Residents, segment_of, start_of};
+use crate::values::{Residence, SEGMENT_BYTES};
 use appender::Writer;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -66,8 +68,6 @@ use std::time::Duration;
 use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Memory, Native, lab};
 
-/// Bytes of a log, as in the paper.
-pub const SEGMENT_BYTES: u32 = 4 << 20;
 /// The collector's writer.
 pub const COLLECTOR: usize = 0;
 /// Most writers, the collector included.
@@ -83,21 +83,12 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// Longest item in bytes that fits a log.
 pub const MAX_ITEM_BYTES: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usize - BATCH_END_BYTES;
 
-#[inline(always)]
-fn segment_of(location: u64) -> usize {
-    (location / u64::from(SEGMENT_BYTES)) as usize
-}
-
-#[inline(always)]
-fn start_of(segment: u32) -> u64 {
-    u64::from(segment) * u64::from(SEGMENT_BYTES)
-}
-
 /// All logs of one map.
 #[derive(Debug)]
 pub struct Logs<M: Memory = Native> {
     medium: Medium<M>,
     segments: Box<[Segment]>,
+    residents: Residents,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     lanes: Box<[CachePadded<Lane>]>,
     pool: Arc<Mutex<Pool>>,
@@ -162,6 +153,7 @@ impl<M: Memory> Logs<M> {
             if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
         Ok(Logs {
             segments: Segment::rows(count),
+            residents: Residents::default(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             lanes: (0..=writers).map(|_| CachePadded::new(lane())).collect(),
             pool: Arc::new(Mutex::new(pool)),
@@ -326,6 +318,7 @@ impl<M: Memory> Logs<M> {
                 used_bytes: end.into(),
                 dead_bytes: self.dead_bytes(number),
                 sequence: segment.sequence.load(Ordering::Relaxed),
+                residence: segment.place.residence(),
             }
         };
         (1..fresh).map(view).filter(|v| v.state != State::Free).collect()
@@ -462,6 +455,8 @@ pub struct SegmentView {
     pub dead_bytes: u64,
     /// Its place in the order of opening.
     pub sequence: u64,
+    /// Where it is.
+    pub residence: Residence,
 }
 
 impl SegmentView {

@@ -21,6 +21,7 @@ use super::appender::Appender;
 use super::{Logs, SEGMENT_BYTES, segment_of};
 use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
 use crate::values::ItemCopy;
+use crate::values::place::offset_of;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -35,7 +36,7 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub fn may_change(&self, location: u64) -> bool {
         let frozen = self.frozen_to(segment_of(location));
-        frozen.is_some_and(|frozen| location % u64::from(SEGMENT_BYTES) >= u64::from(frozen))
+        frozen.is_some_and(|frozen| offset_of(location) >= frozen)
     }
 
     /// Brings the item at `location` near for an update: all of its `lines` to be written if it may
@@ -58,8 +59,8 @@ impl<M: Memory> Logs<M> {
         if !self.may_change(location) {
             return false;
         }
-        let memory = self.medium.memory();
-        let room = u64::from(SEGMENT_BYTES) - location % u64::from(SEGMENT_BYTES);
+        let Ok(found) = self.resolve(location) else { return false };
+        let (memory, room) = (self.medium.memory(), found.end - location);
         let head_bytes = room.min(MAX_HEADER_BYTES as u64) as usize;
         let target = copy.target();
         // SAFETY: within the segment, which is committed, and within the copy.

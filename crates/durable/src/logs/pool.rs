@@ -62,7 +62,12 @@ impl<M: Memory> Logs<M> {
         for tried in 1..=pool.released.len().min(RELEASED_TRIED) {
             let at = pool.released.len() - tried;
             match self.grow_to(pool.released[at], room) {
-                Ok(()) => return Ok(pool.released.swap_remove(at)),
+                Ok(()) => {
+                    let segment = pool.released.swap_remove(at);
+                    let place = &self.segments[segment as usize].place;
+                    self.residents.add(place, self.places(pool));
+                    return Ok(segment);
+                }
                 // Another may have kept its blocks, as one that was found free at the start.
                 Err(Error::DiskFull { .. }) => {}
                 Err(other) => return Err(other),
@@ -71,6 +76,7 @@ impl<M: Memory> Logs<M> {
         let segment = pool.fresh;
         self.grow_to(segment, room)?;
         pool.fresh += 1;
+        self.residents.add(&self.segments[segment as usize].place, self.places(pool));
         Ok(segment)
     }
 
@@ -229,12 +235,16 @@ impl<M: Memory> Logs<M> {
             }
             // The highest first: what is used gathers at the front of the file.
             let highest = (0..pool.free.len()).max_by_key(|at| pool.free[*at]).expect("not empty");
-            pool.free.swap_remove(highest)
+            let segment = pool.free.swap_remove(highest);
+            self.residents.remove(segment, &self.segments[segment as usize].place);
+            segment
         };
         let bytes = u64::from(SEGMENT_BYTES);
         // SAFETY: a segment of the pool is nobody's, and this one was taken out of it.
         if let Err(error) = unsafe { self.medium.release(start_of(segment), bytes) } {
-            self.lock_pool().free.push(segment);
+            let mut pool = self.lock_pool();
+            self.residents.add(&self.segments[segment as usize].place, self.places(&pool));
+            pool.free.push(segment);
             return Err(error);
         }
         self.budget.give(bytes);

@@ -1,20 +1,12 @@
 //! Looking at items: under the key's lock, or without it under an epoch guard.
 
 use super::overwrite::ALL;
-use super::{
-    Logs, MOST_OVERWRITTEN_BYTES, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, segment_of, start_of,
-};
+use super::{Logs, MOST_OVERWRITTEN_BYTES, SEGMENT_HEADER_BYTES, State, segment_of, start_of};
 use crate::item::{self, FLAGS_AT, Header, Item, MAX_HEADER_BYTES, Record};
 use crate::values::{BucketLock, Found, NoItem, Seen};
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Memory, lab};
-
-/// The end of the segment of a location.
-#[inline(always)]
-fn end_of_segment(location: u64) -> u64 {
-    (location | u64::from(SEGMENT_BYTES - 1)) + 1
-}
 
 impl<M: Memory> Logs<M> {
     /// The current item of a key whose lock is held, at `location`, which came from
@@ -108,7 +100,7 @@ impl<M: Memory> Logs<M> {
     /// What may be lent of an item in a part of a log where items are overwritten.
     #[inline(always)]
     fn seen_changing(&self, location: u64) -> Found<Seen<'_>> {
-        let room = end_of_segment(location) - location;
+        let room = self.resolve(location)?.end - location;
         if room >= 12 {
             let memory = self.medium.memory();
             let mut word = [0; 8];
@@ -129,7 +121,7 @@ impl<M: Memory> Logs<M> {
     /// The same of any item.
     #[inline(never)]
     fn seen_changing_rarely(&self, location: u64) -> Found<Seen<'_>> {
-        let room = end_of_segment(location) - location;
+        let room = self.resolve(location)?.end - location;
         let memory = self.medium.memory();
         let mut head = [0; MAX_HEADER_BYTES];
         let head_bytes = (room as usize).min(MAX_HEADER_BYTES);
@@ -227,10 +219,7 @@ impl<M: Memory> Logs<M> {
     /// lock is held, or it is at rest and a guard is held from before the location was learnt.
     #[inline(always)]
     unsafe fn bytes_of(&self, location: u64) -> Found<&[u8]> {
-        let end = end_of_segment(location).min(self.medium.usable_bytes());
-        if location >= end {
-            return Err(NoItem(location));
-        }
+        let end = self.resolve(location)?.end;
         // SAFETY: committed; and by contract, since a segment is freed only when none of its items is current, and
         // reused only after every guard under which its locations could be learnt is gone.
         let bytes = unsafe { item::borrow(self.medium.memory(), location, end) };

@@ -190,6 +190,11 @@ impl<M: Memory> Logs<M> {
             pool.free = free;
             pool.released = released;
             pool.fresh = count;
+            let away = |segment: &u32| {
+                self.residents.remove(*segment, &self.segments[*segment as usize].place)
+            };
+            pool.released.iter().for_each(away);
+            self.residents.recount(self.places(&pool));
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
         let kept = (1..count).zip(mends);

@@ -18,9 +18,14 @@
 //! before the next was begun, as on byte-addressable media; bit 1 is kept for items that follow a version record
 //! ([`control`](crate::control)). A segment of a later format, or with other flags, is refused by its number.
 
+use super::Logs;
+use super::pool::Pool;
 use crate::checksum::Crc;
 use crate::superblock::{get_u32, get_u64};
+use crate::values::Found;
+use crate::values::place::{Place, Resolved};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use terrace_memory::Memory;
 
 /// Formats of segments.
 pub(crate) const FORMAT: u8 = 2;
@@ -153,9 +158,28 @@ pub(crate) struct Segment {
     pub closed: AtomicU64,
     /// Salt of the checksums of its items.
     pub salt: AtomicU32,
+    /// Where it is.
+    pub place: Place,
     /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium
     /// since before this process.
     pub origin: AtomicU64,
+}
+
+impl<M: Memory> Logs<M> {
+    /// Where what lies at `location` is read: the one way from there to memory.
+    ///
+    /// # Errors
+    /// [`NoItem`](crate::NoItem) if that is not in memory.
+    #[inline(always)]
+    pub(super) fn resolve(&self, location: u64) -> Found<Resolved> {
+        let place = |segment| self.segments.get(segment).map(|segment: &Segment| &segment.place);
+        self.residents.resolve(location, || self.medium.usable_bytes(), place)
+    }
+
+    /// The places of all segments that were ever used, of which there are as many as the pool says.
+    pub(super) fn places(&self, pool: &Pool) -> impl Iterator<Item = &Place> {
+        self.segments.iter().take(pool.fresh as usize).skip(1).map(|segment| &segment.place)
+    }
 }
 
 /// The origin of a segment whose items have been durable from the start.

@@ -160,6 +160,7 @@ impl<M: Memory> Slabs<M> {
     fn grow_pool(&self, pool: &mut Pool, room: Room) -> Result<u32> {
         if let Some(number) = pool.released.pop() {
             self.grow_to(number, room).inspect_err(|_| pool.released.push(number))?;
+            self.add_resident(number, pool);
             return Ok(number);
         }
         let number = pool.fresh;
@@ -168,7 +169,13 @@ impl<M: Memory> Slabs<M> {
         }
         self.grow_to(number, room)?;
         pool.fresh += 1;
+        self.add_resident(number, pool);
         Ok(number)
+    }
+
+    fn add_resident(&self, number: u32, pool: &Pool) {
+        let place = &self.shared.superblocks[number as usize].place;
+        self.shared.residents.add(place, self.shared.places(pool));
     }
 
     fn no_room(&self) -> Error {
@@ -212,9 +219,14 @@ impl<M: Memory> Slabs<M> {
                 memory.persist(start, 8);
             }
             let bytes = u64::from(SEGMENT_BYTES);
+            let place = &self.shared.superblocks[number as usize].place;
+            self.shared.residents.remove(number, place);
             // SAFETY: as above; nobody has a location in it, since none of its slots is in use or waits for readers.
             let is_back = unsafe { self.medium.release(start, bytes) };
-            is_back.inspect_err(|_| pool.free.push(number))?;
+            is_back.inspect_err(|_| {
+                self.add_resident(number, &pool);
+                pool.free.push(number);
+            })?;
             self.account(self.shared.end(number));
             self.budget.give(bytes);
             self.taken.fetch_sub(bytes, Ordering::Relaxed);

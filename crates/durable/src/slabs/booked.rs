@@ -20,6 +20,7 @@ use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::sections::{Address, Changes};
 use crate::values::Recovered;
+use crate::values::place::offset_of;
 use crate::values::{Entries, GetWords, PutWord};
 use std::time::{Duration, Instant};
 use terrace_memory::Memory;
@@ -35,7 +36,7 @@ const LOOK: Duration = Duration::from_micros(100);
 /// Word of a page and bit of it, of the slot at a location.
 #[inline(always)]
 fn bit_of(location: u64) -> (u64, u64) {
-    let grain = location % u64::from(SEGMENT_BYTES) / GRAIN;
+    let grain = u64::from(offset_of(location)) / GRAIN;
     (grain / 64, 1 << (grain % 64))
 }
 

@@ -10,24 +10,14 @@
 //!
 //! Locks, in the order they may be taken: the pool, a class, a superblock.
 
-use super::SEGMENT_BYTES;
+pub(crate) use crate::values::place::{segment_of as superblock_of, start_of};
+
 use super::classes::{self, CLASSES};
 use super::header::HEADER_BYTES;
+use crate::values::place::{Place, Residents, offset_of};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// Where a slot's location lies: superblocks are the segments of the file.
-#[inline(always)]
-pub(crate) fn superblock_of(location: u64) -> usize {
-    (location / u64::from(SEGMENT_BYTES)) as usize
-}
-
-/// Offset in the file of a superblock.
-#[inline(always)]
-pub(crate) fn start_of(superblock: u32) -> u64 {
-    u64::from(superblock) * u64::from(SEGMENT_BYTES)
-}
 
 /// The free slots of one superblock.
 #[derive(Debug, Default)]
@@ -80,7 +70,7 @@ impl Free {
     }
 
     fn slot_at(&self, location: u64) -> u32 {
-        let offset = (location % u64::from(SEGMENT_BYTES)) as u32 - HEADER_BYTES;
+        let offset = offset_of(location) - HEADER_BYTES;
         offset / classes::slot_bytes(self.class)
     }
 
@@ -93,9 +83,8 @@ impl Free {
 
     /// Whether a slot begins at this location of the superblock, and is not free.
     pub fn is_taken(&self, location: u64) -> bool {
-        let offset = location % u64::from(SEGMENT_BYTES);
-        let Some(offset) = offset.checked_sub(HEADER_BYTES.into()) else { return false };
-        let slot_bytes = u64::from(classes::slot_bytes(self.class));
+        let Some(offset) = offset_of(location).checked_sub(HEADER_BYTES) else { return false };
+        let slot_bytes = classes::slot_bytes(self.class);
         let slot = (offset / slot_bytes) as usize;
         let begins = offset.is_multiple_of(slot_bytes) && slot < self.slots as usize;
         begins && self.words[slot / 64] >> (slot % 64) & 1 == 0
@@ -167,6 +156,8 @@ impl Free {
 pub(crate) struct Superblock {
     /// Its salt: fixed for as long as anyone has a slot of it.
     pub salt: AtomicU32,
+    /// Where it is.
+    pub place: Place,
     /// Which of its lives this is.
     pub life: AtomicU64,
     /// Sequence number, or a later one since it was last emptied by eviction: orders superblocks
@@ -190,6 +181,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub superblocks: Box<[Superblock]>,
+    pub residents: Residents,
     pub pool: Mutex<Pool>,
     listed: Box<[Mutex<Vec<u32>>]>,
     /// By class, how many superblocks it has.
@@ -208,6 +200,7 @@ impl Shared {
     pub fn new(superblocks: usize) -> Shared {
         Shared {
             superblocks: (0..superblocks).map(|_| Superblock::default()).collect(),
+            residents: Residents::default(),
             pool: Mutex::new(Pool { free: Vec::new(), released: Vec::new(), fresh: 1 }),
             listed: (0..CLASSES).map(|_| Mutex::default()).collect(),
             counts: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
@@ -216,6 +209,15 @@ impl Shared {
             evicting: AtomicBool::new(false),
             some_empty: AtomicBool::new(false),
         }
+    }
+
+    /// The places of all superblocks that were ever used, of which there are as many as the pool says.
+    pub fn places(&self, pool: &Pool) -> impl Iterator<Item = &Place> {
+        self.superblocks
+            .iter()
+            .take(pool.fresh as usize)
+            .skip(1)
+            .map(|superblock| &superblock.place)
     }
 
     /// Whether a class has any superblock.

@@ -58,12 +58,13 @@ use crate::sections::Changes;
 use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
 use crate::sync::lock;
 use crate::values::Room;
-use crate::values::{BucketLock, Found, Keeps, NoItem, Seen};
+use crate::values::place::Resolved;
+use crate::values::{BucketLock, Found, Keeps, NoItem, SEGMENT_BYTES, Seen};
 use classes::CLASSES;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 use deferred::Deferred;
-use free::{Shared, superblock_of};
+use free::{Shared, Superblock, superblock_of};
 use parking_lot::{Mutex, ReentrantMutex};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,8 +72,6 @@ use std::sync::{Arc, OnceLock};
 use terrace_memory::profile::Keeping;
 use terrace_memory::{Budget, Memory, Native, lab};
 
-/// Bytes of a superblock, as in the paper.
-pub const SEGMENT_BYTES: u32 = 4 << 20;
 /// Most writers: those that can be writing at a crash, one torn slot each.
 pub const MAX_WRITERS: usize = MAX_OPEN;
 const DESIGN: u32 = 2;
@@ -343,13 +342,21 @@ impl<M: Memory> Slabs<M> {
         Ok(Item::read_if_key(self.verified(location, lock)?, key).is_some())
     }
 
+    /// Where what lies at `location` is read: the one way from there to memory.
+    ///
+    /// # Errors
+    /// [`NoItem`] if that is not in memory.
+    #[inline(always)]
+    fn resolve(&self, location: u64) -> Found<Resolved> {
+        let place =
+            |number| self.shared.superblocks.get(number).map(|found: &Superblock| &found.place);
+        self.shared.residents.resolve(location, || self.medium.capacity_bytes(), place)
+    }
+
     /// The bytes of the item at `location`, and no others: its head says how many.
     #[inline(always)]
     fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> Found<&'g [u8]> {
-        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
-        if end > self.medium.capacity_bytes() {
-            return Err(NoItem(location));
-        }
+        let end = self.resolve(location)?.end;
         let memory = self.medium.memory();
         // SAFETY: inside the medium, which is mapped: what is behind its file can be read too. The item's
         // bytes are not written again before every guard under which its location

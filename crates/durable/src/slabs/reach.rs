@@ -9,16 +9,17 @@
 //! here. An entry that names no intact item, or another key's, or a slot that another names too, means
 //! that the index does not fit, and all slots are read instead.
 
+use super::Slabs;
 use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::recover::{Scan, Scanned};
 use super::summary::Summary;
-use super::{SEGMENT_BYTES, Slabs};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::values::Reach;
 use crate::values::Recovered;
+use crate::values::place::end_of;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -88,7 +89,7 @@ impl<M: Memory> Slabs<M> {
     }
 
     fn offer(&self, location: u64, salt: u32, reach: &Reach<'_>) {
-        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
+        let end = end_of(location);
         // SAFETY: as in `tell_gone`.
         let bytes = unsafe { self.medium.memory().bytes(location, end - location) };
         if let Record::Item(item, bytes) = item::verify(bytes, salt) {
@@ -118,7 +119,7 @@ impl<M: Memory> Slabs<M> {
     /// Of a deleted item everything but the checksum is still there: its slot is used again only once
     /// the entry is gone.
     fn tell_gone(&self, location: u64, reach: &Reach<'_>) -> Result<()> {
-        let end = (location | u64::from(SEGMENT_BYTES - 1)) + 1;
+        let end = end_of(location);
         // SAFETY: in a superblock of the file; until recovery is over nobody writes to it.
         let bytes = unsafe { self.medium.memory().bytes(location, end - location) };
         let unfit = || Error::Unfit(format!("an entry's slot, at {location}, holds no item"));

@@ -296,6 +296,12 @@ impl<M: Memory> Slabs<M> {
             pool.free = free;
             pool.released = released;
             pool.fresh = count;
+            let superblocks = &self.shared.superblocks;
+            let away = |number: &u32| {
+                self.shared.residents.remove(*number, &superblocks[*number as usize].place);
+            };
+            pool.released.iter().for_each(away);
+            self.shared.residents.recount(self.shared.places(&pool));
         }
         let mut newest = 0;
         for Scanned { number, header, mut free, torn, .. } in scan.in_use {

@@ -1,8 +1,9 @@
 //! Values of a design chosen when they are opened.
 
+use super::place::end_of;
 use super::{
-    BucketLock, Entries, Found, GetWords, ItemCopy, NoItem, PutWord, Reach, Recovered, Room, Seen,
-    Ticket, Values, Writing,
+    BucketLock, Entries, Found, GetWords, ItemCopy, NoItem, PutWord, Reach, Recovered, Room,
+    SEGMENT_BYTES, Seen, Ticket, Values, Writing,
 };
 use crate::books::BookPages;
 use crate::error::{Error, Result};
@@ -123,12 +124,11 @@ impl<M: Memory> LogsOrSlabs<M> {
     pub fn book_pages(&self) -> Pages {
         let (count, bytes) = match self {
             Self::Logs(logs) => {
-                (logs.medium().capacity_bytes() / u64::from(logs::SEGMENT_BYTES), logs::PAGE_BYTES)
+                (logs.medium().capacity_bytes() / u64::from(SEGMENT_BYTES), logs::PAGE_BYTES)
             }
-            Self::Slabs(slabs) => (
-                slabs.medium().capacity_bytes() / u64::from(slabs::SEGMENT_BYTES),
-                slabs::PAGE_BYTES,
-            ),
+            Self::Slabs(slabs) => {
+                (slabs.medium().capacity_bytes() / u64::from(SEGMENT_BYTES), slabs::PAGE_BYTES)
+            }
         };
         Pages { count, bytes }
     }
@@ -139,14 +139,14 @@ impl<M: Memory> LogsOrSlabs<M> {
     /// Those of the medium.
     pub fn segments_in_file(&self) -> Result<u32> {
         let bytes = self.medium().file_bytes()?;
-        Ok((bytes / u64::from(logs::SEGMENT_BYTES)).max(1) as u32)
+        Ok((bytes / u64::from(SEGMENT_BYTES)).max(1) as u32)
     }
 
     /// What claims to be an item at `location`, which may be anything, if it lies within the first
     /// `file_bytes`: before recovery nothing is known of it, not even whether it is whole.
     pub fn claimed_item(&self, location: u64, file_bytes: u64) -> Option<Item<'_>> {
-        let end = (location | u64::from(logs::SEGMENT_BYTES - 1)).checked_add(1)?;
-        let is_there = location >= u64::from(logs::SEGMENT_BYTES) && end <= file_bytes;
+        let end = end_of(location);
+        let is_there = location >= u64::from(SEGMENT_BYTES) && end <= file_bytes;
         if !is_there || !self.medium().is_byte_addressable() {
             return None;
         }

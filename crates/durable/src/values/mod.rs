@@ -2,11 +2,13 @@
 
 mod either;
 mod kept;
+pub(crate) mod place;
 mod recovered;
 mod writing;
 
 pub use either::{LogsOrSlabs, RoomInEither};
 pub use kept::{BucketLock, ItemCopy, Keeps, Seen};
+pub use place::{Residence, SEGMENT_BYTES};
 pub use recovered::{Damage, Recovered, TornTail};
 pub use writing::{Room, Ticket};
 
