@@ -61,6 +61,8 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
     ) -> Result<Opened<M, I>> {
         let begin = Instant::now();
+        // What is found out later may have changed the index.
+        values.check_known()?;
         let (found, was_full) = self.find(&values, place)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let to_rebuild = match &found {

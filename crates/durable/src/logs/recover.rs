@@ -152,6 +152,30 @@ impl<M: Memory> Logs<M> {
         Ok(SegmentHeader::decode(header))
     }
 
+    /// Refuses a file with segments that a later version made. Looks at it alone, and at memory that is the file.
+    ///
+    /// # Errors
+    /// [`Error::Newer`].
+    pub fn check_known(&self) -> Result<()> {
+        let count = self.medium.file_bytes()? / u64::from(SEGMENT_BYTES);
+        for segment in 1..count as u32 {
+            if let Some(error) = self.newer(self.read_header(segment)?) {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a segment with this header is not read, if a later version made it.
+    fn newer(&self, header: FoundHeader) -> Option<Error> {
+        let (what, found, known) = match header {
+            FoundHeader::NewerFormat(found) => ("segment of format", found.into(), FORMAT.into()),
+            FoundHeader::NewerFlags(found) => ("segment with flags", found.into(), 1),
+            FoundHeader::Free | FoundHeader::Damaged | FoundHeader::Intact(_) => return None,
+        };
+        Some(Error::Newer { path: self.medium.path().into(), what, found, known })
+    }
+
     pub(super) fn settle(&self, count: u32, mends: &[Mend]) -> Result<()> {
         // What a killed process left may not have been synced, and will be told.
         if !self.medium.access().passes_damage() {
@@ -260,10 +284,12 @@ impl<M: Memory> Scan<'_, M> {
         // The cut after a log was closed no longer names it; only then may it be freed. But a log that was begun and
         // has nothing is freed by recovery while the cut still names it, and a crash may come before the next cut.
         let holds = |open: &OpenLog| open.segment == segment && open.tail > SEGMENT_HEADER_BYTES;
-        let header = match logs.read_header(segment)? {
+        let found = logs.read_header(segment)?;
+        let header = match found {
             FoundHeader::Free if !self.cut.open.iter().any(holds) => {
                 return Ok(Mend::AlreadyFree);
             }
+            FoundHeader::Intact(header) => header,
             FoundHeader::Free | FoundHeader::Damaged => {
                 self.damaged(
                     start,
@@ -272,13 +298,9 @@ impl<M: Memory> Scan<'_, M> {
                 );
                 return Ok(Mend::Keep);
             }
-            FoundHeader::NewerFormat(found) => {
-                return Err(self.newer("segment of format", found.into(), FORMAT.into()));
+            FoundHeader::NewerFormat(_) | FoundHeader::NewerFlags(_) => {
+                return Err(logs.newer(found).expect("it is newer"));
             }
-            FoundHeader::NewerFlags(found) => {
-                return Err(self.newer("segment with flags", found.into(), 1));
-            }
-            FoundHeader::Intact(header) => header,
         };
         let state = &logs.segments[segment as usize];
         state.sequence.store(header.sequence, Ordering::Relaxed);

@@ -99,7 +99,7 @@ impl<M: Memory> Slabs<M> {
 
     /// The superblocks in use, by number, and those that are free.
     pub(super) fn headers(&self, count: u32) -> Result<(InUse, Vec<u32>)> {
-        self.check_known(count)?;
+        self.check_known()?;
         let generation = self.generation.load(Ordering::Acquire);
         let (mut in_use, mut free) = (Vec::new(), Vec::new());
         for number in 1..count {

@@ -58,7 +58,7 @@ impl<M: Memory> Slabs<M> {
     ) -> Result<Recovered> {
         let start = Instant::now();
         let (count, mut whole_file) = self.superblocks_in_file()?;
-        self.check_known(count)?;
+        self.check_known()?;
         if let Some(what) = &self.head_damage {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
             self.generation.store(self.newest_generation(count), Ordering::Release);
@@ -148,8 +148,12 @@ impl<M: Memory> Slabs<M> {
     }
 
     /// Refuses a file with superblocks that a later version made.
-    pub(super) fn check_known(&self, count: u32) -> Result<()> {
-        for number in 1..count {
+    ///
+    /// # Errors
+    /// [`Error::Newer`].
+    pub fn check_known(&self) -> Result<()> {
+        let count = self.medium.file_bytes()? / u64::from(SEGMENT_BYTES);
+        for number in 1..count as u32 {
             let (what, found, known) = match self.header(number) {
                 Found::NewerFormat(found) => ("superblock of format", found.into(), 1),
                 Found::NewerFlags(found) => ("superblock with flags", found.into(), 0),

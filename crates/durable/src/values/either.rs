@@ -142,6 +142,14 @@ impl<M: Memory> LogsOrSlabs<M> {
         Ok((bytes / u64::from(SEGMENT_BYTES)).max(1) as u32)
     }
 
+    /// Refuses a file with segments that a later version made, before anything is changed for it.
+    ///
+    /// # Errors
+    /// [`Error::Newer`], those of the medium.
+    pub fn check_known(&self) -> Result<()> {
+        either!(self, values => values.check_known())
+    }
+
     /// What claims to be an item at `location`, which may be anything, if it lies within the first
     /// `file_bytes`: before recovery nothing is known of it, not even whether it is whole.
     pub fn claimed_item(&self, location: u64, file_bytes: u64) -> Option<Item<'_>> {
