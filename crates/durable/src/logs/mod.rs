@@ -51,6 +51,7 @@ use crate::medium::Medium;
 use crate::redo_log::{Left, Owed, RedoLog};
 use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
 use crate::values::place::{Residents, segment_of, start_of};
+use crate::values::rows::Zeroed;
 use crate::values::{Residence, SEGMENT_BYTES};
 use appender::Writer;
 use crossbeam_epoch::Guard;
@@ -58,8 +59,9 @@ use crossbeam_utils::CachePadded;
 use lane::Lane;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
-use rows::{Frozen, Zeroed};
-use segment::{RECOVERED, Segment};
+use rows::Frozen;
+use segment::RECOVERED;
+pub(crate) use segment::Segment;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -438,7 +440,8 @@ impl<M: Memory> Logs<M> {
 
 impl<M: Memory> Drop for Logs<M> {
     fn drop(&mut self) {
-        self.budget.give(self.total_segments() as u64 * u64::from(SEGMENT_BYTES));
+        let rows = self.row_bytes(self.lock_pool().fresh - 1);
+        self.budget.give(rows + self.total_segments() as u64 * u64::from(SEGMENT_BYTES));
     }
 }
 

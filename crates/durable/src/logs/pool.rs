@@ -76,6 +76,7 @@ impl<M: Memory> Logs<M> {
         let segment = pool.fresh;
         self.grow_to(segment, room)?;
         pool.fresh += 1;
+        self.budget.take_anyway(self.row_bytes(1));
         self.residents.add(&self.segments[segment as usize].place, self.places(pool));
         Ok(segment)
     }

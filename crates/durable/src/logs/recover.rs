@@ -208,7 +208,8 @@ impl<M: Memory> Logs<M> {
         let count = if ends_free { count - 1 } else { count };
         released.retain(|segment| *segment < count);
         let in_memory = u64::from(count - 1) - released.len() as u64;
-        self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
+        let rows = self.row_bytes(count - 1);
+        self.budget.take_anyway(rows + in_memory * u64::from(SEGMENT_BYTES));
         {
             let mut pool = self.lock_pool();
             pool.free = free;

@@ -1,10 +1,10 @@
-//! What is kept for each segment of the address space, used or not: there may be a million segments, and rows for every
-//! writer. All of it is zero at first, and taken from the system zeroed, so that what no segment has used takes no
-//! memory.
+//! What logs keep for each segment of the address space ([`rows`](crate::values::rows)), and for each segment and writer.
 
 use super::segment::Segment;
-use super::{SEGMENT_BYTES, overwrite};
+use super::{Logs, SEGMENT_BYTES, overwrite};
+use crate::values::rows::Zeroed;
 use std::sync::atomic::{AtomicU32, Ordering};
+use terrace_memory::Memory;
 
 /// The offset below which nothing of a segment is overwritten any more; at first, all of it.
 #[derive(Debug)]
@@ -24,24 +24,19 @@ impl Frozen {
     }
 }
 
-/// Types of which all bytes may be zero.
-///
-/// # Safety
-/// They may.
-pub(super) unsafe trait Zeroed: Sized {
-    /// So many of them, none of which takes memory before it is touched.
-    fn rows(count: usize) -> Box<[Self]> {
-        // SAFETY: all bytes are zero, which the trait says is a value.
-        unsafe { Box::<[Self]>::new_zeroed_slice(count).assume_init() }
-    }
-}
-
 // SAFETY: an atomic number is one in memory.
-unsafe impl Zeroed for AtomicU32 {}
-// SAFETY: as above.
 unsafe impl Zeroed for Frozen {}
 // SAFETY: a segment consists of atomic numbers.
 unsafe impl Zeroed for Segment {}
+
+impl<M: Memory> Logs<M> {
+    /// Bytes of the rows of so many segments that were used.
+    pub(super) fn row_bytes(&self, segments: u32) -> u64 {
+        let each =
+            size_of::<Segment>() + size_of::<Frozen>() + self.dead.len() * size_of::<AtomicU32>();
+        u64::from(segments) * each as u64
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -56,21 +51,5 @@ mod tests {
         assert_eq!(frozen[1].load(Ordering::Relaxed), overwrite::ALL);
         frozen[1].store(64, Ordering::Relaxed);
         assert_eq!(frozen[1].load(Ordering::Relaxed), 64);
-    }
-
-    #[test]
-    fn a_million_segments_that_nobody_uses_take_no_memory() {
-        let resident = || {
-            let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
-            let pages: u64 = statm.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("pages");
-            pages * 4096
-        };
-        let before = resident();
-        let rows: Vec<_> = (0..64).map(|_| AtomicU32::rows(1 << 20)).collect();
-        let segments = Segment::rows(1 << 20);
-        let taken = resident().saturating_sub(before);
-        // Other tests of this program take some meanwhile; written out, these would be 300 MiB.
-        assert!(taken < 150 << 20, "{} MiB for {} rows", taken >> 20, rows.len());
-        assert_eq!(segments.len(), 1 << 20);
     }
 }

@@ -8,7 +8,7 @@
 use super::classes::{self, CLASSES};
 use super::free::{Free, Pool, start_of};
 use super::header::{HEADER_BYTES, Header};
-use super::{SEGMENT_BYTES, Slabs, Writer};
+use super::{SEGMENT_BYTES, Slabs, Superblock, Writer};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 use crate::values::Room;
@@ -169,6 +169,7 @@ impl<M: Memory> Slabs<M> {
         }
         self.grow_to(number, room)?;
         pool.fresh += 1;
+        self.account(size_of::<Superblock>() as i64);
         self.add_resident(number, pool);
         Ok(number)
     }

@@ -15,16 +15,24 @@ pub(crate) use crate::values::place::{segment_of as superblock_of, start_of};
 use super::classes::{self, CLASSES};
 use super::header::HEADER_BYTES;
 use crate::values::place::{Place, Residents, offset_of};
-use parking_lot::Mutex;
+use crate::values::rows::Zeroed;
+use parking_lot::{Mutex, RawMutex, lock_api};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// One bit for each free slot.
+#[derive(Debug)]
+struct Bits {
+    words: Box<[u64]>,
+    /// One bit for each word that is not zero.
+    summary: Box<[u64]>,
+}
 
 /// The free slots of one superblock.
 #[derive(Debug, Default)]
 pub(crate) struct Free {
-    words: Box<[u64]>,
-    /// One bit for each word that is not zero.
-    summary: Box<[u64]>,
+    /// None before it has ever belonged to a class.
+    bits: Option<Box<Bits>>,
     class: usize,
     /// All slots; 0 while the superblock belongs to no class.
     pub slots: u32,
@@ -41,9 +49,12 @@ impl Free {
     pub fn none(class: usize) -> Free {
         let slots = classes::slots(class);
         let words = slots.div_ceil(64);
-        Free {
+        let bits = Bits {
             words: vec![0; words as usize].into(),
             summary: vec![0; words.div_ceil(64) as usize].into(),
+        };
+        Free {
+            bits: Some(Box::new(bits)),
             class,
             slots,
             available: 0,
@@ -66,7 +77,16 @@ impl Free {
 
     /// Bytes of memory it takes.
     pub fn memory_bytes(&self) -> u64 {
-        8 * (self.words.len() + self.summary.len()) as u64
+        let bytes = |bits: &Bits| size_of::<Bits>() + 8 * (bits.words.len() + bits.summary.len());
+        self.bits.as_deref().map_or(0, bytes) as u64
+    }
+
+    fn words(&self) -> &[u64] {
+        self.bits.as_ref().map_or(&[], |bits| &bits.words)
+    }
+
+    fn bits(&mut self) -> &mut Bits {
+        self.bits.as_mut().expect("a superblock that belongs to a class has bits")
     }
 
     fn slot_at(&self, location: u64) -> u32 {
@@ -87,18 +107,17 @@ impl Free {
         let slot_bytes = classes::slot_bytes(self.class);
         let slot = (offset / slot_bytes) as usize;
         let begins = offset.is_multiple_of(slot_bytes) && slot < self.slots as usize;
-        begins && self.words[slot / 64] >> (slot % 64) & 1 == 0
+        begins && self.words()[slot / 64] >> (slot % 64) & 1 == 0
     }
 
     /// Makes `slot` free.
     pub fn put(&mut self, slot: u32) {
         let (word, bit) = (slot as usize / 64, 1 << (slot % 64));
-        debug_assert!(
-            slot < self.slots && self.words[word] & bit == 0,
-            "slot {slot} is freed once"
-        );
-        self.words[word] |= bit;
-        self.summary[word / 64] |= 1 << (word % 64);
+        debug_assert!(slot < self.slots, "slot {slot} is one of the superblock");
+        let bits = self.bits();
+        debug_assert!(bits.words[word] & bit == 0, "slot {slot} is freed once");
+        bits.words[word] |= bit;
+        bits.summary[word / 64] |= 1 << (word % 64);
         self.available += 1;
     }
 
@@ -107,24 +126,26 @@ impl Free {
         let mut slot = run.start;
         while slot < run.end {
             let (word, first) = (slot as usize / 64, slot % 64);
-            let bits = (run.end - slot).min(64 - first);
-            let mask = u64::MAX >> (64 - bits) << first;
-            debug_assert!(self.words[word] & mask == 0, "slots from {slot} on are freed once");
-            self.words[word] |= mask;
-            self.summary[word / 64] |= 1 << (word % 64);
-            self.available += bits;
-            slot += bits;
+            let count = (run.end - slot).min(64 - first);
+            let mask = u64::MAX >> (64 - count) << first;
+            let bits = self.bits();
+            debug_assert!(bits.words[word] & mask == 0, "slots from {slot} on are freed once");
+            bits.words[word] |= mask;
+            bits.summary[word / 64] |= 1 << (word % 64);
+            self.available += count;
+            slot += count;
         }
     }
 
     /// Takes one free slot: the first.
     fn take(&mut self) -> Option<u32> {
-        let group = self.summary.iter().position(|bits| *bits != 0)?;
-        let word = group * 64 + self.summary[group].trailing_zeros() as usize;
-        let bit = self.words[word].trailing_zeros();
-        self.words[word] &= self.words[word] - 1;
-        if self.words[word] == 0 {
-            self.summary[group] &= !(1 << (word % 64));
+        let bits = self.bits.as_mut()?;
+        let group = bits.summary.iter().position(|words| *words != 0)?;
+        let word = group * 64 + bits.summary[group].trailing_zeros() as usize;
+        let bit = bits.words[word].trailing_zeros();
+        bits.words[word] &= bits.words[word] - 1;
+        if bits.words[word] == 0 {
+            bits.summary[group] &= !(1 << (word % 64));
         }
         self.available -= 1;
         Some(word as u32 * 64 + bit)
@@ -133,7 +154,7 @@ impl Free {
     /// Every slot that is not free.
     pub fn each_taken(&self, f: &mut impl FnMut(u32)) {
         for slot in 0..self.slots {
-            if self.words[slot as usize / 64] >> (slot % 64) & 1 == 0 {
+            if self.words()[slot as usize / 64] >> (slot % 64) & 1 == 0 {
                 f(slot);
             }
         }
@@ -141,7 +162,7 @@ impl Free {
 
     /// Every free slot.
     pub fn each(&self, mut f: impl FnMut(u32)) {
-        for (n, word) in self.words.iter().enumerate() {
+        for (n, word) in self.words().iter().enumerate() {
             let mut left = *word;
             while left != 0 {
                 f(n as u32 * 64 + left.trailing_zeros());
@@ -165,6 +186,17 @@ pub(crate) struct Superblock {
     pub age: AtomicU64,
     pub free: Mutex<Free>,
 }
+
+/// A lock of [`Superblock`] that nobody holds is zero.
+const _: () = {
+    // SAFETY: a lock is a byte, as its size says, and any byte can be read as a number.
+    let unlocked: u8 = unsafe { std::mem::transmute(<RawMutex as lock_api::RawMutex>::INIT) };
+    assert!(unlocked == 0);
+};
+
+// SAFETY: it consists of atomic numbers, and of a lock with numbers and an optional box: nobody holds the lock, as was
+// looked at above, and no box is a null pointer.
+unsafe impl Zeroed for Superblock {}
 
 /// Superblocks nobody uses.
 #[derive(Debug)]
@@ -199,7 +231,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub fn new(superblocks: usize) -> Shared {
         Shared {
-            superblocks: (0..superblocks).map(|_| Superblock::default()).collect(),
+            superblocks: Superblock::rows(superblocks),
             residents: Residents::default(),
             pool: Mutex::new(Pool { free: Vec::new(), released: Vec::new(), fresh: 1 }),
             listed: (0..CLASSES).map(|_| Mutex::default()).collect(),
@@ -413,10 +445,8 @@ mod tests {
             let (mut at_once, mut one_by_one) = (Free::none(3), Free::none(3));
             at_once.put_run(run.clone());
             run.clone().for_each(|slot| one_by_one.put(slot));
-            assert_eq!(
-                (&at_once.words, &at_once.summary),
-                (&one_by_one.words, &one_by_one.summary)
-            );
+            let of = |free: &mut Free| (free.bits().words.clone(), free.bits().summary.clone());
+            assert_eq!(of(&mut at_once), of(&mut one_by_one));
             assert_eq!(at_once.available, run.end - run.start);
         }
     }

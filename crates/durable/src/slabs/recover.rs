@@ -13,7 +13,7 @@ use super::classes;
 use super::free::{Free, start_of, superblock_of};
 use super::header::{Found, HEADER_BYTES, Header};
 use super::summary::Summary;
-use super::{SEGMENT_BYTES, Slabs};
+use super::{SEGMENT_BYTES, Slabs, Superblock};
 use crate::error::{Error, Result};
 use crate::item::{self, Item, Record};
 use crate::superblock::{HEAD_BYTES, get_u64};
@@ -293,8 +293,10 @@ impl<M: Memory> Slabs<M> {
         let is_hole = |number: &u32| matches!(self.header(*number), Found::Free);
         let (released, free): (Vec<_>, Vec<_>) = scan.free.into_iter().partition(is_hole);
         let in_memory = u64::from(count - 1) - released.len() as u64;
-        self.budget.take_anyway(in_memory * u64::from(SEGMENT_BYTES));
-        self.taken.store(in_memory * u64::from(SEGMENT_BYTES), Ordering::Relaxed);
+        let rows = u64::from(count - 1) * size_of::<Superblock>() as u64;
+        let bytes = rows + in_memory * u64::from(SEGMENT_BYTES);
+        self.budget.take_anyway(bytes);
+        self.taken.store(bytes, Ordering::Relaxed);
         {
             let mut pool = self.shared.pool.lock();
             pool.free = free;

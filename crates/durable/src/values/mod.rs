@@ -4,6 +4,7 @@ mod either;
 mod kept;
 pub(crate) mod place;
 mod recovered;
+pub(crate) mod rows;
 mod writing;
 
 pub use either::{LogsOrSlabs, RoomInEither};
