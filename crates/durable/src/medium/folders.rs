@@ -60,8 +60,9 @@ pub(super) fn sync_to(file: &Path) -> Result<()> {
     let folder = folder_of(file);
     sync_above(folder)?;
     match sync(folder) {
-        // Who may write to the file may not list its folder: then he made no name in it.
+        // Who may not list the folder made no name in it; or there is nothing to sync.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
         synced => synced.map_err(io_error(folder, "sync directory")),
     }
 }
