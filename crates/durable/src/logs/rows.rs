@@ -1,4 +1,4 @@
-//! What logs keep for each segment of the address space ([`rows`](crate::values::rows)), and for each segment and writer.
+//! What logs keep for each segment of the address space, and for each writer of one ([`rows`](crate::values::rows)).
 
 use super::segment::Segment;
 use super::{Logs, SEGMENT_BYTES, overwrite};
