@@ -1,5 +1,6 @@
 //! What an opening must know again, or a map that is opened anew costs more than one that went on.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use terrace_durable::item::NewItem;
@@ -118,9 +119,9 @@ fn superblocks_that_were_given_back_are_still_so_after_a_restart() {
         locations.push(slots.write(&new, &mut Changes::new()));
     }
     let most = slabs.total_superblocks();
-    for location in locations {
-        slabs.retire(location, &mut Changes::new());
-        slabs.release(location);
+    for location in &locations {
+        slabs.retire(*location, &mut Changes::new());
+        slabs.release(*location);
     }
     while slabs.waiting_slots() > 0 {
         crossbeam_epoch::pin().flush();
@@ -129,6 +130,12 @@ fn superblocks_that_were_given_back_are_still_so_after_a_restart() {
     budget.set_limit(8 << 20);
     let released = slabs.release_overdrawn().expect("a medium that can");
     assert!(released >= 2, "{released} of {most}");
+    // What was there is not in memory any more, and is not read: zeros would pass for an item without key and value.
+    let guard = crossbeam_epoch::pin();
+    let away = locations.iter().filter(|location| slabs.item_again(**location, &guard).is_err());
+    let away: BTreeSet<_> = away.map(|location| location / SEGMENT).collect();
+    assert_eq!(away.len(), released);
+    drop(guard);
     drop(slabs);
     let fresh = Arc::new(Budget::new(64 << 20));
     let again = open(&fresh);
