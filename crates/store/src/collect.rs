@@ -125,7 +125,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             false if pressed => self.pressure.give_up(this_round),
             false => {}
         }
-        if deletes_pressed && (!freed || self.deletes_pressure.is_in_vain(logs.total_segments())) {
+        let in_vain = || self.deletes_pressure.is_in_vain(logs.total_segments(), is_to_come);
+        if deletes_pressed && (!freed || in_vain()) {
             self.deletes_pressure.give_up(this_round);
         }
         let _kept = logs.release_excess();

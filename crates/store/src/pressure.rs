@@ -37,9 +37,14 @@ pub(crate) struct Pressure {
     hopeless_round: AtomicU64,
     /// Rounds since somebody who waited found room.
     rounds: AtomicUsize,
+    /// The same of rounds that freed logs for which readers are waited for.
+    rounds_for_readers: AtomicUsize,
     /// Whether the last round made none and nothing has made any since: nobody waits for another.
     is_full: AtomicBool,
 }
+
+/// Rounds that wait for readers to leave before no more is hoped for: at the collector's tick of 5 ms, two seconds.
+const ROUNDS_FOR_READERS: usize = 400;
 
 impl Pressure {
     /// Whether somebody waits, which is forgotten with the answer.
@@ -49,20 +54,29 @@ impl Pressure {
 
     /// Whoever waits since before this round is refused.
     pub fn give_up(&self, round: u64) {
-        self.rounds.store(0, Ordering::Relaxed);
+        self.forget_rounds();
         self.hopeless_round.store(round, Ordering::Release);
         self.is_full.store(true, Ordering::Release);
     }
 
     /// Counts a round, of a map of so many segments; whether all of them were collected, and still nobody found room.
-    pub fn is_in_vain(&self, segments: usize) -> bool {
-        self.rounds.fetch_add(1, Ordering::Relaxed) > segments
+    /// While freed logs wait for readers to leave, room is to come: such rounds are counted apart.
+    pub fn is_in_vain(&self, segments: usize, is_to_come: bool) -> bool {
+        match is_to_come {
+            true => self.rounds_for_readers.fetch_add(1, Ordering::Relaxed) > ROUNDS_FOR_READERS,
+            false => self.rounds.fetch_add(1, Ordering::Relaxed) > segments,
+        }
     }
 
     /// Somebody who waited found room.
     fn found(&self) {
-        self.rounds.store(0, Ordering::Relaxed);
+        self.forget_rounds();
         self.relieve();
+    }
+
+    fn forget_rounds(&self) {
+        self.rounds.store(0, Ordering::Relaxed);
+        self.rounds_for_readers.store(0, Ordering::Relaxed);
     }
 
     /// There may be room, or something to make it from: whoever needs some waits for a round again.

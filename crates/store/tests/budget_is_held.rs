@@ -3,6 +3,7 @@
 //! took room without asking. A map that refuses went to 101 MiB under overwrites.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use terrace_store::{
     Domain, Durability, Error, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
@@ -288,6 +289,41 @@ fn deletes_of_all_keys_stay_within_the_budget() {
     }
 }
 
+/// Freed logs that a slow reader holds are room to come: deletes wait for it instead of taking ever more.
+#[test]
+fn deletes_beside_a_slow_reader_stay_within_the_budget() {
+    let dir = directory();
+    let limit = 32 * MIB;
+    let wide = MapOptions { memory_budget_bytes: limit, ..options(DESIGNS[0], WhenFull::Refuse) };
+    let map = Map::open(dir.path(), wide).expect("open");
+    let mut keys = 0;
+    while map.put(&key(keys), &[7; 10]).is_ok() {
+        keys += 1;
+    }
+    let is_over = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let slowly =
+                    |_: terrace_store::Value<'_>| std::thread::sleep(Duration::from_millis(100));
+                map.get_with(&key(0), slowly).expect("a read succeeds");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let most = peak(&map, |look| {
+            for n in 1..keys {
+                map.delete(&key(1 + n * 7_919 % (keys - 1))).expect("a delete succeeds");
+                if n.is_multiple_of(256) {
+                    look();
+                }
+            }
+        });
+        is_over.store(true, Ordering::Relaxed);
+        most
+    });
+    assert!(most <= limit + 8 * MIB, "{} KiB at the most", most >> 10);
+}
+
 /// Where the budget is less than what lives, no collection makes room for a delete; it is the way back, and goes on.
 #[test]
 fn deletes_go_on_below_a_lowered_budget() {
@@ -296,7 +332,7 @@ fn deletes_go_on_below_a_lowered_budget() {
             let dir = directory();
             let map = Map::open(dir.path(), options(design, WhenFull::Refuse)).expect("open");
             let mut keys = 0;
-            while map.put(&key(keys), &[7; 10]).is_ok() {
+            while map.put(&key(keys), &[7; 60]).is_ok() {
                 keys += 1;
             }
             map.set_memory_budget(map.stats().memory_used_bytes - lowered);

@@ -150,7 +150,7 @@ impl<M: Memory> Logs<M> {
         let (cut, head_damage) = superblock::open_head(&medium, shape)?;
         let (left, redo_damage) = redo::left(&medium, &cut, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
-        let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1 };
+        let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1, has_freed: false };
         let lane =
             if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
         Ok(Logs {
@@ -371,7 +371,9 @@ impl<M: Memory> Logs<M> {
         waiting.fetch_add(segments.len(), Ordering::AcqRel);
         guard.defer(move || {
             let count = segments.len();
-            pool.lock().free.extend(segments);
+            let mut pool = pool.lock();
+            pool.free.extend(segments);
+            pool.has_freed = true;
             waiting.fetch_sub(count, Ordering::AcqRel);
         });
         guard.flush();

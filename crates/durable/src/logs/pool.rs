@@ -24,6 +24,8 @@ pub(super) struct Pool {
     pub(super) released: Vec<u32>,
     /// The first segment that was never used.
     pub(super) fresh: u32,
+    /// Whether collected segments came back since a delete last took one beyond the budget.
+    pub(super) has_freed: bool,
 }
 
 impl<M: Memory> Logs<M> {
@@ -36,7 +38,7 @@ impl<M: Memory> Logs<M> {
         if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
             return Err(self.no_room());
         }
-        if room == Room::Urgent && !self.leaves_one(&pool) {
+        if room == Room::Urgent && !self.leaves_one(&pool) && !self.is_on_the_way_back(&mut pool) {
             return Err(self.no_room());
         }
         let spare = if room == Room::Ordinary { self.spare() } else { 0 };
@@ -113,13 +115,18 @@ impl<M: Memory> Logs<M> {
         wanted.saturating_sub(self.budget.limit().saturating_add(bytes(pool.free.len() as u64)))
     }
 
-    /// Whether the collector finds another segment within the budget when one is taken, or the budget was lowered so
-    /// far that only deletes lead back to it.
+    /// Whether the collector finds another segment within the budget when one is taken.
     fn leaves_one(&self, pool: &Pool) -> bool {
         let bytes = |segments: usize| segments as u64 * u64::from(SEGMENT_BYTES);
         let (used, limit) = (self.budget.used(), self.budget.limit());
-        let fits = used + bytes(2) <= limit.saturating_add(bytes(pool.free.len()));
-        fits || self.budget.excess() > self.budget.headroom() + bytes(2)
+        used + bytes(2) <= limit.saturating_add(bytes(pool.free.len()))
+    }
+
+    /// Whether so much more than the budget is used that only deletes lead back to it, as after it was lowered: then they
+    /// take one segment each time that the collector gave some back, so that they do not outrun it.
+    fn is_on_the_way_back(&self, pool: &mut Pool) -> bool {
+        let is_far = self.budget.excess() > self.budget.headroom() + 2 * u64::from(SEGMENT_BYTES);
+        is_far && std::mem::take(&mut pool.has_freed)
     }
 
     /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
