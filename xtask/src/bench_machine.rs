@@ -15,7 +15,7 @@ use crate::run::target;
 use checks::{MAPS, Verdict};
 use ledger::Ledger;
 use machine::{Boot, End, Firmware, Machine};
-use parts::Found;
+use parts::Availability;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -39,8 +39,8 @@ pub fn main(root: &Path) -> Result<Option<String>, String> {
     let work = target(root).join("bench-machine");
     fs::create_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
     let parts = match parts::find_all(root, &work)? {
-        Found::All(parts) => parts,
-        Found::Missing(why) => return Ok(Some(why)),
+        Availability::All(parts) => parts,
+        Availability::Missing(why) => return Ok(Some(why)),
     };
     let machine = Machine::build(parts, &work)?;
     let (mut rows, first) = survey_and_load(&machine)?;

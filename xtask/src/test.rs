@@ -148,7 +148,7 @@ fn tests(root: &Path, options: &Options) -> Result<(), String> {
     run(tests_of_workspace(root, options).args(["--doc", "--quiet"]))
 }
 
-/// Always of the whole workspace: with a crate alone its dependencies have other features, and are built anew.
+/// Always of the whole workspace: with a crate alone its dependencies have other features, and are rebuilt.
 fn tests_of_workspace(root: &Path, options: &Options) -> Command {
     let mut command = cargo(root);
     command.args(["test", "--workspace"]);

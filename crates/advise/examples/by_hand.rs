@@ -8,9 +8,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 use terrace_machine::chase::Chase;
-use terrace_machine::copy::{Copy, Engine};
-use terrace_machine::ground::{Bench, Ground, Here};
+use terrace_machine::copy::{Copy, CopyMethod};
 use terrace_machine::load::{Load, Op};
+use terrace_machine::test_bed::{Bench, Here, TestBed};
 use terrace_memory::{Backing, Domain, Region, Topology};
 
 /// A line of a chase by hand: the number of the next in its first word.
@@ -43,7 +43,7 @@ fn main() {
             let copy = Copy { from, to, engine, bytes: bytes / 2, threads, times: 2 };
             copy.run(&here).expect("memory to copy")
         };
-        compare(&of("copy"), || copied(Engine::Library), || copy(own, threads));
+        compare(&of("copy"), || copied(CopyMethod::Library), || copy(own, threads));
     }
 
     let bench = here.bench(1).expect("a processor");

@@ -1,4 +1,4 @@
-//! The tests run on any ground, and say what they cannot tell.
+//! The tests run on any test bed, and say what they cannot tell.
 
 #![allow(clippy::unwrap_used)]
 

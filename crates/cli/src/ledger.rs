@@ -9,7 +9,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::time::Instant;
-use terrace::ledger::{Account, Block, Engine, Executed, Ledger, LedgerError, Profile, Status};
+use terrace::ledger::{
+    Account, Block, Executed, Ledger, LedgerEngine, LedgerError, Profile, Status,
+};
 use terrace::orders::{OrderError, OrderFormat, OrderReader};
 use terrace::{Access, Database};
 
@@ -99,7 +101,7 @@ pub struct RunArguments {
     one_block: bool,
     /// Engine: sequential, orangutan, dag, dag-pairs, reserve, block-stm, strife or auto
     #[arg(long, value_name = "NAME")]
-    engine: Option<Engine>,
+    engine: Option<LedgerEngine>,
     /// Write one line per order to this file: `done`, `gas-only` or `refused`
     #[arg(long, value_name = "FILE")]
     statuses: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use terrace::memory::Topology;
 use terrace::memory::profile::ProfiledMachine;
-use terrace_advise::machine::ground::Here;
+use terrace_advise::machine::test_bed::Here;
 use terrace_advise::probe;
 
 /// Why a command ends without having done what it was asked.

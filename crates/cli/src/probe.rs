@@ -12,7 +12,7 @@ use terrace::Config;
 use terrace::memory::tier::{self, SystemPaths};
 use terrace::memory::{Profile, Topology};
 use terrace_advise::machine::Preset;
-use terrace_advise::machine::ground::{Ground, Here};
+use terrace_advise::machine::test_bed::{Here, TestBed};
 use terrace_advise::probe::{self, Part, Plan};
 use terrace_experiments::reproduce::Results;
 
@@ -71,7 +71,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     }
 }
 
-fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
+fn on<G: TestBed>(test_bed: &G, arguments: &Arguments) -> Outcome {
     // What cannot be written, or refined, is found before minutes are spent.
     for path in [&arguments.out, &arguments.html].into_iter().flatten() {
         Results::check_writable(path).map_err(Failure::new)?;
@@ -81,11 +81,11 @@ fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
         _ => None,
     };
     if let Some(known) = &known {
-        known.must_be_of(&probe::machine_of(ground)).map_err(Failure::new)?;
+        known.must_be_of(&probe::machine_of(test_bed)).map_err(Failure::new)?;
     }
     if arguments.idiosyncrasies {
-        let eight = EightTests::of(ground, arguments)?;
-        keep(eight.profile(ground), known, arguments)?;
+        let eight = EightTests::of(test_bed, arguments)?;
+        keep(eight.profile(test_bed), known, arguments)?;
         return eight.print(arguments.json);
     }
     let plan = Plan {
@@ -95,7 +95,7 @@ fn on<G: Ground>(ground: &G, arguments: &Arguments) -> Outcome {
         is_quick: arguments.quick,
         limit: arguments.quick.then_some(probe::QUICK),
     };
-    let run = measure(ground, &plan)?;
+    let run = measure(test_bed, &plan)?;
     if known.is_some() {
         // What earlier runs have measured is whole in the profile; this run has to tell of its own.
         for (part, why) in run.left_out() {
@@ -167,14 +167,14 @@ fn model(name: &str) -> Result<Preset, Failure> {
 }
 
 /// A run by the plan.
-fn measure<G: Ground>(ground: &G, plan: &Plan) -> Result<Profile, Failure> {
+fn measure<G: TestBed>(test_bed: &G, plan: &Plan) -> Result<Profile, Failure> {
     let bar = progress::steps("probe");
     let tell = |done: usize, of: usize, what: &str| {
         bar.set_length(of as u64);
         bar.set_position(done as u64);
         bar.set_message(what.to_string());
     };
-    let found = probe::probe(ground, plan, &tell);
+    let found = probe::probe(test_bed, plan, &tell);
     bar.finish_and_clear();
     found.map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_experiments::reproduce::{
-    self, ALL, Calibrated, Check, Record, Results, Row, Run, Verdict,
+    self, ALL, Calibrated, Check, ExperimentRecord, Results, Row, Run, Verdict,
 };
 
 /// Where the repository keeps the records, from its root.
@@ -198,7 +198,11 @@ fn calibrate(row: &Row) -> Result<Vec<Arc<Calibrated>>, Failure> {
     found.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
 }
 
-fn run_row(row: &Row, full: bool, calibrations: &[Arc<Calibrated>]) -> Result<Record, Failure> {
+fn run_row(
+    row: &Row,
+    full: bool,
+    calibrations: &[Arc<Calibrated>],
+) -> Result<ExperimentRecord, Failure> {
     let spinner = progress::spinner(row.id);
     let record =
         row.run(&Run { full, calibrations, tell: &|step| spinner.set_message(step.to_string()) });
@@ -206,7 +210,7 @@ fn run_row(row: &Row, full: bool, calibrations: &[Arc<Calibrated>]) -> Result<Re
     record.map_err(|e| Failure::new(format!("{}: {e}", row.id)))
 }
 
-fn show(record: &Record) -> String {
+fn show(record: &ExperimentRecord) -> String {
     let experiment = &record.experiment;
     let mut rows = vec![["check", "paper", "measured", "passes", ""].map(String::from).to_vec()];
     rows.extend(experiment.checks.iter().map(|check| {

@@ -16,7 +16,7 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::values::Room;
 use terrace_durable::{Flush, Medium, Values, Writing};
 use terrace_machine::Preset;
-use terrace_machine::ground::{Bench, Ground, Here};
+use terrace_machine::test_bed::{Bench, Here, TestBed};
 use terrace_memory::{Budget, Domain, Memory, Topology};
 
 const SIZES: [usize; 4] = [64, 256, 1024, 4096];
@@ -65,8 +65,8 @@ const WARM: u64 = 64 << 20;
 const COUNTED: u64 = 64 << 20;
 
 #[allow(clippy::too_many_arguments, reason = "a table's columns")]
-fn on<G: Ground>(
-    ground: &G,
+fn on<G: TestBed>(
+    test_bed: &G,
     node: &str,
     threads: usize,
     design: &str,
@@ -77,7 +77,7 @@ fn on<G: Ground>(
 where
     <G::Bench as Bench>::Memory: Memory,
 {
-    let bench = ground.bench(threads).expect("threads");
+    let bench = test_bed.bench(threads).expect("threads");
     let memory = bench.memory(node, ALL, domain).expect("memory");
     // What an earlier run left there would be recovered.
     for at in (0..ALL).step_by(4 << 20) {
@@ -90,12 +90,12 @@ where
         "logs" => {
             let logs = Logs::open(medium, threads, &budget).expect("logs");
             logs.recover(1, &|_, _, _| ()).expect("recovered");
-            updates(&bench, ground.is_modelled(), &logs.flushing(flush), threads, value_bytes)
+            updates(&bench, test_bed.is_modelled(), &logs.flushing(flush), threads, value_bytes)
         }
         _ => {
             let slabs = Slabs::open(medium, threads, &budget).expect("slabs");
             slabs.recover(1, &|_, _, _| ()).expect("recovered");
-            updates(&bench, ground.is_modelled(), &slabs.flushing(flush), threads, value_bytes)
+            updates(&bench, test_bed.is_modelled(), &slabs.flushing(flush), threads, value_bytes)
         }
     }
 }

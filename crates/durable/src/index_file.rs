@@ -102,7 +102,7 @@ impl<I: Divide> Area<I> {
     /// As [`Medium::grow`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Medium::grow`].
     pub fn grow(&self, at: u64, bytes: u64) -> Result<()> {
         self.medium.grow(self.start + at, bytes)
     }
@@ -329,7 +329,7 @@ impl<I: Memory> IndexFile<I> {
     /// Gives a new file its name, as [`Medium::publish`].
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Medium::publish`].
     pub fn publish(&self) -> Result<()> {
         if self.medium.is_new() { self.medium.publish() } else { Ok(()) }
     }

@@ -152,7 +152,7 @@ impl<M: Memory> Medium<M> {
     /// As [`Medium::mirrored`], with the image used through what `through` makes of it: a memory of the laboratory.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Medium::mirrored`].
     ///
     /// # Panics
     /// If that has another length.

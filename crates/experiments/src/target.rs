@@ -18,7 +18,7 @@ impl<M: Memory> MapTarget<M> {
         MapTarget { map, collects: false }
     }
 
-    /// A map without threads: whoever writes calls the collector before the next operation.
+    /// A map without background threads: each writer calls the collector before its next operation.
     pub fn that_collects(map: Map<M>) -> MapTarget<M> {
         MapTarget { map, collects: true }
     }

@@ -19,7 +19,7 @@ use terrace_memory::{Backing, Budget, Domain, Memory, Region};
 /// The paper's machine, and its entries.
 const PRESET: &str = "optane-004";
 const PAPER_ENTRIES: u64 = 160_000_000;
-/// What is random in its caches is so by this seed.
+/// Seed of the modelled caches.
 const SEED: u64 = 1;
 /// Lines of a core's own caches, at the least: what one operation works on.
 const OWN_BYTES: [u64; 2] = [4096, 8192];

@@ -63,7 +63,7 @@ kept-index-sections: SectionLogWriteBack WordWriteBack BucketWriteBack LineWrite
 kept-index-look: ReaderSettles
 kept-index-look-behind: ReaderSettles
 map-slabs-superblock: HeaderWriteBack
-map-keeper: Sync
+map-checkpointer: Sync
 map-mirrored-threads: Frozen Sync SyncOfPages
 map-mirrored-sync: Sync
 map-mirrored-queue: WriteBeforeReached

@@ -9,7 +9,7 @@ use terrace_memory::{Domain, Native, Region};
 const BYTES: u64 = 256 << 10;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Section(Vec<(u64, u64)>, End),
     Maintain,
     Close,
@@ -23,14 +23,14 @@ enum End {
     Panic,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let end = prop_oneof![6 => Just(End::Commit), 1 => Just(End::Fail), 1 => Just(End::Panic)];
     let toggles = prop::collection::vec((0u64..60, 0u64..1000), 1..6);
     prop_oneof![
-        20 => (toggles, end).prop_map(|(toggles, end)| Step::Section(toggles, end)),
-        2 => Just(Step::Maintain),
-        1 => Just(Step::Close),
-        1 => Just(Step::Crash),
+        20 => (toggles, end).prop_map(|(toggles, end)| ModelStep::Section(toggles, end)),
+        2 => Just(ModelStep::Maintain),
+        1 => Just(ModelStep::Close),
+        1 => Just(ModelStep::Crash),
     ]
 }
 
@@ -52,7 +52,7 @@ fn section<S: Structure>(pool: &Pool<Native>, toggles: &[(u64, u64)], end: End) 
     }
 }
 
-fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[Step]) {
+fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[ModelStep]) {
     let options =
         Options::new(engine).pages(2, 2).log_bytes(32 << 10).journal_bytes(512).grain(grain);
     let folder = std::env::temp_dir();
@@ -62,18 +62,18 @@ fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[St
     let mut model = S::model_created();
     for step in steps {
         match step {
-            Step::Section(toggles, end) => {
+            ModelStep::Section(toggles, end) => {
                 section::<S>(&pool, toggles, *end);
                 if *end == End::Commit {
                     toggles.iter().for_each(|(k, v)| S::model_toggle(&mut model, *k, *v));
                 }
             }
-            Step::Maintain => drop(pool.maintain().expect("maintained")),
-            Step::Close => {
+            ModelStep::Maintain => drop(pool.maintain().expect("maintained")),
+            ModelStep::Close => {
                 pool = Pool::open(pool.close(), &options).expect("open");
                 assert!(pool.recovery().was_clean);
             }
-            Step::Crash => {
+            ModelStep::Crash => {
                 drop(pool);
                 pool = Pool::open(region.native(), &options).expect("open");
                 assert!(!pool.recovery().was_clean);
@@ -83,7 +83,7 @@ fn follows_the_model<S: Structure>(engine: EngineKind, grain: Grain, steps: &[St
             .section(|tx| Ok::<_, Error>((S::contents(tx)?, S::objects(tx)?)))
             .expect("contents");
         assert_eq!(contents, model);
-        pool.check_reachable(objects).expect("books");
+        pool.check_reachable(objects).expect("allocation metadata");
     }
 }
 

@@ -187,7 +187,7 @@ impl HashIndex {
     /// As [`HashIndex::new`], with its memory from one NUMA node.
     ///
     /// # Errors
-    /// As there; the kernel's, when it does not bind memory to the node.
+    /// The errors of [`HashIndex::new`]; the kernel's, when it does not bind memory to the node.
     pub fn on_node(
         shards: usize,
         capacity: u64,
@@ -302,7 +302,7 @@ impl<I: Memory> HashIndex<I> {
     /// is a word of the section, and still alone. Both may add words to the section.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`HashIndex::update`].
     pub fn update_then<T>(
         &self,
         hash: u64,

@@ -269,7 +269,7 @@ impl Tree {
     /// As [`Tree::new`], with its memory from one NUMA node.
     ///
     /// # Errors
-    /// As there; the kernel's, when it does not bind memory to the node.
+    /// The errors of [`Tree::new`]; the kernel's, when it does not bind memory to the node.
     pub fn on_node(
         options: &TreeOptions,
         capacity: u64,
@@ -412,7 +412,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// alone.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Tree::update`].
     pub fn update_then<K: Keys, T>(
         &self,
         key: &[u8],

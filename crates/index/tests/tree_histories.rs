@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use terrace_index::tree::{Change, Form, Keys, Tree, TreeOptions};
 use terrace_memory::Budget;
-use terrace_workload::history::{Call, Client, Recorder, Told};
+use terrace_workload::history::{Call, Client, Recorder, Response};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 
 const KEYS: u64 = 40;
@@ -34,7 +34,7 @@ impl Keys for Numbered {
 fn operate(tree: &Tree, client: &mut Client<'_>, random: u64) {
     let number = random % KEYS;
     let name = key(number);
-    let told = |value: Option<[u64; 2]>| Told::Value(value.map(|value| value[0] as i64));
+    let told = |value: Option<[u64; 2]>| Response::Value(value.map(|value| value[0] as i64));
     let new = random >> 40 | 1;
     match random >> 32 & 7 {
         0..=2 => {
@@ -59,7 +59,7 @@ fn operate(tree: &Tree, client: &mut Client<'_>, random: u64) {
         _ => {
             let pending = client.call(number, Call::Delete);
             let before = tree.update(&name, &Numbered, |_| Change::Remove).expect("memory");
-            client.returned(pending, Told::Flag(before.is_some()));
+            client.returned(pending, Response::Flag(before.is_some()));
         }
     }
 }

@@ -147,7 +147,7 @@ fn check(memory: &Crashable, notes: &[Noted<Note>]) -> Result<(), String> {
 }
 
 fn explorer(threads: u64, pushes: u64, how: Push) -> Explorer<Note> {
-    // Where the next node goes is volatile, and made anew by setup.
+    // Where the next node goes is volatile, and rebuilt by setup.
     let next = Arc::new(AtomicU64::new(NODES));
     let first = next.clone();
     let mut explorer = Explorer::new(Domain::Adr, BYTES)

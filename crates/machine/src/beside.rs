@@ -6,9 +6,9 @@
 //! piece of one memory, anywhere in it, and then takes some dependent steps through the other; only
 //! the steps are timed. Caches hold neither memory.
 
-use crate::ground::{Bench, Ground};
 use crate::model::NodeCounts;
 use crate::random::{Rng, mix};
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use std::time::Duration;
 use terrace_memory::{Domain, Memory};
@@ -31,7 +31,7 @@ pub struct Chase<'a> {
     pub chased: &'a str,
     /// The memory that is written.
     pub written: &'a str,
-    /// What becomes of what is written.
+    /// What happens to the written lines.
     pub dirty: Dirty,
     /// Bytes written before each chase.
     pub bytes: u64,
@@ -59,19 +59,19 @@ const PIECE: usize = 4096;
 const LINE: u64 = 64;
 
 impl Chase<'_> {
-    /// Runs it: first until the caches are full of what is written, then as long again.
+    /// Runs it twice as long as it takes to fill the caches with written lines; measures the second half.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such memory, or refuses it.
+    /// The machine has fewer threads, or no such memory, or refuses it.
     ///
     /// # Panics
     /// If there are no steps, or pieces are no lines, or none, or more than 4 KiB.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Chased> {
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Chased> {
         assert!(self.steps > 0, "a chase takes steps");
         assert!(self.bytes.is_multiple_of(LINE), "pieces of lines");
         assert!((LINE..=PIECE as u64).contains(&self.bytes), "pieces of 64 to 4096 bytes");
-        let bench = ground.bench(self.threads)?;
-        let bytes = (CACHES * ground.cache_bytes()).next_multiple_of(1 << 20);
+        let bench = test_bed.bench(self.threads)?;
+        let bytes = (CACHES * test_bed.cache_bytes()).next_multiple_of(1 << 20);
         let chased = bench.memory(self.chased, bytes, Domain::Adr)?;
         let written = bench.memory(self.written, bytes, Domain::Eadr)?;
         let share = bytes / self.threads as u64 / self.bytes * self.bytes;
@@ -91,7 +91,7 @@ impl Chase<'_> {
         // Of what comes to the caches in a round a part stays.
         let round = self.bytes + self.steps * LINE;
         let each =
-            (CACHES * ground.cache_bytes() / 2 / round).div_ceil(self.threads as u64).max(64);
+            (CACHES * test_bed.cache_bytes() / 2 / round).div_ceil(self.threads as u64).max(64);
         go(&bench, &mut threads, each);
         let before = bench.counts(self.written);
         let time = go(&bench, &mut threads, each);
@@ -146,7 +146,7 @@ impl<B: Bench> Thread<'_, B> {
             let line = self.at % (self.chased.len() / LINE);
             // SAFETY: an aligned word inside the memory, which nobody writes.
             let word = unsafe { self.chased.load(line * LINE) };
-            // What is there is always the same, which the processor does not know.
+            // The value is always the same, which the processor cannot know.
             self.at = mix(self.at.wrapping_add(word).wrapping_add(1));
         }
         self.chased_ps += bench.now_ps() - start;

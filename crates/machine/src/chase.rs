@@ -5,7 +5,7 @@
 //! laying it out takes one store for a line, which matters where caches of hundreds of MiB
 //! have to be outgrown.
 
-use crate::ground::Bench;
+use crate::test_bed::Bench;
 use crate::timed::{Timed, Times};
 use terrace_memory::Memory;
 
@@ -84,8 +84,8 @@ fn scattered(place: u64, lines: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Ground;
     use crate::model::Preset;
+    use crate::test_bed::TestBed;
     use terrace_memory::Domain;
 
     #[test]

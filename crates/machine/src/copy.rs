@@ -1,13 +1,13 @@
 //! Copies of much memory by processors (Wu, section 4.2): each thread copies its share of one piece to
 //! another, as a whole, again and again, through the caches or past them.
 
-use crate::ground::{Bench, Ground};
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use terrace_memory::{Divide, Domain, Memory};
 
 /// How bytes are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
+pub enum CopyMethod {
     /// As the C library does: how is its choice, by the size of a piece.
     Library,
     /// Stored, a page after the other: through the caches.
@@ -18,10 +18,10 @@ pub enum Engine {
     String,
 }
 
-/// What is stored in one step where the caches must not be passed: no library streams so little.
+/// Bytes stored in one step where the copy must go through the caches: no library streams so few.
 const PAGE: u64 = 4096;
 
-impl Engine {
+impl CopyMethod {
     /// Copies all of `source` to `target`, and fences.
     ///
     /// # Safety
@@ -31,14 +31,14 @@ impl Engine {
         unsafe {
             let bytes = source.bytes(0, source.len());
             match self {
-                Engine::Library => target.write(0, bytes),
-                Engine::Stream => target.stream(0, bytes),
-                Engine::Store => {
+                CopyMethod::Library => target.write(0, bytes),
+                CopyMethod::Stream => target.stream(0, bytes),
+                CopyMethod::Store => {
                     for (number, page) in bytes.chunks(PAGE as usize).enumerate() {
                         target.write(number as u64 * PAGE, page);
                     }
                 }
-                Engine::String => bench.copy_string(source, target),
+                CopyMethod::String => bench.copy_string(source, target),
             }
         }
         target.fence();
@@ -53,7 +53,7 @@ pub struct Copy<'a> {
     /// The memory of the target.
     pub to: &'a str,
     /// What copies.
-    pub engine: Engine,
+    pub engine: CopyMethod,
     /// Bytes of a copy, of all threads together.
     pub bytes: u64,
     /// How many threads.
@@ -67,17 +67,17 @@ impl Copy<'_> {
     /// read once and written once, so a memory moves twice as much and more.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such node, or refuses the memory.
+    /// The machine has fewer threads, or no such node, or refuses the memory.
     ///
     /// # Panics
     /// If there is nothing to copy.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<f64> {
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<f64> {
         assert!(self.bytes > 0 && self.times > 0, "something is copied");
-        if self.engine == Engine::String && ground.is_modelled() {
+        if self.engine == CopyMethod::String && test_bed.is_modelled() {
             let what = "modelled processors have no instruction that copies";
             return Err(io::Error::new(io::ErrorKind::Unsupported, what));
         }
-        let bench = ground.bench(self.threads)?;
+        let bench = test_bed.bench(self.threads)?;
         let share = (self.bytes / self.threads as u64).next_multiple_of(64).max(64);
         let all_shares = share * self.threads as u64;
         // Each in its half: a memory that is asked for twice may be the same one, and every node needs one
@@ -116,8 +116,8 @@ impl Copy<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Here;
     use crate::random::Rng;
+    use crate::test_bed::Here;
     use terrace_memory::Topology;
 
     #[test]
@@ -129,7 +129,9 @@ mod tests {
         let both = bench.memory(&node, 2 * bytes, Domain::None).expect("memory");
         let (source, target) = (both.part(0, bytes), both.part(bytes, bytes));
         let mut random = Rng::new(7);
-        for engine in [Engine::Library, Engine::Store, Engine::Stream, Engine::String] {
+        for engine in
+            [CopyMethod::Library, CopyMethod::Store, CopyMethod::Stream, CopyMethod::String]
+        {
             // SAFETY: two parts that do not overlap; nobody else has them.
             let is_whole = unsafe {
                 (0..bytes / 8).for_each(|word| source.store(word * 8, random.bits()));

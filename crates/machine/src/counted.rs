@@ -1,4 +1,4 @@
-//! `Counted`: what a structure asks of its memory, counted exactly.
+//! `Counted`: exact counts of the requests of a structure to its memory.
 //!
 //! The price of a persistent structure is decided by how many lines it writes back and how often it
 //! waits at a fence, and both creep up unnoticed. A structure on this memory has its costs as
@@ -14,7 +14,7 @@ use terrace_memory::{Memory, Native, Request, Wrapper};
 
 const LINE_BYTES: u64 = 64;
 
-/// What was asked of a memory.
+/// The requests to a memory, counted.
 ///
 /// The default is nothing, so a budget names what it allows and the rest must be 0:
 /// ```
@@ -33,7 +33,7 @@ pub struct Counts {
     pub compare_exchanges: u64,
     /// Atomic additions.
     pub additions: u64,
-    /// Plain reads, copies, and borrows that are looked at.
+    /// Plain reads, copies, and accesses to borrowed bytes.
     pub reads: u64,
     /// Plain writes.
     pub writes: u64,
@@ -49,7 +49,7 @@ pub struct Counts {
     pub fences: u64,
     /// Prefetches of either kind.
     pub prefetches: u64,
-    /// Bytes loaded, read, borrowed and looked at, by compare-exchanges and additions too.
+    /// Bytes loaded, read, and accessed through borrows, by compare-exchanges and additions too.
     pub bytes_read: u64,
     /// Bytes stored and written, and exchanged where that succeeded.
     pub bytes_written: u64,
@@ -119,7 +119,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Counts what was asked.
+    /// Counts the requests.
     fn note(&mut self, what: Request, at: u64, bytes: u64, succeeded: bool) {
         let counts = &mut self.counts;
         let (mut read, mut written) = (0, 0);
@@ -187,7 +187,7 @@ impl Tally {
 /// By thread: what it did outside of any section, then its open sections from the outermost.
 type Threads = HashMap<ThreadId, Vec<Tally>>;
 
-/// A memory that counts what is asked of the one it wraps.
+/// A memory that counts the requests to the memory that it wraps.
 ///
 /// ```
 /// # use terrace_machine::Counted;
@@ -213,7 +213,7 @@ impl<M: Memory> Counted<M> {
         Counted { memory, threads: Arc::default() }
     }
 
-    /// The wrapped memory; what is done to it directly is not counted.
+    /// The wrapped memory. Direct accesses to it are not counted.
     pub fn get_ref(&self) -> &M {
         &self.memory
     }

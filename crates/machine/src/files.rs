@@ -9,7 +9,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 use terrace_memory::dax;
 
-/// What is done to a piece.
+/// The operation on a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOp {
     /// It is read.
@@ -21,7 +21,7 @@ pub enum FileOp {
 /// Pieces of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSetting {
-    /// What is done.
+    /// The operation.
     pub op: FileOp,
     /// Bytes of a piece: whole pages.
     pub piece_bytes: u64,

@@ -7,7 +7,6 @@ pub mod copy;
 pub mod counted;
 pub mod crash;
 pub mod files;
-pub mod ground;
 pub mod kernels;
 pub mod lines;
 pub mod litmus;
@@ -19,6 +18,7 @@ mod random;
 mod recorded;
 pub mod rewrite;
 pub mod stores;
+pub mod test_bed;
 pub mod timed;
 mod without;
 

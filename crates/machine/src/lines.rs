@@ -5,12 +5,12 @@
 //! depends on what the last one holds. So no prefetcher runs ahead and no core overlaps them, on
 //! machines whose prefetchers cannot be switched off as the paper's were.
 
-use crate::ground::Bench;
+use crate::test_bed::Bench;
 use std::io;
 use std::ops::Range;
 use terrace_memory::{Domain, Memory};
 
-/// What is done to each line.
+/// The operation on each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Its words are loaded.
@@ -75,7 +75,7 @@ impl<'a, B: Bench> Lines<'a, B> {
     /// virtual, `own_ns` is charged for each item.
     ///
     /// # Panics
-    /// If there are not so many items.
+    /// If there are fewer items.
     pub fn pass(&self, what: Pass, numbers: Range<u64>, own_ns: f64) -> f64 {
         assert!(numbers.end <= self.items, "a thread has {} items", self.items);
         let count = (numbers.end.saturating_sub(numbers.start)).max(1);
@@ -143,8 +143,8 @@ fn scattered(number: u64, items: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::Ground;
     use crate::model::Preset;
+    use crate::test_bed::TestBed;
 
     #[test]
     fn every_number_comes_once() {

@@ -4,7 +4,7 @@
 //! at every possible moment:
 //!
 //! * **Increments.** Both add to one word; at the end it must hold the sum.
-//! * **Message passing.** One writes `a`, then `b`; who finds a new `b` must find a new `a`.
+//! * **Message passing.** One writes `a`, then `b`; a reader that finds a new `b` must find a new `a`.
 //! * **Store buffering.** Each writes a word of its own and then reads the other's; one of them at the
 //!   least must find the other's write.
 //!
@@ -12,15 +12,15 @@
 //! alone, whatever a lock of loads and stores protects (Lamport's bakery needs both orderings); with
 //! neither, nothing. A probe proves a failure and never an order: rounds without one are evidence.
 //!
-//! Each probe has a broken form ([`Form::Broken`]), which must fail, or the probe sees nothing. That of
+//! Each probe has a broken form ([`LitmusForm::Broken`]), which must fail, or the probe sees nothing. That of
 //! store buffering is one without its barriers: every processor of today fails it by itself.
 
-use crate::ground::{Bench, Ground};
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use terrace_memory::{Domain, Memory};
 
-/// What is probed.
+/// The probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// Two threads increment one word.
@@ -36,7 +36,7 @@ pub enum Probe {
 
 /// How it is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum LitmusForm {
     /// With atomics and barriers, which must hold.
     Sound,
     /// Increments that load and store; messages written in the wrong order; stores without barriers
@@ -46,7 +46,7 @@ pub enum Form {
 
 /// What came of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct LitmusOutcome {
     /// The probe.
     pub probe: Probe,
     /// Rounds of each thread.
@@ -84,9 +84,9 @@ const STEP: u64 = 64;
 
 impl Sharing {
     /// What these outcomes of all [`PROBES`] allow: a probe that is missing, or had no rounds, has failed.
-    pub fn allowed_by(found: &[Found]) -> Sharing {
+    pub fn allowed_by(found: &[LitmusOutcome]) -> Sharing {
         let holds = |probe: Probe| {
-            let of = |found: &&Found| found.probe == probe && found.rounds > 0;
+            let of = |found: &&LitmusOutcome| found.probe == probe && found.rounds > 0;
             let mut all = found.iter().filter(of).peekable();
             all.peek().is_some() && all.all(|found| found.forbidden == 0)
         };
@@ -100,20 +100,20 @@ impl Sharing {
 }
 
 impl Probe {
-    /// Probes two threads of a ground for `rounds` rounds at the least.
+    /// Probes two threads of a test bed for `rounds` rounds at the least.
     ///
     /// # Errors
     /// The machine has not two threads, or no such node, or refuses the memory.
-    pub fn run<G: Ground>(
+    pub fn run<G: TestBed>(
         self,
-        ground: &G,
+        test_bed: &G,
         node: &str,
-        form: Form,
+        form: LitmusForm,
         rounds: u64,
-    ) -> io::Result<Found> {
-        let bench = ground.bench(2)?;
+    ) -> io::Result<LitmusOutcome> {
+        let bench = test_bed.bench(2)?;
         let memory = bench.memory(node, BYTES, Domain::None)?;
-        let mut found = Found { probe: self, rounds: 0, forbidden: 0 };
+        let mut found = LitmusOutcome { probe: self, rounds: 0, forbidden: 0 };
         while found.rounds < rounds {
             // SAFETY: aligned words of the memory; nobody else has it yet.
             unsafe {
@@ -157,9 +157,9 @@ fn both<B: Bench>(bench: &B, rounds: [&(dyn Fn(u64) + Sync); 2]) {
     bench.run(&mut steps);
 }
 
-fn increments<B: Bench>(bench: &B, memory: &B::Memory, form: Form) -> u64 {
+fn increments<B: Bench>(bench: &B, memory: &B::Memory, form: LitmusForm) -> u64 {
     let increment = |_| match form {
-        Form::Sound => {
+        LitmusForm::Sound => {
             let mut found = load(memory, A);
             // SAFETY: an aligned word of the memory.
             while let Err(other) = unsafe { memory.compare_exchange(A, found, found + 1) } {
@@ -167,14 +167,14 @@ fn increments<B: Bench>(bench: &B, memory: &B::Memory, form: Form) -> u64 {
             }
             fence(SeqCst);
         }
-        Form::Broken => store(memory, A, load(memory, A) + 1),
+        LitmusForm::Broken => store(memory, A, load(memory, A) + 1),
     };
     both(bench, [&increment, &increment]);
     (2 * RUN).abs_diff(load(memory, A))
 }
 
-fn passing<B: Bench>(bench: &B, memory: &B::Memory, form: Form, backwards: bool) -> u64 {
-    let [first, second] = if form == Form::Sound { [A, B] } else { [B, A] };
+fn passing<B: Bench>(bench: &B, memory: &B::Memory, form: LitmusForm, backwards: bool) -> u64 {
+    let [first, second] = if form == LitmusForm::Sound { [A, B] } else { [B, A] };
     let missed = AtomicU64::new(0);
     let write = |round: u64| {
         store(memory, first, round);
@@ -193,7 +193,7 @@ fn passing<B: Bench>(bench: &B, memory: &B::Memory, form: Form, backwards: bool)
     missed.into_inner()
 }
 
-fn buffering<B: Bench>(bench: &B, memory: &B::Memory, form: Form) -> u64 {
+fn buffering<B: Bench>(bench: &B, memory: &B::Memory, form: LitmusForm) -> u64 {
     // What each thread found in the other's word, by round.
     let found: [Vec<AtomicU32>; 2] =
         [0, 1].map(|_| (0..=RUN).map(|_| Default::default()).collect());
@@ -201,7 +201,7 @@ fn buffering<B: Bench>(bench: &B, memory: &B::Memory, form: Form) -> u64 {
         let found = &found[which];
         move |round: u64| {
             store(memory, own, round);
-            if form == Form::Sound {
+            if form == LitmusForm::Sound {
                 fence(SeqCst);
             }
             let seen = load(memory, other) as u32;
@@ -229,9 +229,9 @@ mod tests {
     use super::*;
     use crate::model::Preset;
 
-    fn found(forbidden: [u64; 4]) -> Vec<Found> {
+    fn found(forbidden: [u64; 4]) -> Vec<LitmusOutcome> {
         let all = PROBES.into_iter().zip(forbidden);
-        all.map(|(probe, forbidden)| Found { probe, rounds: 1000, forbidden }).collect()
+        all.map(|(probe, forbidden)| LitmusOutcome { probe, rounds: 1000, forbidden }).collect()
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         assert_eq!(Sharing::allowed_by(&found([9, 0, 1, 0])), Sharing::Apart);
         assert_eq!(Sharing::allowed_by(&found([0, 0, 0, 1])), Sharing::Apart);
         assert_eq!(Sharing::allowed_by(&found([0; 4])[..3]), Sharing::Apart, "one was not run");
-        let idle: Vec<Found> =
-            found([0; 4]).into_iter().map(|found| Found { rounds: 0, ..found }).collect();
+        let idle: Vec<LitmusOutcome> =
+            found([0; 4]).into_iter().map(|found| LitmusOutcome { rounds: 0, ..found }).collect();
         assert_eq!(Sharing::allowed_by(&idle), Sharing::Apart);
     }
 
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn a_modelled_machine_loses_no_increment() {
         let preset = Preset::named("two-socket").unwrap();
-        let found = Probe::Increments.run(&preset, "dram0", Form::Sound, 1).unwrap();
+        let found = Probe::Increments.run(&preset, "dram0", LitmusForm::Sound, 1).unwrap();
         assert_eq!((found.rounds, found.forbidden), (RUN, 0));
     }
 }

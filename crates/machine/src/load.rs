@@ -1,17 +1,17 @@
 //! The load generator of the papers' microbenchmarks (PMIdioBench, Gugnani, I1 to I8): threads that each go
 //! over a file of their own, piece by piece, on this machine or on a modelled one.
 
-use crate::ground::{Bench, Ground};
 use crate::kernels::look_at;
 use crate::model::NodeCounts;
 use crate::random::Rng;
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use terrace_memory::profile::Flavour;
 use terrace_memory::{Domain, Memory};
 
-/// What is done to each piece.
+/// The operation on each piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// It is read.
@@ -42,7 +42,7 @@ impl From<Flavour> for Op {
 pub struct Load<'a> {
     /// The memory.
     pub node: &'a str,
-    /// What is done to a piece.
+    /// The operation on a piece.
     pub op: Op,
     /// Whether pieces are taken at random, or one after the other.
     pub random: bool,
@@ -83,22 +83,22 @@ const PART: u64 = 256;
 const CACHES: u64 = 8;
 /// The least of all files together, bytes.
 const FILES_MIN: u64 = 64 << 20;
-/// A thread looks at the clock after so many pieces.
+/// Pieces between two looks of a thread at the clock.
 const LOOK: u64 = 64;
 
 impl Load<'_> {
     /// Runs it: first as long as it takes to fill the caches, then measured until one thread has done its
-    /// part of the ground's effort, so that no tail runs with fewer threads.
+    /// part of the test bed's effort, so that no tail runs with fewer threads.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such node, or refuses the memory.
+    /// The machine has fewer threads, or no such node, or refuses the memory.
     ///
     /// # Panics
     /// If a piece has no bytes.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Run> {
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Run> {
         assert!(self.bytes > 0, "a piece has bytes");
-        let bench = ground.bench(self.threads)?;
-        let (cache, effort) = (ground.cache_bytes(), ground.effort());
+        let bench = test_bed.bench(self.threads)?;
+        let (cache, effort) = (test_bed.cache_bytes(), test_bed.effort());
         let file = (CACHES * cache)
             .max(FILES_MIN)
             .div_ceil(self.threads as u64)

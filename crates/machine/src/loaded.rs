@@ -2,8 +2,8 @@
 //! of reads and writes and with a pause that sets how many.
 
 use crate::chase::{Chase, LOADS};
-use crate::ground::{Bench, Ground};
 use crate::load::{File, Load, Op};
+use crate::test_bed::{Bench, TestBed};
 use crate::timed::{Timed, Times};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -44,11 +44,11 @@ impl Loaded<'_> {
     /// Measures it, with one thread more than those that move bytes.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such node, or refuses the memory.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Point> {
-        let bench = ground.bench(self.threads + 1)?;
+    /// The machine has fewer threads, or no such node, or refuses the memory.
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Point> {
+        let bench = test_bed.bench(self.threads + 1)?;
         let threads = self.threads as u64;
-        let outgrown = (CACHES * ground.cache_bytes()).max(FILE_MIN);
+        let outgrown = (CACHES * test_bed.cache_bytes()).max(FILE_MIN);
         let cycle = outgrown.next_power_of_two();
         let file = (outgrown / threads.max(1)).max(FILE_MIN).next_multiple_of(FILE_MIN);
         let memory = bench.memory(self.node, cycle + threads * file, Domain::Adr)?;

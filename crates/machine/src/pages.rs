@@ -1,7 +1,7 @@
 //! What a page costs: its first touch, and what its size does to loads that are all over.
 
 use crate::chase::Chase;
-use crate::ground::{Ground, Here};
+use crate::test_bed::{Here, TestBed};
 use std::io;
 use std::time::Instant;
 use terrace_memory::{Backing, Memory, Region};

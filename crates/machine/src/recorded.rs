@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::{Memory, Native, Request, Wrapper};
 
-/// What was asked.
+/// The request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A word was loaded.
@@ -27,9 +27,9 @@ pub enum What {
     WriteBack,
     /// A fence.
     Fence,
-    /// A line was asked for ahead.
+    /// A line was prefetched.
     Prefetch,
-    /// A line was asked for ahead, to be written.
+    /// A line was prefetched to be written.
     PrefetchToWrite,
     /// A range was cleaned as a hint.
     Clean,
@@ -40,7 +40,7 @@ pub enum What {
 /// One thing that was asked of one of the memories that share a tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What was asked.
+    /// The request.
     pub what: What,
     /// The memory's number.
     pub place: u16,

@@ -1,8 +1,8 @@
 //! One piece of memory, streamed again and again (PMIdioBench, Gugnani, I7): what a device with a buffer
 //! makes of it shows in its counters alone.
 
-use crate::ground::{Bench, Ground};
 use crate::model::NodeCounts;
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use terrace_memory::{Domain, Memory};
 
@@ -17,13 +17,13 @@ const MEMORY: u64 = 1 << 20;
 ///
 /// # Panics
 /// If the piece is larger than 4096 bytes.
-pub fn rewrite<G: Ground>(
-    ground: &G,
+pub fn rewrite<G: TestBed>(
+    test_bed: &G,
     node: &str,
     bytes: usize,
     rounds: u64,
 ) -> io::Result<Option<NodeCounts>> {
-    let bench = ground.bench(1)?;
+    let bench = test_bed.bench(1)?;
     let memory = bench.memory(node, MEMORY, Domain::Adr)?;
     let piece = &[1; 4096][..bytes];
     let before = bench.counts(node);

@@ -1,7 +1,7 @@
 //! What it takes to write a piece, by how it is written.
 
-use crate::ground::{Bench, Ground};
 use crate::load::{File, Load, Op};
+use crate::test_bed::{Bench, TestBed};
 use crate::timed::{Timed, Times};
 use std::io;
 use terrace_memory::Domain;
@@ -29,9 +29,9 @@ impl Stores<'_> {
     ///
     /// # Errors
     /// There is no such node, or it has not enough memory.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Times> {
-        let bench = ground.bench(1)?;
-        let file = (CACHES * ground.cache_bytes()).max(64 << 20);
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Times> {
+        let bench = test_bed.bench(1)?;
+        let file = (CACHES * test_bed.cache_bytes()).max(64 << 20);
         let memory = bench.memory(self.node, file, Domain::Adr)?;
         let Stores { node, op, bytes, samples } = self;
         let load = Load { node, op, random: true, bytes, threads: 1, overhead_ns: 0.0 };

@@ -1,7 +1,7 @@
 //! Short things timed: many together for a mean to which the clock adds next to nothing, and one at a time for
 //! percentiles, as far as one takes longer than the clock.
 
-use crate::ground::Bench;
+use crate::test_bed::Bench;
 use std::hint::black_box;
 
 /// How long something took, each time: nanoseconds.
@@ -25,7 +25,7 @@ impl Times {
     }
 }
 
-/// The middle one, and the one that one in a hundred is above, each a time of so many things.
+/// p50 and p99 of the samples, each the time of this many operations.
 fn percentiles_ns(mut times_ps: Vec<u64>, things: f64) -> [f64; 2] {
     times_ps.sort_unstable();
     let last = times_ps.len().saturating_sub(1);
@@ -127,13 +127,13 @@ impl Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ground::{Ground, Here};
     use crate::model::Preset;
+    use crate::test_bed::{Here, TestBed};
     use terrace_memory::Topology;
 
     /// One thing in 40 takes 50 times as long: means of 32 hide how long, single times do not.
-    fn tail<G: Ground>(ground: &G, quick_ns: f64) -> Times {
-        let bench = ground.bench(1).expect("a thread");
+    fn tail<G: TestBed>(test_bed: &G, quick_ns: f64) -> Times {
+        let bench = test_bed.bench(1).expect("a thread");
         let mut timed = Timed::new(&bench, 32, 2000, true);
         let mut done = 0;
         let mut step = || {
@@ -172,7 +172,7 @@ mod tests {
         let (together, alone) = ([2_000_000, 4_000_000], [100_000, 900_000]);
         let long = of(&together, &alone, 25_000, true);
         assert_eq!((long.mean_ns, long.p50_ns, long.p99_ns), (300.0, 900.0, 900.0));
-        // Who stores alone behind others waits for theirs.
+        // A single store behind others waits for them.
         let plain = of(&together, &alone, 25_000, false);
         assert_eq!((plain.mean_ns, plain.p50_ns, plain.p99_ns), (300.0, 400.0, 400.0));
     }

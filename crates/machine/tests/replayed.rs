@@ -1,10 +1,10 @@
 //! Recorded accesses on modelled machines: the same as if the structure had run there; copies and
-//! litmus probes on both kinds of ground.
+//! litmus probes on both kinds of test bed.
 
-use terrace_machine::copy::{Copy, Engine};
-use terrace_machine::ground::{Ground, Here};
-use terrace_machine::litmus::{Form, PROBES, Probe};
+use terrace_machine::copy::{Copy, CopyMethod};
+use terrace_machine::litmus::{LitmusForm, PROBES, Probe};
 use terrace_machine::model::{Player, Stage};
+use terrace_machine::test_bed::{Here, TestBed};
 use terrace_machine::{Access, Counted, Machine, Modelled, Preset, Recorded, Tape, What, Without};
 use terrace_memory::{Backing, Domain, Memory, Part, Region, Topology, lab};
 
@@ -114,7 +114,7 @@ fn a_copy_moves_less_than_the_memory_reads() {
     let copy = |threads| Copy {
         from: &node.name,
         to: &node.name,
-        engine: Engine::Store,
+        engine: CopyMethod::Store,
         bytes: 8 << 20,
         threads,
         times: 1,
@@ -133,8 +133,8 @@ fn broken_probes_fail_on_real_processors_and_sound_ones_do_not() {
     let node = &here.nodes()[0];
     let run = |probe: Probe, form| probe.run(&here, node, form, 1).expect("probed").forbidden;
     for probe in PROBES {
-        assert_eq!(run(probe, Form::Sound), 0, "{probe:?}");
+        assert_eq!(run(probe, LitmusForm::Sound), 0, "{probe:?}");
         // On a busy machine the two threads may not run at once at first.
-        assert!((0..200).any(|_| run(probe, Form::Broken) > 0), "{probe:?} sees nothing");
+        assert!((0..200).any(|_| run(probe, LitmusForm::Broken) > 0), "{probe:?} sees nothing");
     }
 }

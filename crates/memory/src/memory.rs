@@ -99,7 +99,7 @@ pub mod by_words {
     /// [`Memory::load_line`] by loads.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Memory::load_line`].
     #[inline(always)]
     pub unsafe fn load_line(memory: &impl Memory, at: u64) -> [u64; 8] {
         // SAFETY: the caller's promise is passed on.
@@ -109,7 +109,7 @@ pub mod by_words {
     /// [`Memory::fetch_add`] by a compare-exchange.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`Memory::fetch_add`].
     #[inline(always)]
     pub unsafe fn fetch_add(memory: &impl Memory, at: u64, value: u64) -> u64 {
         // SAFETY: the caller's promise is passed on.

@@ -44,7 +44,7 @@ impl Server {
     /// served is open, their commands are answered `LOADING`, and INFO tells how far it is.
     ///
     /// # Errors
-    /// As there, and those of `open`: the server is shut down again.
+    /// The errors of [`Server::start`], and those of `open`: the server is shut down again.
     pub fn start_opening(
         database: Arc<Database>,
         options: ServerOptions,

@@ -15,7 +15,9 @@ use terrace_store::laboratory::{Laboratory, LeafForm, TreeForm};
 use terrace_store::{
     Change, Domain, Durability, Kind, Map, MapOptions, Persist, Session, ValueDesign,
 };
-use terrace_workload::history::{Call, Client, Operation, Recorder, State, Told, joined};
+use terrace_workload::history::{
+    Call, Client, Operation, Recorder, RegisterState, Response, joined,
+};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 
 /// How a history is made.
@@ -30,7 +32,7 @@ struct Load {
 
 /// What the threads talk to: the map, or a liar in front of it.
 trait Register: Sync {
-    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Told;
+    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Response;
 }
 
 struct Honest;
@@ -48,28 +50,28 @@ fn number_in(value: &[u8]) -> i64 {
 }
 
 impl Register for Honest {
-    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Told {
+    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Response {
         let told = match call {
             Call::Get => {
-                Told::Value(session.get(key, |value| number_in(value.bytes)).expect("get"))
+                Response::Value(session.get(key, |value| number_in(value.bytes)).expect("get"))
             }
             Call::Put(number) => {
                 session.put(key, &encoded(number, bytes), None).expect("put");
-                Told::Done
+                Response::Done
             }
-            Call::Delete => Told::Flag(session.delete(key).expect("delete")),
+            Call::Delete => Response::Flag(session.delete(key).expect("delete")),
             Call::CompareAndSet { expected, new } => {
-                let value_of = |state: State| state.map(|number| encoded(number, bytes));
+                let value_of = |state: RegisterState| state.map(|number| encoded(number, bytes));
                 let (expected, new) = (value_of(expected), value_of(new));
                 let map = session.map();
-                Told::Flag(
+                Response::Flag(
                     map.compare_and_set(key, expected.as_deref(), new.as_deref()).expect("cas"),
                 )
             }
             Call::Increment(by) => {
-                Told::Value(Some(exchange(session, key, bytes, |old| old.unwrap_or(0) + by).1))
+                Response::Value(Some(exchange(session, key, bytes, |old| old.unwrap_or(0) + by).1))
             }
-            Call::Swap(number) => Told::Value(exchange(session, key, bytes, |_| number).0),
+            Call::Swap(number) => Response::Value(exchange(session, key, bytes, |_| number).0),
         };
         session.commit().expect("commit");
         told
@@ -82,8 +84,8 @@ fn exchange(
     session: &mut Session,
     key: &[u8],
     bytes: usize,
-    next: impl Fn(State) -> i64,
-) -> (State, i64) {
+    next: impl Fn(RegisterState) -> i64,
+) -> (RegisterState, i64) {
     let mut guess = None;
     loop {
         let number = next(guess);
@@ -108,7 +110,7 @@ fn exchange(
     }
 }
 
-fn drawn(random: &mut Random, last: State, unique: i64) -> Call {
+fn drawn(random: &mut Random, last: RegisterState, unique: i64) -> Call {
     match random.below(12) {
         0..4 => Call::Get,
         4..6 => Call::Put(unique),
@@ -142,7 +144,7 @@ fn client(
         let pending = log.call(key, call);
         let told = via.ask(&mut session, &key.to_be_bytes(), call, load.value_bytes);
         log.returned(pending, told);
-        if let Told::Value(state) = told {
+        if let Response::Value(state) = told {
             last = state;
         }
     }
@@ -313,10 +315,10 @@ fn on_kept_trees() {
 // ---------------------------------------------------------------- the alarm is tested
 
 /// Answers one read in ten from what a thread was told some time ago.
-struct Stale(std::sync::Mutex<std::collections::HashMap<Vec<u8>, Told>>, AtomicU64);
+struct Stale(std::sync::Mutex<std::collections::HashMap<Vec<u8>, Response>>, AtomicU64);
 
 impl Register for Stale {
-    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Told {
+    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Response {
         let told = Honest.ask(session, key, call, bytes);
         if call != Call::Get {
             return told;
@@ -337,12 +339,12 @@ impl Register for Stale {
 struct Careless;
 
 impl Register for Careless {
-    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Told {
+    fn ask(&self, session: &mut Session, key: &[u8], call: Call, bytes: usize) -> Response {
         let Call::Increment(by) = call else { return Honest.ask(session, key, call, bytes) };
         let old = session.get(key, |value| number_in(value.bytes)).expect("get").unwrap_or(0);
         std::thread::yield_now();
         session.put(key, &encoded(old + by, bytes), None).expect("put");
-        Told::Value(Some(old + by))
+        Response::Value(Some(old + by))
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier};
 use terrace_memory::Budget;
 use terrace_store::words::{Form, SESSIONS};
 use terrace_store::{Domain, Error, Words, WordsOptions, WordsSession};
-use terrace_workload::history::{Call, Recorder, Told, joined};
+use terrace_workload::history::{Call, Recorder, Response, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, check};
 use terrace_workload::random::Rng;
 
@@ -213,9 +213,9 @@ fn has_an_order(form: Form, threads: u64, seed: u64) {
                     };
                     let pending = client.call(key, call);
                     let told = match call {
-                        Call::Delete => Told::Flag(session.remove(key).is_some()),
-                        Call::Get => Told::Value(session.get(key).map(|value| value as i64)),
-                        _ => Told::Flag(insert(&mut session, key, value as u64)),
+                        Call::Delete => Response::Flag(session.remove(key).is_some()),
+                        Call::Get => Response::Value(session.get(key).map(|value| value as i64)),
+                        _ => Response::Flag(insert(&mut session, key, value as u64)),
                     };
                     client.returned(pending, told);
                 }

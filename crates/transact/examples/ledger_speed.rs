@@ -5,12 +5,13 @@
 use std::time::{Duration, Instant};
 use terrace_memory::{Backing, Divide, Native, Region};
 use terrace_transact::ledger::accounts::{Account, Accounts};
-use terrace_transact::ledger::{Bank, BankOptions, Block, Engine, Transfer};
+use terrace_transact::ledger::{Bank, BankOptions, Block, LedgerEngine, Transfer};
 use terrace_workload::random::Rng;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
-    let engine: Engine = words.next().map_or(Ok(Engine::Orangutan), |word| word.parse())?;
+    let engine: LedgerEngine =
+        words.next().map_or(Ok(LedgerEngine::Orangutan), |word| word.parse())?;
     let orders: usize = words.next().map_or(Ok(1_000), |word| word.parse())?;
     let workers: usize = words.next().map_or(Ok(2), |word| word.parse())?;
     let accounts: u64 = words.next().map_or(Ok(1_000_000), |word| word.parse())?;

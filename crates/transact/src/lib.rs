@@ -3,4 +3,4 @@
 
 pub mod ledger;
 
-pub use ledger::{Bank, Block, Engine, Executed, Movement, Profile, Status, Transfer};
+pub use ledger::{Bank, Block, Executed, LedgerEngine, Movement, Profile, Status, Transfer};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use terrace_memory::Budget;
 use terrace_store::Durability;
-use terrace_transact::ledger::{Block, Engine, Ledger, LedgerOptions, Profile, Transfer};
+use terrace_transact::ledger::{Block, Ledger, LedgerEngine, LedgerOptions, Profile, Transfer};
 use terrace_workload::random::Rng;
 
 /// Tells a child its directory; and, if it is set, that it is to tell too early.
@@ -77,7 +77,7 @@ fn model(entries: u64) -> BTreeMap<u64, i64> {
     balances
 }
 
-fn open(dir: &Path, engine: Engine) -> Ledger {
+fn open(dir: &Path, engine: LedgerEngine) -> Ledger {
     let options = LedgerOptions {
         profile: Some(Profile::SmallCoinPlus),
         durability: Durability::Sync,
@@ -95,7 +95,7 @@ fn open(dir: &Path, engine: Engine) -> Ledger {
 fn child() {
     let Some(dir) = std::env::var_os(DIRECTORY) else { return };
     let is_early = std::env::var_os(EARLY).is_some();
-    let ledger = open(Path::new(&dir), Engine::Orangutan);
+    let ledger = open(Path::new(&dir), LedgerEngine::Orangutan);
     for number in ledger.hash().expect("whole").0.. {
         if is_early {
             println!("\nexecuted {}", number + 1);
@@ -145,7 +145,7 @@ fn killed(dir: &Path, is_early: bool, moment: Duration) -> u64 {
 
 /// What is wrong with a ledger whose child said that it had executed so many entries.
 fn judge(dir: &Path, told: u64) -> Result<u64, String> {
-    let ledger = open(dir, Engine::Sequential);
+    let ledger = open(dir, LedgerEngine::Sequential);
     let (entries, _) = ledger.hash().map_err(|e| e.to_string())?;
     if entries < told {
         return Err(format!("{told} entries were told, {entries} are there"));

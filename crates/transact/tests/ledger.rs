@@ -6,7 +6,7 @@ use std::sync::Arc;
 use terrace_memory::{Budget, Domain};
 use terrace_store::{Access, Durability, Error as StoreError};
 use terrace_transact::ledger::{
-    Block, Engine, Ledger, LedgerError, LedgerOptions, Profile, Refused, Status, Transfer,
+    Block, Ledger, LedgerEngine, LedgerError, LedgerOptions, Profile, Refused, Status, Transfer,
 };
 use terrace_workload::random::Rng as Random;
 
@@ -60,7 +60,7 @@ fn agrees_with_a_model_after_every_opening() {
         let mut entries = 0;
         for turn in 0..30u64 {
             let mut options = options(durability);
-            options.engine = Engine::ALL[turn as usize % Engine::ALL.len()];
+            options.engine = LedgerEngine::ALL[turn as usize % LedgerEngine::ALL.len()];
             let ledger = open(dir.path(), &options).expect("a ledger");
             assert_eq!(balances(&ledger), expected, "turn {turn}");
             assert_eq!(ledger.hash().expect("whole").0, entries);

@@ -14,39 +14,39 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a key holds: a number, or nothing.
-pub type State = Option<i64>;
+pub type RegisterState = Option<i64>;
 
 /// What was asked of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
-    /// Tells the value. Told: [`Told::Value`].
+    /// Tells the value. Response: [`Response::Value`].
     Get,
-    /// Writes the value. Told: [`Told::Done`].
+    /// Writes the value. Response: [`Response::Done`].
     Put(i64),
-    /// Removes the key. Told: [`Told::Flag`], whether there was one.
+    /// Removes the key. Response: [`Response::Flag`], whether there was one.
     Delete,
-    /// Writes `new` where the key holds `expected`. Told: [`Told::Flag`], whether it did.
+    /// Writes `new` where the key holds `expected`. Response: [`Response::Flag`], whether it did.
     CompareAndSet {
         /// `None` expects the key to be absent.
-        expected: State,
+        expected: RegisterState,
         /// `None` removes the key.
-        new: State,
+        new: RegisterState,
     },
-    /// Adds to the value, 0 where absent. Told: [`Told::Value`], the sum.
+    /// Adds to the value, 0 where absent. Response: [`Response::Value`], the sum.
     Increment(i64),
-    /// Writes the value. Told: [`Told::Value`], what was there before.
+    /// Writes the value. Response: [`Response::Value`], what was there before.
     Swap(i64),
 }
 
 /// What the client was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
+pub enum Response {
     /// The write is done, nothing more.
     Done,
     /// A value, or that there is none.
-    Value(State),
+    Value(RegisterState),
     /// Yes or no.
     Flag(bool),
 }
@@ -54,18 +54,20 @@ pub enum Told {
 impl Call {
     /// What the operation does to a key in `state`: the next state and what a client is told.
     #[inline]
-    pub fn apply(self, state: State) -> (State, Told) {
+    pub fn apply(self, state: RegisterState) -> (RegisterState, Response) {
         match self {
-            Call::Get => (state, Told::Value(state)),
-            Call::Put(value) => (Some(value), Told::Done),
-            Call::Delete => (None, Told::Flag(state.is_some())),
-            Call::CompareAndSet { expected, new } if state == expected => (new, Told::Flag(true)),
-            Call::CompareAndSet { .. } => (state, Told::Flag(false)),
+            Call::Get => (state, Response::Value(state)),
+            Call::Put(value) => (Some(value), Response::Done),
+            Call::Delete => (None, Response::Flag(state.is_some())),
+            Call::CompareAndSet { expected, new } if state == expected => {
+                (new, Response::Flag(true))
+            }
+            Call::CompareAndSet { .. } => (state, Response::Flag(false)),
             Call::Increment(by) => {
                 let sum = Some(state.unwrap_or(0).wrapping_add(by));
-                (sum, Told::Value(sum))
+                (sum, Response::Value(sum))
             }
-            Call::Swap(value) => (Some(value), Told::Value(state)),
+            Call::Swap(value) => (Some(value), Response::Value(state)),
         }
     }
 
@@ -87,7 +89,7 @@ pub struct Operation {
     /// Place of the call in the global order.
     pub called_at: u64,
     /// Place of the return and what was told; `None` for an open operation.
-    pub returned: Option<(u64, Told)>,
+    pub returned: Option<(u64, Response)>,
 }
 
 /// The global order, shared by all clients.
@@ -142,9 +144,9 @@ impl Client<'_> {
     }
 
     /// Notes a return. To be made after the reply has arrived.
-    pub fn returned(&mut self, pending: Pending, told: Told) {
+    pub fn returned(&mut self, pending: Pending, response: Response) {
         let at = self.recorder.tick();
-        self.operations[pending.0].returned = Some((at, told));
+        self.operations[pending.0].returned = Some((at, response));
     }
 
     /// Notes that the store is known not to have done it, and never to do it. An error that may
@@ -176,14 +178,14 @@ mod tests {
     fn calls_do_what_their_documentation_says() {
         let cas = |expected, new| Call::CompareAndSet { expected, new };
         let cases = [
-            (Call::Get, Some(3), (Some(3), Told::Value(Some(3)))),
-            (Call::Put(4), None, (Some(4), Told::Done)),
-            (Call::Delete, Some(3), (None, Told::Flag(true))),
-            (Call::Delete, None, (None, Told::Flag(false))),
-            (cas(Some(3), None), Some(3), (None, Told::Flag(true))),
-            (cas(None, Some(1)), Some(3), (Some(3), Told::Flag(false))),
-            (Call::Increment(2), None, (Some(2), Told::Value(Some(2)))),
-            (Call::Swap(9), Some(3), (Some(9), Told::Value(Some(3)))),
+            (Call::Get, Some(3), (Some(3), Response::Value(Some(3)))),
+            (Call::Put(4), None, (Some(4), Response::Done)),
+            (Call::Delete, Some(3), (None, Response::Flag(true))),
+            (Call::Delete, None, (None, Response::Flag(false))),
+            (cas(Some(3), None), Some(3), (None, Response::Flag(true))),
+            (cas(None, Some(1)), Some(3), (Some(3), Response::Flag(false))),
+            (Call::Increment(2), None, (Some(2), Response::Value(Some(2)))),
+            (Call::Swap(9), Some(3), (Some(9), Response::Value(Some(3)))),
         ];
         for (call, state, expected) in cases {
             assert_eq!(call.apply(state), expected, "{call:?} on {state:?}");
@@ -200,7 +202,7 @@ mod tests {
                     scope.spawn(move || {
                         for key in 0..1000 {
                             let pending = client.call(key, Call::Get);
-                            client.returned(pending, Told::Value(None));
+                            client.returned(pending, Response::Value(None));
                         }
                         client.into_operations()
                     })

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use terrace_workload::Failure;
 use terrace_workload::crash::{
-    Journal, Ledger, Promise, Record, Recovered, Report, Script, SharedLedger, Ticket, Violation,
-    Write, Writer, drive, name_of, value_of, verify,
+    CrashRecord, Journal, Ledger, Promise, Recovered, Report, Script, SharedLedger, Ticket,
+    Violation, Write, Writer, drive, name_of, value_of, verify,
 };
 use terrace_workload::random::Rng;
 
@@ -333,7 +333,7 @@ impl Writer for Dying {
     }
 }
 
-fn drive_until_death(record: &impl Record, pairs: &Arc<Mutex<Pairs>>, round: u64) {
+fn drive_until_death(record: &impl CrashRecord, pairs: &Arc<Mutex<Pairs>>, round: u64) {
     let calls_left = Arc::new(AtomicU64::new(200 + round * 7));
     std::thread::scope(|scope| {
         for client in 0..4 {

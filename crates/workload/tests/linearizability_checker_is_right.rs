@@ -5,7 +5,7 @@
 //! values are unique, and what is contradicted had returned before what contradicts it was called.
 #![allow(clippy::unwrap_used)]
 
-use terrace_workload::history::{Call, Operation, Told};
+use terrace_workload::history::{Call, Operation, Response};
 use terrace_workload::linearizability::simulate::{Shape, VALUE_STEP, linearizable};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, Verdict, check};
 use terrace_workload::random::Rng;
@@ -104,7 +104,7 @@ fn stale_reads_are_rejected() {
             return false;
         };
         let Call::Put(stale) = history[older].call else { unreachable!() };
-        history[get].returned = Some((get_at.returned.unwrap().0, Told::Value(Some(stale))));
+        history[get].returned = Some((get_at.returned.unwrap().0, Response::Value(Some(stale))));
         true
     });
 }
@@ -115,7 +115,7 @@ fn lost_updates_are_rejected() {
     check_planted(3, |history, rng| {
         // Only sums that grew from a unique value: after a delete, small sums may repeat.
         let sum = |o: &Operation| match (o.call, o.returned) {
-            (Call::Increment(_), Some((_, Told::Value(Some(sum))))) => Some(sum),
+            (Call::Increment(_), Some((_, Response::Value(Some(sum))))) => Some(sum),
             _ => None,
         };
         let unique = |o: &Operation| sum(o).is_some_and(|sum| sum >= VALUE_STEP);
@@ -128,7 +128,7 @@ fn lost_updates_are_rejected() {
             return false;
         };
         let at = history[second].returned.unwrap().0;
-        history[second].returned = Some((at, Told::Value(sum(&first))));
+        history[second].returned = Some((at, Response::Value(sum(&first))));
         true
     });
 }
@@ -157,7 +157,7 @@ fn forgotten_writes_are_rejected() {
             return false;
         }
         let at = history[get].returned.map_or(u64::MAX, |(at, _)| at);
-        history[get].returned = Some((at, Told::Value(None)));
+        history[get].returned = Some((at, Response::Value(None)));
         true
     });
 }
@@ -171,7 +171,7 @@ fn phantom_values_are_rejected() {
             return false;
         };
         let at = history[get].returned.unwrap().0;
-        history[get].returned = Some((at, Told::Value(Some(-77))));
+        history[get].returned = Some((at, Response::Value(Some(-77))));
         true
     });
 }
@@ -189,7 +189,7 @@ fn dropped_open_operations_are_rejected() {
                 && history.iter().any(|o| {
                     o.key == open.key
                         && o.call == Call::Get
-                        && matches!(o.returned, Some((_, Told::Value(Some(v)))) if v == value)
+                        && matches!(o.returned, Some((_, Response::Value(Some(v)))) if v == value)
                 })
         };
         let Some(open) = pick(history, rng, seen) else {
@@ -213,7 +213,7 @@ fn open_operations_that_happen_twice_are_rejected() {
         let tells = |o: &Operation| {
             o.key == open.key
                 && o.call == Call::Get
-                && matches!(o.returned, Some((_, Told::Value(Some(v)))) if v == value)
+                && matches!(o.returned, Some((_, Response::Value(Some(v)))) if v == value)
         };
         let Some(seen) = pick(history, rng, tells) else {
             return false;
@@ -232,7 +232,7 @@ fn open_operations_that_happen_twice_are_rejected() {
             return false;
         };
         let at = history[again].returned.map_or(u64::MAX, |(at, _)| at);
-        history[again].returned = Some((at, Told::Value(Some(value))));
+        history[again].returned = Some((at, Response::Value(Some(value))));
         true
     });
 }
@@ -247,12 +247,12 @@ fn a_small_budget_gives_no_verdict() {
 fn open_writes_explain_and_are_never_required() {
     let operation =
         |client, call, called_at, returned| Operation { client, key: 0, call, called_at, returned };
-    let get = |at, value| operation(2, Call::Get, at, Some((at + 1, Told::Value(value))));
+    let get = |at, value| operation(2, Call::Get, at, Some((at + 1, Response::Value(value))));
     let open = operation(1, Call::Put(5), 0, None);
     assert!(check(&[open, get(1, None), get(3, Some(5))], 1000).is_linearizable());
     assert!(check(&[open, get(1, None), get(3, None)], 1000).is_linearizable());
     assert!(rejects(&[open, get(1, Some(5)), get(3, None)]));
-    assert!(rejects(&[operation(1, Call::Put(5), 0, Some((1, Told::Flag(true))))]));
+    assert!(rejects(&[operation(1, Call::Put(5), 0, Some((1, Response::Flag(true))))]));
 }
 
 /// Whether some order explains the operations, by trying all.
@@ -265,7 +265,8 @@ fn explained_by_trying(operations: &[Operation], state: Option<i64>) -> bool {
         let (next, tells) = operations[i].call.apply(state);
         let mut others = operations.to_vec();
         let taken = others.remove(i);
-        taken.returned.is_none_or(|(_, told)| told == tells) && explained_by_trying(&others, next)
+        taken.returned.is_none_or(|(_, response)| response == tells)
+            && explained_by_trying(&others, next)
     })
 }
 
@@ -279,11 +280,11 @@ fn the_search_agrees_with_trying_every_order() {
         let mut history = small_history(&mut rng);
         if rng.one_in(2) {
             let i = rng.below(history.len() as u64) as usize;
-            if let Some((at, Told::Value(_))) = history[i].returned {
+            if let Some((at, Response::Value(_))) = history[i].returned {
                 let value = Some(rng.below(5) as i64).filter(|value| *value > 0);
-                history[i].returned = Some((at, Told::Value(value)));
-            } else if let Some((at, Told::Flag(flag))) = history[i].returned {
-                history[i].returned = Some((at, Told::Flag(!flag)));
+                history[i].returned = Some((at, Response::Value(value)));
+            } else if let Some((at, Response::Flag(flag))) = history[i].returned {
+                history[i].returned = Some((at, Response::Flag(!flag)));
             }
         }
         let expected = explained_by_trying(&history, None);
@@ -316,9 +317,9 @@ fn small_history(rng: &mut Rng) -> Vec<Operation> {
     order.sort_by_key(|i| history[*i].returned.map_or(history[*i].called_at, |(at, _)| at));
     let mut state = None;
     for i in order {
-        let (next, told) = history[i].call.apply(state);
+        let (next, response) = history[i].call.apply(state);
         state = next;
-        history[i].returned = history[i].returned.map(|(at, _)| (at, told));
+        history[i].returned = history[i].returned.map(|(at, _)| (at, response));
     }
     history
 }

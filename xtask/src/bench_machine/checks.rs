@@ -261,7 +261,7 @@ pub fn load(boot: &Boot, records: u64) -> Verdict {
     Ok(format!("{} keys in {} maps", records * MAPS.len() as u64, MAPS.len()))
 }
 
-/// After an orderly end and another boot: kept indexes are taken up as they are, and every record is
+/// After an orderly end and another boot: persistent indexes are reopened as they are, and every record is
 /// what it was.
 pub fn reopened(boot: &Boot, records: u64) -> Verdict {
     let report = json(boot, "reopen")?;
@@ -281,7 +281,7 @@ pub fn reopened(boot: &Boot, records: u64) -> Verdict {
     Ok(format!("{} records unchanged; 4 persistent indexes reopened", records * MAPS.len() as u64))
 }
 
-/// Values and kept indexes mapped so that written lines are found again without a sync.
+/// Values and persistent indexes mapped so that written lines are found again without a sync.
 pub fn mapped(boot: &Boot) -> Verdict {
     let output = boot.output("mapped")?;
     let mappings: Vec<_> = output.lines().filter_map(|line| line.split_once(":VmFlags:")).collect();
@@ -307,7 +307,7 @@ pub fn media(first: &Boot, cut: &Boot) -> Verdict {
     Ok("ADR with MAP_SYNC; eADR is not believed, memory not called durable".into())
 }
 
-/// After a cut each map is recovered by the procedure of its persist level.
+/// After a power cut each map is recovered by the procedure of its persist level.
 pub fn procedures(boot: &Boot) -> Verdict {
     let output = boot.output("recovered")?;
     let wanted = [

@@ -1,7 +1,7 @@
 //! What a map must hold after the power failed under it.
 //!
 //! The guest sends each map one sequence of operations over one connection, so the map goes through
-//! one sequence of states: after a cut it must be in one of them, not before the last operation that
+//! one sequence of states: after a power cut it must be in one of them, not before the last operation that
 //! was acknowledged, and not behind the last that can have been sent.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ type State = BTreeMap<u64, u64>;
 /// The history of one map.
 #[derive(Clone, Default)]
 pub struct Ledger {
-    /// Operations that happened, by what was found after each cut.
+    /// Operations that happened, by what was found after each power cut.
     happened: Vec<Range<u64>>,
 }
 

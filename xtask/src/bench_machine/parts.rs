@@ -33,28 +33,30 @@ pub struct Parts {
 }
 
 /// The parts, or why there is no machine to be made.
-pub enum Found {
+pub enum Availability {
     All(Parts),
     Missing(String),
 }
 
 /// Looks for the parts, fetches the kernel and builds our own binaries.
-pub fn find_all(root: &Path, work: &Path) -> Result<Found, String> {
+pub fn find_all(root: &Path, work: &Path) -> Result<Availability, String> {
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
-        return Ok(Found::Missing("the emulated machine is x86-64 and runs our own binary".into()));
+        return Ok(Availability::Missing(
+            "the emulated machine is x86-64 and runs our own binary".into(),
+        ));
     }
     let missing = PROGRAMS.iter().filter(|(program, _)| find(program).is_none());
     let packages: Vec<_> = missing.map(|(_, package)| *package).collect();
     if !packages.is_empty() {
         let packages = packages.join(" ");
-        return Ok(Found::Missing(format!("needs sudo apt-get install {packages}")));
+        return Ok(Availability::Missing(format!("needs sudo apt-get install {packages}")));
     }
     let program = |name| find(name).ok_or(format!("{name} is gone"));
     let (kernel, modules) = match kernel(work)? {
         Some(found) => found,
         None => {
             let kernels = work.join("kernel");
-            return Ok(Found::Missing(format!(
+            return Ok(Availability::Missing(format!(
                 "no kernel: apt-get download the package that {KERNEL_PACKAGE} depends on (after \
                  apt-get update) and unpack it with dpkg -x into {}",
                 kernels.display()
@@ -71,7 +73,7 @@ pub fn find_all(root: &Path, work: &Path) -> Result<Found, String> {
         "node_budget",
     ]))?;
     let target = target(root);
-    Ok(Found::All(Parts {
+    Ok(Availability::All(Parts {
         emulator: program("qemu-system-x86_64")?,
         busybox: program("busybox")?,
         depmod: program("depmod")?,

@@ -1,6 +1,6 @@
 //! Engines beside the processor: Intel DSA and GPUs.
 
-use super::{Finding, Place, names_in, text_of};
+use super::{Finding, System, names_in, text_of};
 use std::path::Path;
 
 /// Intel's PCI identities of DSA.
@@ -15,7 +15,7 @@ const CUDA_LIBRARIES: [&str; 4] = [
     "/usr/local/cuda/compat/libcuda.so.1",
 ];
 
-pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
+pub(super) fn examine(place: &System<'_>) -> Vec<Finding> {
     let looks: [(_, Look); 2] = [(DSA, dsa), (GPU, gpu)];
     let told = |(subject, look): (_, Look)| {
         look(place).unwrap_or_else(|unread| Finding::unknown(subject, unread))
@@ -27,11 +27,11 @@ const DSA: &str = "Intel DSA";
 const GPU: &str = "GPU";
 
 /// What was found, or which file should have told and cannot be read.
-type Look = fn(&Place<'_>) -> Result<Finding, String>;
+type Look = fn(&System<'_>) -> Result<Finding, String>;
 
 /// PCI devices of a vendor whose `file` holds what is `wanted`.
 fn pci_devices(
-    place: &Place<'_>,
+    place: &System<'_>,
     vendor: &str,
     file: &str,
     wanted: impl Fn(&str) -> bool,
@@ -48,7 +48,7 @@ fn pci_devices(
     Ok(count)
 }
 
-fn dsa(place: &Place<'_>) -> Result<Finding, String> {
+fn dsa(place: &System<'_>) -> Result<Finding, String> {
     let folder = place.sys("bus/dsa/devices");
     let names = names_in(&folder)?;
     let devices = names.iter().filter(|name| name.starts_with("dsa")).count();
@@ -82,7 +82,7 @@ fn dsa(place: &Place<'_>) -> Result<Finding, String> {
     })
 }
 
-fn gpu(place: &Place<'_>) -> Result<Finding, String> {
+fn gpu(place: &System<'_>) -> Result<Finding, String> {
     let driver = text_of(&place.proc("driver/nvidia/version"))?;
     let has_library = CUDA_LIBRARIES.iter().any(|path| Path::new(path).exists());
     let cards = pci_devices(place, NVIDIA, "class", |class| class.starts_with("0x03"))?;

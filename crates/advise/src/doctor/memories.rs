@@ -1,10 +1,10 @@
 //! Memories: persistent ones, nodes without processors, the kernel's tiers.
 
-use super::{Finding, Place, line_of};
+use super::{Finding, System, line_of};
 use terrace_memory::topology::{DaxMount, NumaNode, PersistentMemory};
 use terrace_memory::{ByteSize, Domain};
 
-pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
+pub(super) fn examine(place: &System<'_>) -> Vec<Finding> {
     let mut findings = vec![instructions(place)];
     findings.extend(persistent(&place.topology.persistent));
     findings.push(devices(place));
@@ -13,7 +13,7 @@ pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
     findings
 }
 
-fn instructions(place: &Place<'_>) -> Finding {
+fn instructions(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "write-back";
     let Some(features) = place.topology.processor.features else {
         return Finding::unknown(SUBJECT, "the system does not list the processor's instructions");
@@ -101,7 +101,7 @@ fn mounted(found: &DaxMount) -> Finding {
 }
 
 /// Device-DAX: memory that is neither a file system nor the kernel's.
-fn devices(place: &Place<'_>) -> Finding {
+fn devices(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "device-DAX";
     let devices = &place.topology.persistent.devices;
     let Some(idle) = devices.iter().find(|device| device.driver.as_deref() != Some("kmem")) else {
@@ -123,7 +123,7 @@ fn devices(place: &Place<'_>) -> Finding {
     Finding::limited(SUBJECT, what, enable)
 }
 
-fn nodes(place: &Place<'_>) -> Finding {
+fn nodes(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "memory nodes";
     let nodes = &place.topology.nodes;
     let told = |node: &NumaNode| {
@@ -176,7 +176,7 @@ fn likeness(node: &NumaNode, nodes: &[NumaNode]) -> Option<&'static str> {
 }
 
 /// Whether the kernel moves pages between tiers, and could.
-fn tiers(place: &Place<'_>) -> Finding {
+fn tiers(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "kernel tiers";
     let tiers = &place.topology.kernel_tiers;
     let memories = place.topology.nodes.iter().filter(|node| node.has_memory()).count();

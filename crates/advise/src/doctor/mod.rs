@@ -22,7 +22,7 @@ use terrace_memory::topology::Roots;
 /// What a check came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum CheckState {
     /// It is there and can be used.
     Found,
     /// It is there, and something keeps it from being used well.
@@ -33,13 +33,13 @@ pub enum State {
     Unknown,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for CheckState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            State::Found => "found",
-            State::Limited => "limited",
-            State::Missing => "missing",
-            State::Unknown => "unknown",
+            CheckState::Found => "found",
+            CheckState::Limited => "limited",
+            CheckState::Missing => "missing",
+            CheckState::Unknown => "unknown",
         })
     }
 }
@@ -47,11 +47,11 @@ impl fmt::Display for State {
 /// One line of the doctor's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked for.
+    /// The subject of the check.
     pub subject: &'static str,
     /// What it came to.
-    pub state: State,
-    /// What was found, in words.
+    pub state: CheckState,
+    /// The finding, in words.
     pub what: String,
     /// The command or setting that would enable it, or better it.
     pub enable: Option<String>,
@@ -59,7 +59,7 @@ pub struct Finding {
 
 impl Finding {
     fn found(subject: &'static str, what: impl Into<String>) -> Finding {
-        Finding { subject, state: State::Found, what: what.into(), enable: None }
+        Finding { subject, state: CheckState::Found, what: what.into(), enable: None }
     }
 
     fn limited(
@@ -68,7 +68,7 @@ impl Finding {
         enable: impl Into<String>,
     ) -> Finding {
         let (what, enable) = (what.into(), Some(enable.into()));
-        Finding { subject, state: State::Limited, what, enable }
+        Finding { subject, state: CheckState::Limited, what, enable }
     }
 
     fn missing(
@@ -77,11 +77,11 @@ impl Finding {
         enable: impl Into<String>,
     ) -> Finding {
         let (what, enable) = (what.into(), Some(enable.into()));
-        Finding { subject, state: State::Missing, what, enable }
+        Finding { subject, state: CheckState::Missing, what, enable }
     }
 
     fn unknown(subject: &'static str, what: impl Into<String>) -> Finding {
-        Finding { subject, state: State::Unknown, what: what.into(), enable: None }
+        Finding { subject, state: CheckState::Unknown, what: what.into(), enable: None }
     }
 }
 
@@ -97,12 +97,12 @@ impl fmt::Display for Finding {
 
 /// Where the system's files are.
 #[derive(Debug)]
-struct Place<'a> {
+struct System<'a> {
     topology: &'a Topology,
     roots: &'a Roots,
 }
 
-impl Place<'_> {
+impl System<'_> {
     fn sys(&self, path: &str) -> PathBuf {
         self.roots.sys.join(path)
     }
@@ -114,7 +114,7 @@ impl Place<'_> {
 
 /// Examines the machine of a topology, whose other files are below `roots`.
 pub fn examine(topology: &Topology, roots: &Roots) -> Vec<Finding> {
-    let place = Place { topology, roots };
+    let place = System { topology, roots };
     let mut findings = memories::examine(&place);
     findings.extend(engines::examine(&place));
     findings.extend(system::examine(&place));

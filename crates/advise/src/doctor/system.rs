@@ -1,6 +1,6 @@
 //! The system's settings: huge pages, events of the processor, limits.
 
-use super::{Finding, Place, line_of, names_in, text_of};
+use super::{Finding, System, line_of, names_in, text_of};
 use rustix::process::{Resource, getrlimit};
 use terrace_memory::ByteSize;
 
@@ -11,13 +11,13 @@ const FILES: u64 = 65_536;
 /// Mappings that large databases want.
 const MAPPINGS: u64 = 262_144;
 
-pub(super) fn examine(place: &Place<'_>) -> Vec<Finding> {
+pub(super) fn examine(place: &System<'_>) -> Vec<Finding> {
     let mut findings = vec![huge_pages(place), pools(place), events(place), clock(place)];
     findings.extend(limits(place));
     findings
 }
 
-fn huge_pages(place: &Place<'_>) -> Finding {
+fn huge_pages(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "huge pages";
     let pages = &place.topology.transparent_huge_pages;
     let enable = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
@@ -33,7 +33,7 @@ fn huge_pages(place: &Place<'_>) -> Finding {
     }
 }
 
-fn pools(place: &Place<'_>) -> Finding {
+fn pools(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "huge-page pools";
     let reserved = place.topology.huge_pages.iter().filter(|pool| pool.available_bytes() > 0);
     let listed: Vec<String> = reserved
@@ -50,7 +50,7 @@ fn pools(place: &Place<'_>) -> Finding {
     Finding::found(SUBJECT, listed.join(", "))
 }
 
-fn events(place: &Place<'_>) -> Finding {
+fn events(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "perf events";
     let sources = names_in(&place.sys("bus/event_source/devices"));
     let level = text_of(&place.proc("sys/kernel/perf_event_paranoid"));
@@ -76,7 +76,7 @@ fn events(place: &Place<'_>) -> Finding {
     Finding::found(SUBJECT, "processor counters, available to users")
 }
 
-fn clock(place: &Place<'_>) -> Finding {
+fn clock(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "clock";
     let path = "devices/system/clocksource/clocksource0/current_clocksource";
     match line_of(&place.sys(path)) {
@@ -92,7 +92,7 @@ fn clock(place: &Place<'_>) -> Finding {
     }
 }
 
-fn limits(place: &Place<'_>) -> Vec<Finding> {
+fn limits(place: &System<'_>) -> Vec<Finding> {
     let limit = |resource| getrlimit(resource).current.unwrap_or(u64::MAX);
     let mappings = line_of(&place.proc("sys/vm/max_map_count")).and_then(|n| n.parse().ok());
     vec![
@@ -122,7 +122,7 @@ fn least(subject: &'static str, found: u64, wanted: u64, is_bytes: bool, enable:
 }
 
 /// Strict accounting refuses the reservation of address space that regions begin with.
-fn overcommit(place: &Place<'_>) -> Finding {
+fn overcommit(place: &System<'_>) -> Finding {
     const SUBJECT: &str = "overcommit";
     match line_of(&place.proc("sys/vm/overcommit_memory")).as_deref() {
         Some("2") => Finding::limited(

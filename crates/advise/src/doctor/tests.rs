@@ -23,13 +23,13 @@ fn about(findings: &[Finding], subject: &str) -> Finding {
 #[test]
 fn a_machine_that_tells_nothing_is_unknown_or_missing_and_no_error() {
     let findings = examined(&[]);
-    assert_eq!(about(&findings, "write-back").state, State::Unknown);
-    assert_eq!(about(&findings, "persistent memory").state, State::Missing);
-    assert_eq!(about(&findings, "Intel DSA").state, State::Missing);
-    assert_eq!(about(&findings, "GPU").state, State::Missing);
-    assert_eq!(about(&findings, "huge pages").state, State::Unknown);
+    assert_eq!(about(&findings, "write-back").state, CheckState::Unknown);
+    assert_eq!(about(&findings, "persistent memory").state, CheckState::Missing);
+    assert_eq!(about(&findings, "Intel DSA").state, CheckState::Missing);
+    assert_eq!(about(&findings, "GPU").state, CheckState::Missing);
+    assert_eq!(about(&findings, "huge pages").state, CheckState::Unknown);
     for finding in &findings {
-        let says_how = finding.enable.is_some() || finding.state != State::Missing;
+        let says_how = finding.enable.is_some() || finding.state != CheckState::Missing;
         assert!(says_how && !finding.to_string().is_empty(), "{finding}");
     }
 }
@@ -40,7 +40,7 @@ fn a_disabled_device_is_reported_with_the_command_that_enables_it() {
     let device = ("sys/bus/dsa/devices/dsa0/state", "enabled");
     let disabled = examined(&[device, ("sys/bus/dsa/devices/wq0.0/state", "disabled")]);
     let found = about(&disabled, "Intel DSA");
-    assert_eq!(found.state, State::Limited, "{queue}");
+    assert_eq!(found.state, CheckState::Limited, "{queue}");
     assert!(found.enable.unwrap().contains("accel-config"));
     let enabled = examined(&[device, ("sys/bus/dsa/devices/wq0.0/state", "enabled")]);
     assert_eq!(about(&enabled, "Intel DSA").what, "work queues wq0.0");
@@ -63,7 +63,7 @@ fn an_unreadable_file_is_reported_as_unknown() {
     ]);
     for subject in ["Intel DSA", "GPU"] {
         let found = about(&unread, subject);
-        assert_eq!(found.state, State::Unknown, "{found}");
+        assert_eq!(found.state, CheckState::Unknown, "{found}");
         assert!(found.what.contains(": ") && !found.what.contains('\n'), "{found}");
     }
     let queue = examined(&[("sys/bus/dsa/devices/wq0.0/state/not-a-file", "")]);
@@ -84,14 +84,14 @@ fn tiers_that_move_nothing_are_told() {
     let two = "sys/devices/virtual/memory_tiering/memory_tier46/nodelist";
     let in_one = examined(&[&nodes[..], &[(one, "0-1")]].concat());
     assert!(about(&in_one, "kernel tiers").what.contains("all nodes are in one tier"));
-    assert_eq!(about(&in_one, "memory nodes").state, State::Limited);
+    assert_eq!(about(&in_one, "memory nodes").state, CheckState::Limited);
     let apart = [&nodes[..], &[(one, "0"), (two, "1")]].concat();
     let still = about(&examined(&apart), "kernel tiers");
     assert!(still.enable.unwrap().contains("numa_balancing=2"));
     let moving =
         [("sys/kernel/mm/numa/demotion_enabled", "true"), ("proc/sys/kernel/numa_balancing", "2")];
     let moves = about(&examined(&[&apart[..], &moving].concat()), "kernel tiers");
-    assert_eq!(moves.state, State::Found, "{moves}");
+    assert_eq!(moves.state, CheckState::Found, "{moves}");
 }
 
 #[test]

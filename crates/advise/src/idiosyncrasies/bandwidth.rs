@@ -4,8 +4,8 @@ use super::sweep::Sweep;
 use super::{NO_COUNTERS, Reading};
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
 use terrace_machine::load::Op;
+use terrace_machine::test_bed::TestBed;
 
 /// I2: how much is read and how much is written, sequentially, and by how many threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Asymmetry {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Asymmetry> {
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Asymmetry> {
         let by_threads = |op| -> io::Result<Vec<f64>> {
             let rate = |threads: &usize| {
                 Ok(sweep.run(node, op, false, sweep.largest(), *threads)?.mib_s())
@@ -95,7 +95,7 @@ impl Reads {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Reads> {
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Reads> {
         let threads = sweep.some_threads();
         let hits = |random| -> io::Result<Option<f64>> {
             let counts = sweep.run(node, Op::Read, random, COUNTED, threads)?.counts;

@@ -29,7 +29,7 @@ use std::fmt;
 pub struct Thresholds {
     /// An effect by this factor shows.
     pub shows: f64,
-    /// An effect that is so many times that on DRAM is more than the platform's.
+    /// An effect this many times as large as on DRAM is due to the medium and not to the platform.
     pub stronger: f64,
 }
 

@@ -3,8 +3,8 @@
 use super::sweep::Sweep;
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
 use terrace_machine::lines::{Lines, Pass};
+use terrace_machine::test_bed::TestBed;
 
 /// Threads of I1.
 const THREADS: usize = 8;
@@ -41,10 +41,10 @@ impl CachedLatency {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<CachedLatency> {
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<CachedLatency> {
         let threads = THREADS.min(sweep.most_threads());
-        let bench = sweep.ground.bench(threads)?;
-        let bytes = (sweep.ground.cache_bytes() / 2).min(REGION_BYTES);
+        let bench = sweep.test_bed.bench(threads)?;
+        let bytes = (sweep.test_bed.cache_bytes() / 2).min(REGION_BYTES);
         let lines = Lines::new(&bench, node, bytes, 64)?;
         let mut found = CachedLatency {
             threads,
@@ -56,7 +56,7 @@ impl CachedLatency {
         let all = 0..lines.items();
         for tenth in 0..=TENTHS {
             let ns = |what: Pass| {
-                quickest(sweep.ground, || {
+                quickest(sweep.test_bed, || {
                     lines.pass(Pass::Store, all.clone(), 0.0);
                     lines.forget();
                     lines.pass(Pass::Load, 0..lines.items() * tenth / TENTHS, 0.0);
@@ -93,12 +93,12 @@ impl DirtyCache {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<DirtyCache> {
-        let bench = sweep.ground.bench(1)?;
-        let lines = Lines::new(&bench, node, 4 * sweep.ground.cache_bytes(), ITEM_BYTES)?;
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<DirtyCache> {
+        let bench = sweep.test_bed.bench(1)?;
+        let lines = Lines::new(&bench, node, 4 * sweep.test_bed.cache_bytes(), ITEM_BYTES)?;
         let half = lines.items() / 2;
         let ns = |dirty: bool| {
-            quickest(sweep.ground, || {
+            quickest(sweep.test_bed, || {
                 lines.forget();
                 lines.pass(Pass::Store, 0..half, 0.0);
                 if !dirty {
@@ -118,8 +118,8 @@ impl DirtyCache {
 }
 
 /// The value of a measurement; in real time the least of several.
-fn quickest<G: Ground>(ground: &G, mut measure: impl FnMut() -> f64) -> f64 {
-    let repeats = if ground.is_modelled() { 1 } else { REPEATS };
+fn quickest<G: TestBed>(test_bed: &G, mut measure: impl FnMut() -> f64) -> f64 {
+    let repeats = if test_bed.is_modelled() { 1 } else { REPEATS };
     (0..repeats).map(|_| measure()).fold(f64::INFINITY, f64::min)
 }
 

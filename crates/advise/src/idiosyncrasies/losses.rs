@@ -4,8 +4,8 @@ use super::sweep::{Grid, Sweep};
 use super::{NO_REMOTE, Reading};
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
 use terrace_machine::load::Op;
+use terrace_machine::test_bed::TestBed;
 
 /// Bandwidth lost by threads and size, as shares: negative where it is gained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ impl Losses {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn of_remote<G: Ground>(
+    pub fn of_remote<G: TestBed>(
         sweep: &Sweep<'_, G>,
         node: &str,
         remote: Option<&str>,
@@ -40,7 +40,7 @@ impl Losses {
     ///
     /// # Errors
     /// As [`Losses::of_remote`].
-    pub fn of_plain_stores<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Losses> {
+    pub fn of_plain_stores<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Losses> {
         let losses = |random| -> io::Result<Grid> {
             let flushed = sweep.grid(node, Op::StoreFlush, random)?;
             Ok(flushed.losses(&sweep.grid(node, Op::Store, random)?))

@@ -41,10 +41,10 @@ pub use terrace_memory::profile::Impact;
 
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_memory::profile::{self, Effect, Estimate, Measured};
 
-/// What was measured, or why it could not be.
+/// A measurement, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading<T> {
@@ -55,7 +55,7 @@ pub enum Reading<T> {
 }
 
 impl<T> Reading<T> {
-    /// What was measured, if it was.
+    /// The measurement, if there is one.
     pub fn measured(&self) -> Option<&T> {
         match self {
             Reading::Measured(found) => Some(found),
@@ -108,11 +108,11 @@ pub struct Findings {
 
 impl Findings {
     /// Holds `node` to all eight tests; `remote` is the memory of the same kind that another socket
-    /// has, if there is one. `tell` hears what is being done.
+    /// has, if there is one. `tell` receives progress messages.
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(
+    pub fn measure<G: TestBed>(
         sweep: &Sweep<'_, G>,
         node: &str,
         remote: Option<&str>,
@@ -136,7 +136,7 @@ impl Findings {
         said("I8");
         let dirty_cache = DirtyCache::measure(sweep, node)?;
         Ok(Findings {
-            machine: sweep.ground.name().into(),
+            machine: sweep.test_bed.name().into(),
             node: node.into(),
             cached_latency,
             asymmetry,

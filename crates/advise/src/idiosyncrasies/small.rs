@@ -4,10 +4,10 @@ use super::sweep::Sweep;
 use super::{NO_COUNTERS, Reading};
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
 use terrace_machine::load::Op;
 use terrace_machine::model::NodeCounts;
 use terrace_machine::rewrite::rewrite;
+use terrace_machine::test_bed::TestBed;
 
 /// I3: small writes, streamed and fenced, in sequence and at random.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl SmallWrites {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<SmallWrites> {
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<SmallWrites> {
         let threads = sweep.some_threads();
         let by_size = |random| -> io::Result<(Vec<f64>, Reading<Vec<f64>>)> {
             let (mut rates, mut ratios) = (Vec::new(), Some(Vec::new()));
@@ -90,8 +90,8 @@ impl Rewritten {
     ///
     /// # Errors
     /// There is no such node, or the system refuses memory or threads.
-    pub fn measure<G: Ground>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Reading<Rewritten>> {
-        let counts = rewrite(sweep.ground, node, LINE_BYTES, ROUNDS)?.filter(tells);
+    pub fn measure<G: TestBed>(sweep: &Sweep<'_, G>, node: &str) -> io::Result<Reading<Rewritten>> {
+        let counts = rewrite(sweep.test_bed, node, LINE_BYTES, ROUNDS)?.filter(tells);
         let found = counts.map(|counts| Rewritten {
             ewr: counts.ewr(),
             rwr: counts.rwr(),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use std::io;
-use terrace_machine::ground::Ground;
 use terrace_machine::load::{Load, Op, Run};
 use terrace_machine::model::calibrate::Generator;
+use terrace_machine::test_bed::TestBed;
 
 /// Threads of the tests that the paper runs with sixteen.
 const SOME_THREADS: usize = 16;
@@ -44,21 +44,21 @@ impl Settings {
 
 /// A machine and over what to go.
 #[derive(Debug)]
-pub struct Sweep<'a, G: Ground> {
-    pub(super) ground: &'a G,
+pub struct Sweep<'a, G: TestBed> {
+    pub(super) test_bed: &'a G,
     settings: Settings,
 }
 
-impl<'a, G: Ground> Sweep<'a, G> {
+impl<'a, G: TestBed> Sweep<'a, G> {
     /// Of a machine, as far as it has the threads.
-    pub fn new(ground: &'a G, mut settings: Settings) -> Self {
-        let most = ground.most_threads();
+    pub fn new(test_bed: &'a G, mut settings: Settings) -> Self {
+        let most = test_bed.most_threads();
         let asked = settings.threads.len();
         settings.threads.retain(|threads| *threads < most);
         if settings.threads.len() < asked {
             settings.threads.push(most);
         }
-        Sweep { ground, settings }
+        Sweep { test_bed, settings }
     }
 
     /// Numbers of threads, rising; the machine has them.
@@ -99,11 +99,11 @@ impl<'a, G: Ground> Sweep<'a, G> {
     ) -> io::Result<Run> {
         let overhead_ns = self.settings.generator.piece_ns(op, bytes);
         let load = Load { node, op, random, bytes, threads, overhead_ns };
-        let run = load.run(self.ground)?;
-        if self.ground.is_modelled() {
+        let run = load.run(self.test_bed)?;
+        if self.test_bed.is_modelled() {
             return Ok(run);
         }
-        let again = load.run(self.ground)?;
+        let again = load.run(self.test_bed)?;
         Ok(if again.mib_s() > run.mib_s() { again } else { run })
     }
 

@@ -1,4 +1,4 @@
-//! What was measured, in a form that can be drawn.
+//! Measurements in a form that can be drawn.
 
 use serde::{Deserialize, Serialize};
 use terrace_memory::profile::four_digits;
@@ -6,7 +6,7 @@ use terrace_memory::profile::four_digits;
 /// How the values of a figure are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum FigureKind {
     /// Groups of bars from zero.
     Bars,
     /// Bars of a group one above the other: the series add up.
@@ -43,8 +43,8 @@ pub struct Figure {
     /// What the vertical axis is, with its unit.
     pub up: String,
     /// How it is drawn.
-    pub form: Form,
-    /// What is drawn.
+    pub form: FigureKind,
+    /// The drawn values.
     pub series: Vec<Series>,
     /// Vertical lines with a label.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,7 +62,7 @@ pub struct Mark {
 
 impl Figure {
     /// A figure without series.
-    pub fn new(title: &str, across: &str, up: &str, form: Form) -> Figure {
+    pub fn new(title: &str, across: &str, up: &str, form: FigureKind) -> Figure {
         Figure {
             title: title.into(),
             across: across.into(),

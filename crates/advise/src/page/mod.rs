@@ -3,7 +3,7 @@
 
 mod figure;
 
-pub use figure::{Figure, Form, Mark, Series};
+pub use figure::{Figure, FigureKind, Mark, Series};
 
 use std::fmt::Write;
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_page_is_whole_and_draws_its_figures_without_a_network() {
-        let figure = Figure::new("Updates & </script>", "value, B", "ns", Form::LogLines)
+        let figure = Figure::new("Updates & </script>", "value, B", "ns", FigureKind::LogLines)
             .over([64, 256])
             .with("p50", [100.0, 250.0])
             .marked(0.5, "largest cache");

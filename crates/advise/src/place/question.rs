@@ -187,7 +187,7 @@ impl Question {
         Ok(Question { figures, ..Question::new(structures, nodes)? })
     }
 
-    /// What is to be placed.
+    /// The structures to place.
     pub fn structures(&self) -> &[Structure] {
         &self.structures
     }

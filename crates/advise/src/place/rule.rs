@@ -4,7 +4,7 @@
 use super::question::{Placement, Question, Structure};
 use std::cmp::Ordering;
 
-/// Who chooses first: the lower ratio, then what is used more often, then what was named first.
+/// The order of choice: lower ratio first, then more frequent use, then the order in the file.
 fn order(a: &Structure, b: &Structure) -> Ordering {
     a.ebr.total_cmp(&b.ebr).then(b.accesses_per_s.total_cmp(&a.accesses_per_s))
 }

@@ -20,7 +20,7 @@ pub use report::html;
 use deadline::Deadline;
 use parts::Run;
 use std::time::{SystemTime, UNIX_EPOCH};
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_memory::profile::{NodeProfile, Profile, ProfiledMachine};
 
 /// Why there is no profile.
@@ -52,20 +52,20 @@ pub enum ProbeError {
 ///
 /// # Cost
 /// Seconds to minutes, and memory of several times the largest cache while it runs.
-pub fn probe<G: Ground>(
-    ground: &G,
+pub fn probe<G: TestBed>(
+    test_bed: &G,
     plan: &Plan,
     tell: &dyn Fn(usize, usize, &str),
 ) -> Result<Profile, ProbeError> {
-    let nodes = plan.nodes(ground)?;
-    let most = ground.most_threads();
+    let nodes = plan.nodes(test_bed)?;
+    let most = test_bed.most_threads();
     if plan.threads.is_some_and(|threads| threads == 0 || threads > most) {
         return Err(ProbeError::Threads { threads: plan.threads.unwrap_or(0), most });
     }
-    let mut profile = Profile::new(machine_of(ground));
+    let mut profile = Profile::new(machine_of(test_bed));
     let steps = nodes.len() * plan.parts.len();
     let mut done = 0;
-    let run = Run { ground, plan, until: Deadline::of(plan) };
+    let run = Run { test_bed, plan, until: Deadline::of(plan) };
     let mut found: Vec<NodeProfile> = nodes.iter().map(NodeProfile::new).collect();
     // Part by part: a run that ends early has the first ones of every memory.
     for part in &plan.parts {
@@ -77,7 +77,7 @@ pub fn probe<G: Ground>(
         }
     }
     // What was measured in is known now.
-    found.iter_mut().for_each(|node| node.medium = ground.medium(&node.name));
+    found.iter_mut().for_each(|node| node.medium = test_bed.medium(&node.name));
     profile.nodes = found;
     profile.taken_at.push(now());
     Ok(profile)
@@ -89,14 +89,14 @@ pub fn now() -> u64 {
 }
 
 /// What a profile says of the machine it is of.
-pub fn machine_of<G: Ground>(ground: &G) -> ProfiledMachine {
+pub fn machine_of<G: TestBed>(test_bed: &G) -> ProfiledMachine {
     ProfiledMachine {
-        name: ground.name().into(),
-        is_modelled: ground.is_modelled(),
-        processor: ground.processor(),
-        threads: ground.most_threads(),
-        cache_bytes: ground.cache_bytes(),
-        nodes: ground.nodes(),
+        name: test_bed.name().into(),
+        is_modelled: test_bed.is_modelled(),
+        processor: test_bed.processor(),
+        threads: test_bed.most_threads(),
+        cache_bytes: test_bed.cache_bytes(),
+        nodes: test_bed.nodes(),
     }
 }
 

@@ -6,12 +6,12 @@ use super::print;
 use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
 use terrace_machine::chase::Chase;
-use terrace_machine::copy::{self, Engine};
+use terrace_machine::copy::{self, CopyMethod};
 use terrace_machine::files::{self, FileSetting};
-use terrace_machine::ground::{At, Bench, Ground};
 use terrace_machine::load::{Load, Op};
 use terrace_machine::loaded::Loaded;
 use terrace_machine::stores::Stores;
+use terrace_machine::test_bed::{At, Bench, TestBed};
 use terrace_machine::timed::Times;
 use terrace_memory::profile::{
     Bandwidth, Copy, DirtyCache, Estimate, FileCost, FileOp, Flavour, Latency,
@@ -26,15 +26,15 @@ const FILE: u64 = 256 << 20;
 /// The least of the largest working set, bytes.
 const OUTGROWN_MIN: u64 = 64 << 20;
 
-/// What every part goes by.
-pub(super) struct Run<'a, G: Ground> {
-    pub ground: &'a G,
+/// What every part follows.
+pub(super) struct Run<'a, G: TestBed> {
+    pub test_bed: &'a G,
     pub plan: &'a Plan,
     pub until: Deadline,
 }
 
 /// Measures a part of a node into its profile. A refusal becomes the part's content.
-pub(super) fn measure<G: Ground>(
+pub(super) fn measure<G: TestBed>(
     run: &Run<'_, G>,
     node: &str,
     part: Part,
@@ -42,13 +42,13 @@ pub(super) fn measure<G: Ground>(
     profile: &mut Profile,
 ) {
     let until = &run.until;
-    let is_tier = run.ground.tiers().iter().any(|tier| tier == node);
+    let is_tier = run.test_bed.tiers().iter().any(|tier| tier == node);
     match part {
         Part::Latency => found.latency = until.part(|| latency(run, node)),
         Part::Bandwidth => found.bandwidth = until.part(|| Ok(bandwidth(run, node))),
         Part::Loaded => found.loaded = until.part(|| Ok(loaded(run, node))),
         Part::Stores => found.stores = until.part(|| Ok(stores(run, node))),
-        Part::DirtyCache => found.dirty_cache = until.part(|| dirty_cache(run.ground, node)),
+        Part::DirtyCache => found.dirty_cache = until.part(|| dirty_cache(run.test_bed, node)),
         Part::Files if is_tier => found.files = until.part(|| files(run, node)),
         // Memory that is no tier of files: nothing to ask.
         Part::Files => {}
@@ -56,7 +56,7 @@ pub(super) fn measure<G: Ground>(
         Part::Remote => profile.remote.join(told_of(node, until.part(|| Ok(remote(run, node))))),
         // All nodes have pages of the same kinds: those of the first are measured, and no tier of files has them.
         Part::Pages if profile.pages == Measured::not_asked_for() && !is_tier => {
-            profile.pages = until.part(|| pages(run.ground, node));
+            profile.pages = until.part(|| pages(run.test_bed, node));
         }
         Part::Pages => {}
     }
@@ -84,16 +84,16 @@ fn quantiles(times: Times) -> io::Result<Quantiles> {
 }
 
 /// A working set that no cache has a quarter of.
-fn outgrown<G: Ground>(ground: &G) -> u64 {
-    (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN).next_power_of_two()
+fn outgrown<G: TestBed>(test_bed: &G) -> u64 {
+    (CACHES * test_bed.cache_bytes()).max(OUTGROWN_MIN).next_power_of_two()
 }
 
 /// Working sets from 16 KiB on, each four times the one before (twice, if not quick), up to one that no
 /// cache has a quarter of. That one is the first: whatever there is time for, the figure over the most bytes is of the
 /// memory.
-fn latency<G: Ground>(run: &Run<'_, G>, node: &str) -> io::Result<Measured<Latency>> {
-    let bench = run.ground.bench(1)?;
-    let most = outgrown(run.ground);
+fn latency<G: TestBed>(run: &Run<'_, G>, node: &str) -> io::Result<Measured<Latency>> {
+    let bench = run.test_bed.bench(1)?;
+    let most = outgrown(run.test_bed);
     let memory = bench.memory(node, most, Domain::None)?;
     let factor = if run.plan.is_quick { 4 } else { 2 };
     let smaller = std::iter::successors(Some(most), |bytes| Some(bytes / factor));
@@ -108,9 +108,9 @@ fn latency<G: Ground>(run: &Run<'_, G>, node: &str) -> io::Result<Measured<Laten
     Ok(found)
 }
 
-fn bandwidth<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<Bandwidth> {
+fn bandwidth<G: TestBed>(run: &Run<'_, G>, node: &str) -> Measured<Bandwidth> {
     let mut settings = Vec::new();
-    for threads in run.plan.threads_of(run.ground) {
+    for threads in run.plan.threads_of(run.test_bed) {
         for flavour in [Flavour::Read, Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
             for is_random in [false, true] {
                 let pieces = run.plan.pieces().iter();
@@ -125,13 +125,13 @@ fn bandwidth<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<Bandwidth> {
     run.until.each(settings, name, |(threads, flavour, is_random, piece_bytes)| {
         let (op, random, bytes) = (flavour.into(), is_random, piece_bytes);
         let load = Load { node, op, random, bytes, threads, overhead_ns: 0.0 };
-        let gb_s = estimate(load.run(run.ground)?.gb_s())?;
+        let gb_s = estimate(load.run(run.test_bed)?.gb_s())?;
         Ok(Bandwidth { flavour, is_random, piece_bytes, threads, gb_s })
     })
 }
 
-fn loaded<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<LoadedPoint> {
-    let threads = run.plan.threads.unwrap_or(run.ground.most_threads()) - 1;
+fn loaded<G: TestBed>(run: &Run<'_, G>, node: &str) -> Measured<LoadedPoint> {
+    let threads = run.plan.threads.unwrap_or(run.test_bed.most_threads()) - 1;
     if threads == 0 {
         return Measured::not("needs 2 processors: one thread loads, at least one moves bytes");
     }
@@ -142,7 +142,7 @@ fn loaded<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<LoadedPoint> {
     run.until.each(settings, name, |(writes_percent, pause_ns)| {
         let samples = run.plan.samples();
         let setting = Loaded { node, writes_percent, pause_ns: pause_ns as f64, threads, samples };
-        loaded_point(&setting, pause_ns, setting.run(run.ground)?)
+        loaded_point(&setting, pause_ns, setting.run(run.test_bed)?)
     })
 }
 
@@ -160,7 +160,7 @@ fn loaded_point(
     })
 }
 
-fn stores<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<StoreCost> {
+fn stores<G: TestBed>(run: &Run<'_, G>, node: &str) -> Measured<StoreCost> {
     let pieces = || run.plan.pieces().iter().copied().filter(|bytes| *bytes <= 4096);
     let settings = [Flavour::Store, Flavour::StoreFlush, Flavour::Stream]
         .into_iter()
@@ -171,14 +171,14 @@ fn stores<G: Ground>(run: &Run<'_, G>, node: &str) -> Measured<StoreCost> {
     run.until.each(settings, name, |(flavour, piece_bytes)| {
         let samples = run.plan.samples() / 2;
         let setting = Stores { node, op: flavour.into(), bytes: piece_bytes, samples };
-        let piece = quantiles(setting.run(run.ground)?)?;
+        let piece = quantiles(setting.run(run.test_bed)?)?;
         Ok(StoreCost { flavour, piece_bytes, piece })
     })
 }
 
 /// Test I8: what a cache full of written lines costs a reader.
-fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Measured<DirtyCache>> {
-    let sweep = Sweep::new(ground, Settings::brief());
+fn dirty_cache<G: TestBed>(test_bed: &G, node: &str) -> io::Result<Measured<DirtyCache>> {
+    let sweep = Sweep::new(test_bed, Settings::brief());
     let found = idiosyncrasies::DirtyCache::measure(&sweep, node)?;
     Ok(Measured::Points(vec![DirtyCache {
         dirty_bytes: found.region_bytes / 2,
@@ -188,16 +188,16 @@ fn dirty_cache<G: Ground>(ground: &G, node: &str) -> io::Result<Measured<DirtyCa
 }
 
 /// From this memory to each.
-fn copies<G: Ground>(run: &Run<'_, G>, from: &str) -> Measured<Copy> {
-    let ground = run.ground;
-    let threads = run.plan.threads.unwrap_or(ground.most_threads());
-    let bytes = (CACHES * ground.cache_bytes()).max(OUTGROWN_MIN);
-    let mut engines = vec![(Engine::Store, "store"), (Engine::Stream, "stream")];
-    if !ground.is_modelled() {
+fn copies<G: TestBed>(run: &Run<'_, G>, from: &str) -> Measured<Copy> {
+    let test_bed = run.test_bed;
+    let threads = run.plan.threads.unwrap_or(test_bed.most_threads());
+    let bytes = (CACHES * test_bed.cache_bytes()).max(OUTGROWN_MIN);
+    let mut engines = vec![(CopyMethod::Store, "store"), (CopyMethod::Stream, "stream")];
+    if !test_bed.is_modelled() {
         // What the C library chooses, and the processor's own instruction, are one with the first on a model.
-        engines.extend([(Engine::Library, "library"), (Engine::String, "string")]);
+        engines.extend([(CopyMethod::Library, "library"), (CopyMethod::String, "string")]);
     }
-    let all = [ground.nodes(), ground.tiers()].concat();
+    let all = [test_bed.nodes(), test_bed.tiers()].concat();
     let pairs = all.iter().flat_map(|to| engines.iter().map(move |engine| (to, *engine)));
     let name = |(to, (_, engine)): &(&String, (_, &str))| format!("{from} to {to} by {engine}");
     run.until.each(pairs, name, |(to, (engine, name))| {
@@ -208,24 +208,24 @@ fn copies<G: Ground>(run: &Run<'_, G>, from: &str) -> Measured<Copy> {
             to: to.clone(),
             piece_bytes: bytes / threads as u64,
             threads,
-            gb_s: estimate(copy.run(ground)?)?,
+            gb_s: estimate(copy.run(test_bed)?)?,
         })
     })
 }
 
 /// The processors of each node on this memory.
-fn remote<G: Ground>(run: &Run<'_, G>, to: &str) -> Measured<Remote> {
-    let (ground, plan) = (run.ground, run.plan);
+fn remote<G: TestBed>(run: &Run<'_, G>, to: &str) -> Measured<Remote> {
+    let (test_bed, plan) = (run.test_bed, run.plan);
     let name = |home: &String| format!("{home} on {to}");
-    run.until.each(ground.homes(), name, |home| {
-        let at = At::new(ground, &home)?;
+    run.until.each(test_bed.homes(), name, |home| {
+        let at = At::new(test_bed, &home)?;
         let threads = plan.threads.unwrap_or(usize::MAX).min(at.most_threads());
         let bandwidth = |op| {
             let load = Load { node: to, op, random: false, bytes: 4096, threads, overhead_ns: 0.0 };
             estimate(load.run(&at)?.gb_s())
         };
         let bench = at.bench(1)?;
-        let bytes = outgrown(ground);
+        let bytes = outgrown(test_bed);
         let memory = bench.memory(to, bytes, Domain::None)?;
         let load_ns = Chase::lay(&bench, &memory, bytes).follow(plan.samples()).p50_ns;
         Ok(Remote {
@@ -240,9 +240,9 @@ fn remote<G: Ground>(run: &Run<'_, G>, to: &str) -> Measured<Remote> {
 }
 
 /// By one thread and by the most.
-fn files<G: Ground>(run: &Run<'_, G>, tier: &str) -> io::Result<Measured<FileCost>> {
-    let file = run.ground.file(tier, FILE)?;
-    let most = run.plan.threads.unwrap_or(run.ground.most_threads());
+fn files<G: TestBed>(run: &Run<'_, G>, tier: &str) -> io::Result<Measured<FileCost>> {
+    let file = run.test_bed.file(tier, FILE)?;
+    let most = run.plan.threads.unwrap_or(run.test_bed.most_threads());
     let mut counts = vec![1, most];
     counts.dedup();
     let mut settings = Vec::new();
@@ -270,7 +270,7 @@ fn files<G: Ground>(run: &Run<'_, G>, tier: &str) -> io::Result<Measured<FileCos
     }))
 }
 
-fn pages<G: Ground>(ground: &G, node: &str) -> io::Result<Measured<Pages>> {
+fn pages<G: TestBed>(test_bed: &G, node: &str) -> io::Result<Measured<Pages>> {
     let cost = |page: terrace_machine::pages::PageCost| {
         Ok(Pages {
             page_bytes: page.page_bytes,
@@ -278,6 +278,6 @@ fn pages<G: Ground>(ground: &G, node: &str) -> io::Result<Measured<Pages>> {
             random_load_ns: estimate(page.random_load_ns)?,
         })
     };
-    let costs: io::Result<Vec<Pages>> = ground.pages(node)?.into_iter().map(cost).collect();
+    let costs: io::Result<Vec<Pages>> = test_bed.pages(node)?.into_iter().map(cost).collect();
     costs.map(Measured::Points)
 }

@@ -1,10 +1,10 @@
-//! What is measured, and at which settings.
+//! The parts of a probe and their settings.
 
 use super::ProbeError;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 
 /// A part of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +92,8 @@ pub struct Plan {
 
 impl Plan {
     /// The nodes and tiers it is of.
-    pub(super) fn nodes<G: Ground>(&self, ground: &G) -> Result<Vec<String>, ProbeError> {
-        let known = [ground.nodes(), ground.tiers()].concat();
+    pub(super) fn nodes<G: TestBed>(&self, test_bed: &G) -> Result<Vec<String>, ProbeError> {
+        let known = [test_bed.nodes(), test_bed.tiers()].concat();
         if self.only.is_empty() {
             return Ok(known);
         }
@@ -106,8 +106,8 @@ impl Plan {
     }
 
     /// Thread counts: 1, 2, 4, ... and the most.
-    pub(super) fn threads_of<G: Ground>(&self, ground: &G) -> Vec<usize> {
-        let most = self.threads.unwrap_or(ground.most_threads());
+    pub(super) fn threads_of<G: TestBed>(&self, test_bed: &G) -> Vec<usize> {
+        let most = self.threads.unwrap_or(test_bed.most_threads());
         let doubled = std::iter::successors(Some(1), |threads| Some(threads * 2));
         let mut counts: Vec<usize> = doubled.take_while(|threads| *threads < most).collect();
         counts.push(most);
@@ -141,7 +141,7 @@ impl Plan {
         if self.is_quick { &[0, 50] } else { &[0, 25, 50, 75, 100] }
     }
 
-    /// Pauses of those who move bytes, ns, the longest first.
+    /// Pauses of the threads that move bytes, ns, the longest first.
     pub(super) fn pauses(&self) -> &'static [u64] {
         if self.is_quick {
             &[20_000, 1_000, 200, 0]

@@ -2,7 +2,7 @@
 
 use super::conclusion;
 use super::print::{causes, impact, name, shown, table};
-use crate::page::{self, Figure, Form, escaped};
+use crate::page::{self, Figure, FigureKind, escaped};
 use std::cmp::Reverse;
 use std::fmt::Write;
 use terrace_memory::ByteSize;
@@ -63,7 +63,7 @@ fn latency(node: &NodeProfile, cache_bytes: u64) -> Option<Figure> {
     let mut points = node.latency.points().to_vec();
     points.sort_by_key(|point| point.bytes);
     let title = "A dependent load by working set";
-    let figure = Figure::new(title, "working set", "ns", Form::LogLines)
+    let figure = Figure::new(title, "working set", "ns", FigureKind::LogLines)
         .over(points.iter().map(|point| short(point.bytes)))
         .with("p50", points.iter().map(|point| point.load.p50_ns.median()))
         .with("p99", points.iter().map(|point| point.load.p99_ns.median()));
@@ -133,7 +133,7 @@ fn bandwidth(node: &NodeProfile) -> Option<Figure> {
     let most = points.iter().map(|point| point.threads).max()?;
     let points: Vec<&Bandwidth> = points.iter().filter(|point| point.threads == most).collect();
     let title = format!("Bandwidth by access size, {most} threads");
-    let figure = Figure::new(&title, "access size", "GB/s", Form::Lines);
+    let figure = Figure::new(&title, "access size", "GB/s", FigureKind::Lines);
     of_bandwidth(figure, &points, |point| point.piece_bytes, short)
 }
 
@@ -141,8 +141,12 @@ fn bandwidth(node: &NodeProfile) -> Option<Figure> {
 fn by_threads(node: &NodeProfile) -> Option<Figure> {
     let points: Vec<&Bandwidth> =
         node.bandwidth.points().iter().filter(|point| point.piece_bytes == 4096).collect();
-    let figure =
-        Figure::new("Bandwidth by threads, access size 4 KiB", "threads", "GB/s", Form::Lines);
+    let figure = Figure::new(
+        "Bandwidth by threads, access size 4 KiB",
+        "threads",
+        "GB/s",
+        FigureKind::Lines,
+    );
     of_bandwidth(figure, &points, |point| point.threads, |threads| threads.to_string())
 }
 
@@ -155,7 +159,7 @@ fn loaded(node: &NodeProfile) -> Option<Figure> {
     // A profile has its settings in the order in which runs came to them.
     points.sort_by_key(|point| (point.writes_percent, Reverse(point.pause_ns)));
     let title = format!("Loaded latency: a dependent load while {most} threads move bytes");
-    let figure = Figure::new(&title, "GB/s moved", "ns", Form::Curves);
+    let figure = Figure::new(&title, "GB/s moved", "ns", FigureKind::Curves);
     let curves = points.chunk_by(|a, b| a.writes_percent == b.writes_percent);
     Some(curves.fold(figure, |figure, curve| {
         let name = format!("{} % reads", 100 - curve[0].writes_percent.min(100));
@@ -170,7 +174,7 @@ fn stores(node: &NodeProfile) -> Option<Figure> {
     pieces.sort_unstable();
     pieces.dedup();
     let title = "A block written at a random place";
-    let mut figure = Figure::new(title, "access size", "ns", Form::LogLines)
+    let mut figure = Figure::new(title, "access size", "ns", FigureKind::LogLines)
         .over(pieces.iter().map(|bytes| short(*bytes)));
     for flavour in [Flavour::Store, Flavour::StoreFlush, Flavour::Stream] {
         let at = |bytes: &u64| {
@@ -191,7 +195,7 @@ fn short(bytes: u64) -> String {
 fn dirty_cache(node: &NodeProfile) -> Option<Figure> {
     let points = node.dirty_cache.points();
     let title = "A load that misses clean or dirty caches (test I8)";
-    let figure = Figure::new(title, "dirty bytes", "ns", Form::Bars)
+    let figure = Figure::new(title, "dirty bytes", "ns", FigureKind::Bars)
         .over(points.iter().map(|point| short(point.dirty_bytes)))
         .with("clean lines", points.iter().map(|point| point.clean_ns.median()))
         .with("dirty lines", points.iter().map(|point| point.dirty_ns.median()));
@@ -206,7 +210,7 @@ fn files(node: &NodeProfile) -> Option<Figure> {
     let mut pieces: Vec<u64> = points.iter().map(|point| point.piece_bytes).collect();
     pieces.dedup();
     let title = "A block of a file at a random place, one thread";
-    let mut figure = Figure::new(title, "access size", "us", Form::LogLines)
+    let mut figure = Figure::new(title, "access size", "us", FigureKind::LogLines)
         .over(pieces.iter().map(|bytes| short(*bytes)));
     for (op, words) in [(FileOp::Read, "read"), (FileOp::WriteSync, "write and sync")] {
         let at = |bytes: &u64| {
@@ -221,7 +225,7 @@ fn files(node: &NodeProfile) -> Option<Figure> {
 fn effects(node: &NodeProfile) -> Option<Figure> {
     let points = node.effects.points();
     let title = "The eight tests of PMIdioBench: factor of each effect (1: no effect)";
-    let figure = Figure::new(title, "test", "factor", Form::LogLines)
+    let figure = Figure::new(title, "test", "factor", FigureKind::LogLines)
         .over(points.iter().map(|point| &point.test))
         .with("this memory", points.iter().map(|point| point.factor.median()));
     (!points.is_empty()).then_some(figure)
@@ -267,7 +271,7 @@ fn copies(profile: &Profile) -> Option<Figure> {
         }
     }
     let title = format!("Copies between memories, {most} threads");
-    let mut figure = Figure::new(&title, "from and to", "GB/s", Form::Bars)
+    let mut figure = Figure::new(&title, "from and to", "GB/s", FigureKind::Bars)
         .over(pairs.iter().map(|(from, to)| format!("{from} to {to}")));
     let engines = [
         ("store", "through the caches"),
@@ -291,7 +295,7 @@ fn copies(profile: &Profile) -> Option<Figure> {
 fn remote(profile: &Profile) -> Option<Figure> {
     let points = profile.remote.points();
     let title = "A dependent load by the node of its processor and the memory";
-    let figure = Figure::new(title, "processor on memory", "ns", Form::Bars)
+    let figure = Figure::new(title, "processor on memory", "ns", FigureKind::Bars)
         .over(points.iter().map(|point| format!("{} on {}", point.from, point.to)))
         .with("a load", points.iter().map(|point| point.load_ns.median()));
     (!points.is_empty()).then_some(figure)
@@ -299,7 +303,7 @@ fn remote(profile: &Profile) -> Option<Figure> {
 
 fn pages(profile: &Profile) -> Option<Figure> {
     let points = profile.pages.points();
-    let figure = Figure::new("Pages", "bytes of a page", "ns", Form::LogLines)
+    let figure = Figure::new("Pages", "bytes of a page", "ns", FigureKind::LogLines)
         .over(points.iter().map(|point| short(point.page_bytes)))
         .with("first touch", points.iter().map(|point| point.fault_ns.median()))
         .with("a random load", points.iter().map(|point| point.random_load_ns.median()));

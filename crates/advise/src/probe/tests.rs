@@ -4,7 +4,7 @@ use super::*;
 use std::cell::Cell;
 use std::time::Duration;
 use terrace_machine::Preset;
-use terrace_machine::ground::Here;
+use terrace_machine::test_bed::Here;
 use terrace_memory::profile::{Estimate, FileOp, Flavour, Loaded, Measured, Quantiles};
 use terrace_memory::tier::SystemPaths;
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec, Topology};
@@ -198,7 +198,7 @@ fn with_tier(change: impl Fn(&mut TierSpec)) -> Here {
     Here::new(topology).unwrap().with_tiers(&[tier])
 }
 
-fn of_tier(ground: &Here, parts: &[Part]) -> NodeProfile {
+fn of_tier(test_bed: &Here, parts: &[Part]) -> NodeProfile {
     let plan = Plan {
         only: vec!["files".into()],
         parts: parts.into(),
@@ -206,7 +206,7 @@ fn of_tier(ground: &Here, parts: &[Part]) -> NodeProfile {
         is_quick: true,
         limit: None,
     };
-    probe(ground, &plan, &|_, _, _| {}).unwrap().nodes.remove(0)
+    probe(test_bed, &plan, &|_, _, _| {}).unwrap().nodes.remove(0)
 }
 
 #[test]
@@ -219,11 +219,11 @@ fn a_tier_of_files_is_measured_as_the_store_uses_it() {
         disk.files.points().iter().map(|point| (point.op, point.piece_bytes)).collect();
     let pieces = |op| [(op, 4096), (op, 1 << 20)];
     assert_eq!(ops, [pieces(FileOp::Read), pieces(FileOp::WriteSync)].concat());
-    // A stand-in for persistent memory: mapped.
-    let stand_in = with_tier(|spec| (spec.domain, spec.declared) = (Some(Domain::Adr), true));
-    let mapped = of_tier(&stand_in, &[Part::Latency]);
+    // Emulated persistent memory: mapped.
+    let emulated = with_tier(|spec| (spec.domain, spec.declared) = (Some(Domain::Adr), true));
+    let mapped = of_tier(&emulated, &[Part::Latency]);
     let beyond = mapped.idle_latency().unwrap();
-    assert!(beyond.bytes >= 2 * stand_in.cache_bytes() && beyond.load.p50_ns.median() > 0.0);
+    assert!(beyond.bytes >= 2 * emulated.cache_bytes() && beyond.load.p50_ns.median() > 0.0);
     assert!(mapped.medium.starts_with("ADR by declaration, emulated"), "{}", mapped.medium);
     // One that is too small for its figures to be of memory.
     let small = with_tier(|spec| {
@@ -250,15 +250,15 @@ fn tiers_come_and_go_in_one_profile() {
 
 /// These parts of persistent memory, with a clock that is over after so many looks at it.
 fn cut_after(looks: usize, parts: &[Part]) -> Profile {
-    let (ground, plan) = (server(), plan(parts));
+    let (test_bed, plan) = (server(), plan(parts));
     let left = Cell::new(looks);
     let until = Deadline::when(move || {
         let is_over = left.get() == 0;
         left.set(left.get().saturating_sub(1));
         is_over
     });
-    let run = Run { ground: &ground, plan: &plan, until };
-    let mut profile = Profile::new(machine_of(&ground));
+    let run = Run { test_bed: &test_bed, plan: &plan, until };
+    let mut profile = Profile::new(machine_of(&test_bed));
     let mut node = NodeProfile::new("pmem0");
     for part in parts {
         parts::measure(&run, "pmem0", *part, &mut node, &mut profile);
@@ -342,10 +342,10 @@ fn a_part_whose_time_runs_out_keeps_what_it_has_and_names_the_rest() {
 
 #[test]
 fn a_memory_that_was_left_out_shows_beside_one_that_was_not() {
-    let (ground, plan) = (server(), plan(&[Part::Remote]));
-    let mut profile = Profile::new(machine_of(&ground));
+    let (test_bed, plan) = (server(), plan(&[Part::Remote]));
+    let mut profile = Profile::new(machine_of(&test_bed));
     for (name, is_over) in [("pmem0", false), ("dram0", true)] {
-        let run = Run { ground: &ground, plan: &plan, until: Deadline::when(move || is_over) };
+        let run = Run { test_bed: &test_bed, plan: &plan, until: Deadline::when(move || is_over) };
         let mut node = NodeProfile::new(name);
         parts::measure(&run, name, Part::Remote, &mut node, &mut profile);
     }

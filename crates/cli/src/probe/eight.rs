@@ -10,7 +10,7 @@ use terrace::memory::profile::NodeProfile;
 use terrace_advise::idiosyncrasies::{
     self as tests, Advice, Cause, Findings, Settings, Sweep, Thresholds,
 };
-use terrace_advise::machine::ground::Ground;
+use terrace_advise::machine::test_bed::TestBed;
 use terrace_advise::probe;
 
 /// Of one memory.
@@ -26,11 +26,11 @@ pub struct EightTests {
 
 impl EightTests {
     /// Measures the memory that was named, or else the first that is not DRAM.
-    pub fn of<G: Ground>(ground: &G, arguments: &Arguments) -> Result<EightTests, Failure> {
-        let memories = [ground.nodes(), ground.tiers()].concat();
-        let [subject, dram] = subjects(ground, &memories, arguments)?;
+    pub fn of<G: TestBed>(test_bed: &G, arguments: &Arguments) -> Result<EightTests, Failure> {
+        let memories = [test_bed.nodes(), test_bed.tiers()].concat();
+        let [subject, dram] = subjects(test_bed, &memories, arguments)?;
         let settings = if arguments.quick { Settings::brief() } else { Settings::paper() };
-        let sweep = Sweep::new(ground, settings);
+        let sweep = Sweep::new(test_bed, settings);
         let bar = progress::steps("probe");
         let memories_tested = if dram == subject { 1 } else { 2 };
         bar.set_length(TESTS * memories_tested);
@@ -47,7 +47,7 @@ impl EightTests {
         let twin = |node: &str| {
             let kind = |node: &str| node.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
             let is_twin = |other: &&String| other.as_str() != node && kind(other) == kind(node);
-            memories.iter().find(is_twin).filter(|_| ground.is_modelled()).map(String::as_str)
+            memories.iter().find(is_twin).filter(|_| test_bed.is_modelled()).map(String::as_str)
         };
         let found = measure(&subject, arguments.remote.as_deref().or(twin(&subject)))?;
         let beside = if dram == subject { found.clone() } else { measure(&dram, twin(&dram))? };
@@ -58,11 +58,11 @@ impl EightTests {
     }
 
     /// As a run of a profile, of the two memories.
-    pub fn profile<G: Ground>(&self, ground: &G) -> Profile {
-        let mut profile = Profile::new(probe::machine_of(ground));
+    pub fn profile<G: TestBed>(&self, test_bed: &G) -> Profile {
+        let mut profile = Profile::new(probe::machine_of(test_bed));
         profile.taken_at.push(probe::now());
         let mut of = NodeProfile::new(&self.found.node);
-        of.medium = ground.medium(&self.found.node);
+        of.medium = test_bed.medium(&self.found.node);
         of.effects = tests::effects(&self.found, &self.causes);
         of.recommendations = tests::recommendations(&self.advice);
         profile.nodes.push(of);
@@ -82,8 +82,8 @@ impl EightTests {
 }
 
 /// The memory to test, and the DRAM beside it.
-fn subjects<G: Ground>(
-    ground: &G,
+fn subjects<G: TestBed>(
+    test_bed: &G,
     memories: &[String],
     arguments: &Arguments,
 ) -> Result<[String; 2], Failure> {
@@ -105,7 +105,7 @@ fn subjects<G: Ground>(
     let first =
         |wanted: &dyn Fn(&&String) -> bool| memories.iter().find(wanted).unwrap_or(any).clone();
     // A tier that was named is what its user asks about.
-    let tier = ground.tiers().first().cloned();
+    let tier = test_bed.tiers().first().cloned();
     let subject = arguments.nodes.first().cloned().or(tier);
     let subject = subject.unwrap_or_else(|| first(&|node| !node.starts_with("dram")));
     let dram = arguments.dram.clone().unwrap_or_else(|| first(&|node| node.starts_with("dram")));

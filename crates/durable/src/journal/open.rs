@@ -88,7 +88,7 @@ impl<M: Memory> Journal<M> {
     /// As [`Journal::open`], in any memory, all of which has been read, by `steps`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Journal::open`].
     pub fn open_in(
         medium: Medium<M>,
         kind: [u8; 8],

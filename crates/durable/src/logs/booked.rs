@@ -94,7 +94,7 @@ impl<M: Memory> Logs<M> {
     /// As [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
     pub fn recover_booked(
         &self,
         pages: &BookPages,

@@ -144,7 +144,7 @@ impl<M: Memory> Slabs<M> {
     /// As [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
     pub fn recover_booked(
         &self,
         pages: &BookPages,

@@ -305,7 +305,7 @@ impl<M: Memory> Slabs<M> {
     /// The item at `location`, as for [`Slabs::item`], if its key is `key`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Slabs::item`].
     #[inline(always)]
     pub fn seen_if_key<'g>(
         &'g self,
@@ -319,7 +319,7 @@ impl<M: Memory> Slabs<M> {
     /// As [`Slabs::item`]: items of slabs are at rest as soon as anybody can find them.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Slabs::item`].
     #[inline(always)]
     pub fn seen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Seen<'g>> {
         self.item(location, guard).map(Seen::AtRest)
@@ -337,7 +337,7 @@ impl<M: Memory> Slabs<M> {
     /// Whether the item at `location`, as for [`Slabs::item`], has this key.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Slabs::item`].
     #[inline(always)]
     pub fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
         Ok(Item::read_if_key(self.verified(location, lock)?, key).is_some())

@@ -74,7 +74,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     /// As [`Logs::recover`] and [`Slabs::recover`].
     ///
     /// # Errors
-    /// Theirs.
+    /// The errors of [`Logs::recover`] and [`Slabs::recover`].
     pub fn recover(
         &self,
         threads: usize,
@@ -86,7 +86,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     /// As [`Logs::recover_reached`] and [`Slabs::recover_reached`].
     ///
     /// # Errors
-    /// Theirs.
+    /// The errors of [`Logs::recover_reached`] and [`Slabs::recover_reached`].
     pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
         either!(self, values => values.recover_reached(threads, reach))
     }
@@ -234,7 +234,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     /// As [`Logs::clear`] and [`Slabs::clear`].
     ///
     /// # Errors
-    /// Theirs.
+    /// The errors of [`Logs::clear`] and [`Slabs::clear`].
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         either!(self, values => values.clear(guard, f))
     }

@@ -105,7 +105,7 @@ pub trait Values: Send + Sync {
     /// As [`Values::seen`], if its key is `key`.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Values::seen`].
     fn seen_if_key<'g>(
         &'g self,
         location: u64,

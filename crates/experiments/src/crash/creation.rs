@@ -11,7 +11,7 @@ const KEYS: u64 = 9;
 
 /// What may be found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum RootVersion {
     Old,
     Nothing,
     New,
@@ -21,9 +21,9 @@ fn options(engine: EngineKind) -> Options {
     Options::new(engine).pages(4, 2).log_bytes(4 << 10).journal_bytes(512)
 }
 
-fn look(memory: &Crashable, options: &Options) -> Result<Found, String> {
+fn look(memory: &Crashable, options: &Options) -> Result<RootVersion, String> {
     let pool = match Pool::open(memory.clone(), options) {
-        Err(Error::NoPool { found: 0, .. }) => return Ok(Found::Nothing),
+        Err(Error::NoPool { found: 0, .. }) => return Ok(RootVersion::Nothing),
         other => other.map_err(|e| e.to_string())?,
     };
     let (contents, objects) = pool
@@ -31,8 +31,8 @@ fn look(memory: &Crashable, options: &Options) -> Result<Found, String> {
         .map_err(|e| e.to_string())?;
     pool.check_reachable(objects)?;
     match contents.len() as u64 {
-        0 => Ok(Found::New),
-        KEYS => Ok(Found::Old),
+        0 => Ok(RootVersion::New),
+        KEYS => Ok(RootVersion::Old),
         other => Err(format!("{other} keys, neither of the old pool nor of the new one")),
     }
 }
@@ -45,7 +45,7 @@ pub(super) fn explorer(engine: EngineKind, settings: &Settings) -> Explorer<()> 
 fn explorer_telling(
     engine: EngineKind,
     settings: &Settings,
-    tell: impl Fn(Found) + Send + Sync + 'static,
+    tell: impl Fn(RootVersion) + Send + Sync + 'static,
 ) -> Explorer<()> {
     Explorer::new(settings.domain, MEMORY_BYTES)
         .setup(move |memory| {
@@ -65,7 +65,7 @@ fn explorer_telling(
         .check(move |memory, notes: &[Noted<()>]| {
             let found = look(memory, &options(engine))?;
             tell(found);
-            if found == Found::New || notes.is_empty() {
+            if found == RootVersion::New || notes.is_empty() {
                 return Ok(());
             }
             Err(format!("{found:?} although the new pool was acknowledged"))

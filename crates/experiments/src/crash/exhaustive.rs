@@ -28,7 +28,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explored for Explorer<E> {
 }
 
 /// A scenario so small that every schedule and every state is met, unless so few were asked for that
-/// a quick look is what is wanted.
+/// a quick look suffices.
 pub(super) struct Exhaustive<E>(pub Explorer<E>);
 
 impl<E: Clone + Debug + Send + Sync + 'static> Explored for Exhaustive<E> {

@@ -130,7 +130,7 @@ pub(super) fn contents(index: &HashIndex<Media>) -> Result<Contents, String> {
     }
 }
 
-/// Finds what was acknowledged, or that and the operation under way; what recovery wrote aside.
+/// Finds the acknowledged operations, with or without the one under way; ignores the writes of recovery.
 pub(super) fn check_allowed(
     states: &[Contents],
     notes: &[Noted<usize>],

@@ -1,4 +1,4 @@
-//! Readers of a kept index, alone, in every schedule: what one was told of an entry survives, although
+//! Readers of a persistent index, alone, in every schedule: what one was told of an entry survives, although
 //! it takes no lock and its writer may not have made it durable yet.
 //!
 //! A map would hide most of this: what an index has lost, its values make good.
@@ -33,7 +33,7 @@ pub(super) enum Look {
 /// A place in [`HISTORY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Note {
-    /// The writer was told that it is there.
+    /// The write was acknowledged.
     Done(usize),
     /// A reader was.
     Saw(usize),
@@ -60,7 +60,7 @@ fn looked_up(index: &HashIndex<Media>, look: Look) -> Option<u64> {
     found.map(|at| at >> 16)
 }
 
-/// Every write has another number, so what is found tells when it was.
+/// Every write has another number, so a value identifies its write.
 fn instant(found: Option<u64>) -> Result<usize, String> {
     let known = HISTORY.iter().position(|then| *then == found);
     known.ok_or_else(|| format!("{found:?} was never there"))

@@ -2,7 +2,7 @@
 //! mirrored to a disk whose sectors, or pages, persist in any order until a sync.
 //!
 //! The script opens accounts and executes blocks, syncs now and then, and fills the log often enough for the state
-//! to be written anew. What recovery finds is executed again by another engine, and must end at a boundary of
+//! to be rewritten. What recovery finds is executed again by another engine, and must end at a boundary of
 //! entries with the hash that the entry says and with the balances of a model; all that was synced is there.
 //! Every recovery executes and syncs an entry of its own, unlike the one of its number in the script, so that what
 //! an earlier life left behind the end would be found out.
@@ -16,13 +16,13 @@ use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
 use terrace_store::Durability;
 use terrace_transact::ledger::accounts::Accounts;
-use terrace_transact::ledger::{Account, Bank, BankOptions, Block, Engine, Sum, Transfer};
+use terrace_transact::ledger::{Account, Bank, BankOptions, Block, LedgerEngine, Sum, Transfer};
 use terrace_workload::random::Rng;
 
 const KIND: [u8; 8] = *b"scripted";
 /// Entries of the script.
 const ENTRIES: u64 = 16;
-/// Every so many entries open accounts; the others are blocks.
+/// One entry in this many opens accounts; the others are blocks.
 const OPENS: u64 = 4;
 /// Accounts that an entry opens.
 const OPENED: u64 = 2;
@@ -170,8 +170,8 @@ struct Book<M: Memory> {
 }
 
 impl<M: Memory> Book<M> {
-    /// Recovers what is on a medium.
-    fn open(medium: Medium<M>, steps: Steps, engine: Engine) -> Result<Book<M>, String> {
+    /// Recovers the ledger on a medium.
+    fn open(medium: Medium<M>, steps: Steps, engine: LedgerEngine) -> Result<Book<M>, String> {
         let bytes = Accounts::<Native>::bytes_for(ACCOUNTS);
         let region = Region::reserve(bytes, Backing::Anonymous).map_err(|e| e.to_string())?;
         region.commit(0, bytes).map_err(|e| e.to_string())?;
@@ -181,7 +181,7 @@ impl<M: Memory> Book<M> {
         let mut past = Past::default();
         let opened = Journal::open_in(medium, KIND, steps, |piece| match piece {
             JournalPiece::State(_, state, beside) => load(&mut bank, &mut past, state, beside),
-            JournalPiece::Record(_, payload) => take_up(&mut bank, &mut past, payload),
+            JournalPiece::Record(_, payload) => replay(&mut bank, &mut past, payload),
         });
         let (journal, _) = opened.map_err(|e| e.to_string())?;
         Ok(Book { bank, _region: region, journal, past })
@@ -231,7 +231,7 @@ fn load(
     }
 }
 
-fn take_up(bank: &mut Bank<Native>, past: &mut Past, payload: &[u8]) -> Result<(), String> {
+fn replay(bank: &mut Bank<Native>, past: &mut Past, payload: &[u8]) -> Result<(), String> {
     let words = words(payload);
     let [life, number, low, high, body @ ..] = &words[..] else {
         return Err("a record without a head".into());
@@ -310,17 +310,17 @@ fn explorer_on<M: Memory>(
         })
         .thread(move |memory, log| {
             let book =
-                Book::open(ran(memory, false), steps, Engine::Orangutan).expect("the ledger");
+                Book::open(ran(memory, false), steps, LedgerEngine::Orangutan).expect("the ledger");
             run(book, seed, log);
         })
         .recover(move |memory| {
-            let opened = Book::open(recovered(memory, false), steps, Engine::Sequential);
+            let opened = Book::open(recovered(memory, false), steps, LedgerEngine::Sequential);
             let mut book = opened.expect("a crash is no damage");
             book.go_on(seed, memory.crashes() as u64).expect("room");
             book.journal.sync().expect("a sync");
         })
         .check(move |memory, notes: &[Noted<Note>]| {
-            let found = Book::open(looked(memory, false), steps, Engine::Dag)?;
+            let found = Book::open(looked(memory, false), steps, LedgerEngine::Dag)?;
             judge(notes, seed, memory.crashes() as u64, &found)
         })
         .crashes(2)

@@ -1,5 +1,5 @@
 //! The four persistent lists: two threads insert, remove and look at the same few keys, and what they were
-//! told and what recovery found must have an order (durable linearizability).
+//! told and what recovery found must be durably linearizable.
 //!
 //! Of each list there is a scenario of drawn calls, on a slab with hardly more nodes than keys, so that
 //! slots are used again; and there are small ones that meet every state. Three of these are what the
@@ -33,14 +33,14 @@ const CAPACITY: u64 = 5;
 const OPERATIONS: usize = 6;
 /// Steps for the order of one key's operations.
 const BUDGET: u64 = 1_000_000;
-/// Who filled the list, and reads what recovery found.
+/// The thread that fills the list, and reads it after recovery.
 const READER: usize = 99;
 
 pub(super) type Note = Moment<SetCall, bool>;
 type Memory = Part<Without<Crashable>>;
 type Table<P> = Arc<ListTable<Memory, P>>;
 
-/// What is there before, and what is asked for.
+/// The keys before, and the operations.
 #[derive(Clone, Debug)]
 struct Scene {
     domain: Domain,
@@ -78,7 +78,7 @@ impl Scene {
     }
 }
 
-/// A small scenario: of which test, what is there before, what is asked for.
+/// A small scenario: its test, the keys before, and the operations.
 struct Small {
     test: &'static str,
     before: &'static [u64],
@@ -120,7 +120,7 @@ const SMALL: &[Small] = &[
     Small { test: "list-soft-reuse", before: FULL, asked: reuse },
 ];
 
-/// The ways in which the published TLog loses what it told: test, name, what must hold.
+/// The ways in which the published TLog loses acknowledged operations: test, name, violated rule.
 const WAYS: [(&str, &str, &str); 3] = [
     (
         "list-tlog-again",
@@ -249,7 +249,7 @@ fn contents<P: Protocol>(table: &Table<P>) -> Result<Vec<u64>, String> {
     Ok(found.into_keys().collect())
 }
 
-/// Whether what was noted before the crash and what is there after it have an order; what stood still may
+/// Whether the operations noted before the crash and the state after it are linearizable; what stood still may
 /// have happened or not.
 fn judge(scene: &Scene, notes: &[Noted<Note>], found: &[u64]) -> Result<(), String> {
     let mut history = History::new();

@@ -2,7 +2,7 @@
 //! out in turn, to see that the explorer objects.
 //!
 //! A test is a scenario with a name: setup, operations that note what they acknowledge, recovery, and a
-//! check that finds what was acknowledged, or that and the operation under way, and nothing else.
+//! check that finds the acknowledged operations, with or without the one under way, and nothing else.
 //! States are drawn, from a seed; whatever fails is shrunk, and replays from a short text.
 
 mod applications;
@@ -58,12 +58,12 @@ impl Default for Settings {
     }
 }
 
-/// A structure, or engine, and what is done to it.
+/// A structure, or engine, and the operations on it.
 #[derive(Clone, Copy)]
 pub struct CrashTest {
     /// What it is called.
     pub name: &'static str,
-    /// What is crashed, in one line.
+    /// The crashed structure, in one line.
     pub about: &'static str,
     run: fn(&Settings) -> Report,
     replay: fn(&Settings, &str) -> Result<Option<terrace_machine::Failure>, String>,
@@ -90,7 +90,7 @@ impl CrashTest {
         (self.run)(settings)
     }
 
-    /// Whether what is crashed exists in this domain: a page cache keeps files, and only tests on a disk
+    /// Whether the structure exists in this domain: a page cache keeps files, and only tests on a disk
     /// write and sync one.
     pub fn exists_in(&self, domain: Domain) -> bool {
         domain != Domain::PageCache || ON_DISK.contains(&self.name)
@@ -326,8 +326,8 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
     "map-slabs-superblock", "two threads need the first superblock of a size at once",
         |s| maps::superblock(Without::nothing, s), left_out::controls;
-    "map-keeper", "a map whose checkpointer writes logs out and then checkpoints, every state of one crash",
-        |s| maps::keeper(true, s), left_out::controls;
+    "map-checkpointer", "a map whose checkpointer writes logs out and then checkpoints, every state of one crash",
+        |s| maps::checkpointer(true, s), left_out::controls;
     "map-mirrored-threads", "two writers and a reader of a mirrored map: overwriting, checkpoints, each other",
         |s| maps::mirrored(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-sync", "two threads on the same keys of a mirrored map, a commit queue each",
@@ -378,8 +378,8 @@ pub const ALL: &[CrashTest] = tests! {
         maps::disk_whole, no_controls;
     "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
         queues::disk, queues::controls;
-    "queue-cuts", "a queue there without a promise: as it was at an instant since the last checkpoint",
-        queues::cuts, queues::controls;
+    "queue-checkpoints", "a queue there without a promise: as it was at an instant since the last checkpoint",
+        queues::checkpoints, queues::controls;
     "queue-switches", "a queue there that goes over to the other durability and back",
         queues::switches, queues::controls;
     "queue-tx", "a queue in persistent memory, each push and pop a transaction: two producers, two consumers",
@@ -413,7 +413,7 @@ const ON_DISK: &[&str] = &[
     "map-disk",
     "map-disk-marks",
     "map-collector-disk",
-    "map-keeper",
+    "map-checkpointer",
     "map-mirrored-threads",
     "map-mirrored-sync",
     "map-mirrored-queue",
@@ -424,7 +424,7 @@ const ON_DISK: &[&str] = &[
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",
-    "queue-cuts",
+    "queue-checkpoints",
     "queue-switches",
     "ledger-disk",
 ];

@@ -1,8 +1,8 @@
 //! A queue mirrored to a disk whose sectors, or pages, persist in any order until a sync.
 //!
-//! Under `sync` everything that was told is there. Otherwise the queue is as it was at some instant since the last
-//! cut that completed: buffered durable linearizability. A switch from one to the other is such a cut, and what
-//! came before it under the weaker promise still comes back as it was at one instant.
+//! Under `sync` every acknowledged operation survives. Otherwise the queue is as it was at some instant since the last
+//! completed checkpoint: buffered durable linearizability. A switch of durability is such a checkpoint too; operations
+//! before it, under the weaker promise, come back as they were at one instant.
 
 use super::exhaustive::Explored;
 use super::histories::history;
@@ -20,11 +20,11 @@ use terrace_workload::linearizability::durable::{
 pub(super) type Note = Moment<BufferedCall<QueueCall>, Option<Option<u64>>>;
 
 const OPERATIONS: u64 = 14;
-/// Who looks at what recovery left.
+/// The thread that checks the state after recovery.
 const READER: usize = 9;
 /// Steps for their order.
 const BUDGET: u64 = 2_000_000;
-/// Never over within a scenario: cuts are taken when the script says so.
+/// Never over within a scenario: checkpoints are taken when the script says so.
 const NEVER: Durability = Durability::Interval(Duration::from_secs(3600));
 
 fn options(durability: Durability) -> QueueOptions {
@@ -116,7 +116,7 @@ fn run(queue: &Queue, rule: Rule, seed: u64, log: &Log<Note>) {
             log.note(Moment::Returned(Some(found)));
         }
         if durability == Durability::Sync {
-            // What has returned is synced.
+            // Every operation that has returned is synced.
             log.note(Moment::Called(BufferedCall::Sync));
             log.note(Moment::Returned(None));
         }
@@ -176,7 +176,7 @@ pub(super) fn disk(settings: &Settings) -> Explorer<Note> {
     explorer(Rule::of(Durability::Sync), settings)
 }
 
-pub(super) fn cuts(settings: &Settings) -> Explorer<Note> {
+pub(super) fn checkpoints(settings: &Settings) -> Explorer<Note> {
     explorer(Rule::of(NEVER), settings)
 }
 
@@ -188,7 +188,7 @@ fn switching() -> Rule {
     Rule { switch: Some(Queue::set_durability), ..Rule::of(NEVER) }
 }
 
-/// Syncs that do nothing; and a switch that leaves out the cut under the rule that was in force.
+/// Syncs that do nothing; and a switch that leaves out the checkpoint under the policy that was in force.
 pub(super) fn controls(
     test: &str,
     settings: &Settings,
@@ -196,14 +196,14 @@ pub(super) fn controls(
 ) -> Vec<Control> {
     let rule = match test {
         "queue-disk" => Rule::of(Durability::Sync),
-        "queue-cuts" => Rule::of(NEVER),
+        "queue-checkpoints" => Rule::of(NEVER),
         _ => switching(),
     };
     let sync = "what was written out is synced before it is told, or counted on";
-    let cut = "what was promised less is whole before every slot that is whole counts";
+    let checkpoint = "what was promised less is whole before every slot that is whole counts";
     let without = [
         ("Sync", sync, Rule { syncs: false, ..rule }),
-        ("SwitchCut", cut, Rule { switch: Some(Queue::switch_without_cut), ..rule }),
+        ("SwitchCheckpoint", checkpoint, Rule { switch: Some(Queue::switch_without_cut), ..rule }),
     ];
     let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
     let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {

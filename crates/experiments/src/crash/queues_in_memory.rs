@@ -3,7 +3,7 @@
 //! next opening finds must have an order.
 //!
 //! The ring is tried step by step in `rings`. Here it is what the store makes of it: the form that was asked for is the
-//! one that pushes, pops and recovers, a new form takes up what another left in the middle of a push, and a close
+//! one that pushes, pops and recovers, a new form reopens what another left in the middle of a push, and a close
 //! that a crash cuts off loses nothing. The controls leave out the ring's steps under the store's opening.
 
 use super::exhaustive::Explored;
@@ -20,7 +20,7 @@ use terrace_workload::linearizability::durable::{Moment, QueueCall};
 type Crashed = Queue<Part<Crashable>>;
 type Shared = Arc<Mutex<Option<Crashed>>>;
 
-/// A page and six slots of two lines, and turns: what is behind is not touched.
+/// A page and six slots of two lines, and turns; memory behind them is not touched.
 const RING_BYTES: u64 = 5 << 10;
 const TURN_BYTES: u64 = 2 << 10;
 /// Where recoveries say how many elements they found.
@@ -67,7 +67,7 @@ impl Plan {
             ..QueueOptions::default()
         };
         let places = (part(0, RING_BYTES), part(RING_BYTES, TURN_BYTES));
-        // Made with every step: what is tried is what comes later.
+        // Made with every step: only later operations leave one out.
         let steps = if is_new { Steps::ALL } else { self.steps };
         Queue::over(places, is_new, &options, steps).map_err(|e| e.to_string())
     }

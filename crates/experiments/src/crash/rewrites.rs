@@ -29,7 +29,7 @@ impl<const LINES: u64> Structure for Rewrites<LINES> {
     fn toggle<M: Memory>(tx: &mut Tx<'_, M>, key: u64, value: u64) -> Result<()> {
         let at = tx.get(tx.root(ROOT)?.item((key % 5) as usize))?;
         let bytes: Vec<u8> = (0..8 * LINES).flat_map(|_| value.to_le_bytes()).collect();
-        // One word twice: its second old value is one that nobody may see again.
+        // One word twice: its second old value must never be visible again.
         tx.store(at + 24, !value)?;
         tx.write(at, &bytes)
     }

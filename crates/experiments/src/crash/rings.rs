@@ -25,14 +25,14 @@ pub(super) const LENGTHS: [usize; 3] = [40, 180, 100];
 const PRODUCERS: usize = 2;
 /// Elements that each of two consumers takes.
 const TAKEN: usize = 2;
-/// Who looks at what recovery left.
+/// The thread that checks the state after recovery.
 const READER: usize = 9;
 /// Numbers from here on are pushed by recoveries.
 pub(super) const OF_RECOVERY: u64 = 1000;
 /// Steps for the order of a dozen operations.
 const BUDGET: u64 = 2_000_000;
 
-/// What is tried, and what it leaves out.
+/// The scenario, and the step that it leaves out.
 #[derive(Clone, Copy)]
 struct Plan {
     form: Form,
@@ -100,7 +100,7 @@ fn take(ring: &Crashed, memory: &Crashable, log: &Log<Note>) {
     }
 }
 
-/// Whether what was noted before the crash and what is left have an order.
+/// Whether the operations noted before the crash and the remaining elements are linearizable.
 pub(super) fn judge(notes: &[Noted<Note>], left: &[u64]) -> Result<(), String> {
     let mut history = history(notes);
     history.crash();
@@ -115,7 +115,7 @@ pub(super) fn judge(notes: &[Noted<Note>], left: &[u64]) -> Result<(), String> {
     }
 }
 
-/// What is left, but for what recoveries pushed: that is behind all else.
+/// The remaining elements without those that recoveries pushed behind them.
 pub(super) fn left(popped: impl Iterator<Item = Vec<u8>>) -> Result<Vec<u64>, String> {
     let all = popped.map(|bytes| number(&bytes)).collect::<Result<Vec<u64>, String>>()?;
     let own = all.iter().position(|number| *number >= OF_RECOVERY).unwrap_or(all.len());

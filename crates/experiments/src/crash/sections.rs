@@ -17,7 +17,7 @@ type Scenario = (&'static str, fn(Plan) -> Explorer<usize>, Plan);
 /// logs are written again after it.
 const RECOVERIES: Root<u64> = Root::new(20);
 
-/// What is run, and on how little memory.
+/// The scenario, and its small memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     engine: EngineKind,
@@ -160,7 +160,7 @@ fn run<S: Structure, M: Memory>(pool: &Pool<M>, plan: &Plan, mut acknowledged: i
     }
 }
 
-/// Finds what was acknowledged, or that and the section under way, and every object reachable.
+/// Finds the acknowledged sections, with or without the one under way, and every object reachable.
 fn look<S: Structure>(
     plan: &Plan,
     states: &[Contents],
@@ -203,7 +203,7 @@ fn states_in_memory<S: Structure>(plan: &Plan) -> Vec<Contents> {
 fn explorer_to<S: Structure>(plan: Plan, states: Vec<Contents>) -> Explorer<usize> {
     Explorer::new(plan.domain, plan.memory_bytes)
         .setup(move |memory| {
-            // Made with every step: creation is not what is explored here.
+            // Made with every step: creation is not explored here.
             let pool = Pool::create(memory.clone(), &plan.options(None)).expect("a pool");
             let counted = pool.section(|tx| {
                 let word = tx.create(&0)?;

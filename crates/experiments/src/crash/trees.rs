@@ -1,8 +1,8 @@
 //! The B+-trees whose leaves are kept: inserts, changed values, removals, splits and merges.
 //!
-//! After any cut every acknowledged change is there, and of the one under way all or nothing; ranges are
+//! After any crash every acknowledged change is there, and of the one under way all or nothing; ranges are
 //! in order, each key once; every key that a range meets is found; and the tree takes further writes, that
-//! stand after the next cut.
+//! stand after the next crash.
 
 use super::exhaustive::Explored;
 use super::index::{Contents, Media, budget};
@@ -25,7 +25,7 @@ const OPERATIONS: u64 = 80;
 const MARK: u64 = 1_000;
 
 /// Where inner nodes lie: the trees of the tests differ in it, and in their form.
-trait Place: Memory + Sized {
+trait InnerNodes: Memory + Sized {
     fn ground(memory: &Without<Crashable>) -> Ground<Self>;
 }
 
@@ -38,14 +38,14 @@ fn part(memory: &Without<Crashable>, number: u64) -> Ground<Media> {
 }
 
 /// Beside the leaves.
-impl Place for Media {
+impl InnerNodes for Media {
     fn ground(memory: &Without<Crashable>) -> Ground<Media> {
         part(memory, 1)
     }
 }
 
 /// In DRAM: gone after a crash.
-impl Place for Native {
+impl InnerNodes for Native {
     fn ground(_: &Without<Crashable>) -> Ground<Native> {
         let region = Region::reserve(PART_BYTES, Backing::Anonymous).expect("address space");
         let memory = region.native();
@@ -57,7 +57,10 @@ fn options(form: Form) -> TreeOptions {
     TreeOptions::of(form, NODE_BYTES)
 }
 
-fn recovered<N: Place>(form: Form, memory: Without<Crashable>) -> std::io::Result<Tree<Media, N>> {
+fn recovered<N: InnerNodes>(
+    form: Form,
+    memory: Without<Crashable>,
+) -> std::io::Result<Tree<Media, N>> {
     let inner = N::ground(&memory);
     Tree::recover(&options(form), part(&memory, 0), inner, &Sixteen, 1, &budget())
 }
@@ -71,7 +74,7 @@ fn value(key: u64, number: u64) -> [u64; 2] {
     [number + 1, if key / 2 % 2 == 1 { number } else { key }]
 }
 
-fn change<N: Place>(tree: &Tree<Media, N>, of: u64, to: Option<u64>) {
+fn change<N: InnerNodes>(tree: &Tree<Media, N>, of: u64, to: Option<u64>) {
     let change = |_| to.map_or(Change::Remove, |number| Change::Set(value(of, number)));
     tree.update(&key(of), &Sixteen, change).expect("room");
 }
@@ -100,7 +103,7 @@ fn states(before: Contents, operations: &[(u64, Option<u64>)]) -> Vec<Contents> 
     states
 }
 
-fn contents<N: Place>(tree: &Tree<Media, N>) -> Result<Contents, String> {
+fn contents<N: InnerNodes>(tree: &Tree<Media, N>) -> Result<Contents, String> {
     let mut met = Vec::new();
     tree.range(Bound::Unbounded, Direction::Up, usize::MAX, &Sixteen, |entries| {
         met.extend(entries.iter().map(|entry| (entry.head as u64, entry.value)));
@@ -139,14 +142,14 @@ pub(super) fn selective(settings: &Settings) -> Explorer<usize> {
     explorer_on::<Native>(Form::FastFair, Without::nothing, settings)
 }
 
-fn explorer_on<N: Place>(
+fn explorer_on<N: InnerNodes>(
     form: Form,
     without: fn(Crashable) -> Without<Crashable>,
     settings: &Settings,
 ) -> Explorer<usize> {
     let operations = script(settings.seed);
     let states = states((0..KEYS_BEFORE).map(|n| (3 * n, 0)).collect(), &operations);
-    let taken_up = move |memory: &Crashable| recovered::<N>(form, without(memory.clone()));
+    let reopened = move |memory: &Crashable| recovered::<N>(form, without(memory.clone()));
     Explorer::new(settings.domain, 2 * PART_BYTES)
         .setup(move |memory| {
             let memory = Without::nothing(memory.clone());
@@ -156,7 +159,7 @@ fn explorer_on<N: Place>(
             (0..KEYS_BEFORE).for_each(|n| change(&tree, 3 * n, Some(0)));
         })
         .thread(move |memory, log| {
-            let tree = taken_up(memory).expect("the tree");
+            let tree = reopened(memory).expect("the tree");
             for (done, (key, number)) in operations.iter().enumerate() {
                 change(&tree, *key, *number);
                 log.note(done + 1);
@@ -164,12 +167,12 @@ fn explorer_on<N: Place>(
         })
         .recover(move |memory| {
             // Something is written after each recovery: what it did must stand all the same.
-            let tree = taken_up(memory).expect("a crash is no damage");
+            let tree = reopened(memory).expect("a crash is no damage");
             change(&tree, MARK + memory.crashes() as u64, Some(0));
         })
         .check(move |memory, notes: &[Noted<usize>]| {
             let done = notes.last().map_or(0, |note| note.event);
-            let mut found = contents(&taken_up(memory).map_err(|e| e.to_string())?)?;
+            let mut found = contents(&reopened(memory).map_err(|e| e.to_string())?)?;
             // What the last recovery wrote is there, and perhaps what one before it did.
             let written = found.split_off(&MARK);
             if written.keys().next_back() != Some(&(MARK + memory.crashes() as u64)) {
@@ -246,7 +249,7 @@ pub(super) fn threads(form: Form, settings: &Settings) -> Explorer<usize> {
     })
 }
 
-struct Step {
+struct OmittedStep {
     name: &'static str,
     meaning: &'static str,
     test: &'static str,
@@ -257,7 +260,7 @@ struct Step {
 /// A step by the place and length of its write-backs.
 macro_rules! steps {
     ($($test:literal, $form:ident, $name:literal, $meaning:literal, $which:expr;)*) => {
-        &[$(Step {
+        &[$(OmittedStep {
             name: $name,
             meaning: $meaning,
             test: $test,
@@ -288,7 +291,7 @@ const fn is_logged(at: u64, bytes: u64) -> bool {
     at >= LOGS_END && at < PART_BYTES && bytes < NODE_BYTES
 }
 
-const STEPS: &[Step] = steps! {
+const STEPS: &[OmittedStep] = steps! {
     "tree-wal", WriteAhead, "LogWriteBack",
         "a record is written back before its words are stored",
         |at, _| is_record(at);
@@ -351,14 +354,14 @@ pub(super) fn controls(
     settings: &Settings,
     tell: &mut dyn FnMut(&Control),
 ) -> Vec<Control> {
-    let fences = FENCES.iter().map(|(test, form)| Step {
+    let fences = FENCES.iter().map(|(test, form)| OmittedStep {
         name: "Fences",
         meaning: "write-backs are done before anything is acknowledged",
         test,
         form: *form,
         without: |memory| Without::nothing(memory).fences(),
     });
-    let run = |step: &Step| {
+    let run = |step: &OmittedStep| {
         let explore = |s: &Settings| explorer_on::<Media>(step.form, step.without, s).explored(s);
         let control = Control::of(step.name, step.meaning, test, settings, explore);
         tell(&control);

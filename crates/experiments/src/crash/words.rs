@@ -1,5 +1,5 @@
-//! A table of words through the store's opening: two threads insert, remove and look at the same few keys of two
-//! buckets, and what they were told and what recovery found must have an order (durable linearizability).
+//! A word table through the store's opening: two threads insert, remove and look at the same few keys of two
+//! buckets, and what they were told and what recovery found must be durably linearizable.
 //!
 //! The lists themselves are tried step by step in `lists`. Here it is what the store makes of them: the form that
 //! was asked for is the one that is made and recovered, in the right memories. The controls leave out what all
@@ -24,7 +24,7 @@ const PART_BYTES: u64 = 8 << 10;
 const KEYS: u64 = 4;
 const CAPACITY: u64 = 6;
 const OPERATIONS: usize = 6;
-/// Who reads what recovery found.
+/// The thread that reads after recovery.
 const READER: usize = 99;
 /// Steps for the order of one key's operations.
 const BUDGET: u64 = 1_000_000;
@@ -74,7 +74,7 @@ fn run(words: &Words<Memory>, seed: u64, log: &Log<Note>) {
         let told = match call {
             Add(key) => match session.insert(key, value(key)) {
                 Ok(told) => told,
-                // What was asked for stays open.
+                // The operation stays open.
                 Err(Error::WordsFull { .. }) => return,
                 Err(e) => panic!("{e}"),
             },
@@ -109,7 +109,7 @@ fn explorer_of(form: Form, flawed: Flawed, settings: &Settings) -> Explorer<Note
     let mut explorer = Explorer::new(domain(form, settings), 2 * PART_BYTES);
     let made = Arc::clone(&shared);
     explorer = explorer.setup(move |memory| {
-        // Made without a flaw: what is tried is what comes later.
+        // Made without a flaw: only later operations have one.
         drop(open(form, memory, true, |memory| memory).expect("a table"));
         let words = open(form, memory, false, flawed).expect("the table");
         *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);

@@ -87,7 +87,7 @@ impl Recording {
 
 /// The engine in memory of its own, filled.
 #[derive(Debug)]
-pub struct Engine {
+pub struct TwoPoolStore {
     // Dropped before the memory that they lie in.
     pools: [Pool<Recorded>; 2],
     _regions: [Region; 2],
@@ -111,12 +111,12 @@ fn memory(bytes: u64) -> io::Result<Region> {
     Ok(region)
 }
 
-impl Engine {
+impl TwoPoolStore {
     /// An engine with `records` records and room for `more`.
     ///
     /// # Errors
     /// The system refuses the memory; a section's.
-    pub fn filled(records: u64, more: u64) -> io::Result<Engine> {
+    pub fn filled(records: u64, more: u64) -> io::Result<TwoPoolStore> {
         let all = records + more;
         // Leaves are two thirds full on the average; a record has a page.
         let regions = [memory(all * 256 + (4 << 20))?, memory(all * 4200 + (8 << 20))?];
@@ -131,8 +131,13 @@ impl Engine {
         let pools = [pool(0)?, pool(1)?];
         pools[0].section(Index::create).map_err(other)?;
         pools[1].section(|tx| Records::create(tx, records)).map_err(other)?;
-        let mut engine =
-            Engine { pools, _regions: regions, tape, records: 0, value: vec![7; RECORD_BYTES] };
+        let mut engine = TwoPoolStore {
+            pools,
+            _regions: regions,
+            tape,
+            records: 0,
+            value: vec![7; RECORD_BYTES],
+        };
         (0..records).try_for_each(|_| engine.insert())?;
         Ok(engine)
     }

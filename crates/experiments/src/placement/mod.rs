@@ -13,7 +13,7 @@
 mod engine;
 mod play;
 
-pub use engine::{Engine, Kind, Operation, Recording, Structure};
+pub use engine::{Kind, Operation, Recording, Structure, TwoPoolStore};
 pub use play::{Layout, Played, play};
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests {
     const FAR: &str = "pmem1";
 
     fn recording(insert_percent: u64) -> Recording {
-        let engine = Engine::filled(1000, 400).expect("an engine");
+        let engine = TwoPoolStore::filled(1000, 400).expect("an engine");
         engine.record(insert_percent, 400, 7).expect("operations")
     }
 

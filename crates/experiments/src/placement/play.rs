@@ -11,7 +11,7 @@ pub type Layout<'a> = [&'a str; 2];
 
 /// Of all operations, the part that only fills the caches and is not measured: one in so many.
 const WARM_UP: usize = 4;
-/// What is random in the machine's caches is so by this seed.
+/// Seed of the modelled caches.
 const SEED: u64 = 1;
 
 /// What came of it.

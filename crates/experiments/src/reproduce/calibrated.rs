@@ -30,7 +30,7 @@ pub struct Calibrated {
 /// A published figure and the model's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalibrationCheck {
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub what: String,
     /// Where it was published.
     pub source: String,
@@ -68,7 +68,7 @@ impl Row {
 }
 
 fn calibrated(name: &'static str, tell: &dyn Fn(&str)) -> Result<Arc<Calibrated>> {
-    // Held while it runs: who asks for the same waits for it.
+    // Held while it runs: other threads that need the same calibration wait.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = known.get(name) {
         return Ok(Arc::clone(found));

@@ -21,8 +21,8 @@ pub(super) const DESIGNS: [(ValueDesign, &str); 2] =
 
 /// Of an index's memory: two areas, each for all of its entries at the worst.
 const INDEX_BYTES_PER_KEY: u64 = 48;
-/// Bytes of values for which books have one.
-const VALUES_PER_BOOKS: u64 = 256;
+/// Bytes of values for each byte of allocation metadata.
+const VALUES_PER_METADATA: u64 = 256;
 /// Bytes of a log and of a superblock.
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// Key, header, and what a slot may leave unused.
@@ -42,9 +42,9 @@ pub(super) fn memory(bytes: u64) -> Result<Region> {
     Ok(region)
 }
 
-/// Memory for the index of so many keys, and the books of so many bytes of values.
+/// Memory for the index of so many keys, and the allocation metadata of so many bytes of values.
 pub(super) fn index_memory(keys: u64, values_bytes: u64) -> Result<Region> {
-    memory(keys * INDEX_BYTES_PER_KEY + values_bytes / VALUES_PER_BOOKS + (64 << 10))
+    memory(keys * INDEX_BYTES_PER_KEY + values_bytes / VALUES_PER_METADATA + (64 << 10))
 }
 
 /// Whether the write-backs of [`WithoutWriteBacks`] are left out.

@@ -16,7 +16,7 @@ pub enum Error {
     /// The system refused memory, a clock or a processor.
     #[error("{doing}: {source}")]
     System {
-        /// What was asked for.
+        /// The requested item.
         doing: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -24,7 +24,7 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{doing} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         doing: &'static str,
         /// The file.
         path: PathBuf,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use terrace_memory::{Backing, Divide, Memory, Native, Region};
 use terrace_transact::ledger::accounts::Accounts;
 use terrace_transact::ledger::{
-    Account, Bank, BankOptions, Block, Engine, Executed, Profile, Transfer,
+    Account, Bank, BankOptions, Block, Executed, LedgerEngine, Profile, Transfer,
 };
 use terrace_workload::random::Rng;
 use terrace_workload::ycsb::{Choices, Distribution};
@@ -47,7 +47,7 @@ impl<M: Memory> Held<M> {
     }
 
     /// Transactions a second of these blocks, one after another, from the call for the first to the last one's end.
-    pub fn throughput(&mut self, engine: Engine, blocks: &[Block]) -> f64 {
+    pub fn throughput(&mut self, engine: LedgerEngine, blocks: &[Block]) -> f64 {
         self.bank.set_engine(engine);
         let orders: usize = blocks.iter().map(Block::len).sum();
         // What is executed is used up: copies are made before the clock starts.

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use terrace_lockfree::list::{
     LinkFree, ListTable, LogFree, Media, NOT_PUBLISHED, Protocol, Session, Size, Soft, Step, TLog,
 };
-use terrace_machine::ground::{Bench, Ground};
+use terrace_machine::test_bed::{Bench, TestBed};
 use terrace_memory::{Domain, Memory};
 
-/// What is random is so by this seed, the same for all lists: they walk to the same keys.
+/// Seed of the keys, the same for all lists, so that they walk to the same keys.
 const SEED: u64 = 1;
 /// Nodes for each thread beside the keys: those that wait for their slots.
 const WAITING_NODES: u64 = 256;
@@ -49,7 +49,7 @@ impl List {
     }
 }
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub list: List,
@@ -71,14 +71,14 @@ pub(super) struct Nodes<'a> {
 }
 
 impl Load {
-    /// Runs it on a ground; `quietly` runs what is not to be measured. Million operations a second.
-    pub fn run<G: Ground>(
+    /// Runs it on a test bed; `quietly` runs what is not to be measured. Million operations a second.
+    pub fn run<G: TestBed>(
         &self,
-        ground: &G,
+        test_bed: &G,
         nodes: Nodes<'_>,
         quietly: impl Fn(&G::Bench, &mut dyn FnMut()),
     ) -> Result<f64> {
-        let bench = ground.bench(self.threads).map_err(Error::system("have threads"))?;
+        let bench = test_bed.bench(self.threads).map_err(Error::system("have threads"))?;
         let fill = |f: &mut dyn FnMut()| quietly(&bench, f);
         match self.list {
             List::TLog => self.on::<G::Bench, TLog>(&bench, nodes, &[], fill),

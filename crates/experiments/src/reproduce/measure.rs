@@ -17,7 +17,7 @@ fn nanoseconds(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Processor time of this thread per operation of `f`, which does so many; in nanoseconds.
+/// Processor time of this thread per operation of `f`, which executes `operations` of them; ns.
 pub(super) fn ns_per_operation<E>(
     operations: u64,
     f: impl FnOnce() -> Result<(), E>,

@@ -19,7 +19,6 @@ mod calibrated;
 mod causes;
 mod emulated;
 mod error;
-mod grounds;
 mod ledgers;
 mod listing_2;
 mod lists;
@@ -31,14 +30,15 @@ mod report;
 mod results;
 mod rings;
 mod rows;
+mod test_beds;
 
 pub use calibrated::{Calibrated, CalibrationCheck};
 pub use error::{Error, Result};
-pub use record::{Check, Experiment, Record, Verdict};
+pub use record::{Check, Experiment, ExperimentRecord, Verdict};
 pub use report::{html, markdown};
 pub use results::Results;
 pub use rows::ALL;
-pub use terrace_advise::page::{Figure, Form, Series};
+pub use terrace_advise::page::{Figure, FigureKind, Series};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -66,7 +66,7 @@ pub struct Run<'a> {
     pub full: bool,
     /// Calibrations of the models it rests on, which go into its record: see [`Row::calibrate`].
     pub calibrations: &'a [Arc<Calibrated>],
-    /// Hears what is being done.
+    /// Receives progress messages.
     pub tell: &'a dyn Fn(&str),
 }
 
@@ -104,7 +104,7 @@ impl Row {
     ///
     /// # Errors
     /// [`Error`] if it came to no verdict.
-    pub fn run(&self, run: &Run<'_>) -> Result<Record> {
+    pub fn run(&self, run: &Run<'_>) -> Result<ExperimentRecord> {
         let start = Instant::now();
         let Outcome { checks, note, sizes, figures } = (self.run)(run)?;
         let calibrations = run.calibrations.iter().map(|found| Calibrated::clone(found)).collect();
@@ -116,7 +116,7 @@ impl Row {
             checks,
             note,
         };
-        Ok(Record {
+        Ok(ExperimentRecord {
             experiment,
             full: run.full,
             machine: Machine::here(),

@@ -1,4 +1,4 @@
-//! What `terrace probe` would find on a modelled machine, for rows in which the store goes by a profile.
+//! What `terrace probe` would find on a modelled machine, for rows in which the store follows a profile.
 
 use std::io;
 use terrace_machine::Preset;

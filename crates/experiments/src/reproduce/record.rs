@@ -13,7 +13,7 @@ use terrace_workload::system::Machine;
 /// One thing that must show, and what was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What is compared, with its unit.
+    /// The compared quantity, with its unit.
     pub what: String,
     /// What the paper says, in its words.
     pub paper: String,
@@ -125,7 +125,7 @@ impl Experiment {
 
 /// An experiment with what a reader needs to judge it, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ExperimentRecord {
     /// The result.
     #[serde(flatten)]
     pub experiment: Experiment,
@@ -135,7 +135,7 @@ pub struct Record {
     pub machine: Machine,
     /// What it was run on and how often: name and value.
     pub sizes: Vec<(String, String)>,
-    /// What was measured, drawn in the report.
+    /// The measurements, drawn in the report.
     pub figures: Vec<Figure>,
     /// How far the models it rests on are from their machines; none in a record without models, or from before
     /// this was kept.

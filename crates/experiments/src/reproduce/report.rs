@@ -1,7 +1,7 @@
 //! The records as a document: Markdown for the repository, one HTML page with the drawings.
 
 use super::causes;
-use super::record::{Check, Record};
+use super::record::{Check, ExperimentRecord};
 use super::results::Results;
 use super::rows::ALL;
 use super::{Row, Verdict};
@@ -14,7 +14,7 @@ persistent memory: orderings on it are meaningful, absolute times are not. Figur
 author: see docs/papers.md.";
 
 /// Rows with their records, in the order of the registry.
-fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &Record)> {
+fn recorded(results: &Results) -> impl Iterator<Item = (&'static Row, &ExperimentRecord)> {
     ALL.iter().filter_map(|row| Some((row, results.of(row.id)?)))
 }
 
@@ -45,7 +45,7 @@ fn verdict_of(check: &Check) -> &'static str {
     if check.pass { "pass" } else { "**miss**" }
 }
 
-fn circumstances(record: &Record) -> String {
+fn circumstances(record: &ExperimentRecord) -> String {
     let machine = &record.machine;
     let mut text = format!(
         "{}, {} processors, {:.0} GiB, {}; {} s; {}",
@@ -163,7 +163,7 @@ pub fn html(results: &Results) -> String {
     page
 }
 
-fn section(page: &mut String, row: &Row, record: &Record) {
+fn section(page: &mut String, row: &Row, record: &ExperimentRecord) {
     let experiment = &record.experiment;
     let _ = write!(
         page,
@@ -198,7 +198,7 @@ mod tests {
     use super::super::calibrated::{Calibrated, CalibrationCheck};
     use super::super::record::Experiment;
     use super::*;
-    use terrace_advise::page::{Figure, Form};
+    use terrace_advise::page::{Figure, FigureKind};
     use terrace_workload::system::Machine;
 
     fn results() -> Results {
@@ -216,8 +216,8 @@ mod tests {
             note: "Why it <missed>.".into(),
         };
         let figure =
-            Figure::new("A figure", "across", "up", Form::Bars).over(["x"]).with("s", [1.0]);
-        let record = Record {
+            Figure::new("A figure", "across", "up", FigureKind::Bars).over(["x"]).with("s", [1.0]);
+        let record = ExperimentRecord {
             experiment,
             full: false,
             machine: Machine { processor: "A processor".into(), ..Machine::here() },

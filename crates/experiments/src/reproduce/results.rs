@@ -2,7 +2,7 @@
 
 use super::calibrated::Calibrated;
 use super::error::{Error, Result};
-use super::record::Record;
+use super::record::ExperimentRecord;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -11,7 +11,7 @@ use std::{fs, io};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The records.
-    pub experiments: Vec<Record>,
+    pub experiments: Vec<ExperimentRecord>,
     /// The calibrations that rows ran behind, the last of each preset, with their checks.
     #[serde(default)]
     pub models: Vec<Calibrated>,
@@ -41,13 +41,13 @@ impl Results {
     }
 
     /// The record of a row.
-    pub fn of(&self, id: &str) -> Option<&Record> {
+    pub fn of(&self, id: &str) -> Option<&ExperimentRecord> {
         self.experiments.iter().find(|record| record.experiment.id == id)
     }
 
     /// Takes a record in place of the last one of its row, and its calibrations' checks in place of the last of
     /// their presets.
-    pub fn take(&mut self, mut record: Record) {
+    pub fn take(&mut self, mut record: ExperimentRecord) {
         for of_row in &mut record.calibrations {
             let full = of_row.clone();
             of_row.checks.clear();
@@ -61,7 +61,7 @@ impl Results {
         self.experiments.push(record);
         self.experiments.sort_by(|a, b| a.experiment.id.cmp(&b.experiment.id));
         // A model that no record rests on any more is no evidence of any.
-        let rests = |record: &Record, preset: &str| {
+        let rests = |record: &ExperimentRecord, preset: &str| {
             record.calibrations.iter().any(|of_row| of_row.preset == preset)
         };
         let experiments = &self.experiments;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use terrace_workload::system::Machine;
 
-    fn record(id: &str, measured: f64) -> Record {
+    fn record(id: &str, measured: f64) -> ExperimentRecord {
         let checks = vec![Check::at_least("ratio", "2.2", measured, 1.5)];
         let experiment = Experiment {
             id: id.into(),
@@ -129,7 +129,7 @@ mod tests {
             note: String::new(),
         };
         let sizes = vec![("keys".into(), "10".into())];
-        Record {
+        ExperimentRecord {
             experiment,
             full: false,
             machine: Machine::here(),
@@ -176,7 +176,10 @@ mod tests {
         };
         let mut results = Results::default();
         for (id, modelled) in [("a", 2.0), ("b", 2.1)] {
-            results.take(Record { calibrations: vec![calibrated(modelled)], ..record(id, 1.0) });
+            results.take(ExperimentRecord {
+                calibrations: vec![calibrated(modelled)],
+                ..record(id, 1.0)
+            });
         }
         assert_eq!(results.models, [calibrated(2.1)]);
         let of_row = &results.of("a").expect("taken").calibrations[0];

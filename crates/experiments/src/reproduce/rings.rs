@@ -6,7 +6,7 @@
 //! accesses take no time.
 
 use super::error::{Error, Result};
-use super::grounds::{DRAM, PMEM};
+use super::test_beds::{DRAM, PMEM};
 use std::sync::Mutex;
 use terrace_lockfree::ring::Popped;
 use terrace_lockfree::{Form, Ring, RingOptions};
@@ -18,7 +18,7 @@ use terrace_memory::{Domain, lab};
 pub(super) const PAYLOAD_BYTES: u64 = 4096;
 /// Bytes of its slot: header and payload.
 pub(super) const SLOT_BYTES: u64 = 4096 + 64;
-/// What is random in the caches is so by this seed.
+/// Seed of the modelled caches.
 const SEED: u64 = 1;
 
 /// A form of the ring where it runs.

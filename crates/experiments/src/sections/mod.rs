@@ -217,7 +217,7 @@ impl Measurement {
     }
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// How much was run.
@@ -244,7 +244,7 @@ impl Measured {
 ///
 /// # Errors
 /// The file system's; those of sections, as when a pool is too small for the settings; and what is
-/// wrong with a structure or with the books of a pool after its run. That libpmemobj is missing is none.
+/// wrong with a structure or with the allocation metadata of a pool after its run. That libpmemobj is missing is none.
 pub fn measure(settings: &Settings, mut begin: impl FnMut(&str)) -> io::Result<Measured> {
     let (program, libpmemobj_missing) = match Program::compile(settings)? {
         Ok(program) => (Some(program), None),

@@ -13,7 +13,7 @@ use terrace_memory::{Domain, Memory, Native, Region};
 const MAINTENANCE: usize = 64;
 
 /// A contender's pool in a file of its own, which is gone with it.
-struct Lane {
+struct Trial {
     options: Options,
     pool: Pool<Native>,
     /// What the pool lies in. Dropped after it.
@@ -33,14 +33,14 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
     io::Error::other(error)
 }
 
-fn lane<L: Load>(settings: &Settings, contender: &Contender) -> io::Result<Lane> {
+fn trial<L: Load>(settings: &Settings, contender: &Contender) -> io::Result<Trial> {
     let region = Region::unnamed_file(&settings.dir, settings.pool_bytes, Domain::Adr)?;
     let options = (contender.options)(settings);
     let pool = Pool::create(region.native(), &options).map_err(other)?;
     L::prepare(&pool, settings).map_err(other)?;
     pool.maintain().map_err(other)?;
     let (sections_per_second, written) = (Vec::new(), Written::default());
-    Ok(Lane { options, pool, region, sections_per_second, written })
+    Ok(Trial { options, pool, region, sections_per_second, written })
 }
 
 fn perform<L: Load, M: Memory>(pool: &Pool<M>, operations: &[Operation]) -> io::Result<()> {
@@ -53,16 +53,20 @@ fn perform<L: Load, M: Memory>(pool: &Pool<M>, operations: &[Operation]) -> io::
     Ok(())
 }
 
-fn time<L: Load>(lane: &mut Lane, operations: &[Operation]) -> io::Result<()> {
+fn time<L: Load>(trial: &mut Trial, operations: &[Operation]) -> io::Result<()> {
     let start = Instant::now();
-    perform::<L, _>(&lane.pool, operations)?;
-    lane.sections_per_second.push(operations.len() as f64 / start.elapsed().as_secs_f64());
+    perform::<L, _>(&trial.pool, operations)?;
+    trial.sections_per_second.push(operations.len() as f64 / start.elapsed().as_secs_f64());
     Ok(())
 }
 
 /// Counts what sections cost, and looks whether everything is there.
-fn count<L: Load>(lane: Lane, contender: &Contender, operations: &[Operation]) -> io::Result<Row> {
-    let Lane { options, pool, region, sections_per_second, written } = lane;
+fn count<L: Load>(
+    trial: Trial,
+    contender: &Contender,
+    operations: &[Operation],
+) -> io::Result<Row> {
+    let Trial { options, pool, region, sections_per_second, written } = trial;
     let pool = Pool::open(Counted::new(pool.close()), &options).map_err(other)?;
     let before = pool.written();
     let (done, counts) = pool.memory().measured(|| perform::<L, _>(&pool, operations));
@@ -95,23 +99,23 @@ pub(super) fn run<L: Load>(
     let warm_up = drawn(0, settings.sections);
     let timed = drawn(1, settings.sections * rounds);
     let counted = drawn(2, settings.counted_sections);
-    let lanes = CONTENDERS.iter().map(|contender| lane::<L>(settings, contender));
-    let mut lanes = lanes.collect::<io::Result<Vec<Lane>>>()?;
+    let trials = CONTENDERS.iter().map(|contender| trial::<L>(settings, contender));
+    let mut trials = trials.collect::<io::Result<Vec<Trial>>>()?;
     let start = |program: &Program| program.start(settings, workload.name, workload.draw);
     let mut peer = libpmemobj.map(start).transpose()?.flatten();
-    for lane in &mut lanes {
-        perform::<L, _>(&lane.pool, &warm_up)?;
-        lane.written = lane.pool.written();
+    for trial in &mut trials {
+        perform::<L, _>(&trial.pool, &warm_up)?;
+        trial.written = trial.pool.written();
     }
     for round in timed.chunks(settings.sections.max(1) as usize) {
-        lanes.iter_mut().try_for_each(|lane| time::<L>(lane, round))?;
+        trials.iter_mut().try_for_each(|trial| time::<L>(trial, round))?;
         peer.iter_mut().try_for_each(|peer| peer.round())?;
     }
-    for lane in &mut lanes {
-        lane.written = lane.pool.written().since(&lane.written);
+    for trial in &mut trials {
+        trial.written = trial.pool.written().since(&trial.written);
     }
-    let rows = lanes.into_iter().zip(CONTENDERS).map(|(lane, contender)| {
-        let row = count::<L>(lane, contender, &counted)?;
+    let rows = trials.into_iter().zip(CONTENDERS).map(|(trial, contender)| {
+        let row = count::<L>(trial, contender, &counted)?;
         Ok(Row { sections: timed.len() as u64, ..row })
     });
     Ok(Measurement {

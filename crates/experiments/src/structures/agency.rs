@@ -95,7 +95,7 @@ impl<M: Memory> Open<'_, '_, M> {
         Ok(at)
     }
 
-    /// Looks at some offers and books the dearest that is free, of each kind.
+    /// Looks at some offers and reserves the dearest free one of each kind.
     fn book(&mut self, random: &mut Random) -> Result<()> {
         let rows = self.queried();
         let mut dearest: [Option<(u64, Offset<Offer>)>; KINDS] = [None; KINDS];

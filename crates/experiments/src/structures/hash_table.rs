@@ -6,7 +6,7 @@
 //! node:    | key | value | next |
 //! ```
 //! A new key writes a node and the link to it; a removed one the link before it; a new value of an old
-//! key the value alone. What else a section writes are the allocator's books, one line for a node.
+//! key the value alone. Besides, a section writes the allocation metadata, one line for each node.
 
 use super::Structure;
 use std::collections::BTreeMap;

@@ -152,7 +152,8 @@ mod tests {
             assert_eq!(found, [None, None, Some(30), Some(40), Some(50)]);
             Cache::objects(tx)
         });
-        let census = pool.check_reachable(objects.expect("a section")).expect("books");
+        let census =
+            pool.check_reachable(objects.expect("a section")).expect("allocation metadata");
         assert_eq!(census.objects, 5);
     }
 
@@ -170,7 +171,7 @@ mod tests {
                 assert_eq!(outcome.is_err(), seed % 7 == 0, "seed {seed}: {outcome:?}");
             }
             let objects = pool.section(|tx| TravelAgency::objects(tx)).expect("objects");
-            pool.check_reachable(objects).expect("books");
+            pool.check_reachable(objects).expect("allocation metadata");
         }
     }
 }

@@ -105,7 +105,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// Returns whether it was: the compare-and-swap redirect of a collector.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Deltas::update_then`].
     pub fn update_at(
         &self,
         key: &[u8],

@@ -121,10 +121,10 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
         ListTable::create_with(media, size, Steps::ALL)
     }
 
-    /// The same with a table that leaves out steps.
+    /// Makes an empty table that leaves out steps.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`ListTable::create`].
     #[cfg(any(test, feature = "faults"))]
     pub fn create_without(
         media: Media<M>,
@@ -159,10 +159,10 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
         ListTable::open_with(media, Steps::ALL)
     }
 
-    /// The same with a table that leaves out steps from here on, in recovery too.
+    /// Reopens a table that leaves out steps from here on, in recovery too.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`ListTable::open`].
     #[cfg(any(test, feature = "faults"))]
     pub fn open_without(media: Media<M>, left_out: &[Step]) -> Result<Arc<ListTable<M, P>>> {
         ListTable::open_with(media, Steps::ALL.without(left_out))

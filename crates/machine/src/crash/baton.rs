@@ -55,7 +55,7 @@ impl Baton {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run: chooses who goes first.
+    /// Begins a run: chooses the first thread.
     pub fn begin(&self, policy: Policy) {
         let mut turn = self.lock();
         let threads = turn.ended.len();
@@ -84,7 +84,7 @@ impl Baton {
         self.running.load(Relaxed)
     }
 
-    /// Who ran, point by point, so far.
+    /// The thread that ran at each point, so far.
     pub fn record(&self) -> Vec<u8> {
         self.lock().record.clone()
     }

@@ -10,7 +10,7 @@ use super::event::{Beside, Event};
 use super::halt::Halt;
 use super::layers::{Image, Layers, StoreKind, layers};
 use super::memory::{Crashable, words_of};
-use super::plan::{Crashes, Found, Points, Tally};
+use super::plan::{Crashes, FailingCase, Points, Tally};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -36,7 +36,7 @@ pub(crate) trait Scenario: Send + Sync {
     fn notes_hash(&self) -> u64;
 }
 
-/// What is held to be endless.
+/// Limits beyond which a run counts as endless.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Events of a run, or of a recovery with its check.
@@ -60,12 +60,12 @@ pub(crate) struct Core {
     pub(super) alarms: Vec<AtomicU64>,
     pub(super) steps_max: u64,
     pub(super) silence_max: Duration,
-    state: Mutex<State>,
+    state: Mutex<ExplorerState>,
 }
 
 /// What the lock holds.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ExplorerState {
     pub layers: Layers,
     /// By level; level 0 makes none.
     pub choices: Vec<Choices>,
@@ -81,12 +81,12 @@ pub(super) struct State {
     pub pauses: u32,
     pub stopped: bool,
     pub tally: Tally,
-    pub found: Option<Found>,
+    pub found: Option<FailingCase>,
     pub trace: Option<Vec<String>>,
     pub seed: u64,
 }
 
-impl State {
+impl ExplorerState {
     /// Whether an execution of `level` may crash from here on.
     pub fn may_crash(&self, level: usize) -> bool {
         level < self.plan.len() && !self.checking[level]
@@ -117,7 +117,7 @@ impl Core {
         let threads = scenario.threads();
         let lines = bytes.div_ceil(64) as usize;
         let (images, layers) = layers(domain, lines, depth, threads);
-        let state = State {
+        let state = ExplorerState {
             layers,
             choices: (0..=depth).map(|_| Choices::new()).collect(),
             plan: Vec::new(),
@@ -148,7 +148,7 @@ impl Core {
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ExplorerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,10 +247,10 @@ impl Core {
     pub(super) fn before<'a>(
         &'a self,
         handle: &Crashable,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, ExplorerState>,
         level: usize,
         after: u64,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, ExplorerState> {
         let dirty = std::mem::replace(&mut state.dirty[level], false);
         let every = state.plan[level].points == Points::Every;
         if dirty && every && !state.stopped && self.is_new(&state, level) {
@@ -264,7 +264,7 @@ impl Core {
         state
     }
 
-    fn is_new(&self, state: &State, level: usize) -> bool {
+    fn is_new(&self, state: &ExplorerState, level: usize) -> bool {
         if level == 0 { self.baton.is_new() } else { state.choices[level].is_new() }
     }
 
@@ -283,7 +283,7 @@ impl Core {
         self.lock().layers.untouched(at, bytes)
     }
 
-    fn resolve(&self, state: &mut State, level: usize, word: u64) {
+    fn resolve(&self, state: &mut ExplorerState, level: usize, word: u64) {
         state.layers.resolve(&self.images, level, word, &mut state.choices[level]);
     }
 
@@ -310,7 +310,7 @@ impl Core {
 
     fn put(
         &self,
-        state: &mut State,
+        state: &mut ExplorerState,
         level: usize,
         word: u64,
         value: u64,

@@ -1,4 +1,4 @@
-//! Events: what is counted, hashed, scheduled and, when a case is shown, printed.
+//! Events, which the explorer counts, hashes, schedules and, when it shows a case, prints.
 
 use std::fmt;
 

@@ -19,11 +19,13 @@
 //! An execution that repeats an earlier one up to its last choice skips the crash points before it.
 
 use super::choices::Search;
-use super::core::{Core, State};
+use super::core::{Core, ExplorerState};
 use super::event::Value;
 use super::halt::{Ended, caught};
 use super::memory::Crashable;
-use super::plan::{Case, Crash, Crashes, Found, Points, STATE_WORK, THREAD_EVENT_WORK, Tally};
+use super::plan::{
+    Case, Crash, Crashes, FailingCase, Points, STATE_WORK, THREAD_EVENT_WORK, Tally,
+};
 use super::schedule::Policy;
 use crate::random::mix;
 use std::sync::Arc;
@@ -44,7 +46,7 @@ pub(crate) struct Task {
 pub(crate) struct Answer {
     pub policy: Policy,
     pub tally: Tally,
-    pub found: Option<Found>,
+    pub found: Option<FailingCase>,
     pub trace: Vec<String>,
     pub events: u64,
     /// A thread is stuck outside of the memory: nothing can be run any more.
@@ -167,7 +169,7 @@ impl Core {
                     choices: state.choices[l].options(),
                 })
                 .collect();
-            state.found = Some(Found { case: Case { schedule, crashes }, message });
+            state.found = Some(FailingCase { case: Case { schedule, crashes }, message });
             state.stopped = true;
         }
     }
@@ -216,7 +218,7 @@ impl Core {
     }
 
     /// Whether an equal crash point was explored before.
-    fn was_seen(&self, state: &mut State) -> bool {
+    fn was_seen(&self, state: &mut ExplorerState) -> bool {
         let mut hash = self.scenario.notes_hash();
         state.layers.fingerprint(&self.images, |number| {
             hash = (hash.rotate_left(7) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -269,7 +271,11 @@ impl Core {
 }
 
 /// What a crash lost, as far as anyone read it, in words.
-fn losses(state: &State, level: usize, decisions: &[super::layers::Decision]) -> Vec<String> {
+fn losses(
+    state: &ExplorerState,
+    level: usize,
+    decisions: &[super::layers::Decision],
+) -> Vec<String> {
     let unit_bytes = state.layers.unit_bytes();
     let name = if unit_bytes == 64 { "line" } else { "page" };
     let mut lines = vec!["CRASH".to_string()];

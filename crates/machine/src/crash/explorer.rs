@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_memory::Domain;
 
-type Step = Box<dyn Fn(&Crashable) + Send + Sync>;
+type Action = Box<dyn Fn(&Crashable) + Send + Sync>;
 type Thread<E> = Box<dyn Fn(&Crashable, &Log<E>) + Send + Sync>;
 type Check<E> = Box<dyn Fn(&Crashable, &[Noted<E>]) -> Result<(), String> + Send + Sync>;
 
@@ -31,11 +31,11 @@ const NESTED_SAMPLES: f64 = 0.25;
 const EVENTS_SHOWN: usize = 60;
 
 struct Body<E> {
-    setup: Step,
+    setup: Action,
     threads: Vec<Thread<E>>,
-    recover: Step,
+    recover: Action,
     check: Check<E>,
-    end: Step,
+    end: Action,
     notes: Arc<Notes<E>>,
 }
 
@@ -102,7 +102,7 @@ impl<E: Clone + Debug + Send + Sync + 'static> Scenario for Body<E> {
 /// * Everything is deterministic but for the schedule: no clocks, no randomness without a seed, no
 ///   iteration over randomly seeded maps.
 /// * Setup runs before every schedule and is durable when it returns. State that threads share
-///   beside the memory is made anew there.
+///   beside the memory is rebuilt there.
 /// * Recovery and check take everything from the memory, as after a power cut. A recovery runs many
 ///   times; it crashes only if [`Explorer::crashes`] is above 1. A check never does.
 /// * Threads wait through the memory and call [`lab::pause`](terrace_memory::lab::pause) while
@@ -373,7 +373,7 @@ fn shortened(mut trace: Vec<String>) -> String {
 
 fn failure(
     core: Arc<Core>,
-    found: Option<super::plan::Found>,
+    found: Option<super::plan::FailingCase>,
     stuck: bool,
     seed: Option<u64>,
 ) -> Option<Failure> {

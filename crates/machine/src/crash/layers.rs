@@ -79,7 +79,7 @@ pub(crate) enum StoreKind {
     Streamed,
 }
 
-/// One choice that an execution met, for those who read about it.
+/// One choice that an execution met, for the printed case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decision {
     pub word: u64,
@@ -408,7 +408,7 @@ impl Layers {
         self.logs[0].fingerprint(&mut mix);
     }
 
-    /// Where an execution at `level` left a unit, for those who read about it.
+    /// Where an execution at `level` left a unit, for the printed case.
     pub fn lost(&self, level: usize, decision: Decision) -> (Span, Span) {
         (
             self.span(level, decision.from, decision.unit),

@@ -218,7 +218,7 @@ unsafe impl Memory for Crashable {
         let range = self.range(at, bytes);
         let level = self.core.enter(self, &Event::Read { at, bytes });
         // Decided before they are borrowed, so that no later read changes them.
-        // Whoever recovers a log may borrow all of it, though hardly any of its pages was stored to.
+        // Recovery of a log may borrow all of it, though the scenario stored to few of its pages.
         let mut page = range.clone();
         while page.start < range.end {
             page.end = ((page.start | (PAGE_BYTES - 1)) + 1).min(range.end);

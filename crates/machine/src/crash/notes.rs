@@ -48,7 +48,7 @@ impl<E: Clone + Debug> Notes<E> {
     }
 }
 
-/// FNV-1a over what is printed.
+/// FNV-1a over the printed text.
 struct Hash(u64);
 
 impl Write for Hash {

@@ -1,4 +1,4 @@
-//! What one run of a scenario is to find out, and what it found.
+//! One run of a scenario: its questions, and its findings.
 
 use super::choices::Search;
 use std::collections::HashSet;
@@ -31,7 +31,7 @@ pub(crate) struct Crash {
 /// A case that failed: enough to run it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
-    /// Who ran, point by point.
+    /// The thread that ran at each point.
     pub schedule: Vec<u8>,
     /// From the scenario's crash to that of the deepest recovery. Empty: the scenario itself failed.
     pub crashes: Vec<Crash>,
@@ -39,7 +39,7 @@ pub(crate) struct Case {
 
 /// A failure as it was met.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FailingCase {
     pub case: Case,
     pub message: String,
 }

@@ -1,6 +1,6 @@
 //! The compact text of a failing case: `0*12,1*3@17:0.2.1@5:1`.
 //!
-//! Who ran, point by point, run lengths after `*`; then for each crash, from the scenario's to the
+//! The thread that ran at each point, run lengths after `*`; then for each crash, from the scenario's to the
 //! deepest recovery's, the number of events before it and the choices of the recovery after it.
 
 use super::plan::{Case, Crash};

@@ -1,4 +1,4 @@
-//! What an exploration says.
+//! The report of an exploration.
 
 use std::fmt;
 use std::time::Duration;

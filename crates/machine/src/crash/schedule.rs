@@ -88,10 +88,10 @@ impl Bounded {
     }
 }
 
-/// Who goes on.
+/// Which thread runs next.
 #[derive(Clone, Debug)]
 pub(crate) enum Policy {
-    /// These threads in turn; beyond the end, whoever runs.
+    /// These threads in turn; beyond the end, the running thread.
     Script {
         threads: Vec<u8>,
         at: usize,

@@ -14,13 +14,13 @@ use super::choices::Search;
 use super::core::Core;
 use super::explore::{Answer, Task};
 use super::explorer::everything;
-use super::plan::{Case, Crash, Crashes, Found, Points, Tally};
+use super::plan::{Case, Crash, Crashes, FailingCase, Points, Tally};
 use super::schedule::{Bounded, Policy};
 use std::sync::Arc;
 
 /// Most work for one case, in events; see [`Tally::work`].
 const WORK_MAX: u64 = 100_000_000;
-/// Share of what is left that one narrow question may take, and one wide one.
+/// Share of the remaining work that one narrow question may take, and one wide one.
 const NARROW_SHARE: u64 = 32;
 const WIDE_SHARE: u64 = 4;
 /// Largest number of differing units that is searched for.
@@ -41,7 +41,7 @@ pub(super) fn replayed(core: &Arc<Core>, case: &Case) -> Answer {
 }
 
 /// The smallest case found, and whether the scenario can still be run.
-pub(super) fn shrunk(core: &Arc<Core>, found: Found) -> (Found, bool) {
+pub(super) fn shrunk(core: &Arc<Core>, found: FailingCase) -> (FailingCase, bool) {
     let mut shrinking = Shrinking { core, work_left: WORK_MAX, best: found, is_stuck: false };
     let mut searches = Vec::new();
     // A smaller case may have fewer crashes: their number is asked again each time.
@@ -83,7 +83,7 @@ fn plan_at(case: &Case, level: usize, crashes: Crashes) -> Vec<Crashes> {
     plan
 }
 
-/// Who ran, as stretches of one thread each.
+/// The schedule, as stretches of one thread each.
 fn stretches(schedule: &[u8]) -> Vec<Vec<u8>> {
     schedule.chunk_by(|a, b| a == b).map(<[u8]>::to_vec).collect()
 }
@@ -92,7 +92,7 @@ struct Shrinking<'a> {
     core: &'a Arc<Core>,
     work_left: u64,
     /// The smallest case so far.
-    best: Found,
+    best: FailingCase,
     /// A schedule left a thread blocked outside of the memory: nothing can be run any more.
     is_stuck: bool,
 }
@@ -114,7 +114,7 @@ impl Shrinking<'_> {
         answer
     }
 
-    fn asked(&mut self, schedule: &[u8], plan: Vec<Crashes>, share: u64) -> Option<Found> {
+    fn asked(&mut self, schedule: &[u8], plan: Vec<Crashes>, share: u64) -> Option<FailingCase> {
         let work_max = self.work_left / share;
         if work_max == 0 {
             return None;
@@ -123,11 +123,11 @@ impl Shrinking<'_> {
     }
 
     /// Asks on the schedule of the best case.
-    fn asked_narrowly(&mut self, plan: Vec<Crashes>) -> Option<Found> {
+    fn asked_narrowly(&mut self, plan: Vec<Crashes>) -> Option<FailingCase> {
         self.asked(&self.best.case.schedule.clone(), plan, NARROW_SHARE)
     }
 
-    fn asked_widely(&mut self, plan: Vec<Crashes>) -> Option<Found> {
+    fn asked_widely(&mut self, plan: Vec<Crashes>) -> Option<FailingCase> {
         self.asked(&self.best.case.schedule.clone(), plan, WIDE_SHARE)
     }
 
@@ -183,7 +183,7 @@ impl Shrinking<'_> {
         });
         let plan = plan.collect();
         let Some(found) = self.asked(&schedule, plan, NARROW_SHARE) else { return false };
-        let size = |found: &Found| {
+        let size = |found: &FailingCase| {
             let schedule = &found.case.schedule;
             (stretches(schedule).len(), schedule.len())
         };

@@ -165,7 +165,7 @@ impl Laboratory for Volatile {
     }
 }
 
-/// The words that a range touches, cut to it: offset and length of each.
+/// The words that a range touches, each clipped to it: offset and length.
 fn pieces(at: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
     let range = at..at + bytes as u64;
     words_of(&range).map(move |word| {

@@ -1,8 +1,8 @@
 //! Loops over arrays: the NAS programs MG, FT and IS, and the tensor operation of Eigen.
 
 use super::{Cost, Piece, Prestore, look_at, measure};
-use crate::ground::{Bench, Ground};
 use crate::random::Rng;
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use terrace_memory::{Domain, Memory};
 
@@ -13,7 +13,7 @@ const LINE: u64 = 64;
 pub enum Loop {
     /// `u` gets smoothed residuals added: its rows are read, and those of `r` around them.
     Psinv,
-    /// `r` is computed anew from `v` and the rows of `u` around.
+    /// `r` is recomputed from `v` and the rows of `u` around.
     Resid,
 }
 
@@ -28,7 +28,7 @@ pub struct Stencil<'a> {
     pub side: u64,
     /// How many share the planes.
     pub threads: usize,
-    /// What is done to a row that was written, after the inner loop.
+    /// The operation on a row that was written, after the inner loop.
     pub prestore: Prestore,
 }
 
@@ -36,10 +36,10 @@ impl Stencil<'_> {
     /// Goes over the cube twice, of which the second time counts; an operation is a row.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such node, or refuses the memory.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
+    /// The machine has fewer threads, or no such node, or refuses the memory.
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
         let Stencil { node, kind, side, threads, prestore } = self;
-        let bench = ground.bench(threads)?;
+        let bench = test_bed.bench(threads)?;
         let (row, cube) = (side * 8, side * side * side * 8);
         let memory = bench.memory(node, (3 * cube).next_multiple_of(1 << 20), Domain::Eadr)?;
         let [read, around, written] = match kind {
@@ -89,7 +89,7 @@ pub struct Tensor<'a> {
     pub node: &'a str,
     /// How many compute.
     pub threads: usize,
-    /// What is done to each line of packets.
+    /// The operation on each line of packets.
     pub prestore: Prestore,
     /// Lines of packets that count, of all threads.
     pub lines: u64,
@@ -109,8 +109,8 @@ impl Tensor<'_> {
     ///
     /// # Errors
     /// As for [`Stencil::run`].
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
-        let bench = ground.bench(self.threads)?;
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
+        let bench = test_bed.bench(self.threads)?;
         let (small, elsewhere) = (LARGE, 2 * LARGE);
         let own = 2 * LARGE + ELSEWHERE / self.threads as u64 / 4096 * 4096;
         let bytes = (own * self.threads as u64).next_multiple_of(1 << 20);
@@ -146,7 +146,7 @@ impl Tensor<'_> {
             })
             .collect();
         let each = self.lines / self.threads as u64;
-        let warm = 2 * ground.cache_bytes() / LINE / self.threads as u64;
+        let warm = 2 * test_bed.cache_bytes() / LINE / self.threads as u64;
         Ok(measure(&bench, self.node, &mut workers, warm, each))
     }
 }
@@ -181,7 +181,7 @@ pub struct Scratch<'a> {
     pub node: &'a str,
     /// How many have one.
     pub threads: usize,
-    /// What is done to each line that was written.
+    /// The operation on each line that was written.
     pub prestore: Prestore,
     /// Lines that count, of all threads.
     pub lines: u64,
@@ -195,8 +195,8 @@ impl Scratch<'_> {
     ///
     /// # Errors
     /// As for [`Stencil::run`].
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
-        let bench = ground.bench(self.threads)?;
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
+        let bench = test_bed.bench(self.threads)?;
         let own = SCRATCH_LINES * LINE;
         let bytes = (own * self.threads as u64).next_multiple_of(1 << 20);
         let memory = bench.memory(self.node, bytes, Domain::Eadr)?;
@@ -226,7 +226,7 @@ pub struct Ranks<'a> {
     pub node: &'a str,
     /// How many count, each in an array of its own.
     pub threads: usize,
-    /// What is done to a counter's line.
+    /// The operation on a counter's line.
     pub prestore: Prestore,
     /// Counts of all threads together.
     pub counts: u64,
@@ -240,8 +240,8 @@ impl Ranks<'_> {
     ///
     /// # Errors
     /// As for [`Stencil::run`].
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
-        let bench = ground.bench(self.threads)?;
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
+        let bench = test_bed.bench(self.threads)?;
         let memory = bench.memory(self.node, COUNTERS, Domain::Eadr)?;
         let words = COUNTERS / 8 / self.threads as u64;
         let mut workers: Vec<_> = (0..self.threads as u64)
@@ -263,7 +263,7 @@ impl Ranks<'_> {
             })
             .collect();
         let each = self.counts / self.threads as u64;
-        let warm = 2 * ground.cache_bytes() / LINE / self.threads as u64;
+        let warm = 2 * test_bed.cache_bytes() / LINE / self.threads as u64;
         Ok(measure(&bench, self.node, &mut workers, warm, each))
     }
 }

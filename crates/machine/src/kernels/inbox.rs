@@ -5,7 +5,7 @@
 //! gives the slot back. One message is under way at a time: what is measured is latency.
 
 use super::{Cost, Piece, Prestore, look_at, measure};
-use crate::ground::{Bench, Ground};
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_memory::{Domain, Memory};
@@ -19,13 +19,13 @@ pub struct Inbox<'a> {
     pub message_bytes: u64,
     /// Slots of the ring.
     pub slots: u64,
-    /// What is done to a message before it is sent.
+    /// The operation on a message before it is sent.
     pub prestore: Prestore,
     /// Messages that count.
     pub messages: u64,
 }
 
-/// The words of a slot's head: who has it.
+/// The words of a slot's head: its owner.
 const FREE: u64 = 0;
 const TAKEN: u64 = 1;
 const SENT: u64 = 2;
@@ -38,8 +38,8 @@ impl Inbox<'_> {
     ///
     /// # Errors
     /// The machine has not two threads, or no such node, or refuses the memory.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
-        let bench = ground.bench(2)?;
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
+        let bench = test_bed.bench(2)?;
         let slot = HEAD_BYTES + self.message_bytes.next_multiple_of(HEAD_BYTES);
         let bytes = (2 * slot * self.slots).next_multiple_of(1 << 20);
         let memory = bench.memory(self.node, bytes, Domain::None)?;
@@ -47,7 +47,7 @@ impl Inbox<'_> {
         // SAFETY: heads lie inside; nobody else is there yet.
         (0..self.slots).for_each(|number| unsafe { memory.store(ring.head(number), FREE) });
         let (begun, latency) = (AtomicU64::new(0), AtomicU64::new(0));
-        // A modelled thread may be behind the one that sent: it does not see what is in its future.
+        // A modelled thread may be behind the sender in virtual time: it does not see its own future.
         let (sent_at, received_at) = (AtomicU64::new(0), AtomicU64::new(0));
         let (ring, bench_of) = (&ring, &bench);
         let mut sent = 0;

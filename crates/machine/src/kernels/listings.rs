@@ -1,8 +1,8 @@
 //! The microbenchmarks: Listings 2, 3 and 4 of Wu.
 
 use super::{Cost, Piece, Prestore, measure};
-use crate::ground::{Bench, Ground};
 use crate::random::Rng;
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use terrace_memory::{Domain, Memory};
 
@@ -20,7 +20,7 @@ pub struct Listing2<'a> {
     pub threads: usize,
     /// Bytes of an element.
     pub element: u64,
-    /// What is done to each when it is written.
+    /// The operation on each element after it is written.
     pub prestore: Prestore,
     /// Whether a field of it is read then.
     pub reads: bool,
@@ -31,12 +31,12 @@ pub struct Listing2<'a> {
 /// Runs Listing 2; an operation is an element.
 ///
 /// # Errors
-/// The machine has not so many threads, or no such node, or refuses the memory.
-pub fn listing_2<G: Ground>(ground: &G, listing: Listing2<'_>) -> io::Result<Cost> {
+/// The machine has fewer threads, or no such node, or refuses the memory.
+pub fn listing_2<G: TestBed>(test_bed: &G, listing: Listing2<'_>) -> io::Result<Cost> {
     let Listing2 { node, threads, element, prestore, reads, bytes } = listing;
-    let bench = ground.bench(threads)?;
-    let array = ARRAY_BYTES.max(4 * ground.cache_bytes()).next_multiple_of(1 << 20);
-    let warm = WARM_BYTES.max(2 * ground.cache_bytes());
+    let bench = test_bed.bench(threads)?;
+    let array = ARRAY_BYTES.max(4 * test_bed.cache_bytes()).next_multiple_of(1 << 20);
+    let warm = WARM_BYTES.max(2 * test_bed.cache_bytes());
     let memory = bench.memory(node, array, Domain::Eadr)?;
     // Each thread has elements of its own, between those of the others: no two write one at once.
     let elements = array / element / threads as u64;
@@ -70,15 +70,15 @@ pub fn listing_2<G: Ground>(ground: &G, listing: Listing2<'_>) -> io::Result<Cos
 ///
 /// # Errors
 /// As for [`listing_2`].
-pub fn listing_3<G: Ground>(
-    ground: &G,
+pub fn listing_3<G: TestBed>(
+    test_bed: &G,
     (node, near): (&str, &str),
     line: u64,
     reads: u64,
     prestore: Prestore,
     rounds: u64,
 ) -> io::Result<Cost> {
-    let bench = ground.bench(1)?;
+    let bench = test_bed.bench(1)?;
     let array = bench.memory(node, 256 << 20, Domain::None)?;
     let near = bench.memory(near, 8192, Domain::None)?;
     let mut rng = Rng::new(9);
@@ -102,13 +102,13 @@ pub fn listing_3<G: Ground>(
 ///
 /// # Errors
 /// As for [`listing_2`].
-pub fn listing_4<G: Ground>(
-    ground: &G,
+pub fn listing_4<G: TestBed>(
+    test_bed: &G,
     node: &str,
     prestore: Prestore,
     writes: u64,
 ) -> io::Result<Cost> {
-    let bench = ground.bench(1)?;
+    let bench = test_bed.bench(1)?;
     let memory = bench.memory(node, 4096, Domain::Eadr)?;
     // SAFETY: inside; nobody else is there.
     let write = || unsafe { Piece::new(0, 64).step(&memory, prestore) };

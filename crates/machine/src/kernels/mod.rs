@@ -22,12 +22,12 @@ pub use inbox::Inbox;
 pub use listings::{Listing2, listing_2, listing_3, listing_4};
 pub use puts::{Index, Puts};
 
-use crate::ground::Bench;
 use crate::model::NodeCounts;
+use crate::test_bed::Bench;
 use std::time::Duration;
 use terrace_memory::Memory;
 
-/// What is done to what was written.
+/// The operation on written lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prestore {
     /// Nothing: it leaves the caches when they need the room.

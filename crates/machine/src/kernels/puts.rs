@@ -5,8 +5,8 @@
 //! follows (Wu, 3.7.2.3). Index and values lie in one memory. Keys are chosen alike.
 
 use super::{Cost, Piece, Prestore, measure};
-use crate::ground::{Bench, Ground};
 use crate::random::Rng;
+use crate::test_bed::{Bench, TestBed};
 use std::collections::VecDeque;
 use std::io;
 use terrace_memory::{Domain, Memory, lab};
@@ -16,7 +16,7 @@ use terrace_memory::{Domain, Memory, lab};
 pub enum Index {
     /// Buckets of a line with a lock each, as CLHT's.
     Hash,
-    /// A tree whose nodes have versions, which are looked at before and after, as Masstree's.
+    /// A tree whose readers check the version of a node before and after, like Masstree.
     Ordered {
         /// Whether fences keep these looks in order: where the processor does not by itself.
         fences: bool,
@@ -48,16 +48,16 @@ const IN_BUCKET: u64 = 2;
 /// Bytes of a tree's node, and its children.
 const NODE_BYTES: u64 = 256;
 const CHILDREN: u64 = 16;
-/// Places a thread has free: so many puts later one is written again.
+/// Free places of a thread: after this many puts it writes the same place again.
 const FREE: u64 = 512;
 
 impl Puts<'_> {
     /// Runs it; an operation is a put or a get.
     ///
     /// # Errors
-    /// The machine has not so many threads, or no such node, or refuses the memory.
-    pub fn run<G: Ground>(self, ground: &G) -> io::Result<Cost> {
-        let bench = ground.bench(self.threads)?;
+    /// The machine has fewer threads, or no such node, or refuses the memory.
+    pub fn run<G: TestBed>(self, test_bed: &G) -> io::Result<Cost> {
+        let bench = test_bed.bench(self.threads)?;
         let places = self.keys + FREE * self.threads as u64;
         let values = self.index_bytes().next_multiple_of(4096);
         let bytes = (values + places * self.value_bytes).next_multiple_of(1 << 20);
@@ -84,7 +84,7 @@ impl Puts<'_> {
                         return false;
                     }
                     if self.prestore == Prestore::Skip {
-                        // What is streamed must be there before it is published.
+                        // A fence: streamed values must be complete before the entry is switched.
                         store.memory.fence();
                     }
                     free.push_back(store.put(rng.below(self.keys), mine));
@@ -95,7 +95,7 @@ impl Puts<'_> {
         let each = self.operations / self.threads as u64;
         // Until the caches are full of written values.
         let written = self.value_bytes.max(LINE) / 2;
-        let warm = (ground.cache_bytes() * 5 / 4).div_ceil(written) / self.threads as u64;
+        let warm = (test_bed.cache_bytes() * 5 / 4).div_ceil(written) / self.threads as u64;
         Ok(measure(&bench, self.node, &mut workers, warm, each))
     }
 

@@ -29,7 +29,7 @@ pub(super) enum Replacement {
     TreePlru,
     /// Any.
     Random,
-    /// Tree-PLRU, and any in so many of 100 cases.
+    /// Tree-PLRU, but a random line in this percentage of cases.
     Mixed(u8),
 }
 
@@ -113,7 +113,7 @@ impl Cache {
         self.first + set * self.stride
     }
 
-    /// What is held at a place of a set, if anything is.
+    /// The line in a way of a set, if there is one.
     #[inline]
     fn held(&self, set: usize, entry: u32) -> Option<Victim> {
         let line = u64::from(entry >> TAG_SHIFT) * self.sets + set as u64;

@@ -1,4 +1,4 @@
-//! Servers in virtual time: what is shared is busy for a while, and whoever comes then waits.
+//! Servers in virtual time: a shared resource is busy for a while, and later requests wait.
 //!
 //! A "busy until" time would do if requests arrived in the order of their times. They do not:
 //! logical threads run one after the other for a window of virtual time each, so a request of now

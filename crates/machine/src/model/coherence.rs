@@ -1,4 +1,4 @@
-//! Where a line is found, who else has it, and what leaves for it.
+//! A request for a line: where it is found, which caches share it, and which line it evicts.
 //!
 //! Private caches are inclusive of one another; the shared cache holds what they gave up (as on the
 //! Xeons since Skylake) and loses what they take back. Between cores a line is owned by one, or
@@ -8,12 +8,12 @@
 //! of the simulation.
 
 use super::cache::{DIRTY, OWNED};
-use super::directory::{Holders, Place, cores_of};
+use super::directory::{DirectorySlot, Holders, cores_of};
 use super::node::{Read, Write};
-use super::state::State;
+use super::state::ModelState;
 use super::time::Ps;
 
-impl State {
+impl ModelState {
     /// Brings a line into the private caches with these flags, of which `OWNED` is asked for and
     /// `DIRTY` given; returns when it is there.
     pub(super) fn fetch(&mut self, line: u64, at: Ps, flags: u32, why: Read) -> Ps {
@@ -164,8 +164,8 @@ impl State {
         (self.links.carry(self.nodes[node].socket, mine, there), 0)
     }
 
-    /// Who holds a line, and where that is noted.
-    fn look_up(&self, line: u64) -> (Holders, Option<Place>) {
+    /// The holders of a line, and their entry in the directory.
+    fn look_up(&self, line: u64) -> (Holders, Option<DirectorySlot>) {
         match &self.directory {
             Some(directory) => {
                 let (holders, place) = directory.find(line);
@@ -176,7 +176,7 @@ impl State {
     }
 
     /// Notes who has a line; whoever loses one for it gives it up.
-    fn note(&mut self, line: u64, place: Option<Place>, holders: Holders) {
+    fn note(&mut self, line: u64, place: Option<DirectorySlot>, holders: Holders) {
         let (Some(directory), Some(place)) = (&mut self.directory, place) else {
             return;
         };

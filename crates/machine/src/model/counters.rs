@@ -110,7 +110,7 @@ pub struct ThreadCounts {
     pub from_cores: u64,
     /// Fetched from memory.
     pub misses: u64,
-    /// Lines asked for ahead, by the program or by the processor.
+    /// Lines prefetched by the program or by the processor.
     pub prefetches: u64,
     /// Fences.
     pub fences: u64,

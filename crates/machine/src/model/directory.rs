@@ -1,4 +1,4 @@
-//! Who holds a line in a private cache, machine-wide.
+//! The directory: which private caches of the machine hold a line.
 //!
 //! Set-associative like the snoop filters it stands for, with room for twice the lines that all private caches can
 //! hold. When a set is full nevertheless, an entry is given up and its holders lose the line.
@@ -56,7 +56,7 @@ const TAG_SHIFT: u32 = 9;
 
 /// A line's set, and its way if it is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct DirectorySlot {
     set: usize,
     way: Option<usize>,
 }
@@ -97,8 +97,8 @@ impl Directory {
         instructions::prefetch((&raw const self.sets[self.place(line).0]).cast());
     }
 
-    /// Who holds the line, nobody by default; and where that is noted.
-    pub fn find(&self, line: u64) -> (Holders, Place) {
+    /// The holders of the line, none by default, and their entry.
+    pub fn find(&self, line: u64) -> (Holders, DirectorySlot) {
         let (set, tag) = self.place(line);
         let ways =
             self.sets[set].0.iter().enumerate().fold(0u32, |ways, (way, entry)| {
@@ -106,7 +106,7 @@ impl Directory {
             });
         let way = (ways != 0).then_some(ways.trailing_zeros() as usize);
         let holders = way.map_or(Holders::default(), |way| self.at(set, way));
-        (holders, Place { set, way })
+        (holders, DirectorySlot { set, way })
     }
 
     fn at(&self, set: usize, way: usize) -> Holders {
@@ -120,8 +120,13 @@ impl Directory {
 
     /// Says who holds the line from now on, at the place where it was found; returns the line whose
     /// entry was given up for it.
-    pub fn set(&mut self, line: u64, place: Place, holders: Holders) -> Option<(u64, Holders)> {
-        let Place { set, way: known } = place;
+    pub fn set(
+        &mut self,
+        line: u64,
+        place: DirectorySlot,
+        holders: Holders,
+    ) -> Option<(u64, Holders)> {
+        let DirectorySlot { set, way: known } = place;
         if holders.cores == 0 {
             if let Some(way) = known {
                 self.sets[set].0[way] = 0;

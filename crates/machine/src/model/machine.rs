@@ -3,7 +3,7 @@
 use super::counters::{NodeCounts, ThreadCounts};
 use super::memory::Modelled;
 use super::preset::{Preset, PresetError};
-use super::state::State;
+use super::state::ModelState;
 use super::time::{Ps, from_ns};
 use super::turns::Turns;
 use std::io;
@@ -38,7 +38,7 @@ pub struct Machine {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub state: Mutex<State>,
+    pub state: Mutex<ModelState>,
     pub turns: Turns,
     preset: Preset,
     /// The next free byte of each node.
@@ -53,7 +53,7 @@ impl Machine {
     /// core has one. The seed decides what is random, in caches alone.
     ///
     /// # Panics
-    /// If the machine has not so many threads, or there are none.
+    /// If `threads` is 0 or more than the machine has.
     pub fn new(preset: &Preset, threads: usize, seed: u64) -> Machine {
         let cores = preset.processor.sockets * preset.processor.cores_per_socket;
         let pins: Vec<usize> = (0..threads).map(|thread| thread % cores).collect();
@@ -78,7 +78,7 @@ impl Machine {
         assert!(cores.iter().all(|core| *core < count), "{} has {count} cores", preset.name);
         Machine {
             shared: Arc::new(Shared {
-                state: Mutex::new(State::new(preset, cores, seed)),
+                state: Mutex::new(ModelState::new(preset, cores, seed)),
                 turns: Turns::new(cores.len()),
                 preset: preset.clone(),
                 free: preset.node.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -207,13 +207,13 @@ impl Machine {
         self.shared.preset.node_named(name)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ModelState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does something for the running thread, and lets another run if it is far ahead then.
     #[inline]
-    pub(super) fn charge(&self, action: impl FnOnce(&mut State)) {
+    pub(super) fn charge(&self, action: impl FnOnce(&mut ModelState)) {
         if self.shared.is_free_of_charge.load(Relaxed) {
             return;
         }

@@ -48,7 +48,7 @@ impl Modelled {
     }
 
     /// Stores to every line of a range by this action, as many bytes a cycle as the core can.
-    fn put(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::State, u64)) {
+    fn put(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::ModelState, u64)) {
         if bytes > 0 {
             self.machine.charge(|state| {
                 let lines = self.lines(state.line_shift, at, bytes);
@@ -60,7 +60,7 @@ impl Modelled {
     }
 
     /// Does something to every line of a range.
-    fn each(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::State, u64)) {
+    fn each(&self, at: u64, bytes: u64, action: impl Fn(&mut super::state::ModelState, u64)) {
         if bytes > 0 {
             self.machine.charge(|state| {
                 self.lines(state.line_shift, at, bytes).for_each(|line| action(state, line));
@@ -160,19 +160,19 @@ unsafe impl Memory for Modelled {
     }
 
     unsafe fn write(&self, at: u64, source: &[u8]) {
-        self.put(at, source.len() as u64, super::state::State::store);
+        self.put(at, source.len() as u64, super::state::ModelState::store);
         // SAFETY: above.
         unsafe { self.native.write(at, source) }
     }
 
     unsafe fn write_changing(&self, at: u64, source: &[u8]) {
-        self.put(at, source.len() as u64, super::state::State::store);
+        self.put(at, source.len() as u64, super::state::ModelState::store);
         // SAFETY: above.
         unsafe { self.native.write_changing(at, source) }
     }
 
     unsafe fn stream(&self, at: u64, source: &[u8]) {
-        self.put(at, source.len() as u64, super::state::State::stream);
+        self.put(at, source.len() as u64, super::state::ModelState::stream);
         // SAFETY: above. A plain copy: nothing of this machine's caches is modelled.
         unsafe { self.native.write(at, source) }
     }
@@ -184,11 +184,11 @@ unsafe impl Memory for Modelled {
     }
 
     unsafe fn write_back(&self, at: u64, bytes: u64) {
-        self.each(at, bytes, super::state::State::write_back);
+        self.each(at, bytes, super::state::ModelState::write_back);
     }
 
     fn fence(&self) {
-        self.machine.charge(super::state::State::fence);
+        self.machine.charge(super::state::ModelState::fence);
     }
 
     fn prefetch(&self, at: u64) {
@@ -209,11 +209,11 @@ unsafe impl Memory for Modelled {
 
     unsafe fn clean(&self, at: u64, bytes: u64) {
         // The same instruction as a write-back that must be.
-        self.each(at, bytes, super::state::State::write_back);
+        self.each(at, bytes, super::state::ModelState::write_back);
     }
 
     unsafe fn demote(&self, at: u64, bytes: u64) {
-        self.each(at, bytes, super::state::State::demote);
+        self.each(at, bytes, super::state::ModelState::demote);
     }
 
     fn lab(&self) -> Option<&dyn Laboratory> {
@@ -240,7 +240,7 @@ impl Laboratory for Modelled {
         });
     }
 
-    /// What is done beside the memory takes no time.
+    /// Work that is no access takes no time.
     fn step(&self) {}
 
     fn zeros(&self, _at: u64, _bytes: u64) -> u64 {

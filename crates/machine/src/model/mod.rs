@@ -17,7 +17,7 @@
 //!
 //! # Approximations
 //!
-//! * Threads run one after the other, the furthest behind first ([`turns`](Step)). Contents change in
+//! * Threads run one after the other, the furthest behind first ([`turns`](LogicalThread)). Contents change in
 //!   the order of simulation, time is charged in the order of time: shared servers are calendars in
 //!   which a gap can be taken after a later place was.
 //! * What overlaps is said by the interface and not guessed ([`thread`](Machine::thread_counts)): a load
@@ -54,4 +54,4 @@ pub use machine::Machine;
 pub use memory::Modelled;
 pub use preset::{Ablation, Preset, PresetError};
 pub use replay::{Player, Room, Stage};
-pub use turns::Step;
+pub use turns::LogicalThread;

@@ -8,8 +8,8 @@
 use super::cache::OWNED;
 use super::machine::Machine;
 use super::preset::PresetError;
-use super::state::State;
-use super::turns::Step;
+use super::state::ModelState;
+use super::turns::LogicalThread;
 use crate::recorded::{Access, What};
 use std::ops::Range;
 
@@ -127,7 +127,7 @@ impl<'a> Player<'a> {
     }
 }
 
-impl Step for Player<'_> {
+impl LogicalThread for Player<'_> {
     fn step(&mut self) -> bool {
         let Some(operation) = self.operations.get(self.operation) else {
             return false;
@@ -151,7 +151,7 @@ impl Step for Player<'_> {
     }
 }
 
-fn perform(state: &mut State, what: What, at: u64, bytes: u64) {
+fn perform(state: &mut ModelState, what: What, at: u64, bytes: u64) {
     let shift = state.line_shift;
     let lines = at >> shift..((at + bytes.max(1) - 1) >> shift) + 1;
     match what {

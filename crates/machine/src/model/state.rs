@@ -43,7 +43,7 @@ pub(super) struct Core {
 pub(super) struct Socket {
     pub shared: Cache,
     pub write_backs: Calendar,
-    /// Who filled the shared cache last, and how many lines it has filled since another did.
+    /// The core that filled the shared cache last, and how many lines it has filled since another core did.
     filler: (usize, u64),
     /// How many of 100 lines given up are any: while one core fills, and while several do.
     random: (u8, u8),
@@ -69,7 +69,7 @@ impl Socket {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct ModelState {
     pub costs: Costs,
     pub line_shift: u32,
     /// Bits of an offset within a node, bytes.
@@ -104,7 +104,7 @@ fn cache(level: &CacheLevel, line_bytes: u64, seed: u64) -> Cache {
     Cache::new(level.bytes / line_bytes, level.ways, replacement, seed)
 }
 
-impl State {
+impl ModelState {
     /// The machine with a logical thread on each of `cores`; cores are numbered socket by socket.
     pub fn new(preset: &Preset, cores: &[usize], seed: u64) -> Self {
         let processor = &preset.processor;
@@ -137,7 +137,7 @@ impl State {
         let notes = preset.link.as_ref().is_some_and(|link| link.notes_in_memory);
         let nodes =
             preset.node.iter().map(|node| Node::new(node, line_bytes, notes, preset.without));
-        State {
+        ModelState {
             costs: costs(preset),
             line_shift,
             node_shift: line_bits + line_shift - node_bits,
@@ -322,7 +322,7 @@ impl State {
         }
     }
 
-    /// Makes public what was kept private, or the one line.
+    /// Makes all private lines public, or the one line.
     fn publish(&mut self, only: Option<u64>) {
         if self.thread().private.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Who runs: logical threads as steps, or as ordinary code.
+//! Turns of the logical threads, given as steps or as ordinary code.
 //!
 //! Both forms keep to one rule, that the thread whose clock is furthest behind goes on, so that
 //! what threads share is asked for nearly in the order of time. They differ in how far one goes:
@@ -18,7 +18,7 @@
 //! without the turn is never released.
 
 use super::machine::Machine;
-use super::state::State;
+use super::state::ModelState;
 use super::time::Ps;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,19 +29,19 @@ use std::time::Duration;
 const QUANTUM: Ps = 1_000_000;
 
 /// A logical thread as operations.
-pub trait Step {
+pub trait LogicalThread {
     /// Does one operation; `false` when there was none left. Work that is no access is charged
     /// with [`Machine::compute`].
     fn step(&mut self) -> bool;
 }
 
-impl<F: FnMut() -> bool> Step for F {
+impl<F: FnMut() -> bool> LogicalThread for F {
     fn step(&mut self) -> bool {
         self()
     }
 }
 
-/// Who has the turn, of threads that are closures.
+/// Which of the threads that are closures has the turn.
 #[derive(Debug)]
 pub(super) struct Turns {
     /// Those that have not ended.
@@ -66,7 +66,7 @@ impl Machine {
     ///
     /// # Panics
     /// If there are more of them than the machine has threads.
-    pub fn run_steps<S: Step>(&self, threads: &mut [S]) -> Duration {
+    pub fn run_steps<S: LogicalThread>(&self, threads: &mut [S]) -> Duration {
         assert!(threads.len() <= self.threads(), "the machine has fewer threads");
         self.barrier();
         let start = self.elapsed();
@@ -124,7 +124,7 @@ impl Machine {
 
     /// The running thread is far enough ahead: another's turn; returns when it is this one's again.
     #[cold]
-    pub(super) fn hand_on(&self, mut state: MutexGuard<'_, State>) {
+    pub(super) fn hand_on(&self, mut state: MutexGuard<'_, ModelState>) {
         let me = state.running;
         {
             let alive = self.shared.turns.alive();
@@ -137,7 +137,7 @@ impl Machine {
         }
     }
 
-    fn wait_for_turn(&self, mut state: MutexGuard<'_, State>, me: usize) {
+    fn wait_for_turn(&self, mut state: MutexGuard<'_, ModelState>, me: usize) {
         while state.running != me {
             state = self.shared.turns.wake[me].wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -164,12 +164,12 @@ impl Drop for Ended<'_> {
 }
 
 /// The thread that is furthest behind, of those that have not ended.
-fn behind(state: &State, alive: &[bool]) -> Option<usize> {
+fn behind(state: &ModelState, alive: &[bool]) -> Option<usize> {
     (0..alive.len()).filter(|thread| alive[*thread]).min_by_key(|t| state.threads[*t].clock)
 }
 
 /// How far the running thread may go: a quantum past the furthest behind of the others.
-fn limit(state: &State, alive: &[bool]) -> Ps {
+fn limit(state: &ModelState, alive: &[bool]) -> Ps {
     let others = (0..alive.len()).filter(|thread| alive[*thread] && *thread != state.running);
     others.map(|t| state.threads[t].clock + QUANTUM).min().unwrap_or(Ps::MAX)
 }

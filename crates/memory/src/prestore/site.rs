@@ -189,7 +189,7 @@ impl Site {
     /// As [`copy_range`](super::copy_range).
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`copy_range`](super::copy_range).
     pub unsafe fn copy_range(&'static self, target: *mut u8, source: *const u8, bytes: usize) {
         self.count(target as u64, bytes);
         // SAFETY: passed on.
@@ -199,7 +199,7 @@ impl Site {
     /// As [`fill_range`](super::fill_range).
     ///
     /// # Safety
-    /// As there.
+    /// The conditions of [`fill_range`](super::fill_range).
     pub unsafe fn fill_range(&'static self, target: *mut u8, byte: u8, bytes: usize) {
         self.count(target as u64, bytes);
         // SAFETY: passed on.

@@ -3,7 +3,7 @@
 use super::keys::{self, Key, interval_ms};
 use super::values::choice;
 use super::{Config, ConfigError, DurabilityMode, parts};
-use terrace_transact::ledger::{Engine, LedgerOptions, MOST_MONEY, Profile};
+use terrace_transact::ledger::{LedgerEngine, LedgerOptions, MOST_MONEY, Profile};
 
 /// A ledger's settings; what is not set is as it was made, or the default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct LedgerConfig {
     /// What its orders do.
     pub profile: Option<Profile>,
     /// How blocks are executed.
-    pub engine: Option<Engine>,
+    pub engine: Option<LedgerEngine>,
     /// By how many threads.
     pub workers: Option<usize>,
     /// How far below zero a floor may let accounts go.

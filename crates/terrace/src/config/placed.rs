@@ -64,7 +64,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Config::tiers_of`].
     pub fn tier_of_ledger(&self, name: &str) -> Result<Option<Tier>, ConfigError> {
         let Some(wanted) = self.ledgers.get(name).and_then(|ledger| ledger.tier.as_deref()) else {
             return Ok(None);

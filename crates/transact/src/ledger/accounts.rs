@@ -11,7 +11,7 @@
 //! added to atomically ([`Accounts::add`]), or, by the one thread that an account is known to be of, without an
 //! atomic operation ([`Accounts::add_alone`]).
 //!
-//! Who looks up many asks in three steps: [`Accounts::prefetch`] for the word, [`Accounts::locate`] for the line
+//! Look up many accounts in three steps: [`Accounts::prefetch`] for the word, [`Accounts::locate`] for the line
 //! that it names, and, when that has come, [`Accounts::holds`] whether it is the one.
 //!
 //! The table makes nothing durable: its owner keeps what happened to it elsewhere.
@@ -35,7 +35,7 @@ pub enum Field {
     Sent = 3,
     /// Sums it was sent.
     Received = 4,
-    /// What is reserved of the balance while a block runs; 0 between blocks.
+    /// The reserved part of the balance while a block runs; 0 between blocks.
     Reserved = 5,
 }
 
@@ -119,7 +119,7 @@ impl<M: Memory> Accounts<M> {
         8 * words_for(accounts) + ACCOUNT_BYTES * accounts
     }
 
-    /// A table for so many accounts over `memory`, which is zeroed, or holds such a table.
+    /// A table for `accounts` accounts over `memory`, which is zeroed, or holds such a table.
     ///
     /// # Panics
     /// If the memory has fewer than [`Accounts::bytes_for`] bytes, or there are none or 2^32 accounts and more.

@@ -5,11 +5,12 @@
 //! what that engine was slower by the last time, so the rarer the worse it was. What finds clusters first is not
 //! tried before some order had to be executed again: without those it does the same work later.
 
-use super::Engine;
+use super::LedgerEngine;
 use std::time::Duration;
 
 /// Engines that are worth a thought; the others are rivals to compare with.
-const CHOICES: [Engine; 3] = [Engine::Sequential, Engine::Orangutan, Engine::Dag];
+const CHOICES: [LedgerEngine; 3] =
+    [LedgerEngine::Sequential, LedgerEngine::Orangutan, LedgerEngine::Dag];
 /// Blocks below this are not worth a meeting of threads.
 const SMALL: usize = 128;
 /// Weight of a new figure.
@@ -37,9 +38,9 @@ pub struct Forecast {
 
 impl Forecast {
     /// The engine for a block of so many orders, and whether it should find clusters beforehand.
-    pub(super) fn choose(&self, orders: usize, workers: usize) -> (Engine, bool) {
+    pub(super) fn choose(&self, orders: usize, workers: usize) -> (LedgerEngine, bool) {
         if workers == 1 || orders < SMALL {
-            return (Engine::Sequential, false);
+            return (LedgerEngine::Sequential, false);
         }
         let unknown = self.worth_a_thought().find(|choice| self.tried[*choice] < FIRST);
         let choice = unknown.unwrap_or_else(|| self.due(orders).unwrap_or_else(|| self.cheapest()));
@@ -54,7 +55,7 @@ impl Forecast {
     /// Places of the engines that could be the cheapest.
     fn worth_a_thought(&self) -> impl Iterator<Item = usize> {
         let foresees = self.foresees();
-        (0..CHOICES.len()).filter(move |choice| foresees || CHOICES[*choice] != Engine::Dag)
+        (0..CHOICES.len()).filter(move |choice| foresees || CHOICES[*choice] != LedgerEngine::Dag)
     }
 
     fn cheapest(&self) -> usize {
@@ -72,13 +73,19 @@ impl Forecast {
     }
 
     /// A block was executed.
-    pub(super) fn learn(&mut self, engine: Engine, orders: usize, rerun: usize, took: Duration) {
+    pub(super) fn learn(
+        &mut self,
+        engine: LedgerEngine,
+        orders: usize,
+        rerun: usize,
+        took: Duration,
+    ) {
         if orders < SMALL {
             return;
         }
         let seconds = took.as_secs_f64();
         self.since.iter_mut().for_each(|since| *since += seconds);
-        if engine == Engine::Orangutan {
+        if engine == LedgerEngine::Orangutan {
             self.rerun += NEW * (rerun as f64 / orders as f64 - self.rerun);
         }
         if let Some(choice) = CHOICES.iter().position(|choice| *choice == engine) {
@@ -100,7 +107,11 @@ mod tests {
     use super::*;
 
     /// Blocks of an engine that takes so many nanoseconds an order, by the engine.
-    fn blocks(forecast: &mut Forecast, count: usize, ns: impl Fn(Engine) -> u64) -> Vec<Engine> {
+    fn blocks(
+        forecast: &mut Forecast,
+        count: usize,
+        ns: impl Fn(LedgerEngine) -> u64,
+    ) -> Vec<LedgerEngine> {
         let block = |_| {
             let (engine, _) = forecast.choose(1000, 2);
             forecast.learn(engine, 1000, 0, Duration::from_nanos(1000 * ns(engine)));
@@ -112,13 +123,13 @@ mod tests {
     #[test]
     fn the_cheapest_is_taken_and_a_change_is_noticed() {
         let mut forecast = Forecast::default();
-        let cost = |engine| if engine == Engine::Sequential { 60 } else { 40 };
+        let cost = |engine| if engine == LedgerEngine::Sequential { 60 } else { 40 };
         let first = blocks(&mut forecast, 200, cost);
-        let slow = first.iter().filter(|engine| **engine == Engine::Sequential).count();
+        let slow = first.iter().filter(|engine| **engine == LedgerEngine::Sequential).count();
         assert!(slow < 10, "{slow} of 200");
-        let cost = |engine| if engine == Engine::Sequential { 60 } else { 400 };
+        let cost = |engine| if engine == LedgerEngine::Sequential { 60 } else { 400 };
         let then = blocks(&mut forecast, 200, cost);
-        let good = then.iter().filter(|engine| **engine == Engine::Sequential).count();
+        let good = then.iter().filter(|engine| **engine == LedgerEngine::Sequential).count();
         assert!(good > 180, "{good} of 200");
     }
 
@@ -127,12 +138,12 @@ mod tests {
         let mut forecast = Forecast::default();
         let cold = std::cell::Cell::new(true);
         let cost = |engine| match engine {
-            Engine::Sequential if cold.replace(false) => 900,
-            Engine::Sequential => 60,
+            LedgerEngine::Sequential if cold.replace(false) => 900,
+            LedgerEngine::Sequential => 60,
             _ => 80,
         };
         let found = blocks(&mut forecast, 100, cost);
-        let good = found.iter().filter(|engine| **engine == Engine::Sequential).count();
+        let good = found.iter().filter(|engine| **engine == LedgerEngine::Sequential).count();
         assert!(good > 90, "{good} of 100");
     }
 }

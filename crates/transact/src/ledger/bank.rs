@@ -10,7 +10,7 @@ use super::stm::BlockStm;
 use super::strife::Strife;
 use super::sum::Sum;
 use super::worker_pool::{Job, Meeting, WorkerPool};
-use super::{Engine, Profile, Status};
+use super::{LedgerEngine, Profile, Status};
 use crate::ledger::accounts::{Account, Accounts, OpenAccountError};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub struct BankOptions {
     /// What its orders do.
     pub profile: Profile,
     /// How they are executed.
-    pub engine: Engine,
+    pub engine: LedgerEngine,
     /// Threads that execute them, the caller's among them.
     pub workers: usize,
     /// How far below zero a floor may let accounts go.
@@ -36,7 +36,7 @@ impl Default for BankOptions {
     fn default() -> BankOptions {
         BankOptions {
             profile: Profile::default(),
-            engine: Engine::default(),
+            engine: LedgerEngine::default(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             overdraft: 0,
         }
@@ -105,7 +105,7 @@ pub struct Executed {
     /// The state after the block.
     pub hash: Sum,
     /// How it was executed.
-    pub engine: Engine,
+    pub engine: LedgerEngine,
     /// Orders that were executed a second time, since one of their cluster failed.
     pub rerun: usize,
     /// From the call to the end.
@@ -226,7 +226,7 @@ pub struct Bank<M: Memory> {
     forecast: Forecast,
     /// For tests that must notice.
     #[cfg(test)]
-    pub(super) left_out: Option<super::fast::Step>,
+    pub(super) left_out: Option<super::fast::OmittedStep>,
 }
 
 impl<M: Memory> Bank<M> {
@@ -269,7 +269,7 @@ impl<M: Memory> Bank<M> {
     }
 
     /// Changes how blocks are executed.
-    pub fn set_engine(&mut self, engine: Engine) {
+    pub fn set_engine(&mut self, engine: LedgerEngine) {
         self.options.engine = engine;
     }
 
@@ -349,7 +349,7 @@ impl<M: Memory> Bank<M> {
     }
 
     /// Executes blocks one after another, and tells `each` what became of them, in their order. By
-    /// [`Engine::Dag`] the next block is asked for, and its clusters are found, while one is executed.
+    /// [`LedgerEngine::Dag`] the next block is asked for, and its clusters are found, while one is executed.
     ///
     /// # Errors
     /// The first of `each`: no further block is executed.
@@ -362,7 +362,7 @@ impl<M: Memory> Bank<M> {
         mut each: impl FnMut(&Bank<M>, Result<Executed, Refused>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut blocks = blocks.into_iter();
-        if self.options.engine != Engine::Dag || self.pool.workers() == 1 {
+        if self.options.engine != LedgerEngine::Dag || self.pool.workers() == 1 {
             return blocks.try_for_each(|block| {
                 let executed = self.execute(block);
                 each(self, executed)
@@ -417,7 +417,7 @@ impl<M: Memory> Bank<M> {
         let (task, sum, prepared) = pipe.end();
         let executed = task.check_known().map(|()| {
             self.hash = self.hash.and(sum);
-            let (engine, took) = (Engine::Dag, started.elapsed());
+            let (engine, took) = (LedgerEngine::Dag, started.elapsed());
             Executed { entry: 0, statuses: task.told(), hash: self.hash, engine, rerun: 0, took }
         });
         (executed, prepared)
@@ -439,25 +439,25 @@ impl<M: Memory> Bank<M> {
         let started = Instant::now();
         let orders = O::of(block);
         let (engine, foresees) = match self.options.engine {
-            Engine::Auto => self.forecast.choose(orders.len(), self.pool.workers()),
+            LedgerEngine::Auto => self.forecast.choose(orders.len(), self.pool.workers()),
             engine => (engine, self.forecast.foresees()),
         };
         let count = orders.len();
         let task = Task::new(orders, Arc::clone(&self.accounts));
         let (task, sum, rerun) = match engine {
-            Engine::Sequential | Engine::Auto => self.alone(task)?,
-            Engine::Orangutan => {
+            LedgerEngine::Sequential | LedgerEngine::Auto => self.alone(task)?,
+            LedgerEngine::Orangutan => {
                 #[allow(unused_mut, reason = "tests leave steps out")]
                 let mut fast = Fast::new(count, foresees);
                 #[cfg(test)]
                 fast.left_out.clone_from(&self.left_out);
                 self.together(task, fast)?
             }
-            Engine::Dag => self.together(task, Dag::new(false))?,
-            Engine::DagByPairs => self.together(task, Dag::new(true))?,
-            Engine::Reserve => self.together(task, Reserve::default())?,
-            Engine::BlockStm => self.together(task, BlockStm::new(count))?,
-            Engine::Strife => self.together(task, Strife::default())?,
+            LedgerEngine::Dag => self.together(task, Dag::new(false))?,
+            LedgerEngine::DagByPairs => self.together(task, Dag::new(true))?,
+            LedgerEngine::Reserve => self.together(task, Reserve::default())?,
+            LedgerEngine::BlockStm => self.together(task, BlockStm::new(count))?,
+            LedgerEngine::Strife => self.together(task, Strife::default())?,
         };
         self.hash = self.hash.and(sum);
         let took = started.elapsed();

@@ -74,7 +74,7 @@ pub enum BlockError {
     Floor {
         /// Which.
         order: usize,
-        /// What was asked for.
+        /// The requested item.
         floor: i64,
     },
     /// More is given than is taken.

@@ -483,7 +483,7 @@ impl Recovered {
         }
     }
 
-    /// Takes up what is before `end`; says which entry was executed and then refused.
+    /// Replays the entries before `end`; says which entry was executed and then refused.
     fn read_until(
         dir: &Path,
         options: &LedgerOptions,
@@ -513,7 +513,7 @@ impl Recovered {
                     return Err(why.clone());
                 }
                 let (bank, _) = made.as_mut().ok_or("a record comes before the state")?;
-                take_up(bank, bytes, entries)
+                replay(bank, bytes, entries)
                     .inspect_err(|why| refused = Some((entries, why.clone())))?;
                 entries += 1;
                 Ok(())
@@ -542,7 +542,7 @@ fn load(bank: &mut Bank<Native>, state: &[u8], words: [u64; 8]) -> Result<(), St
 }
 
 /// Executes an entry of the log again.
-fn take_up(bank: &mut Bank<Native>, bytes: &[u8], entries: u64) -> Result<(), String> {
+fn replay(bank: &mut Bank<Native>, bytes: &[u8], entries: u64) -> Result<(), String> {
     let entry = record::read(bytes)?;
     if entry.number != entries {
         return Err(format!("entry {} stands where {entries} should", entry.number));

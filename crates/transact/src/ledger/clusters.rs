@@ -2,7 +2,7 @@
 //!
 //! A cluster is a set of orders that share accounts, directly or by way of others: a connected component. The orders
 //! of a cluster are executed in block order; clusters have no account in common, so they may be executed in any.
-//! Paper 002 (algorithm 13) compares all pairs of orders, which suits a device; here each account remembers who had
+//! Miller (algorithm 13) compares all pairs of orders, which suits a device; here each account remembers who had
 //! it last, which costs a processor a few nanoseconds an account. Both find the same ([`Clusters::by_pairs`]).
 
 use super::orders::Orders;

@@ -1,4 +1,4 @@
-//! Clusters first, then each of them once, in block order, side by side (paper 002, section 4.6: "Dag").
+//! Clusters first, then each of them once, in block order, side by side (Miller, section 4.6: "Dag").
 //!
 //! Nothing is undone and nothing is atomic, but nothing starts before the clusters are known, and the longest
 //! cluster takes as long as it takes. Where several blocks are there at once, the last worker finds the clusters of

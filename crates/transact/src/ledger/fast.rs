@@ -1,4 +1,4 @@
-//! OranguTAN (paper 002, section 4.4): nobody is tracked, nothing is locked. All withdrawals of the block, a
+//! OranguTAN (Miller, section 4.4): nobody is tracked, nothing is locked. All withdrawals of the block, a
 //! barrier, all deposits: two atomic additions a transfer. If every withdrawal found enough, the order did not matter.
 //!
 //! Where one did not, the order matters to its cluster and to no other. The clusters with such an order give back
@@ -31,7 +31,7 @@ const NEAR: usize = 1024;
 
 /// What an execution is wrong without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum OmittedStep {
     /// Nobody deposits before all have withdrawn.
     Barrier,
     /// Those who share accounts with a failed order are executed again with it.
@@ -52,7 +52,7 @@ pub(super) struct Fast {
     rerun: AtomicUsize,
     /// For tests that must notice.
     #[cfg(test)]
-    pub left_out: Option<Step>,
+    pub left_out: Option<OmittedStep>,
     /// Workers that are done with their orders before the others begin.
     #[cfg(test)]
     early: AtomicUsize,
@@ -76,20 +76,20 @@ impl Fast {
     }
 
     #[cfg(test)]
-    fn leaves_out(&self, step: Step) -> bool {
+    fn leaves_out(&self, step: OmittedStep) -> bool {
         self.left_out == Some(step)
     }
 
     #[cfg(not(test))]
-    fn leaves_out(&self, _step: Step) -> bool {
+    fn leaves_out(&self, _step: OmittedStep) -> bool {
         false
     }
 
-    /// The mistakes of [`Step::Barrier`] and [`Step::Confirmation`] at their worst: who has the later orders is done
-    /// with them before the others begin.
+    /// The mistakes of [`OmittedStep::Barrier`] and [`OmittedStep::Confirmation`] at their worst: the worker with the
+    /// later orders has finished them before the others begin.
     fn lets_later_orders_go_first(&self, _worker: usize, _meeting: &Meeting) {
         #[cfg(test)]
-        while (self.leaves_out(Step::Barrier) || self.leaves_out(Step::Confirmation))
+        while (self.leaves_out(OmittedStep::Barrier) || self.leaves_out(OmittedStep::Confirmation))
             && self.early.load(std::sync::atomic::Ordering::Acquire)
                 < _meeting.workers() - 1 - _worker
         {
@@ -122,7 +122,7 @@ impl Fast {
                 self.fail(order, REFUSED);
             }
         });
-        if self.leaves_out(Step::Barrier) {
+        if self.leaves_out(OmittedStep::Barrier) {
             self.deposit(task, range.clone(), None, among.sum);
         }
         self.lets_earlier_orders_begin();
@@ -168,7 +168,7 @@ impl Fast {
                 }
             }
         }
-        if self.leaves_out(Step::Barrier) {
+        if self.leaves_out(OmittedStep::Barrier) {
             self.deposit(task, meeting.part(worker, orders.len()), None, sum);
         }
         meeting.meet();
@@ -209,7 +209,7 @@ impl Fast {
         }
     }
 
-    /// The mistake of [`Step::Dependents`]: what had succeeded stays.
+    /// The mistake of [`OmittedStep::Dependents`]: what had succeeded stays.
     fn execute_failed<O: Orders, M: Memory>(
         &self,
         task: &Task<O, M>,
@@ -235,7 +235,7 @@ impl Fast {
         members: &[u32],
         sum: &mut Sum,
     ) {
-        if self.leaves_out(Step::Dependents) {
+        if self.leaves_out(OmittedStep::Dependents) {
             return self.execute_failed(task, members, sum);
         }
         let mut alone = Alone { accounts: &task.accounts, sum };
@@ -267,7 +267,7 @@ impl<O: Orders, M: Memory> Plan<O, M> for Fast {
         if !went_on {
             return;
         }
-        if O::CONFIRMS && !self.leaves_out(Step::Confirmation) {
+        if O::CONFIRMS && !self.leaves_out(OmittedStep::Confirmation) {
             for order in range.clone() {
                 let has_withdrawn = self.withdrawn[order].load(Relaxed) == WITHDRAWN;
                 if has_withdrawn && !orders.confirm(order, &task.accounts) {
@@ -277,7 +277,7 @@ impl<O: Orders, M: Memory> Plan<O, M> for Fast {
             meeting.meet();
         }
         if self.failed.load(Relaxed) == 0 {
-            if !self.leaves_out(Step::Barrier) {
+            if !self.leaves_out(OmittedStep::Barrier) {
                 self.deposit(task, range, None, sum);
             }
             return;

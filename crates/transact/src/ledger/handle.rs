@@ -4,7 +4,7 @@ use super::bank::{BankOptions, Executed, Refused};
 use super::block::Block;
 use super::book::Book;
 use super::sum::Sum;
-use super::{Account, Engine, Profile};
+use super::{Account, LedgerEngine, Profile};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct LedgerOptions {
     /// How far below zero a floor may let accounts go; as it was made, or 0. Fixed when it is made.
     pub overdraft: Option<u64>,
     /// How blocks are executed.
-    pub engine: Engine,
+    pub engine: LedgerEngine,
     /// Threads that execute them, the caller's among them.
     pub workers: usize,
     /// When a block is answered.
@@ -34,7 +34,7 @@ pub struct LedgerOptions {
     pub dax: bool,
     /// The NUMA node whose memory its accounts lie in; wherever the system puts them.
     pub node: Option<u32>,
-    /// Bytes of the log: blocks until the state is written anew. A longer block writes the state at once. Fixed
+    /// Bytes of the log: blocks until the state is rewritten. A longer block writes the state at once. Fixed
     /// when it is made.
     pub log_bytes: u64,
     /// What it is opened for. Unless that is writing, the ledger must be there, and nothing in its directory changes.
@@ -46,7 +46,7 @@ impl Default for LedgerOptions {
         LedgerOptions {
             profile: None,
             overdraft: None,
-            engine: Engine::default(),
+            engine: LedgerEngine::default(),
             workers: BankOptions::default().workers,
             durability: Durability::Interval(Duration::from_secs(1)),
             domain: Domain::PageCache,
@@ -104,7 +104,7 @@ pub struct Ledger(Arc<Held>);
 
 struct Held {
     book: Mutex<Book>,
-    keeper: Option<(Stop, std::thread::JoinHandle<()>)>,
+    checkpointer: Option<(Stop, std::thread::JoinHandle<()>)>,
 }
 
 /// Tells the background flusher to end.
@@ -121,7 +121,7 @@ impl Ledger {
     /// budget is too small.
     pub fn open(dir: &Path, options: &LedgerOptions, budget: &Arc<Budget>) -> LedgerResult<Ledger> {
         let book = Book::open(dir, options, budget)?;
-        let keeper = match options.durability {
+        let checkpointer = match options.durability {
             Durability::Interval(interval) if options.access.writes() => {
                 let (syncer, stop) = (Arc::clone(&book.syncer), Stop::default());
                 let told = Arc::clone(&stop);
@@ -135,7 +135,7 @@ impl Ledger {
             }
             _ => None,
         };
-        Ok(Ledger(Arc::new(Held { book: Mutex::new(book), keeper })))
+        Ok(Ledger(Arc::new(Held { book: Mutex::new(book), checkpointer })))
     }
 
     /// Opens accounts, each with its number and balance: all of them or none.
@@ -270,7 +270,7 @@ impl Ledger {
     }
 
     /// Changes how blocks are executed.
-    pub fn set_engine(&self, engine: Engine) {
+    pub fn set_engine(&self, engine: LedgerEngine) {
         self.book().bank.set_engine(engine);
     }
 
@@ -335,10 +335,10 @@ fn keep_synced(syncer: &Mutex<Arc<Syncer>>, stop: &(Mutex<bool>, Condvar), inter
 impl Drop for Held {
     fn drop(&mut self) {
         let _told_nobody = self.book.lock().close();
-        if let Some((stop, keeper)) = self.keeper.take() {
+        if let Some((stop, checkpointer)) = self.checkpointer.take() {
             *stop.0.lock() = true;
             stop.1.notify_all();
-            let _ended = keeper.join();
+            let _ended = checkpointer.join();
         }
     }
 }

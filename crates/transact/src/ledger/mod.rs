@@ -1,4 +1,4 @@
-//! Ordered blocks of transfers, executed in parallel (paper 002, chapter 4).
+//! Ordered blocks of transfers, executed in parallel (Miller, chapter 4).
 //!
 //! A block is a list of orders to move money between accounts. After a block the accounts are as if its orders had
 //! been executed one after another, whatever engine executed them on however many threads: two ledgers that are
@@ -7,16 +7,16 @@
 //! ```text
 //! block -> accounts of its orders found (unknown: refused, nothing changed) -> an engine -> statuses, hash
 //! ```
-//! | engine | how | source |
+//! | engine | how | Miller, section |
 //! |---|---|---|
-//! | [`Engine::Sequential`] | one after another | |
-//! | [`Engine::Orangutan`] | all withdrawals, a barrier, all deposits; where one fails, its cluster again in order | 002 section 4.4 |
-//! | [`Engine::Dag`] | clusters that share no account, side by side; in a row of blocks the next one's are found meanwhile | 002 section 4.6 |
-//! | [`Engine::DagByPairs`] | the same, clusters being found by all pairs of orders | 002 algorithm 13 |
-//! | [`Engine::Reserve`] | sums reserved first, in the way of SPEEDEX | 002 section 4.7 |
-//! | [`Engine::BlockStm`] | speculation over versions, validated in block order | 002 section 4.7 |
-//! | [`Engine::Strife`] | clusters around sampled orders, what spans several of them where they meet | 002 section 4.7 |
-//! | [`Engine::Auto`] | the one that the last blocks say is the fastest | |
+//! | [`LedgerEngine::Sequential`] | one order after another | |
+//! | [`LedgerEngine::Orangutan`] | all withdrawals, a barrier, all deposits; a failed order's cluster again | 4.4 |
+//! | [`LedgerEngine::Dag`] | clusters that share no account, in parallel; finds the next block's meanwhile | 4.6 |
+//! | [`LedgerEngine::DagByPairs`] | the same, with clusters found by comparing all pairs of orders | algorithm 13 |
+//! | [`LedgerEngine::Reserve`] | sums reserved first, as in SPEEDEX | 4.7 |
+//! | [`LedgerEngine::BlockStm`] | speculation over versions, validated in block order | 4.7 |
+//! | [`LedgerEngine::Strife`] | clusters around sampled orders; orders that span several run where they meet | 4.7 |
+//! | [`LedgerEngine::Auto`] | the engine that the last blocks show to be the fastest | |
 
 pub mod accounts;
 mod auto;
@@ -62,7 +62,7 @@ pub enum Profile {
 
 /// How blocks are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Engine {
+pub enum LedgerEngine {
     /// One order after another.
     Sequential,
     /// Withdrawals, barrier, deposits.
@@ -82,35 +82,35 @@ pub enum Engine {
     Auto,
 }
 
-impl Engine {
+impl LedgerEngine {
     /// Every engine.
-    pub const ALL: [Engine; 8] = [
-        Engine::Sequential,
-        Engine::Orangutan,
-        Engine::Dag,
-        Engine::DagByPairs,
-        Engine::Reserve,
-        Engine::BlockStm,
-        Engine::Strife,
-        Engine::Auto,
+    pub const ALL: [LedgerEngine; 8] = [
+        LedgerEngine::Sequential,
+        LedgerEngine::Orangutan,
+        LedgerEngine::Dag,
+        LedgerEngine::DagByPairs,
+        LedgerEngine::Reserve,
+        LedgerEngine::BlockStm,
+        LedgerEngine::Strife,
+        LedgerEngine::Auto,
     ];
 
     /// Its name in configurations and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Sequential => "sequential",
-            Engine::Orangutan => "orangutan",
-            Engine::Dag => "dag",
-            Engine::DagByPairs => "dag-pairs",
-            Engine::Reserve => "reserve",
-            Engine::BlockStm => "block-stm",
-            Engine::Strife => "strife",
-            Engine::Auto => "auto",
+            LedgerEngine::Sequential => "sequential",
+            LedgerEngine::Orangutan => "orangutan",
+            LedgerEngine::Dag => "dag",
+            LedgerEngine::DagByPairs => "dag-pairs",
+            LedgerEngine::Reserve => "reserve",
+            LedgerEngine::BlockStm => "block-stm",
+            LedgerEngine::Strife => "strife",
+            LedgerEngine::Auto => "auto",
         }
     }
 }
 
-impl fmt::Display for Engine {
+impl fmt::Display for LedgerEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -152,11 +152,11 @@ fn named<T: Copy>(all: &[T], name: fn(T) -> &'static str, wanted: &str) -> Resul
     })
 }
 
-impl FromStr for Engine {
+impl FromStr for LedgerEngine {
     type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Engine, UnknownName> {
-        named(&Engine::ALL, Engine::name, text)
+    fn from_str(text: &str) -> Result<LedgerEngine, UnknownName> {
+        named(&LedgerEngine::ALL, LedgerEngine::name, text)
     }
 }
 

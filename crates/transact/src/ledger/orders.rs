@@ -1,7 +1,7 @@
 //! What the orders of each profile do to accounts: once in parts, for threads that work on the same accounts, and
 //! once as a whole, for who has its accounts alone.
 //!
-//! The parts (paper 002, section 4.3): [`Orders::withdraw`] takes what an order needs, [`Orders::deposit`] gives it,
+//! The parts (Miller, section 4.3): [`Orders::withdraw`] takes what an order needs, [`Orders::deposit`] gives it,
 //! [`Orders::take_back`] undoes the first. A withdrawal that finds too little puts back what it took, so an order
 //! either holds all that it needs or nothing; the paper leaves balances below zero until they are compensated.
 //!
@@ -138,11 +138,11 @@ fn found<M: Memory>(accounts: &Accounts<M>, number: u64, located: Slot) -> Resul
 const NOWHERE: Slot = Slot::of_line(u32::MAX);
 
 /// The lines of accounts, found by several threads. An order's are ready once all of them have met.
-struct Found(Vec<AtomicU64>);
+struct LocatedAccounts(Vec<AtomicU64>);
 
-impl Found {
-    fn new(pairs: usize) -> Found {
-        Found((0..pairs).map(|_| AtomicU64::new(0)).collect())
+impl LocatedAccounts {
+    fn new(pairs: usize) -> LocatedAccounts {
+        LocatedAccounts((0..pairs).map(|_| AtomicU64::new(0)).collect())
     }
 
     #[inline(always)]
@@ -160,7 +160,7 @@ impl Found {
 /// Transfers between two accounts each; `PAID` ones cost gas and are counted.
 pub(super) struct Coins<const PAID: bool> {
     transfers: Vec<Transfer>,
-    found: Found,
+    found: LocatedAccounts,
 }
 
 impl<const PAID: bool> Orders for Coins<PAID> {
@@ -168,7 +168,7 @@ impl<const PAID: bool> Orders for Coins<PAID> {
         let Listed::Transfers(transfers) = block.orders else {
             unreachable!("the bank has looked at what the block is of")
         };
-        Coins { found: Found::new(transfers.len()), transfers }
+        Coins { found: LocatedAccounts::new(transfers.len()), transfers }
     }
 
     fn len(&self) -> usize {

@@ -1,5 +1,5 @@
 //! Sums are reserved first, each at its account; if every reservation is covered by what the accounts had before the
-//! block, everything is carried out. In the way of SPEEDEX, which paper 002 (section 4.7) compares with: three
+//! block, everything is carried out. In the way of SPEEDEX, which Miller (section 4.7) compares with: three
 //! atomic additions a transfer where withdrawals and deposits need two.
 //!
 //! SPEEDEX leaves out orders that are not covered. Here a block with such an order is executed one after another, so

@@ -1,4 +1,4 @@
-//! Block-STM (Gelashvili et al., 2023), which paper 002 compares with: orders are executed speculatively, each
+//! Block-STM (Gelashvili et al., 2023), which Miller compares with: orders are executed speculatively, each
 //! reading the last version that an earlier order wrote, and validated in block order; one that read what is no
 //! longer so is executed again.
 //!
@@ -40,7 +40,7 @@ struct Trace {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TxState {
     Ready,
     Executing,
     Executed,
@@ -48,7 +48,7 @@ enum State {
 }
 
 struct Progress {
-    state: State,
+    state: TxState,
     incarnation: Incarnation,
     /// Orders that wait for this one's next execution.
     waiting: Vec<usize>,
@@ -78,7 +78,7 @@ pub(super) struct BlockStm {
 impl BlockStm {
     pub fn new(orders: usize) -> BlockStm {
         let progress =
-            || Mutex::new(Progress { state: State::Ready, incarnation: 0, waiting: Vec::new() });
+            || Mutex::new(Progress { state: TxState::Ready, incarnation: 0, waiting: Vec::new() });
         BlockStm {
             locals: OnceLock::new(),
             versions: OnceLock::new(),
@@ -162,8 +162,8 @@ impl BlockStm {
     fn start(&self, order: usize) -> Option<Todo> {
         if let Some(progress) = self.orders.get(order) {
             let mut progress = progress.lock();
-            if progress.state == State::Ready {
-                progress.state = State::Executing;
+            if progress.state == TxState::Ready {
+                progress.state = TxState::Executing;
                 return Some(Todo::Execute(order, progress.incarnation));
             }
         }
@@ -177,7 +177,7 @@ impl BlockStm {
             let order = self.next_validation.fetch_add(1, SeqCst);
             if let Some(progress) = self.orders.get(order) {
                 let progress = progress.lock();
-                if progress.state == State::Executed {
+                if progress.state == TxState::Executed {
                     return Some(Todo::Validate(order, progress.incarnation));
                 }
             }
@@ -219,10 +219,10 @@ impl BlockStm {
     /// Lets `order` wait for the next execution of `other`; not if that has happened.
     fn wait_for(&self, order: usize, other: usize) -> bool {
         let mut progress = self.orders[other].lock();
-        if progress.state == State::Executed {
+        if progress.state == TxState::Executed {
             return false;
         }
-        self.orders[order].lock().state = State::Aborting;
+        self.orders[order].lock().state = TxState::Aborting;
         progress.waiting.push(order);
         true
     }
@@ -230,13 +230,13 @@ impl BlockStm {
     fn make_ready(&self, order: usize) {
         let mut progress = self.orders[order].lock();
         progress.incarnation += 1;
-        progress.state = State::Ready;
+        progress.state = TxState::Ready;
     }
 
     fn finish(&self, order: usize, incarnation: Incarnation, is_wider: bool) -> Option<Todo> {
         let waiting = {
             let mut progress = self.orders[order].lock();
-            progress.state = State::Executed;
+            progress.state = TxState::Executed;
             std::mem::take(&mut progress.waiting)
         };
         waiting.iter().for_each(|waiting| self.make_ready(*waiting));
@@ -269,9 +269,9 @@ impl BlockStm {
     /// The first who finds an execution invalid takes it back.
     fn abort(&self, order: usize, incarnation: Incarnation) -> bool {
         let mut progress = self.orders[order].lock();
-        let is_first = progress.state == State::Executed && progress.incarnation == incarnation;
+        let is_first = progress.state == TxState::Executed && progress.incarnation == incarnation;
         if is_first {
-            progress.state = State::Aborting;
+            progress.state = TxState::Aborting;
         }
         is_first
     }

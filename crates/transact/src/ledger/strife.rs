@@ -1,4 +1,4 @@
-//! Strife (Prasaad et al., 2020), which paper 002 compares with: a few orders are sampled, the accounts around them
+//! Strife (Prasaad et al., 2020), which Miller compares with: a few orders are sampled, the accounts around them
 //! become clusters, clusters that many orders span are fused, and every order is given to its cluster; what still
 //! spans two is left over. Clusters are executed side by side, what was left over afterwards.
 //!

@@ -2,7 +2,7 @@
 
 use super::block::{Listed, Movement, Transfer};
 use super::book::Book;
-use super::fast::Step;
+use super::fast::OmittedStep;
 use super::*;
 use crate::ledger::accounts::{Account, Accounts};
 use std::collections::BTreeMap;
@@ -147,9 +147,9 @@ fn block(random: &mut Random, profile: Profile, orders: u64, accounts: u64) -> B
 fn differ(
     seed: u64,
     blocks: u64,
-    engine: Engine,
+    engine: LedgerEngine,
     workers: usize,
-    left_out: Option<Step>,
+    left_out: Option<OmittedStep>,
 ) -> Option<String> {
     let mut random = Random(seed);
     let profile = Profile::ALL[random.below(3) as usize];
@@ -165,7 +165,7 @@ fn differ(
         let block = block(&mut random, profile, orders, accounts);
         let statuses = model(&mut expected, profile, &block);
         let executed = bank.execute(block).expect("known accounts");
-        if left_out == Some(Step::Barrier) && executed.rerun > 0 {
+        if left_out == Some(OmittedStep::Barrier) && executed.rerun > 0 {
             // What was deposited too early is not undone: this block shows nothing.
             return None;
         }
@@ -186,7 +186,7 @@ fn differ(
 #[test]
 fn every_engine_comes_to_what_block_order_comes_to() {
     // 8 engines, 500 banks each, 26 blocks a bank: 104,000 random blocks.
-    for (number, engine) in Engine::ALL.into_iter().enumerate() {
+    for (number, engine) in LedgerEngine::ALL.into_iter().enumerate() {
         for seed in 0..500 {
             let workers = 1 + seed as usize % 3;
             let found = differ(1000 * number as u64 + seed, 26, engine, workers, None);
@@ -197,10 +197,11 @@ fn every_engine_comes_to_what_block_order_comes_to() {
 
 #[test]
 fn an_omitted_step_is_noticed() {
-    for step in [Step::Barrier, Step::Dependents, Step::Confirmation] {
+    for step in [OmittedStep::Barrier, OmittedStep::Dependents, OmittedStep::Confirmation] {
         let seeds = 0..20_000;
-        let noticed =
-            seeds.into_iter().find_map(|seed| differ(seed, 10, Engine::Orangutan, 2, Some(step)));
+        let noticed = seeds
+            .into_iter()
+            .find_map(|seed| differ(seed, 10, LedgerEngine::Orangutan, 2, Some(step)));
         let message = noticed.unwrap_or_else(|| panic!("nobody misses {step:?}"));
         println!("without {step:?}: {message}");
     }
@@ -234,7 +235,7 @@ fn the_papers_example_ends_as_it_says() {
     let money = |balance| Account { balance, ..Account::default() };
     let before = [(a, 10), (b, 0), (c, 0), (d, 10), (x, 10), (y, 0)];
     let model: Model = before.into_iter().map(|(number, sum)| (number, money(sum))).collect();
-    for engine in Engine::ALL {
+    for engine in LedgerEngine::ALL {
         let options = BankOptions { engine, workers: 2, ..BankOptions::default() };
         let (_region, mut bank) = bank(options, &model);
         let transfers = [(a, b, 5), (x, y, 2), (a, b, 5), (c, d, 5), (d, c, 5)];
@@ -257,7 +258,7 @@ fn the_papers_example_ends_as_it_says() {
 fn bad_blocks_are_refused_whole() {
     let model: Model =
         (0..10).map(|n| (n, Account { balance: 100, ..Account::default() })).collect();
-    for engine in Engine::ALL {
+    for engine in LedgerEngine::ALL {
         let options = BankOptions { engine, workers: 2, ..BankOptions::default() };
         let (_region, mut bank) = bank(options, &model);
         let pay = |from, to, gas| Transfer { from, to, amount: 1, gas, id: 0 };
@@ -289,7 +290,7 @@ fn an_account_that_there_is_not_leaves_no_trace() {
     let model: Model =
         (0..50).map(|n| (n, Account { balance: 40, ..Account::default() })).collect();
     for (profile, engine) in
-        Profile::ALL.iter().flat_map(|profile| Engine::ALL.map(|engine| (*profile, engine)))
+        Profile::ALL.iter().flat_map(|profile| LedgerEngine::ALL.map(|engine| (*profile, engine)))
     {
         let options = BankOptions { profile, engine, workers: 3, overdraft: 50 };
         let (_region, mut bank) = bank(options, &model);
@@ -314,11 +315,11 @@ fn blocks_in_a_row_come_to_what_each_alone_does() {
     let model: Model =
         (0..40).map(|n| (n, Account { balance: 90, ..Account::default() })).collect();
     for (profile, engine) in
-        Profile::ALL.iter().flat_map(|profile| Engine::ALL.map(|engine| (*profile, engine)))
+        Profile::ALL.iter().flat_map(|profile| LedgerEngine::ALL.map(|engine| (*profile, engine)))
     {
         let options = BankOptions { profile, engine, workers: 3, overdraft: 50 };
         let (_region, mut row) = bank(options, &model);
-        let options = BankOptions { engine: Engine::Sequential, ..options };
+        let options = BankOptions { engine: LedgerEngine::Sequential, ..options };
         let (_region, mut alone) = bank(options, &model);
         let blocks: Vec<Block> = (0..30u64)
             .map(|number| {

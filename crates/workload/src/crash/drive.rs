@@ -1,6 +1,6 @@
 //! A client that writes at random and notes what it does, until it is stopped or refused.
 
-use super::ledger::{Record, Write};
+use super::ledger::{CrashRecord, Write};
 use super::value::{MIN_VALUE_BYTES, name_of, value_of};
 use crate::Failure;
 use crate::random::Rng;
@@ -102,7 +102,7 @@ pub struct Driven {
 
 /// Writes by the script until `stop` is set or something fails.
 pub fn drive(
-    record: &impl Record,
+    record: &impl CrashRecord,
     writer: &mut impl Writer,
     script: &mut Script,
     stop: &AtomicBool,
@@ -118,7 +118,7 @@ pub fn drive(
 }
 
 fn step(
-    record: &impl Record,
+    record: &impl CrashRecord,
     writer: &mut impl Writer,
     script: &mut Script,
 ) -> Result<(), Failure> {

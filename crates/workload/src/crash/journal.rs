@@ -11,7 +11,7 @@
 //!
 //! A line without its end was cut by the kill before the call it was for: it counts as not there.
 
-use super::ledger::{Ledger, Promise, Record, SyncMark, Ticket, Write};
+use super::ledger::{CrashRecord, Ledger, Promise, SyncMark, Ticket, Write};
 use crate::Failure;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -41,7 +41,7 @@ impl Journal {
             false => Ledger::new(promise),
         };
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        // A line cut by the kill would swallow the next one.
+        // A line that the kill truncated would swallow the next one.
         let whole = fs::read(path)?.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         file.set_len(whole as u64)?;
         Ok(Self(Mutex::new(Inner { file, ledger, line: String::new() })))
@@ -137,14 +137,14 @@ impl Inner {
     /// Hands the line to the operating system.
     fn write_line(&mut self) -> Result<(), Failure> {
         self.line.push('\n');
-        // One call: concurrent readers and the kill see the line whole or cut, never mixed.
+        // One call: concurrent readers and the kill see the line whole or truncated, never mixed.
         let written = self.file.write_all(self.line.as_bytes());
         self.line.clear();
         Ok(written?)
     }
 }
 
-impl Record for Journal {
+impl CrashRecord for Journal {
     fn begin(&self, writes: &[(u64, Write)]) -> Result<Ticket, Failure> {
         let mut inner = self.lock();
         inner.line.push_str("begin");

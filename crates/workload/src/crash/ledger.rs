@@ -188,7 +188,7 @@ fn drop_superseded(noted: &mut Vec<Noted>) {
 }
 
 /// A ledger that several clients note in at once.
-pub trait Record: Sync {
+pub trait CrashRecord: Sync {
     /// As [`Ledger::begin`].
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl SharedLedger {
     }
 }
 
-impl Record for SharedLedger {
+impl CrashRecord for SharedLedger {
     fn begin(&self, writes: &[(u64, Write)]) -> Result<Ticket, Failure> {
         Ok(self.lock().begin(writes))
     }

@@ -28,6 +28,6 @@ mod verify;
 
 pub use drive::{Driven, Script, Writer, drive};
 pub use journal::Journal;
-pub use ledger::{Ledger, Promise, Record, SharedLedger, SyncMark, Ticket, Write};
+pub use ledger::{CrashRecord, Ledger, Promise, SharedLedger, SyncMark, Ticket, Write};
 pub use value::{Damage, MIN_VALUE_BYTES, Stamp, key_named, name_of, read_value, value_of};
 pub use verify::{Recovered, Report, Violation, verify};

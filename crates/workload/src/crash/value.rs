@@ -62,7 +62,7 @@ pub struct Stamp {
 pub enum Damage {
     /// Of a length that no value has.
     TooShort(usize),
-    /// Cut or grown.
+    /// Truncated or grown.
     Length {
         /// What the value says.
         stated: usize,

@@ -165,7 +165,7 @@ impl fmt::Display for Report {
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum KeyVerdict {
     Absent,
     Whole(Ticket),
     Broken,
@@ -185,10 +185,10 @@ pub fn verify(ledger: &mut Ledger, store: &mut impl Recovered) -> Result<Report,
         let value = store.get(&name_of(*key))?;
         let at = look(*key, value.as_deref(), noted, ledger.clock(), &mut report.violations);
         report.keys += 1;
-        report.present += u64::from(at != Found::Absent);
+        report.present += u64::from(at != KeyVerdict::Absent);
         let in_flight = |write: &Noted| write.acknowledged_at.is_none();
         report.in_flight_found += u64::from(
-            noted.iter().any(|write| in_flight(write) && at == Found::Whole(write.ticket)),
+            noted.iter().any(|write| in_flight(write) && at == KeyVerdict::Whole(write.ticket)),
         );
         found.insert(*key, at);
     }
@@ -196,9 +196,9 @@ pub fn verify(ledger: &mut Ledger, store: &mut impl Recovered) -> Result<Report,
     report.violations.extend(torn_batches(ledger, &found));
     for (key, at) in found {
         let ticket = match at {
-            Found::Whole(ticket) => Some(ticket),
+            KeyVerdict::Whole(ticket) => Some(ticket),
             // A broken value has been reported; it is to stay broken or go.
-            Found::Absent | Found::Broken => None,
+            KeyVerdict::Absent | KeyVerdict::Broken => None,
         };
         ledger.settle(key, ticket);
     }
@@ -213,7 +213,7 @@ fn look(
     noted: &[Noted],
     clock: u64,
     violations: &mut Vec<Violation>,
-) -> Found {
+) -> KeyVerdict {
     let puts = noted.iter().filter(|write| write.write == Write::Put);
     let puts: Vec<Ticket> = puts.map(|write| write.ticket).collect();
     let may_be_absent = noted.iter().any(|write| write.write == Write::Delete);
@@ -221,22 +221,22 @@ fn look(
         if !may_be_absent {
             violations.push(Violation::Lost { key, allowed: puts });
         }
-        return Found::Absent;
+        return KeyVerdict::Absent;
     };
     let stamp = match read_value(value) {
         Ok(stamp) if stamp.key == key => stamp,
         Ok(stamp) => {
             violations.push(Violation::Misplaced { key, written_to: stamp.key });
-            return Found::Broken;
+            return KeyVerdict::Broken;
         }
         Err(damage) => {
             violations.push(Violation::Damaged { key, damage });
-            return Found::Broken;
+            return KeyVerdict::Broken;
         }
     };
     let found = stamp.ticket;
     if puts.contains(&found) {
-        return Found::Whole(found);
+        return KeyVerdict::Whole(found);
     }
     violations.push(if found.0 == 0 || found.0 > clock {
         Violation::Phantom { key, found }
@@ -247,16 +247,16 @@ fn look(
         allowed.extend(may_be_absent.then_some(Ticket(0)));
         Violation::Stale { key, found, allowed }
     });
-    Found::Whole(found)
+    KeyVerdict::Whole(found)
 }
 
 /// Walks the store and compares with the lookups.
 fn walk(
     store: &mut impl Recovered,
-    found: &BTreeMap<u64, Found>,
+    found: &BTreeMap<u64, KeyVerdict>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let mut seen: BTreeMap<u64, Found> = BTreeMap::new();
+    let mut seen: BTreeMap<u64, KeyVerdict> = BTreeMap::new();
     let violations = &mut report.violations;
     report.walked = store.walk(&mut |name, value| {
         let Some(key) = key_named(name).filter(|key| found.contains_key(key)) else {
@@ -264,15 +264,16 @@ fn walk(
             return;
         };
         let at = match read_value(value) {
-            Ok(stamp) if stamp.key == key => Found::Whole(stamp.ticket),
-            _ => Found::Broken,
+            Ok(stamp) if stamp.key == key => KeyVerdict::Whole(stamp.ticket),
+            _ => KeyVerdict::Broken,
         };
         if seen.insert(key, at).is_some() {
             violations.push(Violation::Twice { key });
         }
     })?;
     if report.walked {
-        let differs = |(key, at): &(&u64, &Found)| seen.get(key).unwrap_or(&Found::Absent) != *at;
+        let differs =
+            |(key, at): &(&u64, &KeyVerdict)| seen.get(key).unwrap_or(&KeyVerdict::Absent) != *at;
         let differing = found.iter().filter(differs);
         violations.extend(differing.map(|(key, _)| Violation::Walked { key: *key }));
     }
@@ -280,17 +281,17 @@ fn walk(
 }
 
 /// Batches in flight of which some keys were written and others not.
-fn torn_batches(ledger: &Ledger, found: &BTreeMap<u64, Found>) -> Vec<Violation> {
+fn torn_batches(ledger: &Ledger, found: &BTreeMap<u64, KeyVerdict>) -> Vec<Violation> {
     let mut torn = Vec::new();
     for (batch, keys) in batches(ledger) {
         let holds = |key: &u64, wanted: &dyn Fn(&Noted) -> bool| {
             let noted = &ledger.keys[key];
-            let at = found.get(key).copied().unwrap_or(Found::Absent);
+            let at = found.get(key).copied().unwrap_or(KeyVerdict::Absent);
             // Of an absent key it is known what removed it only if there is no doubt.
             let mut fits = noted.iter().filter(|write| match at {
-                Found::Whole(ticket) => write.write == Write::Put && write.ticket == ticket,
-                Found::Absent => write.write == Write::Delete,
-                Found::Broken => false,
+                KeyVerdict::Whole(ticket) => write.write == Write::Put && write.ticket == ticket,
+                KeyVerdict::Absent => write.write == Write::Delete,
+                KeyVerdict::Broken => false,
             });
             let first = fits.next();
             fits.next().is_none() && first.is_some_and(wanted)

@@ -10,15 +10,15 @@
 //! Open operations may happen at any time from their call on, or never.
 //!
 //! ```
-//! use terrace_workload::history::{Call, Recorder, Told};
+//! use terrace_workload::history::{Call, Recorder, Response};
 //! use terrace_workload::linearizability::{Verdict, check};
 //!
 //! let recorder = Recorder::new();
 //! let mut client = recorder.client();
 //! let put = client.call(1, Call::Put(5));
-//! client.returned(put, Told::Done);
+//! client.returned(put, Response::Done);
 //! let get = client.call(1, Call::Get);
-//! client.returned(get, Told::Value(None)); // stale: the put had returned
+//! client.returned(get, Response::Value(None)); // stale: the put had returned
 //! assert!(matches!(check(&client.into_operations(), 1_000_000), Verdict::Violation(_)));
 //! ```
 
@@ -29,7 +29,7 @@ mod open;
 mod search;
 pub mod simulate;
 
-use crate::history::{Operation, State};
+use crate::history::{Operation, RegisterState};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -63,7 +63,7 @@ pub struct Violation {
     /// The key.
     pub key: u64,
     /// The longest explained beginning, in its order, each with the state it left.
-    pub explained: Vec<(Operation, State)>,
+    pub explained: Vec<(Operation, RegisterState)>,
     /// An operation that returned and that nothing after that beginning can explain.
     pub unexplained: Operation,
     /// Operations on this key.
@@ -97,7 +97,7 @@ impl fmt::Display for Shown<'_> {
         let Operation { client, call, called_at, returned, .. } = self.0;
         write!(f, "client {client} {call:?} called at {called_at}, ")?;
         match returned {
-            Some((at, told)) => write!(f, "told {told:?} at {at}"),
+            Some((at, response)) => write!(f, "told {response:?} at {at}"),
             None => write!(f, "open"),
         }
     }
@@ -109,7 +109,11 @@ pub fn check(history: &[Operation], budget: u64) -> Verdict {
 }
 
 /// As [`check`], with `start` telling what each key held before the history began.
-pub fn check_from(history: &[Operation], start: impl Fn(u64) -> State, budget: u64) -> Verdict {
+pub fn check_from(
+    history: &[Operation],
+    start: impl Fn(u64) -> RegisterState,
+    budget: u64,
+) -> Verdict {
     let mut keys: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
     for operation in history {
         keys.entry(operation.key).or_default().push(*operation);

@@ -14,7 +14,7 @@
 //!   operation tells of or expects are equal to one another.
 
 use super::done::DoneSet;
-use crate::history::{Call, Operation, State, Told};
+use crate::history::{Call, Operation, RegisterState, Response};
 use std::collections::HashSet;
 
 /// States of interest kept before the search gives up telling them from others.
@@ -36,21 +36,23 @@ pub(super) struct OpenOperations<'a> {
 
 /// What an operation needs to have met, having told what it told.
 enum Need {
-    Exactly(State),
+    Exactly(RegisterState),
     Anything,
-    OtherThan(State),
+    OtherThan(RegisterState),
 }
 
-fn needs(call: Call, told: Told) -> Vec<Need> {
-    match (call, told) {
-        (Call::Get | Call::Swap(_), Told::Value(state)) => vec![Need::Exactly(state)],
-        (Call::Delete, Told::Flag(true)) => vec![Need::Anything],
-        (Call::Delete, Told::Flag(false)) => vec![Need::Exactly(None)],
-        (Call::CompareAndSet { expected, .. }, Told::Flag(true)) => vec![Need::Exactly(expected)],
-        (Call::CompareAndSet { expected, .. }, Told::Flag(false)) => {
+fn needs(call: Call, response: Response) -> Vec<Need> {
+    match (call, response) {
+        (Call::Get | Call::Swap(_), Response::Value(state)) => vec![Need::Exactly(state)],
+        (Call::Delete, Response::Flag(true)) => vec![Need::Anything],
+        (Call::Delete, Response::Flag(false)) => vec![Need::Exactly(None)],
+        (Call::CompareAndSet { expected, .. }, Response::Flag(true)) => {
+            vec![Need::Exactly(expected)]
+        }
+        (Call::CompareAndSet { expected, .. }, Response::Flag(false)) => {
             vec![Need::OtherThan(expected)]
         }
-        (Call::Increment(by), Told::Value(Some(sum))) => {
+        (Call::Increment(by), Response::Value(Some(sum))) => {
             states_below(by, sum).into_iter().map(Need::Exactly).collect()
         }
         // A write needs nothing; anything else was told what its call cannot tell.
@@ -59,7 +61,7 @@ fn needs(call: Call, told: Told) -> Vec<Need> {
 }
 
 /// The states that an increment by `by` turns into `sum`.
-fn states_below(by: i64, sum: i64) -> Vec<State> {
+fn states_below(by: i64, sum: i64) -> Vec<RegisterState> {
     let mut states = vec![Some(sum.wrapping_sub(by))];
     if sum == by {
         states.push(None);
@@ -70,10 +72,10 @@ fn states_below(by: i64, sum: i64) -> Vec<State> {
 /// What an operation must have met to leave `target`.
 enum Before {
     Whatever,
-    OneOf(Vec<State>),
+    OneOf(Vec<RegisterState>),
 }
 
-fn before(call: Call, target: State) -> Before {
+fn before(call: Call, target: RegisterState) -> Before {
     match (call, target) {
         (Call::Put(value) | Call::Swap(value), Some(target)) if value == target => Before::Whatever,
         (Call::Delete, None) => Before::Whatever,
@@ -116,7 +118,7 @@ impl<'a> OpenOperations<'a> {
 
     /// False where no run can lead from `from` to `target`: no value that one could start from is
     /// within the reach of the increments. Saves most searches.
-    fn may_reach(&self, target: State, from: State) -> bool {
+    fn may_reach(&self, target: RegisterState, from: RegisterState) -> bool {
         let Some(target) = target else { return true };
         let near = |value: i64| value.abs_diff(target) <= self.span;
         let next = self.written.partition_point(|value| *value < target);
@@ -135,18 +137,18 @@ impl<'a> OpenOperations<'a> {
     pub(super) fn runs_for(
         &self,
         operation: &Operation,
-        state: State,
+        state: RegisterState,
         horizon: u64,
         done: &DoneSet,
         budget: &mut u64,
     ) -> Vec<Vec<usize>> {
         let usable = self.usable(horizon, done);
         let mut runs = Vec::new();
-        let Some((_, told)) = operation.returned else {
+        let Some((_, response)) = operation.returned else {
             return runs;
         };
-        for need in needs(operation.call, told) {
-            let fits = |next: State| match need {
+        for need in needs(operation.call, response) {
+            let fits = |next: RegisterState| match need {
                 Need::Exactly(_) => false,
                 Need::Anything => next.is_some(),
                 Need::OtherThan(state) => next != state,
@@ -190,13 +192,13 @@ impl<'a> OpenOperations<'a> {
 struct Backward<'a, 'b> {
     open: &'b OpenOperations<'a>,
     usable: &'b [usize],
-    from: State,
+    from: RegisterState,
     budget: &'b mut u64,
 }
 
 impl Backward<'_, '_> {
     /// Adds to `runs` every run that leaves `target` and ends in `tail` (last first).
-    fn reach(&mut self, target: State, tail: &mut Vec<usize>, runs: &mut Vec<Vec<usize>>) {
+    fn reach(&mut self, target: RegisterState, tail: &mut Vec<usize>, runs: &mut Vec<Vec<usize>>) {
         if target == self.from {
             runs.push(tail.iter().rev().copied().collect());
             return;
@@ -234,11 +236,14 @@ impl Backward<'_, '_> {
 
 /// The states that a returned operation was told of or an open one expects, and those that open
 /// increments turn into them; `None` where there are too many.
-fn states_of_interest(returned: &[Operation], open: &[Operation]) -> Option<HashSet<State>> {
+fn states_of_interest(
+    returned: &[Operation],
+    open: &[Operation],
+) -> Option<HashSet<RegisterState>> {
     let mut found = Vec::new();
     for operation in returned {
-        let (_, told) = operation.returned?;
-        found.extend(needs(operation.call, told).into_iter().filter_map(|need| match need {
+        let (_, response) = operation.returned?;
+        found.extend(needs(operation.call, response).into_iter().filter_map(|need| match need {
             Need::Exactly(state) | Need::OtherThan(state) => Some(state),
             Need::Anything => None,
         }));
@@ -281,8 +286,13 @@ mod tests {
         calls.iter().enumerate().map(operation).collect()
     }
 
-    fn runs(calls: &[Call], wanted: Call, told: Told, state: State) -> Vec<Vec<usize>> {
-        let returned = Some((1000, told));
+    fn runs(
+        calls: &[Call],
+        wanted: Call,
+        response: Response,
+        state: RegisterState,
+    ) -> Vec<Vec<usize>> {
+        let returned = Some((1000, response));
         let operation = Operation { client: 99, key: 0, call: wanted, called_at: 500, returned };
         let mut operations = vec![operation];
         operations.extend(open(calls));
@@ -297,7 +307,7 @@ mod tests {
     #[test]
     fn a_run_is_what_the_state_needs() {
         let cas = |expected, new| Call::CompareAndSet { expected, new };
-        let get = |value| (Call::Get, Told::Value(value));
+        let get = |value| (Call::Get, Response::Value(value));
         let calls = [
             Call::Put(10),
             Call::Increment(2),
@@ -305,24 +315,24 @@ mod tests {
             Call::Delete,
             cas(Some(15), None),
         ];
-        let check = |(call, told), state, expected: &[&[usize]]| {
-            assert_eq!(runs(&calls, call, told, state), expected);
+        let check = |(call, response), state, expected: &[&[usize]]| {
+            assert_eq!(runs(&calls, call, response, state), expected);
         };
         check(get(Some(10)), None, &[&[0]]);
         check(get(Some(15)), Some(7), &[&[0, 2, 1]]);
         check(get(Some(12)), Some(7), &[&[0, 1], &[2, 1]]);
         check(get(Some(11)), Some(1), &[]);
         check(get(Some(5)), None, &[&[2, 1]]);
-        check((Call::Delete, Told::Flag(true)), None, &[&[0], &[1], &[2]]);
-        check((cas(Some(1), None), Told::Flag(false)), Some(1), &[&[0], &[1], &[2], &[3]]);
+        check((Call::Delete, Response::Flag(true)), None, &[&[0], &[1], &[2]]);
+        check((cas(Some(1), None), Response::Flag(false)), Some(1), &[&[0], &[1], &[2], &[3]]);
     }
 
     #[test]
     fn of_equal_operations_the_first_called_is_used() {
         let calls = [Call::Put(1), Call::Put(1), Call::Put(1)];
-        assert_eq!(runs(&calls, Call::Get, Told::Value(Some(1)), None), [[0]]);
+        assert_eq!(runs(&calls, Call::Get, Response::Value(Some(1)), None), [[0]]);
         let calls = [Call::Increment(1), Call::Put(50), Call::Put(60), Call::Increment(1)];
-        assert_eq!(runs(&calls, Call::Get, Told::Value(Some(2)), None), [[3, 0]]);
-        assert_eq!(runs(&calls, Call::Delete, Told::Flag(true), None), [[0], [1]]);
+        assert_eq!(runs(&calls, Call::Get, Response::Value(Some(2)), None), [[3, 0]]);
+        assert_eq!(runs(&calls, Call::Delete, Response::Flag(true), None), [[0], [1]]);
     }
 }

@@ -18,18 +18,26 @@
 use super::done::{DoneSet, Visited};
 use super::list::{END, HEAD, List};
 use super::open::OpenOperations;
-use crate::history::{Operation, State};
+use crate::history::{Operation, RegisterState};
 use std::collections::HashSet;
 
 /// What the search came to.
 pub(super) enum Outcome {
     Explained,
     OutOfBudget,
-    Unexplained { explained: Vec<(Operation, State)>, unexplained: Operation, operations: usize },
+    Unexplained {
+        explained: Vec<(Operation, RegisterState)>,
+        unexplained: Operation,
+        operations: usize,
+    },
 }
 
 /// Looks for an order of one key's operations, in at most `budget` steps.
-pub(super) fn explain(mut operations: Vec<Operation>, start: State, budget: u64) -> Outcome {
+pub(super) fn explain(
+    mut operations: Vec<Operation>,
+    start: RegisterState,
+    budget: u64,
+) -> Outcome {
     // An open read tells nothing and does nothing.
     operations.retain(|o| o.returned.is_some() || !o.call.only_reads());
     operations.sort_unstable_by_key(|o| (o.returned.is_none(), o.called_at));
@@ -38,10 +46,10 @@ pub(super) fn explain(mut operations: Vec<Operation>, start: State, budget: u64)
 }
 
 /// An operation taken, with the open ones fetched for it.
-struct Step {
+struct SearchStep {
     /// Its call's entry.
     call: usize,
-    state_before: State,
+    state_before: RegisterState,
     run: Vec<usize>,
     /// Other runs that would have done as well.
     other_runs: Vec<Vec<usize>>,
@@ -52,20 +60,25 @@ struct Search<'a> {
     open: OpenOperations<'a>,
     /// The completed operations not taken.
     list: List,
-    taken: Vec<Step>,
-    state: State,
+    taken: Vec<SearchStep>,
+    state: RegisterState,
     done: DoneSet,
-    visited: Visited<State>,
+    visited: Visited<RegisterState>,
     /// The longest order found so far: open operations fetched, and the one they were for.
     longest: Vec<(Vec<usize>, usize)>,
     /// So many of its first are the first of `taken`.
     alike: usize,
-    start: State,
+    start: RegisterState,
     budget: u64,
 }
 
 impl<'a> Search<'a> {
-    fn new(operations: &'a [Operation], completed: usize, start: State, budget: u64) -> Self {
+    fn new(
+        operations: &'a [Operation],
+        completed: usize,
+        start: RegisterState,
+        budget: u64,
+    ) -> Self {
         let places = |o: &Operation| (o.called_at, o.returned.map(|(at, _)| at));
         Self {
             operations,
@@ -108,7 +121,7 @@ impl<'a> Search<'a> {
     fn take(&mut self, call: usize) -> bool {
         let operation = &self.operations[self.list.entry(call).operation];
         let (_, tells) = operation.call.apply(self.state);
-        if operation.returned.is_some_and(|(_, told)| told == tells) {
+        if operation.returned.is_some_and(|(_, response)| response == tells) {
             return self.take_with_one_of(call, vec![Vec::new()]);
         }
         if self.open.is_empty() {
@@ -137,7 +150,7 @@ impl<'a> Search<'a> {
     }
 
     /// The state after a run and then the operation called at entry `call`.
-    fn state_after(&self, call: usize, run: &[usize]) -> State {
+    fn state_after(&self, call: usize, run: &[usize]) -> RegisterState {
         let numbers = run.iter().copied().chain(std::iter::once(self.list.entry(call).operation));
         numbers.fold(self.state, |state, number| self.operations[number].call.apply(state).0)
     }
@@ -160,7 +173,7 @@ impl<'a> Search<'a> {
         let number = self.list.entry(call).operation;
         run.iter().for_each(|open| self.done.insert(*open));
         self.done.insert(number);
-        self.taken.push(Step { call, state_before: self.state, run, other_runs });
+        self.taken.push(SearchStep { call, state_before: self.state, run, other_runs });
         self.state = next;
         self.list.lift(call);
         if self.taken.len() > self.longest.len() {
@@ -169,7 +182,7 @@ impl<'a> Search<'a> {
     }
 
     /// Undoes the last step; `None` where there is none.
-    fn put_back(&mut self) -> Option<Step> {
+    fn put_back(&mut self) -> Option<SearchStep> {
         let step = self.taken.pop()?;
         self.alike = self.alike.min(self.taken.len());
         let number = self.list.entry(step.call).operation;

@@ -4,7 +4,7 @@
 //! later still; all three instants are drawn at random, so operations overlap, and some clients
 //! never learn: their operation may have been done, may be done later, or never.
 
-use crate::history::{Call, Operation, State, Told};
+use crate::history::{Call, Operation, RegisterState, Response};
 use crate::random::Rng;
 use std::collections::HashMap;
 
@@ -26,13 +26,13 @@ pub struct Shape {
 enum Stage {
     Idle,
     Called(usize),
-    Done(usize, Told),
+    Done(usize, Response),
 }
 
 struct Simulation {
     rng: Rng,
     shape: Shape,
-    register: HashMap<u64, State>,
+    register: HashMap<u64, RegisterState>,
     history: Vec<Operation>,
     /// Operations of clients that gave up waiting; some happen later.
     abandoned: Vec<usize>,
@@ -95,21 +95,21 @@ impl Simulation {
                 }
                 Stage::Done(number, self.happen(number))
             }
-            Stage::Done(number, told) => {
+            Stage::Done(number, response) => {
                 let at = self.place();
-                self.history[number].returned = Some((at, told));
+                self.history[number].returned = Some((at, response));
                 Stage::Idle
             }
         }
     }
 
     /// The instant at which an operation happens.
-    fn happen(&mut self, number: usize) -> Told {
+    fn happen(&mut self, number: usize) -> Response {
         let Operation { key, call, .. } = self.history[number];
         let state = self.register.entry(key).or_default();
-        let (next, told) = call.apply(*state);
+        let (next, response) = call.apply(*state);
         *state = next;
-        told
+        response
     }
 
     /// Now and then an abandoned operation happens after all, or is forgotten.

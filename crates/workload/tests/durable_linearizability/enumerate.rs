@@ -9,9 +9,9 @@ type Parts<S> = BTreeMap<u64, <S as Specification>::State>;
 /// Whether some order explains the history.
 pub fn has_an_order<S: Specification>(
     specification: &S,
-    history: &History<S::Call, S::Told>,
+    history: &History<S::Call, S::Response>,
 ) -> bool {
-    let mut eras: Vec<Vec<&Operation<S::Call, S::Told>>> = Vec::new();
+    let mut eras: Vec<Vec<&Operation<S::Call, S::Response>>> = Vec::new();
     for era in 0..=history.crashes().len() {
         let from = if era == 0 { 0 } else { history.crashes()[era - 1] };
         let to = history.crashes().get(era).copied().unwrap_or(u64::MAX);
@@ -45,7 +45,7 @@ pub fn has_an_order<S: Specification>(
 /// Adds every state in which an order of `left` may end to `ends`.
 fn orders<S: Specification>(
     specification: &S,
-    left: &[&Operation<S::Call, S::Told>],
+    left: &[&Operation<S::Call, S::Response>],
     parts: &Parts<S>,
     unasked: Option<&S::Call>,
     ends: &mut Vec<Parts<S>>,
@@ -54,11 +54,11 @@ fn orders<S: Specification>(
         let part = specification.part(call);
         let mut parts = parts.clone();
         let state = parts.entry(part).or_insert_with(|| specification.start());
-        let (next, told) = specification.apply(state, call);
+        let (next, response) = specification.apply(state, call);
         *state = next;
-        (parts, told)
+        (parts, response)
     };
-    if left.iter().all(|operation| operation.told.is_none()) {
+    if left.iter().all(|operation| operation.response.is_none()) {
         ends.push(parts.clone());
     }
     if let Some(call) = unasked {
@@ -66,7 +66,7 @@ fn orders<S: Specification>(
     }
     let first_return = left
         .iter()
-        .filter(|o| o.told.is_some())
+        .filter(|o| o.response.is_some())
         .filter_map(|o| o.ended_at)
         .min()
         .unwrap_or(u64::MAX);
@@ -74,8 +74,8 @@ fn orders<S: Specification>(
         if operation.called_at > first_return {
             continue;
         }
-        let (next, told) = apply(&operation.call);
-        if operation.told.as_ref().is_none_or(|wanted| *wanted == told) {
+        let (next, response) = apply(&operation.call);
+        if operation.response.as_ref().is_none_or(|wanted| *wanted == response) {
             let others: Vec<_> = [&left[..i], &left[i + 1..]].concat();
             orders(specification, &others, &next, unasked, ends);
         }

@@ -1,6 +1,6 @@
 //! Histories of which everybody can see whether they are right.
 
-use terrace_workload::history::{Call, Told};
+use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{
     Buffered, BufferedCall, History, KeyValue, Queue, QueueCall, Register, Set, SetCall,
     Specification, Verdict, Witness, check,
@@ -8,14 +8,17 @@ use terrace_workload::linearizability::durable::{
 
 const BUDGET: u64 = 10_000;
 
-type Made<S> = History<<S as Specification>::Call, <S as Specification>::Told>;
+type Made<S> = History<<S as Specification>::Call, <S as Specification>::Response>;
 
 fn is_right<S: Specification>(specification: &S, history: &Made<S>) {
     let verdict = check(specification, history, BUDGET);
     assert!(verdict.is_linearizable(), "{verdict:?}");
 }
 
-fn witness<S: Specification>(specification: &S, history: &Made<S>) -> Witness<S::Call, S::Told> {
+fn witness<S: Specification>(
+    specification: &S,
+    history: &Made<S>,
+) -> Witness<S::Call, S::Response> {
     match check(specification, history, BUDGET) {
         Verdict::Violation(witness) => witness,
         verdict => panic!("{verdict:?} of {history:?}"),
@@ -23,24 +26,24 @@ fn witness<S: Specification>(specification: &S, history: &Made<S>) -> Witness<S:
 }
 
 /// One thread asks and is told, and nothing else happens meanwhile.
-fn ask<C, T>(history: &mut History<C, T>, call: C, told: T) {
+fn ask<C, T>(history: &mut History<C, T>, call: C, response: T) {
     history.call(9, call);
-    history.returned(9, told);
+    history.returned(9, response);
 }
 
-fn get(value: i64) -> Told {
-    Told::Value(Some(value))
+fn get(value: i64) -> Response {
+    Response::Value(Some(value))
 }
 
 #[test]
 fn a_write_that_returned_survives_a_crash() {
     let mut history = History::new();
-    ask(&mut history, Call::Put(1), Told::Done);
+    ask(&mut history, Call::Put(1), Response::Done);
     history.crash();
     let mut lost = history.clone();
     ask(&mut history, Call::Get, get(1));
     is_right(&Register, &history);
-    ask(&mut lost, Call::Get, Told::Value(None));
+    ask(&mut lost, Call::Get, Response::Value(None));
     let witness = witness(&Register, &lost);
     assert_eq!((witness.operations.len(), witness.crashes.len()), (2, 1));
     assert!(witness.to_string().contains("crash"), "{witness}");
@@ -49,7 +52,7 @@ fn a_write_that_returned_survives_a_crash() {
 #[test]
 fn a_write_pending_at_a_crash_happened_then_or_never() {
     let mut history = History::new();
-    ask(&mut history, Call::Put(1), Told::Done);
+    ask(&mut history, Call::Put(1), Response::Done);
     history.call(0, Call::Put(2));
     history.crash();
     for value in [1, 2] {
@@ -64,11 +67,11 @@ fn a_write_pending_at_a_crash_happened_then_or_never() {
         ask(&mut both, Call::Get, get(first));
         ask(&mut both, Call::Get, get(second));
         let witness = witness(&Register, &both);
-        assert!(witness.operations.iter().all(|o| o.told.is_some()), "{witness}");
+        assert!(witness.operations.iter().all(|o| o.response.is_some()), "{witness}");
     }
     // Without the crash it may happen late.
     let mut open = History::new();
-    ask(&mut open, Call::Put(1), Told::Done);
+    ask(&mut open, Call::Put(1), Response::Done);
     open.call(0, Call::Put(2));
     ask(&mut open, Call::Get, get(1));
     ask(&mut open, Call::Get, get(2));
@@ -81,7 +84,7 @@ fn a_value_observed_before_a_crash_survives_it() {
     history.call(0, Call::Put(2));
     ask(&mut history, Call::Get, get(2));
     history.crash();
-    ask(&mut history, Call::Get, Told::Value(None));
+    ask(&mut history, Call::Get, Response::Value(None));
     let witness = witness(&Register, &history);
     assert_eq!(witness.operations.len(), 2, "{witness}");
 }
@@ -89,11 +92,11 @@ fn a_value_observed_before_a_crash_survives_it() {
 #[test]
 fn a_deleted_key_does_not_come_back_at_a_later_crash() {
     let mut history = History::new();
-    ask(&mut history, (1, Call::Put(5)), Told::Done);
-    ask(&mut history, (2, Call::Put(6)), Told::Done);
-    ask(&mut history, (1, Call::Delete), Told::Flag(true));
+    ask(&mut history, (1, Call::Put(5)), Response::Done);
+    ask(&mut history, (2, Call::Put(6)), Response::Done);
+    ask(&mut history, (1, Call::Delete), Response::Flag(true));
     history.crash();
-    ask(&mut history, (1, Call::Get), Told::Value(None));
+    ask(&mut history, (1, Call::Get), Response::Value(None));
     ask(&mut history, (2, Call::Get), get(6));
     is_right(&KeyValue, &history);
     history.crash();
@@ -134,15 +137,15 @@ fn a_buffered_object_loses_an_end_and_no_middle() {
     let read = |key| BufferedCall::Do((key, Call::Get));
     let map = Buffered(KeyValue);
     let mut history = History::new();
-    ask(&mut history, put(1, 10), Some(Told::Done));
+    ask(&mut history, put(1, 10), Some(Response::Done));
     ask(&mut history, BufferedCall::Sync, None);
-    ask(&mut history, put(1, 11), Some(Told::Done));
-    ask(&mut history, put(2, 20), Some(Told::Done));
+    ask(&mut history, put(1, 11), Some(Response::Done));
+    ask(&mut history, put(2, 20), Some(Response::Done));
     history.crash();
     let after = |first: Option<i64>, second: Option<i64>| {
         let mut history = history.clone();
-        ask(&mut history, read(1), Some(Told::Value(first)));
-        ask(&mut history, read(2), Some(Told::Value(second)));
+        ask(&mut history, read(1), Some(Response::Value(first)));
+        ask(&mut history, read(2), Some(Response::Value(second)));
         history
     };
     for (first, second) in [(Some(10), None), (Some(11), None), (Some(11), Some(20))] {
@@ -155,14 +158,14 @@ fn a_buffered_object_loses_an_end_and_no_middle() {
     // What was lost stays lost.
     let mut history = after(Some(10), None);
     history.crash();
-    ask(&mut history, read(1), Some(Told::Value(Some(11))));
+    ask(&mut history, read(1), Some(Response::Value(Some(11))));
     witness(&map, &history);
 }
 
 #[test]
 #[should_panic(expected = "thread 1 calls while it waits")]
 fn a_thread_waits_for_its_return() {
-    let mut history: History<Call, Told> = History::new();
+    let mut history: History<Call, Response> = History::new();
     history.call(1, Call::Get);
     history.call(1, Call::Get);
 }

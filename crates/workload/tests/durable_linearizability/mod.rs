@@ -99,7 +99,7 @@ fn witnesses_are_histories_without_an_order_and_small() {
         let history = simulate::with_an_answer_moved(made, &mut rng);
         let Verdict::Violation(witness) = check(&KeyValue, &history, BUDGET) else { continue };
         assert!(witness.to_string().contains("no order explains"), "{witness}");
-        assert!(witness.operations.iter().all(|operation| operation.told.is_some()));
+        assert!(witness.operations.iter().all(|operation| operation.response.is_some()));
         assert!(witness.operations.iter().all(|operation| operation.call.0 == witness.part));
         sizes[witness.operations.len().min(7)] += 1;
     }

@@ -2,7 +2,7 @@
 //! instant, the thread learns of it later still, and now and then the power fails in between.
 
 use std::collections::BTreeMap;
-use terrace_workload::history::{Call, Told};
+use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{History, Specification};
 use terrace_workload::random::Rng;
 
@@ -31,17 +31,17 @@ pub fn simulated<S: Specification>(
     shape: Shape,
     seed: u64,
     call: impl Fn(&mut Rng) -> S::Call,
-) -> History<S::Call, S::Told> {
+) -> History<S::Call, S::Response> {
     let mut rng = Rng::new(seed);
     let mut parts = BTreeMap::new();
     let mut history = History::new();
-    let idle = || -> Vec<Stage<S::Call, S::Told>> { vec![Stage::Idle; shape.threads] };
+    let idle = || -> Vec<Stage<S::Call, S::Response>> { vec![Stage::Idle; shape.threads] };
     let mut stages = idle();
     let apply = |parts: &mut BTreeMap<u64, S::State>, call: &S::Call| {
         let state = parts.entry(specification.part(call)).or_insert_with(|| specification.start());
-        let (next, told) = specification.apply(state, call);
+        let (next, response) = specification.apply(state, call);
         *state = next;
-        told
+        response
     };
     while history.operations().len() < shape.operations {
         if rng.one_in(shape.crash_one_in) {
@@ -63,8 +63,8 @@ pub fn simulated<S: Specification>(
                 Stage::Called(call)
             }
             Stage::Called(call) => Stage::Done(apply(&mut parts, &call)),
-            Stage::Done(told) => {
-                history.returned(thread, told);
+            Stage::Done(response) => {
+                history.returned(thread, response);
                 Stage::Idle
             }
         };
@@ -75,7 +75,7 @@ pub fn simulated<S: Specification>(
 /// The history once more, with other answers.
 fn retold<C: Clone, T: Clone>(
     history: &History<C, T>,
-    told: impl Fn(usize) -> Option<T>,
+    response: impl Fn(usize) -> Option<T>,
 ) -> History<C, T> {
     // Places order everything; a crash is a moment of no thread.
     enum What {
@@ -86,7 +86,7 @@ fn retold<C: Clone, T: Clone>(
     let mut moments: Vec<(u64, What)> = Vec::new();
     for (number, operation) in history.operations().iter().enumerate() {
         moments.push((operation.called_at, What::Call(number)));
-        if operation.told.is_some() {
+        if operation.response.is_some() {
             moments.extend(operation.ended_at.map(|at| (at, What::Return(number))));
         }
     }
@@ -99,7 +99,7 @@ fn retold<C: Clone, T: Clone>(
                 again.call(history.operations()[n].thread, history.operations()[n].call.clone());
             }
             What::Return(n) => {
-                let answer = told(n).or_else(|| history.operations()[n].told.clone());
+                let answer = response(n).or_else(|| history.operations()[n].response.clone());
                 again.returned(history.operations()[n].thread, answer.unwrap());
             }
             What::Crash => again.crash(),
@@ -113,40 +113,40 @@ pub fn with_an_answer_moved<C: Clone, T: Clone>(
     history: History<C, T>,
     rng: &mut Rng,
 ) -> History<C, T> {
-    let told: Vec<usize> = (0..history.operations().len())
-        .filter(|n| history.operations()[*n].told.is_some())
+    let response: Vec<usize> = (0..history.operations().len())
+        .filter(|n| history.operations()[*n].response.is_some())
         .collect();
-    if told.is_empty() {
+    if response.is_empty() {
         return history;
     }
-    let mut pick = || told[rng.below(told.len() as u64) as usize];
+    let mut pick = || response[rng.below(response.len() as u64) as usize];
     let (from, to) = (pick(), pick());
-    let answer = history.operations()[from].told.clone();
+    let answer = history.operations()[from].response.clone();
     retold(&history, |n| if n == to { answer.clone() } else { None })
 }
 
 /// A read is told a value that was overwritten before it was called. Also the place of its call.
 pub fn with_a_stale_read(
-    history: &History<(u64, Call), Told>,
+    history: &History<(u64, Call), Response>,
     rng: &mut Rng,
-) -> (History<(u64, Call), Told>, u64) {
+) -> (History<(u64, Call), Response>, u64) {
     let operations = history.operations();
     for _ in 0..100_000 {
         let at = rng.below(operations.len() as u64) as usize;
         let read = &operations[at];
-        if read.call.1 != Call::Get || read.told.is_none() {
+        if read.call.1 != Call::Get || read.response.is_none() {
             continue;
         }
         let mut puts = operations[..at].iter().rev().filter(|o| {
             o.call.0 == read.call.0
                 && matches!(o.call.1, Call::Put(_))
-                && o.told.is_some()
+                && o.response.is_some()
                 && o.ended_at < Some(read.called_at)
         });
         let (Some(newer), Some(older)) = (puts.next(), puts.next()) else { continue };
         let Call::Put(stale) = older.call.1 else { unreachable!() };
         if older.ended_at < Some(newer.called_at) {
-            let answer = Told::Value(Some(stale));
+            let answer = Response::Value(Some(stale));
             return (retold(history, |n| (n == at).then_some(answer)), read.called_at);
         }
     }

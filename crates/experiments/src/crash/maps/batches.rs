@@ -2,7 +2,7 @@
 //! after a crash, with all that it wrote.
 
 use super::super::Settings;
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
+use super::{Contents, Design, Leaves, MapSetup, Opening, SEGMENT_BYTES, contents, recover};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
@@ -16,7 +16,7 @@ const KEYS: u64 = 3;
 const BATCHES: u64 = 6;
 const READS: usize = 10;
 
-/// What a thread has told.
+/// Notes of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Note {
     /// So many batches are there.
@@ -97,7 +97,7 @@ fn look(
 }
 
 fn read(session: &mut Session<Without<Crashable>>, log: &Log<Note>, random: &mut Random) {
-    // What was told of one key holds for the others: the batch is there.
+    // An acknowledged read of one key proves the whole batch.
     let mut least = 0;
     for _ in 0..READS {
         let key = random.below(KEYS);

@@ -10,7 +10,7 @@
 
 use super::super::Settings;
 use super::disk::{self, OnDisk};
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
+use super::{Contents, Design, Leaves, MapSetup, Opening, SEGMENT_BYTES, contents, recover};
 use terrace_durable::logs::Fault;
 use terrace_machine::{Explorer, Noted};
 use terrace_memory::{Domain, Memory};
@@ -21,13 +21,13 @@ const MEMORY_BYTES: u64 = 9 * SEGMENT_BYTES;
 const RECOVERIES: u64 = 99;
 
 /// What is done in each life of the map: `Some` bytes to a key, or its deletion.
-type Step = (u64, Option<u8>);
+type Update = (u64, Option<u8>);
 
 /// Log A: six keys; the last keeps it from being due together with B, whatever marks of commits are dead in it.
-const FIRST: &[Step] =
+const FIRST: &[Update] =
     &[(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, Some(4)), (4, Some(5)), (6, Some(6))];
 /// Log B: two of them deleted, one overwritten, and another one often enough for it to be due.
-const SECOND: &[Step] = &[
+const SECOND: &[Update] = &[
     (1, None),
     (2, None),
     (3, Some(6)),
@@ -41,12 +41,12 @@ const SECOND: &[Step] = &[
     (5, Some(11)),
 ];
 /// After the first round: one deleted key is back, another goes, and what lived in A dies.
-const THIRD: &[Step] = &[(1, Some(12)), (0, Some(13)), (4, None)];
+const THIRD: &[Update] = &[(1, Some(12)), (0, Some(13)), (4, None)];
 /// What makes the log of the first round due.
-const FOURTH: &[Step] = &[(3, Some(14)), (5, Some(15))];
-const FIFTH: &[Step] = &[(0, Some(16))];
+const FOURTH: &[Update] = &[(3, Some(14)), (5, Some(15))];
+const FIFTH: &[Update] = &[(0, Some(16))];
 
-fn perform<M: Memory, I: Memory>(map: &Map<M, I>, (key, value): Step) {
+fn perform<M: Memory, I: Memory>(map: &Map<M, I>, (key, value): Update) {
     let name = key.to_be_bytes();
     match value {
         Some(value) => map.put(&name, &[value; 40]).expect("put"),
@@ -54,7 +54,7 @@ fn perform<M: Memory, I: Memory>(map: &Map<M, I>, (key, value): Step) {
     }
 }
 
-fn apply(contents: &mut Contents, (key, value): Step) {
+fn apply(contents: &mut Contents, (key, value): Update) {
     match value {
         Some(value) => drop(contents.insert(key, vec![value; 40])),
         None => drop(contents.remove(&key)),
@@ -102,7 +102,7 @@ pub(in super::super) fn on_disk(fault: Option<Fault>, settings: &Settings) -> Ex
 }
 
 /// Setup is done in a place where everything is right; then `tried` takes over.
-pub(super) fn explorer_on<P: Place>(
+pub(super) fn explorer_on<P: MapSetup>(
     right: P,
     tried: P,
     domain: Domain,

@@ -5,8 +5,8 @@ use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
 use super::kept::VALUES_BYTES as WITH_INDEX;
 use super::{
-    Design, Leaves, SEGMENT_BYTES, Wrong, batches, collector, collector_on_disk, disk, disk_marked,
-    full, full_threads, keeper, mirrored, mirrored_checkpoint, mirrored_collector,
+    Design, Leaves, SEGMENT_BYTES, Wrong, batches, checkpointer, collector, collector_on_disk,
+    disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint, mirrored_collector,
     mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered, script, superblock,
     threads,
 };
@@ -59,7 +59,7 @@ fn faulty(fault: Fault) -> Wrong {
     Wrong { fault: Some(fault), ..Wrong::NOTHING }
 }
 
-/// The head of a kept index, whose words are written back.
+/// The head of a persistent index, whose words are written back.
 const INDEX_HEAD: u64 = 4096;
 
 pub(in super::super) const STEPS: &[LeftOut] = &[
@@ -315,10 +315,10 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         run: |s| disk(false, &in_pages(s)).sampled(s.states, s.seed),
     },
     LeftOut {
-        test: "map-keeper",
+        test: "map-checkpointer",
         name: "Sync",
         meaning: "what the checkpointer wrote out is synced before its checkpoint counts it",
-        run: |s| keeper(false, s).0.exhaustive(s.states),
+        run: |s| checkpointer(false, s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-slabs-superblock",

@@ -9,7 +9,7 @@
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
-use super::{Place, SEGMENT_BYTES};
+use super::{MapSetup, SEGMENT_BYTES};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
@@ -191,7 +191,7 @@ impl OnDisk {
     }
 }
 
-impl Place for OnDisk {
+impl MapSetup for OnDisk {
     type Memory = Volatile;
     type Index = Volatile;
 

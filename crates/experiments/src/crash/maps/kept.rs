@@ -4,7 +4,7 @@
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
 use super::{
-    Design, Leaves, Opening, Place, SEGMENT_BYTES, collector as collecting, contents, script,
+    Design, Leaves, MapSetup, Opening, SEGMENT_BYTES, collector as collecting, contents, script,
     threads,
 };
 use terrace_durable::{IndexFile, Medium, State};
@@ -16,7 +16,7 @@ use terrace_workload::history::Call;
 
 /// The collector's scenario takes the most.
 pub(super) const VALUES_BYTES: u64 = 9 * SEGMENT_BYTES;
-/// A head, books, and one table.
+/// A head, allocation metadata, and one table.
 const INDEX_BYTES: u64 = (8 << 10) + (VALUES_BYTES / SEGMENT_BYTES) * (16 << 10) + 2 * (64 << 10);
 
 /// Three slots, of which two are used.
@@ -46,7 +46,7 @@ impl WithIndex {
         let file = IndexFile::open(Medium::over(index, false, 0)).map_err(|e| e.to_string())?;
         // As if words were changed one by one.
         file.set_state(State::default());
-        let map = Place::open(&self.at(Persist::Index), memory, 1 << 21);
+        let map = MapSetup::open(&self.at(Persist::Index), memory, 1 << 21);
         match &map.recovery().unfit {
             Some(why) => Err(format!("the index is not as it should be: {why}")),
             None => Ok(()),
@@ -68,7 +68,7 @@ impl WithIndex {
     }
 }
 
-impl Place for WithIndex {
+impl MapSetup for WithIndex {
     type Memory = Media;
     type Index = Media;
 
@@ -245,10 +245,10 @@ pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<
     Explorer::new(settings.domain, VALUES_BYTES + INDEX_BYTES)
         .setup(move |memory| {
             full.make(memory);
-            drop(Place::open(&full, memory, 1));
+            drop(MapSetup::open(&full, memory, 1));
         })
         .thread(move |memory, log| {
-            let map = Place::open(&full, memory, 2);
+            let map = MapSetup::open(&full, memory, 2);
             for number in 0..KEYS {
                 map.put(&number.to_be_bytes(), &[1; 20]).expect("put");
                 log.note(number + 1);
@@ -260,14 +260,14 @@ pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<
             let lifetime = 10 * (1 + memory.crashes() as u32);
             drop(Map::over(values, false, lifetime, opening.options()).expect("no damage"));
             for (more, persist) in [(1, Persist::Full), (2, Persist::Index), (3, Persist::Full)] {
-                let map = Place::open(&full.at(persist), memory, (lifetime + more) as usize);
+                let map = MapSetup::open(&full.at(persist), memory, (lifetime + more) as usize);
                 map.put(&KEYS.to_be_bytes(), &[more as u8; 20]).expect("put");
             }
         })
         .check(move |memory, notes: &[Noted<u64>]| {
             let done = notes.last().map_or(0, |note| note.event);
             let lifetime = 100 + memory.crashes();
-            let map = Place::open(&full, memory, lifetime);
+            let map = MapSetup::open(&full, memory, lifetime);
             let mut found = contents(&map)?;
             found.remove(&KEYS);
             let count = found.len() as u64;
@@ -275,7 +275,7 @@ pub(in super::super) fn levels(design: Design, settings: &Settings) -> Explorer<
                 return Err(format!("after {done} keys: {found:?}"));
             }
             full.audit(map, memory)?;
-            let map = Place::open(&full, memory, lifetime + 1);
+            let map = MapSetup::open(&full, memory, lifetime + 1);
             write(map, 2);
             Ok(())
         })
@@ -293,7 +293,7 @@ pub(in super::super) fn salvage(design: Design, settings: &Settings) -> Explorer
     Explorer::new(settings.domain, VALUES_BYTES + INDEX_BYTES)
         .setup(move |memory| full.make(memory))
         .thread(move |memory, log| {
-            let map = Place::open(&full, memory, 2);
+            let map = MapSetup::open(&full, memory, 2);
             for write in 0..4 * SOME {
                 map.put(&(write % SOME).to_be_bytes(), &value(write)).expect("put");
                 log.note(write + 1);

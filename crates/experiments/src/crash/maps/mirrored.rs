@@ -9,7 +9,7 @@ use super::super::exhaustive::Exhaustive;
 use super::super::histories::history;
 use super::disk::{MEMORY_BYTES, OnDisk, OnImage, in_lines};
 use super::threads::{self, number, value};
-use super::{Contents, Design, Place, contents, recover};
+use super::{Contents, Design, MapSetup, contents, recover};
 use crate::structures::Random;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Volatile};
 use terrace_store::{Durability, Error, Session};
-use terrace_workload::history::{Call, Told};
+use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{
     Buffered, BufferedCall, Moment, Specification, Verdict, check,
 };
@@ -27,7 +27,7 @@ const KEYS: u64 = 3;
 /// Steps for the order of one history.
 const BUDGET: u64 = 1_000_000;
 
-/// What is asked of a map.
+/// An operation on a map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Asked {
     One(u64, Call),
@@ -44,19 +44,19 @@ struct Pairs {
 
 impl Specification for Pairs {
     type Call = Asked;
-    type Told = Told;
+    type Response = Response;
     type State = BTreeMap<u64, i64>;
 
     fn start(&self) -> Self::State {
         self.start.clone()
     }
 
-    fn apply(&self, state: &Self::State, asked: &Asked) -> (Self::State, Told) {
+    fn apply(&self, state: &Self::State, asked: &Asked) -> (Self::State, Response) {
         let mut next = state.clone();
         let told = match asked {
             Asked::Batch(pairs) => {
                 next.extend(pairs.iter().copied());
-                Told::Done
+                Response::Done
             }
             Asked::One(key, call) => {
                 let (after, told) = call.apply(next.remove(key));
@@ -70,7 +70,7 @@ impl Specification for Pairs {
 
 /// What one thread does next.
 #[derive(Clone, Debug)]
-enum Step {
+enum ThreadStep {
     Ask(Asked),
     /// A checkpoint.
     Sync,
@@ -82,8 +82,8 @@ enum Step {
     Collect,
 }
 
-type Script = Vec<Step>;
-pub(in super::super) type Note = Moment<BufferedCall<Asked>, Option<Told>>;
+type Script = Vec<ThreadStep>;
+pub(in super::super) type Note = Moment<BufferedCall<Asked>, Option<Response>>;
 
 /// What the threads share.
 struct Shared {
@@ -121,7 +121,7 @@ impl Wrong {
     }
 }
 
-fn ask(session: &mut Session<Volatile, Volatile>, asked: &Asked) -> Told {
+fn ask(session: &mut Session<Volatile, Volatile>, asked: &Asked) -> Response {
     match asked {
         Asked::One(key, call) => threads::tell(session, *key, *call),
         Asked::Batch(pairs) => {
@@ -133,31 +133,31 @@ fn ask(session: &mut Session<Volatile, Volatile>, asked: &Asked) -> Told {
                 Ok::<_, Error>(())
             };
             session.atomic(put).expect("there is room");
-            Told::Done
+            Response::Done
         }
     }
 }
 
-fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Step) {
+fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &ThreadStep) {
     match step {
-        Step::Ask(asked) => {
+        ThreadStep::Ask(asked) => {
             log.note(Moment::Called(BufferedCall::Do(asked.clone())));
             let told = ask(session, asked);
             session.commit().expect("commit");
             log.note(Moment::Returned(Some(told)));
         }
-        Step::Sync => {
+        ThreadStep::Sync => {
             log.note(Moment::Called(BufferedCall::Sync));
             session.map().sync().expect("a sync");
             log.note(Moment::Returned(None));
         }
-        Step::Tick => session.map().keep(0, false).expect("a tick"),
-        Step::Seal => session.map().values().logs().expect("logs").seal_open(),
-        Step::Collect => while session.map().collect().expect("a round") > 0 {},
+        ThreadStep::Tick => session.map().keep(0, false).expect("a tick"),
+        ThreadStep::Seal => session.map().values().logs().expect("logs").seal_open(),
+        ThreadStep::Collect => while session.map().collect().expect("a round") > 0 {},
     }
 }
 
-/// Whether what was noted before the crash and what is there after it have an order.
+/// Whether the operations noted before the crash and the state after it are linearizable.
 fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
     let reader = usize::MAX;
     let mut history = history(notes);
@@ -165,7 +165,7 @@ fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), S
     for key in 0..KEYS {
         let value = found.get(&key).map(|value| number(value)).transpose()?;
         history.call(reader, BufferedCall::Do(Asked::One(key, Call::Get)));
-        history.returned(reader, Some(Told::Value(value)));
+        history.returned(reader, Some(Response::Value(value)));
     }
     match check(&Buffered(pairs.clone()), &history, BUDGET) {
         Verdict::Linearizable => Ok(()),
@@ -235,21 +235,21 @@ fn drawn(seed: u64, thread: usize, reads: bool, count: u64) -> Script {
         let call = match random.below(if reads { 1 } else { 8 }) {
             0 => Call::Get,
             1 => Call::Delete,
-            2 => return Step::Sync,
+            2 => return ThreadStep::Sync,
             3 => Call::Put(id + 1),
             _ => Call::Put(id),
         };
-        Step::Ask(Asked::One(key, call))
+        ThreadStep::Ask(Asked::One(key, call))
     };
     (0..count).map(&mut draw).collect()
 }
 
-fn put(key: u64, number: i64) -> Step {
-    Step::Ask(Asked::One(key, Call::Put(number)))
+fn put(key: u64, number: i64) -> ThreadStep {
+    ThreadStep::Ask(Asked::One(key, Call::Put(number)))
 }
 
-fn get(key: u64) -> Step {
-    Step::Ask(Asked::One(key, Call::Get))
+fn get(key: u64) -> ThreadStep {
+    ThreadStep::Ask(Asked::One(key, Call::Get))
 }
 
 /// Under `sync`: two threads, a commit queue each, on the same keys.
@@ -275,7 +275,7 @@ pub(in super::super) fn overwriters(wrong: Wrong, settings: &Settings) -> Explor
 pub(in super::super) fn checkpoint(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     // The second item is overwritten, not the first. A checkpoint that took it must not hold what came after key 1.
     let writes = vec![put(0, 2), put(0, 4), put(1, 6), put(0, 8)];
-    let scripts = vec![writes, vec![put(2, 10), Step::Sync]];
+    let scripts = vec![writes, vec![put(2, 10), ThreadStep::Sync]];
     Exhaustive(scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()))
 }
 
@@ -317,20 +317,22 @@ fn littered(place: &OnDisk, memory: &Crashable) -> OnImage {
 pub(in super::super) fn collector(wrong: Wrong, settings: &Settings) -> Explorer<Note> {
     let mut random = Random(settings.seed);
     let mut write = |number: i64| match random.below(4) {
-        0 => Step::Ask(Asked::Batch(vec![(0, number), (2, number)])),
-        1 => Step::Ask(Asked::One(random.below(KEYS), Call::Delete)),
+        0 => ThreadStep::Ask(Asked::Batch(vec![(0, number), (2, number)])),
+        1 => ThreadStep::Ask(Asked::One(random.below(KEYS), Call::Delete)),
         _ => put(random.below(KEYS), number),
     };
     let writes = (1..=4).map(|number| write(100 + 2 * number)).collect();
     let start = BTreeMap::from([(0, 2), (2, 8)]);
-    let scripts = vec![vec![Step::Collect, get(1), Step::Sync], writes];
+    let scripts = vec![vec![ThreadStep::Collect, get(1), ThreadStep::Sync], writes];
     scripted(wrong.bounded(1, settings), littered, scripts, Pairs { start }).crashes(2)
 }
 
 /// The checkpointer between two checkpoints, which writes a sealed log out, against a writer that overwrites in it:
 /// every schedule.
 pub(in super::super) fn tick(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
-    let scripts =
-        vec![vec![put(0, 2), put(0, 4), Step::Seal, put(0, 6)], vec![Step::Tick, Step::Sync]];
+    let scripts = vec![
+        vec![put(0, 2), put(0, 4), ThreadStep::Seal, put(0, 6)],
+        vec![ThreadStep::Tick, ThreadStep::Sync],
+    ];
     Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }

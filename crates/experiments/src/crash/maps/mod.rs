@@ -1,22 +1,22 @@
 //! Whole maps under the explorer: index, values and recovery as they are, on a memory that crashes.
 
 mod batches;
+mod checkpointer;
 mod collector;
 mod controls;
 mod disk;
-mod keeper;
 mod kept;
 mod mirrored;
 mod script;
 mod threads;
 
 pub(super) use batches::explorer as batches;
+pub(super) use checkpointer::explorer as checkpointer;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};
 pub(super) use controls::STEPS;
 pub(super) use disk::{
     MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked, whole as disk_whole,
 };
-pub(super) use keeper::explorer as keeper;
 pub(super) use kept::{
     collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,
     look as kept_look, ordered, ordered_threads, salvage, shared as kept_threads,
@@ -55,13 +55,13 @@ type Contents = BTreeMap<u64, Vec<u8>>;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// Where a scenario's maps lie, and how they are opened.
-trait Place: Clone + Send + Sync + 'static {
+trait MapSetup: Clone + Send + Sync + 'static {
     /// What their contents are used from.
     type Memory: Memory + 'static;
     /// What their index is in.
     type Index: Memory + 'static;
 
-    /// Makes a map with every step: creation is not what is explored.
+    /// Makes a map with every step: creation is not explored.
     fn make(&self, memory: &Crashable);
 
     /// Opens the map; each opening of one memory has another number, from 1 on.
@@ -117,7 +117,7 @@ impl Opening {
     }
 }
 
-impl Place for Opening {
+impl MapSetup for Opening {
     type Memory = Without<Crashable>;
     type Index = Native;
 
@@ -159,7 +159,7 @@ fn contents<M: Memory, I: Memory>(map: &Map<M, I>) -> Result<Contents, String> {
 
 /// Something is written after each recovery: what recovery did must stand all the same. A session has the same writer
 /// in each run; which one a map's own methods take depends on the threads that the process had before.
-fn recover(place: &impl Place, memory: &Crashable, lifetime: usize, key: u64) {
+fn recover(place: &impl MapSetup, memory: &Crashable, lifetime: usize, key: u64) {
     let map = place.open(memory, lifetime);
     let mut session = map.session();
     session.put(&key.to_be_bytes(), &[memory.crashes() as u8], None).expect("put");

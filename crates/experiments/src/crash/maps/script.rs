@@ -1,7 +1,7 @@
 //! One thread puts, deletes and writes batches, drawn from a seed.
 
 use super::super::Settings;
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
+use super::{Contents, Design, Leaves, MapSetup, Opening, SEGMENT_BYTES, contents, recover};
 use crate::structures::Random;
 use terrace_machine::{Explorer, Noted};
 use terrace_memory::Memory;
@@ -107,7 +107,7 @@ pub(in super::super) fn explorer(
 
 /// The scenario in any place.
 pub(super) fn explorer_on(
-    place: impl Place,
+    place: impl MapSetup,
     design: Design,
     memory_bytes: u64,
     settings: &Settings,
@@ -117,7 +117,7 @@ pub(super) fn explorer_on(
 
 /// Puts of which several share a commit.
 pub(super) fn shared_commits(
-    place: impl Place,
+    place: impl MapSetup,
     memory_bytes: u64,
     settings: &Settings,
 ) -> Explorer<usize> {
@@ -126,7 +126,7 @@ pub(super) fn shared_commits(
 
 /// Its first operations.
 pub(super) fn short_on(
-    place: impl Place,
+    place: impl MapSetup,
     design: Design,
     memory_bytes: u64,
     settings: &Settings,
@@ -135,9 +135,9 @@ pub(super) fn short_on(
     scripted(place, operations, 1, memory_bytes, settings)
 }
 
-/// The operations, so many to a commit.
+/// The operations, with this many for each commit.
 fn scripted(
-    place: impl Place,
+    place: impl MapSetup,
     operations: Vec<Operation>,
     to_a_commit: usize,
     memory_bytes: u64,

@@ -1,15 +1,15 @@
 //! Two threads, each with a writer of its own, put, delete and read the same few keys. What they were
-//! told, and what recovery found, must have an order: durable linearizability.
+//! told, and what recovery found, must be durably linearizable.
 
 use super::super::Settings;
 use super::super::histories::history;
-use super::{Contents, Design, Leaves, Opening, Place, SEGMENT_BYTES, contents, recover};
+use super::{Contents, Design, Leaves, MapSetup, Opening, SEGMENT_BYTES, contents, recover};
 use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_machine::{Crashable, Explorer, Log, Noted};
 use terrace_memory::Memory;
 use terrace_store::{Map, Session};
-use terrace_workload::history::{Call, Told};
+use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{KeyValue, Moment, Verdict, check};
 
 /// Head, a log of each writer and what recovery writes to; or three sizes of slots.
@@ -20,17 +20,17 @@ const KEYS: u64 = 3;
 const OPERATIONS: u64 = 8;
 /// Steps for the order of one key's dozen operations.
 const BUDGET: u64 = 1_000_000;
-/// Who reads what recovery found.
+/// The thread that reads after recovery.
 const READER: usize = THREADS;
 
-pub(in super::super) type Note = Moment<(u64, Call), Told>;
+pub(in super::super) type Note = Moment<(u64, Call), Response>;
 type Sessions<P> = Arc<Mutex<Option<Shared<P>>>>;
-type MapOf<P> = Map<<P as Place>::Memory, <P as Place>::Index>;
-type SessionOf<P> = Session<<P as Place>::Memory, <P as Place>::Index>;
+type MapOf<P> = Map<<P as MapSetup>::Memory, <P as MapSetup>::Index>;
+type SessionOf<P> = Session<<P as MapSetup>::Memory, <P as MapSetup>::Index>;
 
 /// The map outlives the threads: its orderly end reads every slot that no thread has given back yet, and when that
 /// happens depends on all threads of the process. [`script`](super::script) explores the end.
-struct Shared<P: Place> {
+struct Shared<P: MapSetup> {
     sessions: Vec<Option<SessionOf<P>>>,
     _map: MapOf<P>,
 }
@@ -49,7 +49,7 @@ pub(super) fn number(value: &[u8]) -> Result<i64, String> {
 }
 
 /// Opens a map; if `is_warm`, with a superblock for each size of slot, so that no thread makes one.
-fn share<P: Place>(place: &P, is_warm: bool, memory: &Crashable, sessions: &Sessions<P>) {
+fn share<P: MapSetup>(place: &P, is_warm: bool, memory: &Crashable, sessions: &Sessions<P>) {
     place.make(memory);
     let map = place.open(memory, 1);
     let mut all = Vec::new();
@@ -86,23 +86,23 @@ fn drawn(seed: u64, thread: usize) -> Script {
     (0..OPERATIONS).map(&mut draw).collect()
 }
 
-/// Asks for one thing; what was told, uncommitted.
+/// Executes one operation; returns its response, uncommitted.
 pub(super) fn tell<M: Memory, I: Memory>(
     session: &mut Session<M, I>,
     key: u64,
     call: Call,
-) -> Told {
+) -> Response {
     let name = key.to_be_bytes();
     match call {
         Call::Get => {
             let found = session.get(&name, |value| number(value.bytes)).expect("get");
-            Told::Value(found.map(|number| number.expect("a whole value")))
+            Response::Value(found.map(|number| number.expect("a whole value")))
         }
         Call::Put(number) => {
             session.put(&name, &value(number), None).expect("put");
-            Told::Done
+            Response::Done
         }
-        _ => Told::Flag(session.delete(&name).expect("delete")),
+        _ => Response::Flag(session.delete(&name).expect("delete")),
     }
 }
 
@@ -118,14 +118,14 @@ fn ask<M: Memory, I: Memory>(
     log.note(Moment::Returned(told));
 }
 
-/// Whether what was noted before the crash and what is there after it have an order.
+/// Whether the operations noted before the crash and the state after it are linearizable.
 fn judge(notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
     let mut history = history(notes);
     history.crash();
     for key in 0..KEYS {
         let value = found.get(&key).map(|value| number(value)).transpose()?;
         history.call(READER, (key, Call::Get));
-        history.returned(READER, Told::Value(value));
+        history.returned(READER, Response::Value(value));
     }
     match check(&KeyValue, &history, BUDGET) {
         Verdict::Linearizable => Ok(()),
@@ -155,7 +155,7 @@ pub(in super::super) fn superblock(without: Leaves, settings: &Settings) -> Expl
 }
 
 /// The scenario in any place, with so many writers as threads.
-pub(super) fn explorer_on<P: Place>(
+pub(super) fn explorer_on<P: MapSetup>(
     place: P,
     design: Design,
     memory_bytes: u64,
@@ -165,8 +165,8 @@ pub(super) fn explorer_on<P: Place>(
     scripted(place, design == Design::Slabs, memory_bytes, settings, scripts).crashes(2)
 }
 
-/// Two threads that ask for what is given.
-pub(super) fn scripted<P: Place>(
+/// Two threads that execute the given operations.
+pub(super) fn scripted<P: MapSetup>(
     place: P,
     is_warm: bool,
     memory_bytes: u64,

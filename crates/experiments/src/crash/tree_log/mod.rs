@@ -37,7 +37,7 @@ pub(super) struct Script {
     logs: u32,
     keys: u64,
     keys_before: u64,
-    /// Of 8 operations, so many remove a key.
+    /// Operations of 8 that remove a key.
     removes: u64,
     /// Operations between two rounds of collections; 0: there is none.
     collect_every: u64,
@@ -111,7 +111,7 @@ fn dram() -> Ground<Native> {
     Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
 }
 
-/// The logs in this memory; what lies in DRAM is made anew.
+/// The logs in this memory; the rest is in DRAM and is rebuilt.
 fn grounds(memory: &Crashable) -> Grounds<Crashable, Native> {
     let logs = Ground { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 };
     Grounds { logs, table: dram(), inner: dram() }
@@ -286,7 +286,7 @@ pub(super) fn loads(steps: Steps, settings: &Settings) -> Explorer<usize> {
     };
     Explorer::new(settings.domain, COLLECTING.memory_bytes)
         .setup(|memory| {
-            // What was there before must not come back.
+            // The old value must not come back.
             let index = create(memory, COLLECTING.logs);
             (0..LOADED).for_each(|n| _ = set(&index, memory, n, Some(0)));
             index.clear(&Scheduled(memory)).expect("cleared");

@@ -1,5 +1,5 @@
 //! Two threads on the same few keys, while one of them collects. What they were told, and what recovery
-//! found, must have an order: durable linearizability.
+//! found, must be durably linearizable.
 
 use super::super::Settings;
 use super::super::histories::history;
@@ -8,7 +8,7 @@ use crate::structures::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::deltas::Steps;
 use terrace_machine::{Crashable, Explorer, Log, Noted};
-use terrace_workload::history::{Call, Told};
+use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{KeyValue, Moment, Verdict, check};
 
 const MEMORY_BYTES: u64 = 16 << 10;
@@ -18,10 +18,10 @@ const KEYS: u64 = 6;
 const OPERATIONS: u64 = 10;
 /// Steps for the order of one key's operations.
 const BUDGET: u64 = 1_000_000;
-/// Who reads what recovery found.
+/// The thread that reads after recovery.
 const READER: usize = THREADS;
 
-pub(in super::super) type Note = Moment<(u64, Call), Told>;
+pub(in super::super) type Note = Moment<(u64, Call), Response>;
 type Shared = Arc<Mutex<Option<Arc<Index>>>>;
 
 /// Calls of one thread, drawn from a seed.
@@ -43,23 +43,24 @@ fn drawn(seed: u64, thread: usize) -> Vec<(u64, Call)> {
 fn ask(index: &Index, memory: &Crashable, log: &Log<Note>, (n, call): (u64, Call)) {
     log.note(Moment::Called((n, call)));
     let told = match call {
-        Call::Get => Told::Value(get(index, memory, n).map(|number| number as i64)),
+        Call::Get => Response::Value(get(index, memory, n).map(|number| number as i64)),
         Call::Put(number) => {
             set(index, memory, n, Some(number as u64));
-            Told::Done
+            Response::Done
         }
-        _ => Told::Flag(set(index, memory, n, None)),
+        _ => Response::Flag(set(index, memory, n, None)),
     };
     log.note(Moment::Returned(told));
 }
 
-/// Whether what was noted before the crash and what is there after it have an order.
+/// Whether the operations noted before the crash and the state after it are linearizable.
 fn judge(notes: &[Noted<Note>], index: &Index, memory: &Crashable) -> Result<(), String> {
     let mut history = history(notes);
     history.crash();
     for n in 0..KEYS {
         history.call(READER, (n, Call::Get));
-        history.returned(READER, Told::Value(get(index, memory, n).map(|number| number as i64)));
+        history
+            .returned(READER, Response::Value(get(index, memory, n).map(|number| number as i64)));
     }
     match check(&KeyValue, &history, BUDGET) {
         Verdict::Linearizable => Ok(()),

@@ -31,7 +31,7 @@ const PRESET: &str = "optane-000";
 pub(super) const PMEM: &str = "pmem0";
 /// Its DRAM, of the same socket.
 pub(super) const DRAM: &str = "dram0";
-/// What is random in its caches is so by this seed.
+/// Seed of the modelled caches.
 const SEED: u64 = 1;
 /// Bytes of a log and of a superblock.
 const SEGMENT_BYTES: u64 = 4 << 20;
@@ -41,8 +41,8 @@ const BESIDE_VALUE_BYTES: u64 = 48;
 const INDEX_BYTES_PER_KEY: [u64; 2] = [24, 48];
 /// Operations between two looks whether the collector's queue is full.
 const COLLECT_EVERY: u64 = 64;
-/// Bytes of values for which books have one.
-const VALUES_PER_BOOKS: u64 = 256;
+/// Bytes of values for each byte of allocation metadata.
+const VALUES_PER_METADATA: u64 = 256;
 
 /// The paper's machine.
 pub(super) fn preset() -> Preset {
@@ -177,7 +177,7 @@ impl ModelledMap {
         let index_bytes =
             items * INDEX_BYTES_PER_KEY[usize::from(is_kept || is_ordered)] + (1 << 20);
         let values = memory(&machine, node, bytes, options.domain)?;
-        let kept_bytes = index_bytes + bytes / VALUES_PER_BOOKS;
+        let kept_bytes = index_bytes + bytes / VALUES_PER_METADATA;
         // A tree needs a memory of its own in DRAM too, where nothing is written back for it.
         let place = match is_kept {
             true => Some((node, options.domain)),
@@ -281,7 +281,7 @@ impl ModelledMap {
         Ok(self.ran(threads, each, time, before))
     }
 
-    /// The same with operations that overlap: who finds a lock held waits for it. Slower to simulate.
+    /// The same with operations that overlap: a thread that finds a lock held waits for it. Slower to simulate.
     pub fn at_once(&mut self, threads: usize, each: u64, does: impl Operation) -> Result<Ran> {
         let (before, costs) = (self.counts(), Costs::of(&self.options));
         let failed = Mutex::new(None);

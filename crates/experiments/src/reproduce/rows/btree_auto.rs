@@ -2,14 +2,14 @@
 //! Ni, figure 5.8 and findings 3 and 7: the size of nodes is to be chosen anew for a memory).
 
 use super::btree_log::modelled::{ModelledIndex, Ran, in_tree, preset};
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::profiled::{bandwidths, estimate};
 use std::io;
 use terrace_index::deltas::Options;
 use terrace_index::tree::TreeOptions;
 use terrace_machine::chase::Chase;
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_memory::Domain;
 use terrace_memory::profile::{Accesses, Flavour, Latency, Measured, NodeProfile, Quantiles};
 use terrace_store::{Advised, advised};
@@ -71,7 +71,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         told.push((threads, chosen, best, tried));
     }
     let name = |(form, bytes, _): &Tried| format!("{form} {bytes}");
-    let mut figure = Figure::new("A lookup and an insert", "threads", "ns", Form::Lines).over(THREADS);
+    let mut figure = Figure::new("A lookup and an insert", "threads", "ns", FigureKind::Lines).over(THREADS);
     for at in 0..LEAVES.len() + LOGS.len() {
         figure = figure.with(&name(&told[0].3[at]), told.iter().map(|(_, _, _, tried)| tried[at].2));
     }

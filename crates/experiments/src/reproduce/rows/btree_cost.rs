@@ -1,7 +1,7 @@
 //! `btree-cost`: what an insert of each tree makes durable, and what the device makes of it (Ni,
 //! table 5.1).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::trees::{self, OnModel, PMEM};
 use terrace_index::tree::{self, TreeOptions};
@@ -66,11 +66,11 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     }
     let names = tree::Form::ALL.map(tree::Form::name);
     outcome.figures.extend([
-        Figure::new("Written by the medium for each byte that left the caches", "tree", "ratio", Form::Bars)
+        Figure::new("Written by the medium for each byte that left the caches", "tree", "ratio", FigureKind::Bars)
             .over(names)
             .with("here", ours)
             .with("table 5.1", PAPER.map(|paper| paper.amplification)),
-        Figure::new("Bytes that left the caches, of an insert", "tree", "B", Form::Bars)
+        Figure::new("Bytes that left the caches, of an insert", "tree", "B", FigureKind::Bars)
             .over(names)
             .with("here", bytes)
             .with("table 5.1", PAPER.map(|paper| paper.written)),

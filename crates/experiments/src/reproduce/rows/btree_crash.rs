@@ -1,6 +1,6 @@
 //! `btree-crash`: the trees that are kept, in every state a crash may leave that is drawn (Ni, chapter 5).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::crash::{self, Control, CrashTest, Settings};
 use terrace_memory::Domain;
 
@@ -47,7 +47,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     ]);
     let names = controls.iter().map(|control| format!("{} {}", control.engine, control.step));
     outcome.figures.push(
-        Figure::new("States until a step left out was noticed", "step", "states", Form::Bars)
+        Figure::new("States until a step left out was noticed", "step", "states", FigureKind::Bars)
             .over(names)
             .with("states", controls.iter().map(|control| control.states as f64)),
     );

@@ -1,7 +1,7 @@
 //! `btree-group-flush`: lines that one change dirtied, written back together (Ni, figure 5.11).
 
 use super::btree_auto::measured;
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::trees::{OnModel, PMEM, Ran};
 use terrace_index::tree::{self, GroupFlush, TreeOptions};
@@ -50,9 +50,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Check::at_least("48 threads: inserts where load decides, of the better", "none told", of_best(last), 0.97),
         Check::at_least("1 thread: the same", "none told", of_best(0), 0.97),
     ]);
-    let mut speed = Figure::new("Inserts", "threads", "million/s", Form::Lines).over(THREADS);
+    let mut speed = Figure::new("Inserts", "threads", "million/s", FigureKind::Lines).over(THREADS);
     let mut written =
-        Figure::new("Written by the medium for each byte that left the caches", "threads", "ratio", Form::Lines)
+        Figure::new("Written by the medium for each byte that left the caches", "threads", "ratio", FigureKind::Lines)
             .over(THREADS);
     for (name, ran) in [("btree", plain), ("with group flushing", grouped), ("where load decides", by_load)] {
         speed = speed.with(name, ran.iter().map(Ran::million_s));

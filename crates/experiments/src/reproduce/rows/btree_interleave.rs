@@ -1,6 +1,6 @@
 //! `btree-interleave`: lookups of several keys at once, whose misses overlap (Ni, figure 5.10).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::trees::{self, DRAM, OnModel, PMEM};
@@ -52,7 +52,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let [dram, pmem] = model;
     for (title, gains) in [("here", native), ("modelled DRAM", dram), ("modelled persistent memory", pmem)] {
         let title = format!("Lookups in batches, of one by one: {title}");
-        let mut figure = Figure::new(&title, "keys at once", "ratio", Form::Lines).over(BATCHES);
+        let mut figure = Figure::new(&title, "keys at once", "ratio", FigureKind::Lines).over(BATCHES);
         for (node_bytes, gains) in NODE_BYTES.iter().zip(gains) {
             figure = figure.with(&format!("{node_bytes} B"), gains);
         }

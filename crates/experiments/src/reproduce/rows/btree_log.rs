@@ -6,7 +6,7 @@
 
 pub(super) mod modelled;
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::ns_per_operation;
 use modelled::{ModelledIndex, Ran, failed, in_tree, insert, label};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const GARBAGE: [u64; 2] = [300, 30];
 const GARBAGE_RECOVERED: u64 = 15;
 
 /// Everything that was measured.
-struct Found {
+struct LogTreeResults {
     by_logs: Vec<Ran>,
     by_recent: Vec<Ran>,
     /// Inserts and lookups.
@@ -57,8 +57,8 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let index = ModelledIndex::new(THREADS, &options, entries, None)?;
     let ours = [index.inserts(each, None)?, index.lookups(each)];
     let beside = [ours, in_tree(THREADS, &fast_fair, "pmem0", entries, each)?];
-    let mut found =
-        Found { by_logs: vec![], by_recent: vec![], by_garbage: vec![], recovery: vec![], native_ns: 0.0, beside };
+    let (by_logs, by_recent, by_garbage, recovery) = (vec![], vec![], vec![], vec![]);
+    let mut found = LogTreeResults { by_logs, by_recent, by_garbage, recovery, native_ns: 0.0, beside };
     for logs in LOGS {
         (run.tell)(&format!("inserts, {logs} logs"));
         let index = ModelledIndex::new(THREADS, &Options { logs, ..options }, entries, None)?;
@@ -117,7 +117,7 @@ fn native_recovery(entries: u64, options: &Options) -> Result<f64> {
     })
 }
 
-fn judge(entries: u64, found: &Found) -> Outcome {
+fn judge(entries: u64, found: &LogTreeResults) -> Outcome {
     let mut outcome = Outcome::default();
     let rate = |ran: &Ran| ran.million_s;
     let over = |runs: &[Ran], a: usize, b: usize| runs[a].million_s / runs[b].million_s;
@@ -155,7 +155,7 @@ fn judge(entries: u64, found: &Found) -> Outcome {
         amplification(&found.beside[1][0]),
         amplification(&found.beside[0][0]),
     );
-    let lines = |title: &str, x: &str, y: &str| Figure::new(title, x, y, Form::Lines);
+    let lines = |title: &str, x: &str, y: &str| Figure::new(title, x, y, FigureKind::Lines);
     outcome.figures.extend([
         lines("Random inserts by 48 threads", "logs", "million a second").over(LOGS).with("btree-LS", found.by_logs.iter().map(rate)),
         lines("Write amplification", "logs", "media bytes / bytes").over(LOGS).with("btree-LS", found.by_logs.iter().map(amplification)),

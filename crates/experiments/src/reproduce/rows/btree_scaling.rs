@@ -1,7 +1,7 @@
 //! `btree-scaling`: what persistent memory costs inserts as threads are added, and what unsorted leaves
 //! cost ranges (Ni, figures 5.1 and 5.2).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::ns_per_operation;
 use crate::trees::{self, DRAM, OnModel, PMEM};
@@ -32,7 +32,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let (entries, inserts) = run.size((4_000_000, 400_000), (100_000, 19_200));
     let mut outcome = Outcome::default();
     let mut figure =
-        Figure::new("Time of an insert in persistent memory, of that in DRAM", "threads", "ratio", Form::Lines)
+        Figure::new("Time of an insert in persistent memory, of that in DRAM", "threads", "ratio", FigureKind::Lines)
             .over(THREADS);
     let mut most = Vec::new();
     for (form, alone, all) in FORMS {

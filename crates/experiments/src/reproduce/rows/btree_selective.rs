@@ -1,7 +1,7 @@
 //! `btree-selective`: FAST/FAIR with its inner nodes in DRAM, and what it takes to build them anew (paper
 //! Ni, figure 5.6).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::ns_per_operation;
 use crate::trees::{self, DRAM, OnModel, PMEM};
@@ -52,7 +52,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Check::within("inserts: the same", "up to 1.4", inserts[CHECKED], 1.05, 1.6),
     ]);
     outcome.figures.push(
-        Figure::new("Inner nodes in DRAM, of all nodes in persistent memory", "threads", "times as fast", Form::Lines)
+        Figure::new("Inner nodes in DRAM, of all nodes in persistent memory", "threads", "times as fast", FigureKind::Lines)
             .over(THREADS)
             .with("reads", reads)
             .with("inserts", inserts),
@@ -66,7 +66,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let most = recovery.iter().copied().fold(0.0, f64::max);
     outcome.checks.push(Check::at_most("recovery of an entry, one thread, ns", "100", most, PAPER_NS));
     outcome.figures.push(
-        Figure::new("Recovery, one thread", "entries", "ns an entry", Form::Lines)
+        Figure::new("Recovery, one thread", "entries", "ns an entry", FigureKind::Lines)
             .over(&sizes)
             .with("FAST/FAIR, inner nodes in DRAM", recovery),
     );
@@ -89,7 +89,7 @@ fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Ground<Native
     })
 }
 
-/// Nanoseconds for each entry of a tree that is taken up.
+/// Nanoseconds for each entry when a tree is reopened.
 fn recovered(entries: u64) -> io::Result<f64> {
     let options = TreeOptions::of(tree::Form::FastFair, 512);
     let budget = Arc::new(Budget::new(u64::MAX >> 1));

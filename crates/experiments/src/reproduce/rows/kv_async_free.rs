@@ -6,7 +6,7 @@
 //! and if the paper is right the lead of logs goes with it. Beside the question: slabs that defer 64
 //! frees at a time and pay for them within the burst.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::modelled::{self, ModelledMap, keys_beyond_caches};
 use crate::reproduce::emulated::{LABEL, Emulated};
@@ -154,7 +154,7 @@ fn judge(keys: u64, sizes: &[usize], costs: &[Costs], widest: f64) -> Outcome {
         percent(widest)
     );
     let mut figure =
-        Figure::new("Updates in a burst", "value, B", "million a second", Form::Bars).over(sizes);
+        Figure::new("Updates in a burst", "value, B", "million a second", FigureKind::Bars).over(sizes);
     for (variant, (.., name)) in VARIANTS.iter().enumerate() {
         figure = figure.with(name, costs.iter().map(|costs| 1e3 / costs[variant]));
     }

@@ -14,7 +14,7 @@
 //!
 //! No update here waits for the collector: batches end before any log is half dead, as in the table.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated, WithoutWriteBacks};
 use terrace_store::laboratory::Laboratory;
@@ -169,7 +169,7 @@ fn judge(keys: u64, splits: &[Vec<Split>; 2]) -> Outcome {
                 &format!("Time of one update, values in {name}"),
                 "value, B",
                 "ns",
-                Form::Stacked,
+                FigureKind::Stacked,
             )
             .over(SIZES)
             .with("index", part(|split| split.index))

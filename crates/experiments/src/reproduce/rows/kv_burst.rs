@@ -1,9 +1,9 @@
-//! `kv-burst`: updates and deletes that nobody collects after (Wu, 2.3, figures 2.1 and 2.3).
+//! `kv-burst`: updates and deletes without a collector (Wu, 2.3, figures 2.1 and 2.3).
 //!
 //! A burst is an eighth as many operations as there are keys, after twice as many that fill the caches, by
 //! all cores of a socket: no log is half dead at its end. Keys are chosen alike; items fill the caches twice.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::modelled::{
     ModelledMap, Ran, all_threads, keys_beyond_caches, label, options, preset,
 };
@@ -90,7 +90,7 @@ fn judge(preset: &Preset, [slabs, logs]: &[Vec<Burst>; 2]) -> Outcome {
     ] {
         let million = |bursts: &[Burst]| bursts.iter().map(|b| of(b).million_s()).collect::<Vec<_>>();
         outcome.figures.push(
-            Figure::new(title, "value, B", "million a second", Form::Lines)
+            Figure::new(title, "value, B", "million a second", FigureKind::Lines)
                 .over(SIZES)
                 .with("slabs", million(slabs))
                 .with("logs", million(logs)),
@@ -99,7 +99,7 @@ fn judge(preset: &Preset, [slabs, logs]: &[Vec<Burst>; 2]) -> Outcome {
     let by_threads =
         |bursts: &[Burst]| bursts.iter().flat_map(|b| b.fewer.iter().map(Ran::million_s)).collect::<Vec<_>>();
     outcome.figures.push(
-        Figure::new("Updates of 64 B in a burst", "threads", "million a second", Form::Lines)
+        Figure::new("Updates of 64 B in a burst", "threads", "million a second", FigureKind::Lines)
             .over(THREADS)
             .with("slabs", by_threads(slabs))
             .with("logs", by_threads(logs)),

@@ -6,7 +6,7 @@
 //! once. The same writes to DRAM tell what the writing itself costs. Without queues in the machine
 //! nobody waits for an eviction, and the effect must be gone.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::modelled::{all_threads, preset};
 use terrace_machine::Preset;
@@ -28,7 +28,7 @@ const SLOWED: f64 = 1.1;
 /// The part of it that may be left.
 const LEFT: f64 = 0.2;
 
-/// What is written, and what becomes of it.
+/// The written memory, and what happens to its lines.
 const WAYS: [(Dirty, &str, &str); 4] = [
     (Dirty::None, "pmem0", "nothing written"),
     (Dirty::Kept, "dram0", "dirty lines of DRAM"),
@@ -102,7 +102,7 @@ fn judge(threads: &[usize], found: &[Ways], control: &Ways) -> Outcome {
         "A step through DRAM while persistent memory is written",
         "threads",
         "ns",
-        Form::Lines,
+        FigureKind::Lines,
     )
     .over(threads);
     for (way, (.., name)) in WAYS.iter().enumerate() {

@@ -9,7 +9,7 @@
 //! The same again with the values in DRAM of the same server, as if it survived: a medium without lines of its own,
 //! where there is less to be gained by writing back, and a profile is to say so.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::modelled::{
     DRAM, Mix, ModelledMap, PMEM, Ran, Ycsb, all_threads, keys_beyond_caches, label, options, preset,
@@ -236,7 +236,7 @@ fn draw(outcome: &mut Outcome, memory: &str, sizes: &[usize], found: &[Ways]) {
     for (load, (.., name)) in LOADS.iter().enumerate() {
         let title = format!("YCSB {name} on slabs in {memory}");
         let mut figure =
-            Figure::new(&title, "value, B", "million a second", Form::Lines).over(sizes);
+            Figure::new(&title, "value, B", "million a second", FigureKind::Lines).over(sizes);
         for (number, way) in WAYS.iter().enumerate() {
             figure = figure.with(way.name, found.iter().map(|ways| ways[number][load].million_s()));
         }

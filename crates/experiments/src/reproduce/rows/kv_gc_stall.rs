@@ -1,12 +1,12 @@
 //! `kv-gc-stall`: how long a worker waits between two of its operations (Wu, figure 2.2).
 //!
 //! A map with its own threads, opened and driven from a thread bound to one processor: collector and
-//! keeper inherit the binding, so that the collector's turns are taken from the worker, as in the
+//! checkpointer inherit the binding, so that the collector's turns are taken from the worker, as in the
 //! paper. Gaps are measured in the processor time of the whole process. It stands still while other
 //! programs run, and goes on while the collector does: a gap is the worker's operation and our own
 //! threads' work, and nobody else's.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::{Samples, process_ns};
 use crate::reproduce::emulated::{DESIGNS, Emulated};
@@ -110,7 +110,7 @@ fn judge(keys: u64, windows: u64, gaps: &[Samples; 2], rates: [Vec<f64>; 2]) -> 
     outcome.size("repeats", REPEATS);
     outcome.size("run", format!("{} ms of processor time", windows * WINDOW_MS));
     outcome.note = format!(
-        "Stand-in for persistent memory: a file in shared memory declared ADR. Worker, collector and \
+        "Emulated persistent memory: a file in shared memory declared ADR. Worker, collector and \
          checkpointer on one processor. Medians of the longest gap: slabs {slabs_us:.0} us, logs \
          {logs_us:.0} us (spreads {:.0} % and {:.0} %), in the processor time of this process, so that \
          other programs' turns do not count.",
@@ -123,14 +123,14 @@ fn judge(keys: u64, windows: u64, gaps: &[Samples; 2], rates: [Vec<f64>; 2]) -> 
             "One worker's updates over time (last run)",
             "window of 50 ms of processor time",
             "million a second",
-            Form::Lines,
+            FigureKind::Lines,
         )
         .over((1..=windows).map(|n| if n % 5 == 0 { n.to_string() } else { String::new() }))
         .with("slabs", slabs)
         .with("logs", logs),
     );
     outcome.figures.push(
-        Figure::new("Longest gap between two operations", "values", "us", Form::LogLines)
+        Figure::new("Longest gap between two operations", "values", "us", FigureKind::LogLines)
             .over(["slabs", "logs"])
             .with("median of the runs", [slabs_us, logs_us]),
     );

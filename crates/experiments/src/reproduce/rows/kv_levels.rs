@@ -1,10 +1,10 @@
 //! `kv-levels`: what it costs to keep more than the values (Wu, 2.4, figure 2.5, left).
 //!
 //! Bursts of updates by more and more threads, operations that overlap: with the index in DRAM; with the
-//! index kept in persistent memory, word by word; and with every operation a section over index, books
+//! index kept in persistent memory, word by word; and with every operation a section over index, allocation metadata
 //! and values, which commit one at a time. Time at locks is what threads say that they wait.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::modelled::{
     ModelledMap, Ran, all_threads, keys_beyond_caches, label, options, preset,
 };
@@ -134,7 +134,7 @@ fn judge(keys: u64, found: &[Vec<Runs>]) -> Outcome {
     for (levels, (_, name)) in found.iter().zip(DESIGNS) {
         let title = format!("Updates of 256 B in {name}, by what is kept");
         let mut figure =
-            Figure::new(&title, "threads", "million a second", Form::LogLines).over(THREADS);
+            Figure::new(&title, "threads", "million a second", FigureKind::LogLines).over(THREADS);
         for (runs, (_, level)) in levels.iter().zip(LEVELS) {
             figure = figure.with(level, runs.iter().map(Ran::million_s));
         }

@@ -1,11 +1,11 @@
-//! `kv-recovery`: what opening a map after a crash costs, by what was kept (Wu, figure 2.5).
+//! `kv-recovery`: cost of opening a map after a crash, by its persist level (Wu, figure 2.5).
 //!
 //! Every key is written and then as many updates fall on random ones, so that logs hold what is
 //! outdated. Then the map is opened again and again on the same memory, each time by one thread.
 //! The five recovery procedures of chapter 2. On the modelled server once, with cold caches, and in virtual time: there
 //! instructions take none, checksums neither.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::Samples;
 use crate::reproduce::modelled::{self, ModelledMap};
 use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated, index_memory, memory};
@@ -83,7 +83,7 @@ fn judge_modelled(outcome: &mut Outcome, found: &[Recovered]) {
     outcome.checks.extend(orderings("modelled: ", found));
     let ms = |of: &[Recovered]| of.iter().map(|of| of.seconds * 1e3).collect::<Vec<_>>();
     outcome.figures.push(
-        Figure::new("Recovery on the modelled server", "kept", "ms", Form::LogLines)
+        Figure::new("Recovery on the modelled server", "kept", "ms", FigureKind::LogLines)
             .over(LEVELS.map(|(_, level)| level))
             .with("slabs", ms(&found[..LEVELS.len()]))
             .with("logs", ms(&found[LEVELS.len()..])),
@@ -181,7 +181,7 @@ fn judge(keys: u64, found: &[Recovered]) -> Outcome {
     );
     let ms = |of: &[Recovered]| of.iter().map(|of| of.seconds * 1e3).collect::<Vec<_>>();
     outcome.figures.push(
-        Figure::new("Recovery", "kept", "ms", Form::Bars)
+        Figure::new("Recovery", "kept", "ms", FigureKind::Bars)
             .over(LEVELS.map(|(_, level)| level))
             .with("slabs", ms(&found[..LEVELS.len()]))
             .with("logs", ms(&found[LEVELS.len()..])),

@@ -5,7 +5,7 @@
 //! sixteenth of all) and collects before it goes on, on its own processor. Slabs have nothing to
 //! collect. The time of an operation is all of the worker's processor time over the operations.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::modelled::{self, ModelledMap, collecting, keys_beyond_caches};
 use crate::reproduce::emulated::{DESIGNS, LABEL, Emulated};
@@ -149,7 +149,7 @@ fn judge(keys: u64, sizes: &[usize], [slabs, logs]: &[Vec<Cost>; 2]) -> Outcome 
     ] {
         let million = |costs: &[Cost]| costs.iter().map(|c| 1e3 / ns(c)).collect::<Vec<_>>();
         outcome.figures.push(
-            Figure::new(title, "value, B", "million a second", Form::Bars)
+            Figure::new(title, "value, B", "million a second", FigureKind::Bars)
                 .over(sizes)
                 .with("slabs", million(slabs))
                 .with("logs", million(logs)),

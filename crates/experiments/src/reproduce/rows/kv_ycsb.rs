@@ -2,8 +2,8 @@
 //!
 //! A, B and C with uniform and with Zipfian choice, D with its own; values of 256 B, one worker, which
 //! collects on its own processor when the queue is full. E scans in key order and runs on ordered maps.
-//! Each design runs with the least kept through a crash (index and books of the values are rebuilt),
-//! with the index kept too, and with every operation a section.
+//! Each design runs with only its values persistent (recovery rebuilds the index and the allocation metadata),
+//! with a persistent index, and with every operation a section.
 //!
 //! The paper's text speaks of equal throughput and of leads without figures for most cells; what
 //! counts as equal here is a tenth.
@@ -11,7 +11,7 @@
 mod modelled_half;
 mod scans;
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::MapTarget;
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
@@ -58,7 +58,7 @@ const CELLS: [(Workload, Option<Distribution>, &str); 7] = [
 /// Operations a second of processor time, of each cell.
 type Rates = [f64; CELLS.len()];
 
-impl Found {
+impl YcsbSamples {
     fn rates(&self) -> Rates {
         self.samples.each_ref().map(Samples::median)
     }
@@ -78,12 +78,12 @@ struct Loaded {
     // Beside the target, which uses its memory.
     _emulated: Emulated,
     benches: Vec<(Option<Distribution>, Bench)>,
-    found: Found,
+    found: YcsbSamples,
 }
 
 /// What the runs on one map came to.
 #[derive(Clone, Default)]
-struct Found {
+struct YcsbSamples {
     samples: [Samples; CELLS.len()],
     collected: [Collected; CELLS.len()],
     /// By updates alone before the cells, once the queue was full.
@@ -157,7 +157,7 @@ fn load(combination: &Combination, settings: &Settings) -> Result<Loaded> {
         }
         benches.push((distribution, bench));
     }
-    let mut loaded = Loaded { target, _emulated: emulated, benches, found: Found::default() };
+    let mut loaded = Loaded { target, _emulated: emulated, benches, found: YcsbSamples::default() };
     // Until the collector has as much to do as it will have, and then for a look at that.
     let updated = settings.records * (settings.key_bytes + settings.value_bytes) as u64;
     loaded.update(3 * updated)?;
@@ -210,9 +210,9 @@ fn per_processor_second(phase: &PhaseReport) -> f64 {
     phase.ops_per_s / phase.processors.own_cores.clamp(0.05, 1.0)
 }
 
-fn judge(settings: &Settings, found: &[Found]) -> Outcome {
+fn judge(settings: &Settings, found: &[YcsbSamples]) -> Outcome {
     let mut outcome = Outcome::default();
-    let rates: Vec<Rates> = found.iter().map(Found::rates).collect();
+    let rates: Vec<Rates> = found.iter().map(YcsbSamples::rates).collect();
     outcome.checks = designs(&rates[0], &rates[1]);
     outcome.checks.extend(levels(&rates[0], &rates[2]));
     outcome.checks.extend(sections(&rates[2], &rates[4]));
@@ -221,7 +221,7 @@ fn judge(settings: &Settings, found: &[Found]) -> Outcome {
     outcome.size("memory", format!("{ROOM} times the records"));
     outcome.size("runs", format!("{REPEATS} of at most {} ms", settings.duration.as_millis()));
     outcome.note = note(found, &rates);
-    let figure = Figure::new("YCSB, values of 256 B", "workload", "million a second", Form::Bars)
+    let figure = Figure::new("YCSB, values of 256 B", "workload", "million a second", FigureKind::Bars)
         .over(CELLS.map(|(.., name)| name));
     outcome.figures.push(COMBINATIONS.iter().zip(&rates).fold(figure, |figure, (of, rates)| {
         figure.with(of.name, rates.map(|rate| rate / 1e6))
@@ -269,7 +269,7 @@ fn sections(index: &Rates, full: &Rates) -> Vec<Check> {
     (0..PAPER.len()).map(check).collect()
 }
 
-fn note(found: &[Found], rates: &[Rates]) -> String {
+fn note(found: &[YcsbSamples], rates: &[Rates]) -> String {
     let samples = found.iter().flat_map(|found| &found.samples);
     let spread = samples.map(Samples::spread).fold(0.0, f64::max);
     let logs = &found[1];
@@ -311,9 +311,9 @@ mod tests {
     #[test]
     fn orderings_other_than_the_papers_are_misses() {
         let passed = |rates: [Rates; 6]| {
-            let found = rates.map(|rates| Found {
+            let found = rates.map(|rates| YcsbSamples {
                 samples: rates.map(|rate| [rate].into_iter().collect()),
-                ..Found::default()
+                ..YcsbSamples::default()
             });
             let outcome = judge(&Settings::default(), &found);
             outcome.checks.iter().map(|check| check.pass).collect::<Vec<_>>()

@@ -1,6 +1,6 @@
 //! `list-cost`: what an operation on the four lists writes back and waits for (Gugnani, case study 2).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::lists::List;
 use crate::reproduce::error::Error;
 use std::io;
@@ -117,7 +117,7 @@ fn judge(all: &[(List, Costs)]) -> Outcome {
     }
     let lines = |costs: fn(&Costs) -> u64| all.iter().map(move |(_, of)| costs(of) as f64);
     outcome.figures.push(
-        Figure::new("Lines written back by an operation", "list", "lines", Form::Bars)
+        Figure::new("Lines written back by an operation", "list", "lines", FigureKind::Bars)
             .over(all.iter().map(|(list, _)| list.name()))
             .with("insertion", lines(|costs| costs.insert.0))
             .with("removal", lines(|costs| costs.remove.0))

@@ -3,7 +3,7 @@
 //! Two threads on the same keys; what they were told and what recovery found must have an order. The
 //! published TLog must be caught in three ways, and every step of the four protocols that is left out.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::crash::{self, Control, CrashTest, Settings};
 use terrace_memory::Domain;
 
@@ -106,7 +106,7 @@ fn judge(explored: &[Explored], controls: &[Control]) -> Outcome {
         if unnoticed.is_empty() { String::new() } else { format!(" Unnoticed: {}.", unnoticed.join(", ")) },
     );
     outcome.figures.push(
-        Figure::new("Crash states recovered", "scenario", "states", Form::LogLines)
+        Figure::new("Crash states recovered", "scenario", "states", FigureKind::LogLines)
             .over(explored.iter().map(|explored| explored.test.trim_start_matches("list-")))
             .with("states", explored.iter().map(|explored| explored.states as f64)),
     );

@@ -1,12 +1,12 @@
 //! `list-throughput`: which list is ahead, by range, share of updates and domain (Gugnani, figure 11).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, PMEM, here, optane};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, PMEM, here, optane};
 use crate::reproduce::lists::{List, Load, Nodes};
 use crate::reproduce::measure::Samples;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_machine::model::{Machine, Preset};
 use terrace_memory::Domain;
 
@@ -33,7 +33,7 @@ const NATIVE_UPDATES: [u64; 2] = [0, 50];
 const NATIVE_TIMES: usize = 5;
 
 /// Million operations a second, by domain, range, share of updates and list.
-type Found = BTreeMap<(usize, u64, u64, List), f64>;
+type Throughput = BTreeMap<(usize, u64, u64, List), f64>;
 /// The same with [`SWEPT`], by domain, threads and list.
 type Swept = BTreeMap<(usize, usize, List), f64>;
 const ADR: usize = 0;
@@ -41,7 +41,7 @@ const EADR: usize = 1;
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let (preset, _) = optane(1)?;
-    let (mut modelled, mut swept) = (Found::new(), Swept::new());
+    let (mut modelled, mut swept) = (Throughput::new(), Swept::new());
     for domain in [ADR, EADR] {
         for range in RANGES {
             (run.tell)(&format!("model, {}, range {range}", DOMAINS[domain]));
@@ -157,7 +157,7 @@ const ORDERINGS: [Ordering11; 15] = [
     order(EADR, 256, [List::LinkFree, List::Published], 5, 6),
 ];
 
-fn judge(found: &Found, native: &BTreeMap<(u64, List), f64>) -> Outcome {
+fn judge(found: &Throughput, native: &BTreeMap<(u64, List), f64>) -> Outcome {
     let mut outcome = Outcome::default();
     let at = |domain, range, updates, list| {
         found.get(&(domain, range, updates, list)).copied().unwrap_or(f64::NAN)
@@ -195,7 +195,7 @@ fn judge(found: &Found, native: &BTreeMap<(u64, List), f64>) -> Outcome {
     outcome
 }
 
-fn note(found: &Found, native: &BTreeMap<(u64, List), f64>) -> String {
+fn note(found: &Throughput, native: &BTreeMap<(u64, List), f64>) -> String {
     let here: Vec<String> = native
         .iter()
         .map(|((updates, list), ns)| format!("{} {updates} % {ns:.0}", list.name()))
@@ -216,7 +216,7 @@ fn note(found: &Found, native: &BTreeMap<(u64, List), f64>) -> String {
 }
 
 /// How far the lists are apart in any setting of a domain: the fastest over the slowest, less 1.
-fn apart(found: &Found, domain: usize) -> f64 {
+fn apart(found: &Throughput, domain: usize) -> f64 {
     let of = |range: u64, updates: u64| {
         let values = found.iter().filter(|((d, r, u, _), _)| (*d, *r, *u) == (domain, range, updates));
         let values: Vec<f64> = values.map(|(_, value)| *value).collect();
@@ -231,11 +231,11 @@ fn short(domain: usize) -> &'static str {
     ["ADR", "eADR"][domain]
 }
 
-fn figures(found: &Found, outcome: &mut Outcome) {
+fn figures(found: &Throughput, outcome: &mut Outcome) {
     for domain in [ADR, EADR] {
         for range in RANGES {
             let title = format!("Million operations a second, {}, range {range}", short(domain));
-            let figure = Figure::new(&title, "updates, %", "million a second", Form::Lines);
+            let figure = Figure::new(&title, "updates, %", "million a second", FigureKind::Lines);
             outcome.figures.push(lists(domain).fold(figure.over(UPDATES), |figure, list| {
                 let values = UPDATES.map(|updates| found.get(&(domain, range, updates, list)).copied());
                 figure.with(list.name(), values.into_iter().flatten())
@@ -260,7 +260,7 @@ fn judge_by_threads(swept: &Swept, outcome: &mut Outcome) {
             "Million operations a second by threads, {}, range {range}, {updates} % updates",
             short(domain)
         );
-        let figure = Figure::new(&title, "threads", "million a second", Form::Lines).over(SWEEP);
+        let figure = Figure::new(&title, "threads", "million a second", FigureKind::Lines).over(SWEEP);
         outcome.figures.push(lists(domain).fold(figure, |figure, list| {
             let values = SWEEP.map(|threads| swept.get(&(domain, threads, list)).copied());
             figure.with(list.name(), values.into_iter().flatten())
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn an_ordering_the_other_way_is_a_miss() {
         let judged = |log_free: f64| {
-            let mut found = Found::new();
+            let mut found = Throughput::new();
             for (domain, range) in [ADR, EADR].into_iter().flat_map(|d| RANGES.map(|r| (d, r))) {
                 for (updates, list) in UPDATES.into_iter().flat_map(|u| List::ALL.map(|l| (u, l))) {
                     let value = if list == List::LogFree { log_free } else { 5.0 };

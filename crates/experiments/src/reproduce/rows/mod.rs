@@ -1,6 +1,6 @@
 //! The rows: one file each, and one line here.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 
 macro_rules! rows {
     ($($row:ident),* $(,)?) => {

@@ -5,8 +5,8 @@
 //! structure are those of the node that it has for itself; then the rule and the measured placements are
 //! asked which structure should stay, if only one can.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::placement::{Engine, Layout, Played, Recording, Structure, play};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::placement::{TwoPoolStore, Layout, Played, Recording, Structure, play};
 use crate::reproduce::error::Error;
 use std::io;
 use terrace_advise::place::{self, Advice, Node, Question, advise, exhaustive, rule};
@@ -75,7 +75,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     for (workload, inserts, paper) in WORKLOADS {
         (run.tell)(&format!("workload {workload}: recording"));
         let more = operations as u64 * inserts / 90;
-        let engine = Engine::filled(records, more).map_err(failed)?;
+        let engine = TwoPoolStore::filled(records, more).map_err(failed)?;
         let recording = engine.record(inserts, operations, SEED).map_err(failed)?;
         let played = measure(run, &preset, workload, &recording, 0.0)?;
         let served = measure(run, &preset, workload, &recording, SERVER_NS)?;
@@ -241,7 +241,7 @@ fn note(preset: &Preset, measured: &[Measured], advice: &Advice) -> String {
 fn figures(measured: &[Measured]) -> Vec<Figure> {
     let over = || measured.iter().map(|of| of.workload);
     let figure = |title: &str| {
-        Figure::new(title, "workload", "% of both", Form::Bars).over(over())
+        Figure::new(title, "workload", "% of both", FigureKind::Bars).over(over())
     };
     let mut engine = figure("Throughput by what is local");
     let mut server = figure("The same with a server's time");

@@ -2,14 +2,14 @@
 //!
 //! Every engine, profile and number of workers on blocks of every shape, beside one bank that executes them one
 //! after another. That a barrier or a compensation which is left out is caught is shown by the tests of the engines
-//! (`an_omitted_step_is_noticed` in `crates/transact/src/ledger/tests.rs`), for nobody else may leave one out.
+//! (`an_omitted_step_is_noticed` in `crates/transact/src/ledger/tests.rs`), the only code that can leave one out.
 //! The control here is of the comparison: the same orders the other way round have to be noticed.
 
 use super::{Check, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::ledgers::Held;
 use terrace_transact::ledger::{
-    BankOptions, Block, Engine, Executed, Movement, Profile, Status, Sum, Transfer,
+    BankOptions, Block, LedgerEngine, Executed, Movement, Profile, Status, Sum, Transfer,
 };
 use terrace_workload::random::Rng;
 
@@ -29,7 +29,7 @@ const OVERDRAFT: u64 = 5;
 /// Most orders of a block: of one in eight, and of the others.
 const ORDERS: [u64; 2] = [1_000, 60];
 
-/// Who pays whom.
+/// How payer and payee are chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Random,
@@ -67,7 +67,7 @@ impl Shape {
     }
 }
 
-/// What was compared.
+/// The compared figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Compared {
     blocks: u64,
@@ -148,7 +148,7 @@ fn movement(shape: Shape, order: u64, accounts: u64, random: &mut Rng) -> Moveme
     movement
 }
 
-fn opened(profile: Profile, engine: Engine, workers: usize, accounts: u64) -> std::io::Result<Held> {
+fn opened(profile: Profile, engine: LedgerEngine, workers: usize, accounts: u64) -> std::io::Result<Held> {
     let options = BankOptions { profile, engine, workers, overdraft: OVERDRAFT };
     Held::new(accounts, BALANCE, options, |memory| memory)
 }
@@ -159,7 +159,7 @@ fn compare(profile: Profile, shape: Shape, seed: u64, compared: &mut Compared) -
     let accounts = 3 + random.below(200);
     let blocks: Vec<Orders> =
         (0..4).map(|_| Orders::draw(profile, shape, accounts, &mut random)).collect();
-    let mut expected = opened(profile, Engine::Sequential, 1, accounts)?;
+    let mut expected = opened(profile, LedgerEngine::Sequential, 1, accounts)?;
     let ends: Vec<Executed> = blocks
         .iter()
         .map(|orders| {
@@ -170,7 +170,7 @@ fn compare(profile: Profile, shape: Shape, seed: u64, compared: &mut Compared) -
             executed
         })
         .collect();
-    for (engine, workers) in Engine::ALL.into_iter().flat_map(|e| (1..=MOST_WORKERS).map(move |w| (e, w))) {
+    for (engine, workers) in LedgerEngine::ALL.into_iter().flat_map(|e| (1..=MOST_WORKERS).map(move |w| (e, w))) {
         let mut held = opened(profile, engine, workers, accounts)?;
         for (orders, end) in blocks.iter().zip(&ends) {
             let executed = held.execute(&orders.block(false));
@@ -185,7 +185,7 @@ fn compare(profile: Profile, shape: Shape, seed: u64, compared: &mut Compared) -
         let differs = |(number, account)| held.bank.account(number) != Some(account);
         compared.differ += u64::from(expected.bank.accounts().iter().any(differs));
     }
-    let mut other_way = opened(profile, Engine::Sequential, 1, accounts)?;
+    let mut other_way = opened(profile, LedgerEngine::Sequential, 1, accounts)?;
     compared.reversed += 1;
     compared.noticed += u64::from(other_way.execute(&blocks[0].block(true)).hash != ends[0].hash);
     Ok(())
@@ -222,7 +222,7 @@ fn judge(compared: &Compared, seeds: u64) -> Outcome {
          otherwise, and were noticed. That a missing barrier, a missing compensation of dependents and a missing \
          second look at floors are noticed is shown by the unit test an_omitted_step_is_noticed of \
          terrace-transact, which alone can leave them out.",
-        Engine::ALL.len(),
+        LedgerEngine::ALL.len(),
         SHAPES.len(),
         Profile::ALL.len(),
         compared.reversed,

@@ -1,11 +1,11 @@
 //! `orangutan-skew`: what is left of OranguTAN where accounts run dry (Miller, figures 4.7 and 4.8).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::ledgers::{Held, LARGEST_SUM, Load, workers};
 use crate::reproduce::measure::Samples;
 use std::time::Instant;
-use terrace_transact::ledger::{BankOptions, Engine, Profile, Status, Sum};
+use terrace_transact::ledger::{BankOptions, LedgerEngine, Profile, Status, Sum};
 
 pub(super) const ROW: Row = Row {
     id: "orangutan-skew",
@@ -23,7 +23,8 @@ const BALANCE: i64 = 10 * LARGEST_SUM as i64 / 2;
 const ORDERS: usize = 1_000;
 const BLOCKS: usize = 100;
 const THETAS: [f64; 7] = [0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.99];
-const ENGINES: [Engine; 4] = [Engine::Orangutan, Engine::Dag, Engine::Sequential, Engine::Auto];
+const ENGINES: [LedgerEngine; 4] =
+    [LedgerEngine::Orangutan, LedgerEngine::Dag, LedgerEngine::Sequential, LedgerEngine::Auto];
 /// Their places in it.
 const ORANGUTAN: usize = 0;
 const DAG: usize = 1;
@@ -31,7 +32,7 @@ const SEQUENTIAL: usize = 2;
 const AUTO: usize = 3;
 
 /// What came of one skew.
-struct Found {
+struct SkewResult {
     theta: f64,
     /// Million transactions a second, by engine.
     million_s: [f64; ENGINES.len()],
@@ -57,10 +58,10 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// Every engine has the same blocks for accounts of its own, which run dry as all others' do.
-fn measure(theta: f64, accounts: u64, rounds: usize) -> std::io::Result<Found> {
+fn measure(theta: f64, accounts: u64, rounds: usize) -> std::io::Result<SkewResult> {
     let profile = Profile::SmallCoinPlus;
     let load = Load { profile, accounts, orders: ORDERS, blocks: BLOCKS, theta };
-    let mut found = Found { theta, million_s: [0.0; 4], aborted: 0.0, again: 0.0, agree: 0 };
+    let mut found = SkewResult { theta, million_s: [0.0; 4], aborted: 0.0, again: 0.0, agree: 0 };
     let mut samples: [Samples; ENGINES.len()] = Default::default();
     for round in 0..rounds {
         let blocks = load.blocks(1 + round as u64);
@@ -90,9 +91,9 @@ fn measure(theta: f64, accounts: u64, rounds: usize) -> std::io::Result<Found> {
     Ok(found)
 }
 
-fn judge(all: &[Found], rounds: usize) -> Outcome {
+fn judge(all: &[SkewResult], rounds: usize) -> Outcome {
     let mut outcome = Outcome::default();
-    let first = |which: &dyn Fn(&Found) -> bool| {
+    let first = |which: &dyn Fn(&SkewResult) -> bool| {
         all.iter().find(|found| which(found)).map_or(f64::NAN, |found| found.theta)
     };
     let begins = first(&|found| found.again > 0.0);
@@ -122,7 +123,7 @@ fn judge(all: &[Found], rounds: usize) -> Outcome {
     outcome
 }
 
-fn note(all: &[Found]) -> String {
+fn note(all: &[SkewResult]) -> String {
     let parts: Vec<String> = all
         .iter()
         .map(|found| format!("{} {:.2} % / {:.2} %", found.theta, 100.0 * found.aborted, 100.0 * found.again))
@@ -141,15 +142,15 @@ fn note(all: &[Found]) -> String {
     )
 }
 
-fn figures(all: &[Found], outcome: &mut Outcome) {
+fn figures(all: &[SkewResult], outcome: &mut Outcome) {
     let thetas = || all.iter().map(|found| found.theta);
     let title = "Million SmallCoin+ transactions a second by skew";
-    let figure = Figure::new(title, "theta", "million a second", Form::Lines).over(thetas());
+    let figure = Figure::new(title, "theta", "million a second", FigureKind::Lines).over(thetas());
     outcome.figures.push(ENGINES.iter().enumerate().fold(figure, |figure, (at, engine)| {
         figure.with(engine.name(), all.iter().map(|found| found.million_s[at]))
     }));
     let title = "Transactions that are not carried out, and executed again";
-    let figure = Figure::new(title, "theta", "%", Form::Lines).over(thetas());
+    let figure = Figure::new(title, "theta", "%", FigureKind::Lines).over(thetas());
     let figure = figure.with("aborted", all.iter().map(|found| 100.0 * found.aborted));
     outcome.figures.push(figure.with("executed again", all.iter().map(|found| 100.0 * found.again)));
 }
@@ -164,7 +165,7 @@ mod tests {
             let at = |theta: f64| {
                 let late = if theta >= 0.4 { 0.1 } else { 0.0 };
                 let million_s = [10.0, if theta >= 0.6 { dag } else { 1.0 }, 4.0, auto];
-                Found { theta, million_s, aborted: late * 2.0, again: late, agree: ENGINES.len() }
+                SkewResult { theta, million_s, aborted: late * 2.0, again: late, agree: ENGINES.len() }
             };
             judge(&THETAS.map(at), 1).checks.iter().map(|check| check.pass).collect::<Vec<_>>()
         };

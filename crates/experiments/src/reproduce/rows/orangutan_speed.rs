@@ -1,11 +1,11 @@
 //! `orangutan-speed`: blocks of transfers by every engine, in one run (Miller, figures 4.3 to 4.6).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::ledgers::{Held, Load, workers};
 use crate::reproduce::measure::Samples;
 use terrace_machine::Counted;
-use terrace_transact::ledger::{BankOptions, Engine, Profile};
+use terrace_transact::ledger::{BankOptions, LedgerEngine, Profile};
 
 pub(super) const ROW: Row = Row {
     id: "orangutan-speed",
@@ -29,7 +29,7 @@ const COUNTED: usize = 1_000;
 /// An engine that has taken so long for a setting has had its rounds.
 const SECONDS: f64 = 1.5;
 
-/// What is measured, by columns of a figure.
+/// The measured settings, by columns of a figure.
 const SETTINGS: [(Profile, usize); 3] = [
     (Profile::SmallCoin, ORDERS[0]),
     (Profile::SmallCoinPlus, ORDERS[0]),
@@ -37,41 +37,41 @@ const SETTINGS: [(Profile, usize); 3] = [
 ];
 
 /// Million transactions a second of an engine, by setting.
-type Found = (Engine, [f64; SETTINGS.len()]);
+type EngineSpeed = (LedgerEngine, [f64; SETTINGS.len()]);
 
 /// Rivals that the paper says how much faster OranguTAN is than, on SmallCoin and on SmallCoin+; and how much it
 /// is to be here at least.
-const RIVALS: [(Engine, [&str; 2], f64); 5] = [
-    (Engine::Sequential, ["3.9", "none told"], 1.0),
-    (Engine::Dag, ["2.6 (Dag with a GPU)", "2.2 with a GPU, 12.4 without"], 2.0),
-    (Engine::Reserve, ["2.4", "2.0"], 1.5),
-    (Engine::BlockStm, ["86.4", "17"], 10.0),
-    (Engine::Strife, ["33.9", "26.5"], 10.0),
+const RIVALS: [(LedgerEngine, [&str; 2], f64); 5] = [
+    (LedgerEngine::Sequential, ["3.9", "none told"], 1.0),
+    (LedgerEngine::Dag, ["2.6 (Dag with a GPU)", "2.2 with a GPU, 12.4 without"], 2.0),
+    (LedgerEngine::Reserve, ["2.4", "2.0"], 1.5),
+    (LedgerEngine::BlockStm, ["86.4", "17"], 10.0),
+    (LedgerEngine::Strife, ["33.9", "26.5"], 10.0),
 ];
 
 /// Million transactions a second that the paper tells, on SmallCoin.
-const PUBLISHED: [(Engine, f64); 4] = [
-    (Engine::Orangutan, 39.9),
-    (Engine::DagByPairs, 2.5),
-    (Engine::BlockStm, 0.462),
-    (Engine::Strife, 1.178),
+const PUBLISHED: [(LedgerEngine, f64); 4] = [
+    (LedgerEngine::Orangutan, 39.9),
+    (LedgerEngine::DagByPairs, 2.5),
+    (LedgerEngine::BlockStm, 0.462),
+    (LedgerEngine::Strife, 1.178),
 ];
 
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let rounds = run.size(400, 80);
-    let engines = Engine::ALL.into_iter().filter(|engine| *engine != Engine::Auto);
-    let mut found: Vec<Found> = engines.map(|engine| (engine, [f64::NAN; SETTINGS.len()])).collect();
+    let engines = LedgerEngine::ALL.into_iter().filter(|engine| *engine != LedgerEngine::Auto);
+    let mut found: Vec<EngineSpeed> = engines.map(|engine| (engine, [f64::NAN; SETTINGS.len()])).collect();
     for (setting, (profile, orders)) in SETTINGS.into_iter().enumerate() {
         (run.tell)(&format!("{profile}, blocks of {orders}"));
         measure(&mut found, setting, rounds).map_err(Error::system("open a bank"))?;
     }
-    let counted = [Engine::Orangutan, Engine::Reserve].map(operations);
+    let counted = [LedgerEngine::Orangutan, LedgerEngine::Reserve].map(operations);
     let [two, three] = counted.map(|counted| counted.map_err(Error::system("open a bank")));
     Ok(judge(&found, [two?, three?], rounds))
 }
 
 /// Engines take turns, so that what else the machine does meets all of them; of each the median round counts.
-fn measure(found: &mut [Found], setting: usize, rounds: usize) -> std::io::Result<()> {
+fn measure(found: &mut [EngineSpeed], setting: usize, rounds: usize) -> std::io::Result<()> {
     let (profile, orders) = SETTINGS[setting];
     let options = BankOptions { profile, workers: workers(), ..BankOptions::default() };
     let mut held = Held::new(ACCOUNTS, BALANCE, options, |memory| memory)?;
@@ -95,7 +95,7 @@ fn measure(found: &mut [Found], setting: usize, rounds: usize) -> std::io::Resul
 }
 
 /// Atomic operations a transfer of a block in which everyone has enough. One worker, so that none is tried twice.
-fn operations(engine: Engine) -> std::io::Result<f64> {
+fn operations(engine: LedgerEngine) -> std::io::Result<f64> {
     let options = BankOptions { engine, workers: 1, ..BankOptions::default() };
     let mut memory = None;
     let accounts = 4 * COUNTED as u64;
@@ -113,13 +113,13 @@ fn operations(engine: Engine) -> std::io::Result<f64> {
     Ok((atomic() - before) as f64 / COUNTED as f64)
 }
 
-fn judge(found: &[Found], counted: [f64; 2], rounds: usize) -> Outcome {
+fn judge(found: &[EngineSpeed], counted: [f64; 2], rounds: usize) -> Outcome {
     let mut outcome = Outcome::default();
-    let of = |engine: Engine, setting: usize| {
+    let of = |engine: LedgerEngine, setting: usize| {
         let found = found.iter().find(|(known, _)| *known == engine);
         found.map_or(f64::NAN, |(_, by_setting)| by_setting[setting])
     };
-    let ours = |setting| of(Engine::Orangutan, setting);
+    let ours = |setting| of(LedgerEngine::Orangutan, setting);
     let what = "orangutan, SmallCoin, million transactions a second";
     outcome.checks.push(Check::at_least(what, "39.9 on 30 cores", ours(0), 8.0));
     for (rival, said, least) in RIVALS {
@@ -142,15 +142,15 @@ fn judge(found: &[Found], counted: [f64; 2], rounds: usize) -> Outcome {
     outcome.note = note(&of);
     let columns = SETTINGS.map(|(profile, orders)| format!("{profile}, {orders}"));
     let title = "Million transactions a second, uniform, 1 M accounts";
-    let figure = Figure::new(title, "profile, orders of a block", "million a second", Form::Bars);
+    let figure = Figure::new(title, "profile, orders of a block", "million a second", FigureKind::Bars);
     outcome.figures.push(found.iter().fold(figure.over(columns), |figure, (engine, values)| {
         figure.with(engine.name(), values.iter().copied())
     }));
     outcome
 }
 
-fn note(of: &dyn Fn(Engine, usize) -> f64) -> String {
-    let by_core = |(engine, said): (Engine, f64)| {
+fn note(of: &dyn Fn(LedgerEngine, usize) -> f64) -> String {
+    let by_core = |(engine, said): (LedgerEngine, f64)| {
         let here = of(engine, 0) / workers() as f64;
         format!("{engine} {here:.2} (published {:.3})", said / PAPER_CORES)
     };
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn a_rival_that_is_as_fast_is_a_miss() {
         let with = |rival: f64| {
-            let of = |engine| if engine == Engine::Orangutan { 20.0 } else { rival };
-            let found = Engine::ALL.map(|engine| (engine, [of(engine); SETTINGS.len()]));
+            let of = |engine| if engine == LedgerEngine::Orangutan { 20.0 } else { rival };
+            let found = LedgerEngine::ALL.map(|engine| (engine, [of(engine); SETTINGS.len()]));
             judge(&found, [2.0, 3.0], 1).checks
         };
         assert!(with(1.0).iter().all(|check| check.pass));
@@ -187,8 +187,8 @@ mod tests {
 
     #[test]
     fn atomic_operations_are_counted() {
-        assert_eq!(operations(Engine::Orangutan).expect("a bank"), 2.0);
-        assert_eq!(operations(Engine::Reserve).expect("a bank"), 3.0);
-        assert_eq!(operations(Engine::Sequential).expect("a bank"), 0.0);
+        assert_eq!(operations(LedgerEngine::Orangutan).expect("a bank"), 2.0);
+        assert_eq!(operations(LedgerEngine::Reserve).expect("a bank"), 3.0);
+        assert_eq!(operations(LedgerEngine::Sequential).expect("a bank"), 0.0);
     }
 }

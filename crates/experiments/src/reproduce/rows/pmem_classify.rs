@@ -1,7 +1,7 @@
 //! `pmem-classify`: table 1 of Gugnani from measurements alone.
 
 use super::{Check, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, measured, optane};
+use crate::reproduce::test_beds::{DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, measured, optane};
 use terrace_advise::idiosyncrasies::{
     Advice, Cause, Findings, Reading, Settings, Sweep, Thresholds, classify, recommend,
 };

@@ -1,9 +1,9 @@
 //! `pmem-i1`: loads that a cache serves, and p-stores that none does (Gugnani, I1, figure 3a).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::CachedLatency;
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {
@@ -74,7 +74,7 @@ fn judge(divisor: u64, [pmem, dram, native]: [&CachedLatency; 3], machine: &str)
                          caches, which tell their whole size here and may be shared with other machines.";
     }
     outcome.figures.push(
-        Figure::new("An item of 64 B by what the cache holds", "share of lines cached", "ns", Form::LogLines)
+        Figure::new("An item of 64 B by what the cache holds", "share of lines cached", "ns", FigureKind::LogLines)
             .over(&pmem.hit_ratios)
             .with("PMEM load", pmem.load_ns.iter().copied())
             .with("PMEM p-store", pmem.persist_ns.iter().copied())

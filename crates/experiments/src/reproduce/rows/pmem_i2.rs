@@ -1,8 +1,8 @@
 //! `pmem-i2`: how much is read and how much is written, and by how many threads (Gugnani, I2, figure 3b
 //! to 3d).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, NO_QUEUEING, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, NO_QUEUEING, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::Asymmetry;
 use terrace_machine::model::calibrate::Generator;
 
@@ -89,7 +89,7 @@ fn judge(pmem: &Asymmetry, dram: &Asymmetry, without: &Asymmetry, native: &Asymm
 }
 
 fn figures(pmem: &Asymmetry, dram: &Asymmetry, native: &Asymmetry) -> Vec<Figure> {
-    let sizes = Figure::new("Read and written by size", "bytes of a piece", "MiB/s", Form::LogLines);
+    let sizes = Figure::new("Read and written by size", "bytes of a piece", "MiB/s", FigureKind::LogLines);
     let mut sizes = sizes.over(&pmem.sizes);
     for (found, name) in [(pmem, "PMEM"), (dram, "DRAM"), (native, "native")] {
         sizes = sizes
@@ -97,7 +97,7 @@ fn figures(pmem: &Asymmetry, dram: &Asymmetry, native: &Asymmetry) -> Vec<Figure
             .with(&format!("{name} p-store"), found.flushes.iter().copied())
             .with(&format!("{name} stream"), found.streams.iter().copied());
     }
-    let threads = Figure::new("P-stores of 4 KiB by threads, model", "threads", "MiB/s", Form::LogLines)
+    let threads = Figure::new("P-stores of 4 KiB by threads, model", "threads", "MiB/s", FigureKind::LogLines)
         .over(&pmem.threads)
         .with("PMEM", pmem.writes_by_threads.iter().copied())
         .with("DRAM", dram.writes_by_threads.iter().copied());

@@ -1,7 +1,7 @@
 //! `pmem-i3`: small random writes (Gugnani, I3, figure 4).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::{Reading, SmallWrites};
 use terrace_machine::model::calibrate::Generator;
 
@@ -50,13 +50,13 @@ fn judge(
             .with(&format!("{name}, in sequence"), found.sequential.iter().copied())
             .with(&format!("{name}, at random"), found.random.iter().copied())
     };
-    let figure = Figure::new("Streamed writes", "bytes of a piece", "MiB/s", Form::LogLines);
+    let figure = Figure::new("Streamed writes", "bytes of a piece", "MiB/s", FigureKind::LogLines);
     let figure = rates(figure.over(&pmem.sizes), pmem, "PMEM");
     let figure = rates(figure, without, "PMEM without combining");
     outcome.figures.push(rates(rates(figure, dram, "DRAM"), native, "native"));
     let ratios = |reading: &Reading<Vec<f64>>| reading.measured().cloned().unwrap_or_default();
     outcome.figures.push(
-        Figure::new("Effective write ratio, model", "bytes of a piece", "EWR", Form::Bars)
+        Figure::new("Effective write ratio, model", "bytes of a piece", "EWR", FigureKind::Bars)
             .over(&pmem.sizes)
             .with("in sequence", ratios(&pmem.sequential_ewr))
             .with("at random", ratios(&pmem.random_ewr)),

@@ -2,11 +2,11 @@
 
 use super::pmem_i5::percents;
 use super::{Check, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{
+use crate::reproduce::test_beds::{
     DRAM, MODEL, PMEM, REMOTE_DRAM, REMOTE_PMEM, here, measured, optane, sweep,
 };
 use terrace_advise::idiosyncrasies::{Grid, Losses, Reading};
-use terrace_machine::ground::Ground;
+use terrace_machine::test_bed::TestBed;
 use terrace_machine::model::calibrate::Generator;
 
 pub(super) const ROW: Row = Row {

@@ -1,7 +1,7 @@
 //! `pmem-i5`: stores that nobody writes back (Gugnani, I5, figure 6).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::{Grid, Losses};
 use terrace_machine::model::calibrate::Generator;
 
@@ -62,7 +62,7 @@ fn judge(pmem: &Losses, dram: &Losses, native: &Losses) -> Outcome {
 
 /// A grid of shares as lines of percents, one for each number of threads.
 pub(super) fn percents(grid: &Grid, title: &str) -> Figure {
-    let figure = Figure::new(title, "bytes of a piece", "%", Form::Lines).over(&grid.sizes);
+    let figure = Figure::new(title, "bytes of a piece", "%", FigureKind::Lines).over(&grid.sizes);
     grid.threads.iter().zip(&grid.values).fold(figure, |figure, (threads, row)| {
         let name = format!("{threads} thread{}", if *threads == 1 { "" } else { "s" });
         figure.with(&name, row.iter().map(|share| 100.0 * share))

@@ -1,7 +1,7 @@
 //! `pmem-i6`: reads in sequence and at random (Gugnani, I6, figure 7a to 7c).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, NO_PREFETCHING, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, NO_PREFETCHING, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::{Reading, Reads};
 use terrace_machine::model::calibrate::Generator;
 
@@ -62,7 +62,7 @@ fn judge(pmem: &Reads, dram: &Reads, without: &Reads, native: &Reads) -> Outcome
     outcome.note = format!("{MODEL} The control leaves out the processor's prefetchers and the device's. \
                             This machine: its DRAM; {here}.");
     let mut figure =
-        Figure::new("Reads", "bytes of a piece", "MiB/s", Form::LogLines).over(&pmem.sizes);
+        Figure::new("Reads", "bytes of a piece", "MiB/s", FigureKind::LogLines).over(&pmem.sizes);
     for (found, name) in [
         (pmem, "PMEM"),
         (without, "PMEM without prefetchers"),

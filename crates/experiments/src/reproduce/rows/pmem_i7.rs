@@ -1,7 +1,7 @@
 //! `pmem-i7`: a line of the medium, written whole again and again (Gugnani, I7, figure 7d).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{MODEL, NO_COMBINING, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::{Reading, Rewritten};
 use terrace_machine::model::calibrate::Generator;
 
@@ -57,7 +57,7 @@ fn judge(
          before writes; by the rule here every line is read before it is written. {missing}"
     );
     outcome.figures.push(
-        Figure::new("One line of the medium rewritten", "", "ratio", Form::Bars)
+        Figure::new("One line of the medium rewritten", "", "ratio", FigureKind::Bars)
             .over(["EWR", "RWR", "write hits"])
             .with("paper", [0.913, 0.793, 0.726])
             .with("model", [ewr, rwr, hits]),

@@ -1,7 +1,7 @@
 //! `pmem-i8`: loads that miss while caches are full of dirty lines (Gugnani, the artifact's I8).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::{DRAM, MODEL, PMEM, here, measured, optane, sweep};
 use terrace_advise::idiosyncrasies::DirtyCache;
 use terrace_machine::model::calibrate::Generator;
 
@@ -52,7 +52,7 @@ fn judge(divisor: u64, pmem: &DirtyCache, dram: &DirtyCache, native: &DirtyCache
         pmem.clean_ns, pmem.dirty_ns, dram.clean_ns, dram.dirty_ns, native.clean_ns, native.dirty_ns
     );
     outcome.figures.push(
-        Figure::new("Four lines that miss", "", "ns", Form::Bars)
+        Figure::new("Four lines that miss", "", "ns", FigureKind::Bars)
             .over(["model PMEM", "model DRAM", "native DRAM"])
             .with("clean caches", [pmem.clean_ns, dram.clean_ns, native.clean_ns])
             .with("dirty caches", [pmem.dirty_ns, dram.dirty_ns, native.dirty_ns]),

@@ -5,7 +5,7 @@
 //! own, and a DIMM writes 256 bytes for whatever part of them comes; cleaned, lines come as they were
 //! written.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::listing_2::{self, LABEL, Sweep, elements, sweeps};
 
 pub(super) const ROW: Row = Row {
@@ -48,7 +48,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         "Written by the medium for each byte that left the caches",
         "element, B",
         "ratio",
-        Form::Lines,
+        FigureKind::Lines,
     )
     .over(&elements);
     for Sweep { threads, plain, cleaned } in &sweeps {

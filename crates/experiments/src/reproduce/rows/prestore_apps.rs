@@ -9,7 +9,7 @@
 //! Judged are signs and orders. Sizes of gains are beside them: kernels do nothing but access memory, so
 //! where a program also computes they gain more than it.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use std::io;
 use terrace_machine::Preset;
@@ -139,7 +139,7 @@ fn puts_on_optane(run: &Run<'_>, outcome: &mut Outcome) -> Result<()> {
         }
         let title = format!("Machine A, {name}: operations a second over those without");
         outcome.figures.push(
-            Figure::new(&title, "value, B", "ratio", Form::Bars)
+            Figure::new(&title, "value, B", "ratio", FigureKind::Bars)
                 .over(sizes)
                 .with("clean", stores.iter().map(|store| store.clean))
                 .with("skip", stores.iter().map(|store| store.skip)),

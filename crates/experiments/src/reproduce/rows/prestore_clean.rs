@@ -4,7 +4,7 @@
 //! The same loop as `prestore-amplification`. One thread does not keep the DIMMs busy, so that what they
 //! write in vain costs nothing; several do.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::listing_2::{self, LABEL, Sweep, elements, sweeps};
 
 pub(super) const ROW: Row = Row {
@@ -36,7 +36,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         Check::at_least(what(5), "3.0", most(&sweeps[2]), AT_FIVE),
     ]);
     let mut figure =
-        Figure::new("Elements a second, cleaned over not", "element, B", "ratio", Form::Lines)
+        Figure::new("Elements a second, cleaned over not", "element, B", "ratio", FigureKind::Lines)
             .over(&elements);
     for sweep in &sweeps {
         figure = figure.with(&format!("{} threads", sweep.threads), gains(sweep));

@@ -5,7 +5,7 @@
 //! FPGA: one for the line, one for the right to write it. Demoted, these run while the reads do. With no
 //! reads there is nothing to run beside; with very many, the reads are all that takes time.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use terrace_machine::Preset;
 use terrace_machine::kernels::{Prestore, listing_3};
@@ -40,7 +40,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     let reads = sweep();
     let mut outcome = Outcome::default();
     let mut figure =
-        Figure::new("Rounds a second, demoted over not", "reads before the fence", "ratio", Form::Lines)
+        Figure::new("Rounds a second, demoted over not", "reads before the fence", "ratio", FigureKind::Lines)
             .over(&reads);
     let mut peaks = Vec::new();
     for name in PRESETS {

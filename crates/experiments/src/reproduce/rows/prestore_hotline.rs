@@ -5,7 +5,7 @@
 //! pre-stores switched off (the cost of the call), one cleans another line, which is never
 //! written (the cost of the call and the instruction, with nothing to write back).
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use std::hint::black_box;
 use terrace_memory::{instructions, prestore};
@@ -72,7 +72,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         100.0 * samples[3].spread()
     );
     outcome.figures.push(
-        Figure::new("Writing one line again and again", "after each write", "ns a write", Form::Bars)
+        Figure::new("Writing one line again and again", "after each write", "ns a write", FigureKind::Bars)
             .over(["nothing", "call alone", "clean another", "clean it"])
             .with("median", ns),
     );

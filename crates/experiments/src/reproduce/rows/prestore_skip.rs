@@ -3,12 +3,12 @@
 //! What is not read again should not have been in the caches. What is read again must then come back from
 //! memory, which shows most with small elements, of which the field read is a large part.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::listing_2::{LABEL, one, preset};
 use crate::reproduce::measure::Samples;
 use std::io;
-use terrace_machine::ground::{Ground, Here};
+use terrace_machine::test_bed::{TestBed, Here};
 use terrace_machine::kernels::{Listing2, Prestore, listing_2};
 use terrace_memory::{Topology, prestore};
 
@@ -27,7 +27,7 @@ const THREADS: usize = 5;
 const REPEATS: usize = 5;
 
 /// Elements a second of skip over those of clean.
-struct Found {
+struct SkipSpeedup {
     unread: f64,
     /// By size of [`SMALL`].
     read: Vec<f64>,
@@ -53,9 +53,9 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
             ),
         ]);
     }
-    let clean_over_skip = |found: &Found| -> Vec<f64> { found.read.iter().map(|ratio| 1.0 / ratio).collect() };
+    let clean_over_skip = |found: &SkipSpeedup| -> Vec<f64> { found.read.iter().map(|ratio| 1.0 / ratio).collect() };
     outcome.figures.push(
-        Figure::new("Elements a second, clean over skip, read again", "element, B", "ratio", Form::Bars)
+        Figure::new("Elements a second, clean over skip, read again", "element, B", "ratio", FigureKind::Bars)
             .over(SMALL)
             .with("model", clean_over_skip(&modelled))
             .with("native", clean_over_skip(&native)),
@@ -70,7 +70,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn modelled(run: &Run<'_>) -> Result<Found> {
+fn modelled(run: &Run<'_>) -> Result<SkipSpeedup> {
     let preset = preset();
     let bytes = run.size(256 << 20, 16 << 20);
     let ratio = |element: u64, reads: bool| -> Result<f64> {
@@ -79,10 +79,10 @@ fn modelled(run: &Run<'_>) -> Result<Found> {
         Ok(cost(Prestore::Skip)?.gain_over(&cost(Prestore::Clean)?))
     };
     let read = SMALL.iter().map(|element| ratio(*element, true)).collect::<Result<_>>()?;
-    Ok(Found { unread: ratio(LARGE, false)?, read })
+    Ok(SkipSpeedup { unread: ratio(LARGE, false)?, read })
 }
 
-fn native(run: &Run<'_>) -> Result<Found> {
+fn native(run: &Run<'_>) -> Result<SkipSpeedup> {
     let topology = Topology::read()
         .map_err(|error| Error::system("read this machine's topology")(io::Error::other(error)))?;
     let here = Here::new(topology).map_err(Error::system("ask which processors may be used"))?;
@@ -102,5 +102,5 @@ fn native(run: &Run<'_>) -> Result<Found> {
         Ok(samples[0].median() / samples[1].median())
     };
     let read = SMALL.iter().map(|element| ratio(*element, true)).collect::<Result<_>>()?;
-    Ok(Found { unread: ratio(LARGE, false)?, read })
+    Ok(SkipSpeedup { unread: ratio(LARGE, false)?, read })
 }

@@ -3,8 +3,8 @@
 //! The ring under eADR, on the modelled server, with its slots written back and not: what a line that is left in
 //! the caches costs when another one needs its place, against what is waited for its write-back.
 
-use super::{Check, Figure, Form as Shape, Outcome, Result, Row, Run};
-use crate::reproduce::grounds::optane;
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
+use crate::reproduce::test_beds::optane;
 use crate::reproduce::rings::{
     Kind, Latencies, Load, PRODUCERS, Ran, SWEEP, play, swept_threads,
 };
@@ -27,7 +27,7 @@ const FORMS: [(&str, Form, [[f64; 3]; 2]); 2] = [
 const SLOTS: u64 = 32_768;
 
 /// One form, written back and not.
-struct Found {
+struct RingSpeeds {
     with: Ran,
     without: Ran,
     /// Of push and pop together, mean, without over with, by threads.
@@ -51,7 +51,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
             let load = load.eighth_by(producers);
             swept.push(both(&played(false, load)?) / both(&played(true, load)?));
         }
-        found.push(Found { with: played(true, load)?, without: played(false, load)?, swept });
+        found.push(RingSpeeds { with: played(true, load)?, without: played(false, load)?, swept });
     }
     let mut outcome = judge(&found);
     outcome
@@ -67,7 +67,7 @@ fn both(ran: &Ran) -> f64 {
 }
 
 /// Without over with: mean, p99, p99.9.
-fn ratios(found: &Found, of: fn(&Ran) -> &Latencies) -> [f64; 3] {
+fn ratios(found: &RingSpeeds, of: fn(&Ran) -> &Latencies) -> [f64; 3] {
     let (without, with) = (of(&found.without), of(&found.with));
     [
         without.mean() / with.mean(),
@@ -76,7 +76,7 @@ fn ratios(found: &Found, of: fn(&Ran) -> &Latencies) -> [f64; 3] {
     ]
 }
 
-fn judge(found: &[Found]) -> Outcome {
+fn judge(found: &[RingSpeeds]) -> Outcome {
     let mut outcome = Outcome::default();
     let mut listed = Vec::new();
     for (found, (name, _, paper)) in found.iter().zip(FORMS) {
@@ -106,7 +106,7 @@ fn judge(found: &[Found]) -> Outcome {
                 &format!("{name}: latency without write-back over with"),
                 "",
                 "ratio",
-                Shape::Bars,
+                FigureKind::Bars,
             )
             .over(["mean", "p99", "p99.9"])
             .with("push", push)
@@ -114,7 +114,7 @@ fn judge(found: &[Found]) -> Outcome {
         );
     }
     let title = "Latency without write-back over with, push and pop, by threads";
-    let figure = Figure::new(title, "threads", "ratio", Shape::Lines).over(swept_threads());
+    let figure = Figure::new(title, "threads", "ratio", FigureKind::Lines).over(swept_threads());
     outcome.figures.push(found.iter().zip(FORMS).fold(figure, |figure, (found, (name, ..))| {
         figure.with(name, found.swept.iter().copied())
     }));

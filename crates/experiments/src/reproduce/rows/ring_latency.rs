@@ -1,11 +1,11 @@
 //! `ring-latency`: what a push and a pop of 4 KiB take in each form of the ring (Gugnani, figure 16).
 //!
 //! On the modelled server by 14 producers and 14 consumers, as in the paper, and by 2 to 48 threads; and on a
-//! emulated here by one thread, push and pop in turn. What is written is counted exactly, on a memory that counts.
+//! emulated here by one thread, push and pop in turn. Writes are counted exactly, by a counting memory.
 
-use super::{Check, Figure, Form as Shape, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
-use crate::reproduce::grounds::optane;
+use crate::reproduce::test_beds::optane;
 use crate::reproduce::measure::{Samples, ns_per_operation};
 use crate::reproduce::rings::{
     Kind, Load, PAYLOAD_BYTES, PRODUCERS, Ran, SWEEP, play, swept_threads,
@@ -37,11 +37,11 @@ const EACH: u64 = 1_048_576;
 const HERE: u64 = 3_000;
 const REPEATED: usize = 7;
 
-/// What is compared, and where it is found, ns.
-type Mean = (&'static str, fn(&Found) -> f64);
+/// The compared latency, and where it is found, ns.
+type Mean = (&'static str, fn(&RingLatencies) -> f64);
 
 /// Mean latencies of one form, ns.
-struct Found {
+struct RingLatencies {
     ran: Ran,
     native_ns: f64,
     /// Of push and of pop, by threads.
@@ -59,7 +59,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
         (run.tell)(&format!("model, {}, 2 to 48 threads", kind.name));
         let swept_ns = swept(&preset, kind, load)?;
         (run.tell)(&format!("this machine, {}", kind.name));
-        found.push(Found { ran, native_ns: native(kind)?, swept_ns });
+        found.push(RingLatencies { ran, native_ns: native(kind)?, swept_ns });
     }
     let written = counted_bytes()?;
     let mut outcome = judge(&found, written);
@@ -128,7 +128,7 @@ fn counted_bytes() -> Result<f64> {
     Ok(counts.bytes_written as f64 / (200 * PAYLOAD_BYTES) as f64)
 }
 
-fn judge(found: &[Found], written: f64) -> Outcome {
+fn judge(found: &[RingLatencies], written: f64) -> Outcome {
     let mut outcome = Outcome::default();
     let means: [Mean; 3] = [
         ("push, model", |f| f.ran.pushes.mean()),
@@ -166,7 +166,7 @@ fn judge(found: &[Found], written: f64) -> Outcome {
             found.iter().map(|f| of(&f.ran).of_thousand(part) / 1e3).collect::<Vec<_>>()
         };
         outcome.figures.push(
-            Figure::new(title, "", "us", Shape::Bars)
+            Figure::new(title, "", "us", FigureKind::Bars)
                 .over(KINDS.map(|(kind, _)| kind.name))
                 .with("mean", found.iter().map(|f| of(&f.ran).mean() / 1e3))
                 .with("p99", us(990))
@@ -174,7 +174,7 @@ fn judge(found: &[Found], written: f64) -> Outcome {
         );
     }
     for (what, title) in ["Push of 4 KiB by threads, model", "Pop of 4 KiB by threads, model"].iter().enumerate() {
-        let figure = Figure::new(title, "threads", "us, mean", Shape::Lines).over(swept_threads());
+        let figure = Figure::new(title, "threads", "us, mean", FigureKind::Lines).over(swept_threads());
         outcome.figures.push(found.iter().zip(KINDS).fold(figure, |figure, (found, (kind, _))| {
             figure.with(kind.name, found.swept_ns[what].iter().map(|ns| ns / 1e3))
         }));
@@ -184,7 +184,7 @@ fn judge(found: &[Found], written: f64) -> Outcome {
 }
 
 /// The paper's recommendation 2: eight threads bring its persistent memory to the most that it writes.
-fn by_threads(found: &[Found]) -> Check {
+fn by_threads(found: &[RingLatencies]) -> Check {
     let pushes = &found[2].swept_ns[0];
     let rate = |number: usize| SWEEP[number] as f64 / pushes[number];
     let [few, many] = [2, SWEEP.len() - 1];
@@ -195,8 +195,8 @@ fn by_threads(found: &[Found]) -> Check {
     Check::at_most(what, "at most 1 (8 writers reach the most)", rate(many) / rate(few), 1.3)
 }
 
-fn note(found: &[Found], as_published: bool) -> String {
-    let list = |of: fn(&Found) -> f64, digits: usize| {
+fn note(found: &[RingLatencies], as_published: bool) -> String {
+    let list = |of: fn(&RingLatencies) -> f64, digits: usize| {
         let all: Vec<String> = found.iter().map(|f| format!("{:.*}", digits, of(f))).collect();
         all.join("/")
     };

@@ -1,12 +1,12 @@
 //! `ssp-crash`: failure-atomic sections in every state a crash may leave (Ni, chapter 3).
 //!
 //! The crash explorer runs each scenario of [`crate::crash`] that is about sections: shadow sub-paging,
-//! and undo and redo beside it. After a cut anywhere, inside commit, journal, consolidation, checkpoint
+//! and undo and redo beside it. After a crash anywhere, inside commit, journal, consolidation, checkpoint
 //! or recovery itself, the recovered heap must be that of a prefix of the commits with every
 //! acknowledged one in it. Then every step that orders stores is left out in turn, of every engine that
 //! has it, and some scenario must notice.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::crash::{self, Control, Settings};
 use terrace_memory::Domain;
 
@@ -115,7 +115,7 @@ fn caught_after(controls: &[Control]) -> Figure {
         "States until a step left out was noticed",
         "steps of the engine, the soonest first",
         "states",
-        Form::LogLines,
+        FigureKind::LogLines,
     )
     .over((1..=most).map(|n| if n % 5 == 0 { n.to_string() } else { String::new() }));
     for (engine, states) in engines.iter().zip(&mut sorted) {

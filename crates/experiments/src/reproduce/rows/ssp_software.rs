@@ -4,7 +4,7 @@
 //! [`crate::sections`]. The paper's rivals log lines. Redo that logs the words that change is a harder
 //! one, and is held against shadow too.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::sections::{self, Measured, Settings};
 
@@ -46,10 +46,10 @@ fn judge(settings: &Settings, measured: &Measured) -> Outcome {
         measured.measurements.iter().map(|w| w.speed_ratio(rival).unwrap_or(f64::NAN)).collect()
     };
     let mut bytes =
-        Figure::new("Bytes written by shadow, over its rival's", "workload", "ratio", Form::Bars)
+        Figure::new("Bytes written by shadow, over its rival's", "workload", "ratio", FigureKind::Bars)
             .over(names());
     let mut speed =
-        Figure::new("Sections a second of shadow, over its rival's", "workload", "ratio", Form::Bars)
+        Figure::new("Sections a second of shadow, over its rival's", "workload", "ratio", FigureKind::Bars)
             .over(names());
     for rival in ["undo by lines", "redo by lines", "redo"] {
         bytes = bytes.with(rival, ratios(rival));

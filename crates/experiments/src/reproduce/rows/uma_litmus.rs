@@ -4,11 +4,11 @@
 //! The probes of [`terrace_machine::litmus`], and each in its broken form, which must fail: otherwise it
 //! would see nothing. From the outcomes follows how data may be shared.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use std::io;
-use terrace_machine::ground::{Ground, Here};
-use terrace_machine::litmus::{self, Found, PROBES, Probe, Sharing};
+use terrace_machine::test_bed::{TestBed, Here};
+use terrace_machine::litmus::{LitmusForm, LitmusOutcome, PROBES, Probe, Sharing};
 use terrace_memory::Topology;
 
 pub(super) const ROW: Row = Row {
@@ -32,17 +32,17 @@ fn name(probe: Probe) -> &'static str {
 fn run(run: &Run<'_>) -> Result<Outcome> {
     let rounds = run.size(1_000_000_000, 30_000_000);
     let refused = Error::system("probe the sharing of memory");
-    let ground = Topology::read().map_err(io::Error::other).and_then(Here::new).map_err(refused)?;
-    let all = |form: litmus::Form, rounds: u64| -> Result<Vec<Found>> {
+    let test_bed = Topology::read().map_err(io::Error::other).and_then(Here::new).map_err(refused)?;
+    let all = |form: LitmusForm, rounds: u64| -> Result<Vec<LitmusOutcome>> {
         let each = PROBES.into_iter().map(|probe| {
             (run.tell)(&format!("{form:?}: {}", name(probe)));
-            probe.run(&ground, &ground.nodes()[0], form, rounds)
+            probe.run(&test_bed, &test_bed.nodes()[0], form, rounds)
         });
         each.collect::<io::Result<_>>().map_err(Error::system("probe the sharing of memory"))
     };
     // Broken probes fail soon, if both threads run at once at all.
     let (sound, broken) =
-        (all(litmus::Form::Sound, rounds)?, all(litmus::Form::Broken, rounds / 10)?);
+        (all(LitmusForm::Sound, rounds)?, all(LitmusForm::Broken, rounds / 10)?);
     Ok(judge(&sound, &broken))
 }
 
@@ -51,7 +51,7 @@ fn number(sharing: Sharing) -> f64 {
     f64::from(sharing as u8)
 }
 
-fn judge(sound: &[Found], broken: &[Found]) -> Outcome {
+fn judge(sound: &[LitmusOutcome], broken: &[LitmusOutcome]) -> Outcome {
     let mut outcome = Outcome::default();
     for found in sound {
         let what = format!("{} in {} rounds", name(found.probe), found.rounds);
@@ -79,11 +79,11 @@ fn judge(sound: &[Found], broken: &[Found]) -> Outcome {
                     a failure are evidence, no proof. The broken form of store buffering is the same program \
                     without its barriers: the processor itself reorders it."
         .into();
-    let rate = |found: &[Found]| -> Vec<f64> {
+    let rate = |found: &[LitmusOutcome]| -> Vec<f64> {
         found.iter().map(|f| 1e6 * f.forbidden as f64 / f.rounds.max(1) as f64).collect()
     };
     outcome.figures.push(
-        Figure::new("Forbidden outcomes", "probe", "of a million rounds", Form::Bars)
+        Figure::new("Forbidden outcomes", "probe", "of a million rounds", FigureKind::Bars)
             .over(PROBES.map(name))
             .with("sound", rate(sound))
             .with("broken", rate(broken)),
@@ -96,9 +96,9 @@ mod tests {
     use super::*;
     use crate::reproduce::Verdict;
 
-    fn found(forbidden: [u64; 4]) -> Vec<Found> {
+    fn found(forbidden: [u64; 4]) -> Vec<LitmusOutcome> {
         let all = PROBES.into_iter().zip(forbidden);
-        all.map(|(probe, forbidden)| Found { probe, rounds: 100, forbidden }).collect()
+        all.map(|(probe, forbidden)| LitmusOutcome { probe, rounds: 100, forbidden }).collect()
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! The paper compares two machines; this is a third, so its orders are looked for and not its figures:
 //! more threads get more, a copy gets less than a read, and a chase hardly notices that others chase too.
 
-use super::{Check, Figure, Form, Outcome, Result, Row, Run};
+use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;
 use crate::reproduce::measure::Samples;
 use std::io;
-use terrace_machine::copy::{Copy, Engine};
-use terrace_machine::ground::{Ground, Here};
+use terrace_machine::copy::{Copy, CopyMethod};
+use terrace_machine::test_bed::{TestBed, Here};
 use terrace_machine::lines::{Lines, Pass};
 use terrace_machine::load::{Load, Op};
 use terrace_memory::Topology;
@@ -67,7 +67,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 fn copy(here: &Here, node: &str, threads: usize) -> io::Result<f64> {
-    let (from, to, engine) = (node, node, Engine::Library);
+    let (from, to, engine) = (node, node, CopyMethod::Library);
     Copy { from, to, engine, bytes: COPY_BYTES, threads, times: 1 }.run(here)
 }
 
@@ -152,12 +152,12 @@ fn judge(measured: &[Measured]) -> Outcome {
     );
     let over = || measured.iter().map(|m| m.threads);
     outcome.figures = vec![
-        Figure::new("Sequential accesses and copies", "threads", "GB/s", Form::Lines)
+        Figure::new("Sequential accesses and copies", "threads", "GB/s", FigureKind::Lines)
             .over(over())
             .with("read", measured.iter().map(|m| m.read_gb_s))
             .with("write", measured.iter().map(|m| m.write_gb_s))
             .with("copy", measured.iter().map(|m| m.copy_gb_s)),
-        Figure::new("Pointer chase", "threads", "ns a step", Form::Bars)
+        Figure::new("Pointer chase", "threads", "ns a step", FigureKind::Bars)
             .over(over())
             .with("median", measured.iter().map(|m| m.chase_ns)),
     ];

@@ -2,7 +2,7 @@
 
 use super::*;
 use std::sync::Barrier;
-use terrace_workload::history::{Call, Recorder, Told, joined};
+use terrace_workload::history::{Call, Recorder, Response, joined};
 use terrace_workload::linearizability::{DEFAULT_BUDGET, check};
 
 const THREADS: u64 = 4;
@@ -45,15 +45,20 @@ fn has_an_order<P: Protocol>(size: Size, seed: u64) {
                     let key = draws.below(6);
                     // Every insertion has a value of its own, so a read tells which it is of.
                     let value = (thread * 1_000_000 + number) as i64;
-                    let (call, told): (Call, Box<dyn FnOnce() -> Told>) = match draws.below(3) {
+                    let (call, told): (Call, Box<dyn FnOnce() -> Response>) = match draws.below(3) {
                         0 => (
                             Call::CompareAndSet { expected: None, new: Some(value) },
-                            Box::new(|| Told::Flag(insert(&mut session, key, value as u64))),
+                            Box::new(|| Response::Flag(insert(&mut session, key, value as u64))),
                         ),
-                        1 => (Call::Delete, Box::new(|| Told::Flag(session.remove(key).is_some()))),
+                        1 => (
+                            Call::Delete,
+                            Box::new(|| Response::Flag(session.remove(key).is_some())),
+                        ),
                         _ => (
                             Call::Get,
-                            Box::new(|| Told::Value(session.get(key).map(|value| value as i64))),
+                            Box::new(|| {
+                                Response::Value(session.get(key).map(|value| value as i64))
+                            }),
                         ),
                     };
                     let pending = client.call(key, call);

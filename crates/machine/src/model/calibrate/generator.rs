@@ -2,9 +2,9 @@
 //! so figures that contain a generator's own work can be compared only with that work added.
 
 use super::super::Preset;
-use crate::ground::Ground;
 use crate::lines::{Lines, Pass};
 use crate::load::{Load, Op};
+use crate::test_bed::TestBed;
 use std::io;
 
 /// A generator's own work. Nanoseconds.

@@ -2,10 +2,10 @@
 
 use super::super::{Machine, Preset};
 use super::run;
-use crate::ground::Ground;
 use crate::load::{Load, Op};
 use crate::loaded::{Loaded, Point};
 use crate::random::Rng;
+use crate::test_bed::TestBed;
 use terrace_memory::{Domain, Memory};
 
 /// The mean time of a dependent load, nanoseconds, over a region far larger than the caches.
@@ -54,7 +54,7 @@ pub(super) fn persist_ns(preset: &Preset, node: &str, stream: bool) -> f64 {
     total as f64 / 1000.0 / rounds as f64
 }
 
-/// Bandwidth of single lines all over, so many at a time of each thread.
+/// Bandwidth of single lines at random places, with this many in flight from each thread.
 pub(super) fn random_lines_gb_s(
     preset: &Preset,
     node: &'static str,
@@ -90,7 +90,7 @@ const DIVISOR: u64 = 32;
 /// Samples of 32 loads.
 const SAMPLES: u64 = 300;
 
-/// Loads beside threads that move bytes as fast as they can; of 100 pieces so many are written.
+/// Loads beside threads that move bytes as fast as they can, this percentage of them written.
 pub(super) fn mixed(preset: &Preset, node: &str, writes_percent: u64, threads: usize) -> Point {
     let near = preset.clone().with_caches_divided(DIVISOR);
     let setting = Loaded { node, writes_percent, pause_ns: 0.0, threads, samples: SAMPLES };

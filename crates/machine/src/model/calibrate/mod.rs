@@ -1,4 +1,4 @@
-//! How far the model is from what was published.
+//! The error of the model against published figures.
 //!
 //! For each preset whose machine somebody measured, [`calibrate`] runs the same loads on the model and
 //! puts both figures side by side. Nothing in the model was adjusted to them, with one exception that
@@ -25,7 +25,7 @@ pub const TOLERANCE: f64 = 0.20;
 /// A published figure and the model's.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// What is measured, with its unit.
+    /// The measured quantity, with its unit.
     pub what: String,
     /// Where it was published.
     pub source: &'static str,

@@ -7,7 +7,7 @@
 use super::super::Preset;
 use super::load::{changed_line_ns, load_latency_ns, mixed, random_lines_gb_s, remote_gb_s};
 use super::{Check, run};
-use crate::copy::{Copy, Engine};
+use crate::copy::{Copy, CopyMethod};
 use crate::load::{Load, Op};
 
 const MLC_SKYLAKE: &str = "MLC, 2 x Xeon 8180 (FD.io CSIT)";
@@ -67,7 +67,7 @@ fn xeon_max(preset: &Preset) -> Vec<Check> {
     let copy = Copy {
         from: "dram0",
         to: "hbm0",
-        engine: Engine::Stream,
+        engine: CopyMethod::Stream,
         bytes: 96 << 20,
         threads: 12,
         times: 1,

@@ -2,11 +2,11 @@
 
 use super::{Calibration, Check};
 use crate::chase::Chase;
-use crate::ground::{Bench, Ground};
 use crate::load::Load;
 use crate::loaded::Loaded;
 use crate::model::Preset;
 use crate::stores::Stores;
+use crate::test_bed::{Bench, TestBed};
 use std::io;
 use terrace_memory::profile::{
     Bandwidth, Flavour, Latency, Loaded as LoadedPoint, NodeProfile, StoreCost,
@@ -38,11 +38,11 @@ pub fn against(preset: &Preset, profile: &Profile) -> io::Result<Calibration> {
             let what = format!("the profile has no memory {node}");
             return Err(io::Error::new(io::ErrorKind::NotFound, what));
         };
-        let ground = Measure { preset, near: &near, divisor, known };
-        ground.latencies(&mut checks)?;
-        ground.bandwidths(&mut checks)?;
-        ground.stores(&mut checks)?;
-        ground.loaded(&mut checks)?;
+        let test_bed = Measure { preset, near: &near, divisor, known };
+        test_bed.latencies(&mut checks)?;
+        test_bed.bandwidths(&mut checks)?;
+        test_bed.stores(&mut checks)?;
+        test_bed.loaded(&mut checks)?;
     }
     Ok(Calibration { preset: preset.name.clone(), whose: "profile", checks })
 }

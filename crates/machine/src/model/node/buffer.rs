@@ -123,7 +123,7 @@ mod tests {
         for lines in [1, 5, 16, 64] {
             let (mut buffer, mut row, mut rng) = (Buffer::new(lines), Row::default(), Rng::new(7));
             for _ in 0..20_000 {
-                // Lines that differ in their upper halves only are told apart.
+                // Distinguishes lines that differ only in their upper halves.
                 let block = rng.below(2 * lines as u64) | rng.below(2) << 40;
                 let known = row.0.iter().position(|(held, _)| *held == block);
                 let found = buffer.find(block);

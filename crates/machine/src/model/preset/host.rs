@@ -12,7 +12,7 @@ use std::time::Instant;
 use terrace_memory::topology::CacheKind;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, Topology};
 
-/// What was measured of a machine's memory by one thread. Nanoseconds, and 10^9 bytes a second.
+/// Measurements of a machine's memory by one thread, in nanoseconds and 10^9 bytes a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {

@@ -45,7 +45,7 @@ pub struct Preset {
     pub name: String,
     /// What it stands for, one line.
     pub about: String,
-    /// Cores and what is in them.
+    /// Cores and their private parts.
     pub processor: Processor,
     /// Caches, from the core outwards: private ones, then the one that a socket shares, last.
     pub cache: Vec<CacheLevel>,
@@ -246,7 +246,7 @@ pub struct LinkSpec {
     pub notes_in_memory: bool,
 }
 
-/// Why a preset was refused, or what was asked of its machine: one line.
+/// Why a preset, or a request to its machine, was refused: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresetError(pub(super) String);
 

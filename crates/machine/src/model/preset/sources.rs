@@ -26,7 +26,7 @@ const PUBLISHED: &[&str] = &[
 ];
 /// What a figure is marked with where nobody has published it as it stands, and the reason after it.
 const MARKS: &[&str] = &["MEASURED: ", "DERIVED: ", "ASSUMED: ", "CALIBRATED: "];
-/// A reason has at least so many letters.
+/// Fewest letters of a reason.
 const REASON: usize = 10;
 
 fn is_source(comment: &str) -> bool {

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 pub struct Wrong {
     /// The line.
     pub line: usize,
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
 }
 

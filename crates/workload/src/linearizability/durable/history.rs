@@ -30,7 +30,7 @@ pub struct Operation<C, T> {
     /// Place of the return, or of the crash that met the operation pending; `None` if neither came.
     pub ended_at: Option<u64>,
     /// What was told; `None` if nothing ever was.
-    pub told: Option<T>,
+    pub response: Option<T>,
 }
 
 /// Calls, returns and crashes in the order in which they came. Each thread has one operation at a
@@ -67,19 +67,19 @@ impl<C, T> History<C, T> {
         let waiting = self.pending.insert(thread, number);
         assert!(waiting.is_none(), "thread {thread} calls while it waits for a return");
         let called_at = self.place(1);
-        self.operations.push(Operation { thread, call, called_at, ended_at: None, told: None });
+        self.operations.push(Operation { thread, call, called_at, ended_at: None, response: None });
     }
 
     /// What `thread` called last returns.
     ///
     /// # Panics
     /// If it waits for nothing.
-    pub fn returned(&mut self, thread: usize, told: T) {
+    pub fn returned(&mut self, thread: usize, response: T) {
         let number = self.pending.remove(&thread);
         let number = number.unwrap_or_else(|| panic!("thread {thread} waits for no return"));
         let at = self.place(1);
         let operation = &mut self.operations[number];
-        (operation.ended_at, operation.told) = (Some(at), Some(told));
+        (operation.ended_at, operation.response) = (Some(at), Some(response));
     }
 
     /// One or the other.
@@ -89,7 +89,7 @@ impl<C, T> History<C, T> {
     pub fn record(&mut self, thread: usize, moment: Moment<C, T>) {
         match moment {
             Moment::Called(call) => self.call(thread, call),
-            Moment::Returned(told) => self.returned(thread, told),
+            Moment::Returned(response) => self.returned(thread, response),
         }
     }
 
@@ -120,7 +120,7 @@ impl<C, T> History<C, T> {
     /// What each part has to explain.
     pub(super) fn parts<S>(&self, specification: &S) -> BTreeMap<u64, Vec<Item<'_, C, T>>>
     where
-        S: Specification<Call = C, Told = T>,
+        S: Specification<Call = C, Response = T>,
         C: Clone,
     {
         let mut parts: BTreeMap<u64, Vec<Item<'_, C, T>>> = BTreeMap::new();
@@ -129,7 +129,7 @@ impl<C, T> History<C, T> {
                 action: Action::Asked(number, &operation.call),
                 called_at: operation.called_at,
                 ended_at: operation.ended_at,
-                told: operation.told.as_ref(),
+                response: operation.response.as_ref(),
             };
             parts.entry(specification.part(&operation.call)).or_default().push(item);
         }
@@ -138,7 +138,7 @@ impl<C, T> History<C, T> {
                 action: Action::Crash,
                 called_at: at + 1,
                 ended_at: Some(at + 2),
-                told: None,
+                response: None,
             }));
             if let Some(call) = specification.unasked() {
                 items.extend(self.unasked(call));
@@ -157,7 +157,7 @@ impl<C, T> History<C, T> {
             action: Action::Unasked(call.clone()),
             called_at,
             ended_at,
-            told: None,
+            response: None,
         })
     }
 
@@ -167,7 +167,7 @@ impl<C, T> History<C, T> {
         C: Clone,
         T: Clone,
     {
-        let numbers = core.iter().filter(|item| item.told.is_some()).filter_map(Item::number);
+        let numbers = core.iter().filter(|item| item.response.is_some()).filter_map(Item::number);
         let operations: Vec<_> = numbers.map(|number| self.operations[number].clone()).collect();
         let others = core.iter().filter_map(Item::number).count() - operations.len();
         let first = operations.iter().map(|o| o.called_at).min().unwrap_or(0);

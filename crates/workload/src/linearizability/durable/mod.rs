@@ -10,7 +10,7 @@
 //! search (Wing and Gong's with Lowe's; [`super`]), and the split by [`Specification::part`]:
 //! linearizability is local, so each part is decided alone.
 //!
-//! What is durable only up to some instant before a crash, as with a cut or an asynchronous flush,
+//! What is durable only up to some instant before a crash, as with a checkpoint or an asynchronous flush,
 //! is [`Buffered`]: after a crash the object is as it was at an instant after the last
 //! completed sync. That is not local, so a buffered history is one part.
 //!
@@ -20,16 +20,16 @@
 //! the more are left open, the longer it takes to know.)
 //!
 //! ```
-//! use terrace_workload::history::{Call, Told};
+//! use terrace_workload::history::{Call, Response};
 //! use terrace_workload::linearizability::durable::{History, KeyValue, Verdict, check};
 //!
 //! let mut history = History::new();
 //! history.call(0, (7, Call::Put(1)));
-//! history.returned(0, Told::Done);
+//! history.returned(0, Response::Done);
 //! history.call(1, (7, Call::Put(2))); // pending at the crash: it may have happened, or not
 //! history.crash();
 //! history.call(0, (7, Call::Get));
-//! history.returned(0, Told::Value(None)); // but the first put had returned
+//! history.returned(0, Response::Value(None)); // but the first put had returned
 //! let Verdict::Violation(witness) = check(&KeyValue, &history, 1_000) else { panic!() };
 //! assert_eq!(witness.operations.len(), 2);
 //! ```
@@ -73,9 +73,9 @@ impl<C, T> Verdict<C, T> {
 /// overlap little takes about two an operation.
 pub fn check<S: Specification>(
     specification: &S,
-    history: &History<S::Call, S::Told>,
+    history: &History<S::Call, S::Response>,
     budget: u64,
-) -> Verdict<S::Call, S::Told> {
+) -> Verdict<S::Call, S::Response> {
     let mut undecided = None;
     for (part, items) in history.parts(specification) {
         let mut left = budget;

@@ -28,7 +28,7 @@ pub(super) struct Item<'a, C, T> {
     /// After this it cannot happen any more.
     pub ended_at: Option<u64>,
     /// With what answer. Without one it may have happened, or not.
-    pub told: Option<&'a T>,
+    pub response: Option<&'a T>,
 }
 
 impl<C, T> Item<'_, C, T> {
@@ -42,7 +42,7 @@ impl<C, T> Item<'_, C, T> {
 
     /// Whether it must have happened.
     pub fn is_required(&self) -> bool {
-        self.told.is_some() || matches!(self.action, Action::Crash)
+        self.response.is_some() || matches!(self.action, Action::Crash)
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Outcome {
 /// Looks for an order of `items`, taking each step off `budget`.
 pub(super) fn explain<S: Specification>(
     specification: &S,
-    items: &[Item<'_, S::Call, S::Told>],
+    items: &[Item<'_, S::Call, S::Response>],
     budget: &mut u64,
 ) -> Outcome {
     let mut items: Vec<_> = items.iter().collect();
@@ -79,7 +79,7 @@ pub(super) fn explain<S: Specification>(
 }
 
 /// An operation taken, or left out.
-struct Step<St> {
+struct SearchStep<St> {
     /// Its call's entry.
     call: usize,
     /// The state before, if it was taken.
@@ -88,9 +88,9 @@ struct Step<St> {
 
 struct Search<'a, S: Specification> {
     specification: &'a S,
-    items: Vec<&'a Item<'a, S::Call, S::Told>>,
+    items: Vec<&'a Item<'a, S::Call, S::Response>>,
     list: List,
-    steps: Vec<Step<S::State>>,
+    steps: Vec<SearchStep<S::State>>,
     state: S::State,
     done: DoneSet,
     visited: Visited<S::State>,
@@ -127,14 +127,14 @@ impl<S: Specification> Search<'_, S> {
     fn take(&mut self, call: usize) -> bool {
         let number = self.list.entry(call).operation;
         let item = self.items[number];
-        let (next, told) = match &item.action {
+        let (next, response) = match &item.action {
             Action::Asked(_, call) => self.specification.apply(&self.state, call),
             Action::Unasked(call) => self.specification.apply(&self.state, call),
             Action::Crash => {
                 return self.go(call, number, Some(self.specification.crash(&self.state)));
             }
         };
-        let may_be = item.told.is_none_or(|wanted| *wanted == told);
+        let may_be = item.response.is_none_or(|wanted| *wanted == response);
         may_be && self.go(call, number, Some(next))
     }
 
@@ -158,14 +158,14 @@ impl<S: Specification> Search<'_, S> {
         let taken_in = next.map(|next| std::mem::replace(&mut self.state, next));
         self.required -= usize::from(self.items[number].is_required());
         self.list.lift(call);
-        self.steps.push(Step { call, taken_in });
+        self.steps.push(SearchStep { call, taken_in });
         true
     }
 
     /// Undoes steps back to the last operation taken; where the search goes on, if there was one.
     fn put_back(&mut self) -> Option<usize> {
         loop {
-            let Step { call, taken_in } = self.steps.pop()?;
+            let SearchStep { call, taken_in } = self.steps.pop()?;
             let number = self.list.entry(call).operation;
             self.list.unlift(call);
             self.done.remove(number);

@@ -1,6 +1,6 @@
 //! What objects do, one operation at a time.
 
-use crate::history::{self, State, Told};
+use crate::history::{self, RegisterState, Response};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ pub trait Specification {
     /// What may be asked.
     type Call: Clone + Debug + PartialEq;
     /// What may be answered.
-    type Told: Clone + Debug + PartialEq;
+    type Response: Clone + Debug + PartialEq;
     /// Everything that decides the answers to come, of one part.
     type State: Clone + Eq + Hash + Debug;
 
@@ -18,7 +18,7 @@ pub trait Specification {
     fn start(&self) -> Self::State;
 
     /// What a call does: the next state, and the answer.
-    fn apply(&self, state: &Self::State, call: &Self::Call) -> (Self::State, Self::Told);
+    fn apply(&self, state: &Self::State, call: &Self::Call) -> (Self::State, Self::Response);
 
     /// The part that a call is about. Calls of different parts must have nothing to do with each
     /// other: then each part is checked alone.
@@ -43,14 +43,14 @@ pub struct Register;
 
 impl Specification for Register {
     type Call = history::Call;
-    type Told = Told;
-    type State = State;
+    type Response = Response;
+    type State = RegisterState;
 
-    fn start(&self) -> State {
+    fn start(&self) -> RegisterState {
         None
     }
 
-    fn apply(&self, state: &State, call: &history::Call) -> (State, Told) {
+    fn apply(&self, state: &RegisterState, call: &history::Call) -> (RegisterState, Response) {
         call.apply(*state)
     }
 }
@@ -61,14 +61,14 @@ pub struct KeyValue;
 
 impl Specification for KeyValue {
     type Call = (u64, history::Call);
-    type Told = Told;
-    type State = State;
+    type Response = Response;
+    type State = RegisterState;
 
-    fn start(&self) -> State {
+    fn start(&self) -> RegisterState {
         None
     }
 
-    fn apply(&self, state: &State, (_, call): &Self::Call) -> (State, Told) {
+    fn apply(&self, state: &RegisterState, (_, call): &Self::Call) -> (RegisterState, Response) {
         call.apply(*state)
     }
 
@@ -84,17 +84,17 @@ pub struct Set;
 /// What is asked of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetCall {
-    /// Puts the number in. Told: whether it was not there.
+    /// Puts the number in. Response: whether it was not there.
     Add(u64),
-    /// Takes the number out. Told: whether it was there.
+    /// Takes the number out. Response: whether it was there.
     Remove(u64),
-    /// Told: whether the number is there.
+    /// Response: whether the number is there.
     Contains(u64),
 }
 
 impl Specification for Set {
     type Call = SetCall;
-    type Told = bool;
+    type Response = bool;
     type State = bool;
 
     fn start(&self) -> bool {
@@ -122,15 +122,15 @@ pub struct Queue;
 /// What is asked of a [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QueueCall {
-    /// Appends the number. Told: nothing (`None`).
+    /// Appends the number. Response: nothing (`None`).
     Enqueue(u64),
-    /// Takes the first number. Told: it, or `None` from an empty queue.
+    /// Takes the first number. Response: it, or `None` from an empty queue.
     Dequeue,
 }
 
 impl Specification for Queue {
     type Call = QueueCall;
-    type Told = Option<u64>;
+    type Response = Option<u64>;
     type State = VecDeque<u64>;
 
     fn start(&self) -> VecDeque<u64> {
@@ -139,14 +139,14 @@ impl Specification for Queue {
 
     fn apply(&self, state: &VecDeque<u64>, call: &QueueCall) -> (VecDeque<u64>, Option<u64>) {
         let mut next = state.clone();
-        let told = match call {
+        let response = match call {
             QueueCall::Enqueue(number) => {
                 next.push_back(*number);
                 None
             }
             QueueCall::Dequeue => next.pop_front(),
         };
-        (next, told)
+        (next, response)
     }
 }
 
@@ -158,9 +158,9 @@ pub struct Buffered<S>(pub S);
 /// What is asked of a [`Buffered`] object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BufferedCall<C> {
-    /// Does this. Told: what the object tells.
+    /// Does this. Response: what the object tells.
     Do(C),
-    /// Makes durable what was done before. Told: nothing (`None`).
+    /// Makes durable what was done before. Response: nothing (`None`).
     Sync,
 }
 
@@ -169,7 +169,7 @@ type Parts<S> = BTreeMap<u64, S>;
 
 impl<S: Specification> Specification for Buffered<S> {
     type Call = BufferedCall<S::Call>;
-    type Told = Option<S::Told>;
+    type Response = Option<S::Response>;
     /// As it is, and as a crash would leave it.
     type State = (Parts<S::State>, Parts<S::State>);
 
@@ -177,11 +177,11 @@ impl<S: Specification> Specification for Buffered<S> {
         (Parts::new(), Parts::new())
     }
 
-    fn apply(&self, (now, kept): &Self::State, call: &Self::Call) -> (Self::State, Self::Told) {
+    fn apply(&self, (now, kept): &Self::State, call: &Self::Call) -> (Self::State, Self::Response) {
         let BufferedCall::Do(call) = call else { return ((now.clone(), now.clone()), None) };
         let part = self.0.part(call);
         let before = now.get(&part).cloned().unwrap_or_else(|| self.0.start());
-        let (after, told) = self.0.apply(&before, call);
+        let (after, response) = self.0.apply(&before, call);
         let mut now = now.clone();
         // Equal objects must be equal maps.
         if after == self.0.start() {
@@ -189,7 +189,7 @@ impl<S: Specification> Specification for Buffered<S> {
         } else {
             now.insert(part, after);
         }
-        ((now, kept.clone()), Some(told))
+        ((now, kept.clone()), Some(response))
     }
 
     fn crash(&self, (_, kept): &Self::State) -> Self::State {

@@ -32,13 +32,13 @@ impl<C: fmt::Debug, T: fmt::Debug> fmt::Display for Witness<C, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "part {}: no order explains these", self.part)?;
         let mut crashes = self.crashes.iter().peekable();
-        for Operation { thread, call, called_at, ended_at, told } in &self.operations {
+        for Operation { thread, call, called_at, ended_at, response } in &self.operations {
             while let Some(at) = crashes.next_if(|at| *at < called_at) {
                 write!(f, "\n  crash at {at}")?;
             }
             write!(f, "\n  thread {thread}: {call:?} at {called_at}")?;
-            if let (Some(at), Some(told)) = (ended_at, told) {
-                write!(f, ", told {told:?} at {at}")?;
+            if let (Some(at), Some(response)) = (ended_at, response) {
+                write!(f, ", told {response:?} at {at}")?;
             }
         }
         write!(f, "\n  whatever became of {} others", self.others)
@@ -49,10 +49,10 @@ impl<C: fmt::Debug, T: fmt::Debug> fmt::Display for Witness<C, T> {
 /// needed for that, as far as `budget` steps tell. `items` have none.
 pub(super) fn core<'a, S: Specification>(
     specification: &S,
-    items: Vec<Item<'a, S::Call, S::Told>>,
+    items: Vec<Item<'a, S::Call, S::Response>>,
     mut budget: u64,
-) -> Vec<Item<'a, S::Call, S::Told>> {
-    let mut fails = |items: &[Item<'a, S::Call, S::Told>]| {
+) -> Vec<Item<'a, S::Call, S::Response>> {
+    let mut fails = |items: &[Item<'a, S::Call, S::Response>]| {
         let most = budget.min(1_000 + STEPS_OF_OPERATION * items.len() as u64);
         let mut left = most;
         let outcome = explain(specification, items, &mut left);
@@ -67,7 +67,7 @@ pub(super) fn core<'a, S: Specification>(
 fn until<'a, C: Clone, T: Clone>(items: &[Item<'a, C, T>], end: u64) -> Vec<Item<'a, C, T>> {
     let begun = items.iter().filter(|item| item.called_at <= end);
     let known = |item: &Item<'a, C, T>| match item.ended_at {
-        Some(at) if at > end => Item { ended_at: None, told: None, ..item.clone() },
+        Some(at) if at > end => Item { ended_at: None, response: None, ..item.clone() },
         _ => item.clone(),
     };
     begun.map(known).collect()
@@ -77,8 +77,8 @@ fn shortest<'a, C: Clone, T: Clone>(
     items: Vec<Item<'a, C, T>>,
     fails: &mut impl FnMut(&[Item<'a, C, T>]) -> bool,
 ) -> Vec<Item<'a, C, T>> {
-    let told = items.iter().filter(|item| item.told.is_some());
-    let mut ends: Vec<u64> = told.filter_map(|item| item.ended_at).collect();
+    let response = items.iter().filter(|item| item.response.is_some());
+    let mut ends: Vec<u64> = response.filter_map(|item| item.ended_at).collect();
     ends.sort_unstable();
     // What has no order at one place has none at any later one.
     let first = ends.partition_point(|end| !fails(&until(&items, *end)));
@@ -93,21 +93,22 @@ fn fewest<'a, C: Clone, T: Clone>(
     mut items: Vec<Item<'a, C, T>>,
     fails: &mut impl FnMut(&[Item<'a, C, T>]) -> bool,
 ) -> Vec<Item<'a, C, T>> {
-    let mut told: Vec<usize> = (0..items.len()).filter(|i| items[*i].told.is_some()).collect();
-    let mut chunk = told.len().div_ceil(2);
+    let mut response: Vec<usize> =
+        (0..items.len()).filter(|i| items[*i].response.is_some()).collect();
+    let mut chunk = response.len().div_ceil(2);
     loop {
         let mut kept = Vec::new();
-        for some in told.chunks(chunk.max(1)) {
+        for some in response.chunks(chunk.max(1)) {
             let mut fewer = items.clone();
-            some.iter().for_each(|i| fewer[*i].told = None);
+            some.iter().for_each(|i| fewer[*i].response = None);
             if fails(&fewer) {
                 items = fewer;
             } else {
                 kept.extend_from_slice(some);
             }
         }
-        let is_minimal = chunk <= 1 && kept.len() == told.len();
-        told = kept;
+        let is_minimal = chunk <= 1 && kept.len() == response.len();
+        response = kept;
         if is_minimal {
             return items;
         }

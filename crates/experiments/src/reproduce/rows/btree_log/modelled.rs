@@ -180,7 +180,7 @@ impl ModelledIndex {
         Ok(ModelledIndex { machine, threads, index, logs, options: *options, entries })
     }
 
-    /// Has each thread insert `each` new entries, all at once: who finds a latch held waits for it. Beside
+    /// Has each thread insert `each` new entries, all at once: a thread that finds a latch held waits for it. Beside
     /// them a few collect, if `garbage` says what a log may have.
     pub fn inserts(&self, each: u64, garbage: Option<u64>) -> Result<Ran> {
         let left = AtomicUsize::new(self.threads);

@@ -3,7 +3,7 @@
 //!
 //! Before the cells each map is updated until the collector has as much to do as it will have.
 
-use super::super::{Figure, Form, Outcome, Result, Run};
+use super::super::{Figure, FigureKind, Outcome, Result, Run};
 use super::{CELLS, COMBINATIONS, Combination, Rates, VALUE_BYTES, designs, levels, scans, sections};
 use crate::reproduce::modelled::{
     Collector, Mix, ModelledMap, Ycsb, keys_beyond_caches, label, label_of_ordered, options, preset,
@@ -99,6 +99,6 @@ fn drawn<const N: usize>(
     combinations: &[Combination],
     rates: &[[f64; N]],
 ) -> Figure {
-    let figure = Figure::new(title, "workload", "million a second", Form::Bars).over(cells);
+    let figure = Figure::new(title, "workload", "million a second", FigureKind::Bars).over(cells);
     combinations.iter().zip(rates).fold(figure, |figure, (combination, rates)| figure.with(combination.name, *rates))
 }

@@ -4,7 +4,7 @@
 //! A scan reads 1 to 100 records (uniform, as YCSB has it), and five operations of a hundred insert; the paper speaks
 //! of updates there. Sections are not among them: ordered maps have none.
 
-use super::super::{Check, Figure, Form, Outcome, Result, Run};
+use super::super::{Check, Figure, FigureKind, Outcome, Result, Run};
 use super::{Combination, EQUAL, ROOM, VALUE_BYTES, per_processor_second};
 use crate::MapTarget;
 use crate::reproduce::error::Error;
@@ -104,7 +104,7 @@ fn judge(outcome: &mut Outcome, rates: &[Rates], spread: f64) {
         100.0 * spread
     );
     let figure =
-        Figure::new(&format!("YCSB on ordered maps, values of {VALUE_BYTES} B"), "workload", "million a second", Form::Bars)
+        Figure::new(&format!("YCSB on ordered maps, values of {VALUE_BYTES} B"), "workload", "million a second", FigureKind::Bars)
             .over(CELLS.map(|(.., name)| name));
     outcome.figures.push(COMBINATIONS.iter().zip(rates).fold(figure, |figure, (of, rates)| {
         figure.with(of.name, rates.map(|rate| rate / 1e6))

@@ -56,7 +56,7 @@ pub(super) fn of(node: &NodeProfile, cache_bytes: u64) -> Result<Caches, PresetE
     Ok(Caches(levels))
 }
 
-/// Where so many levels begin, if their latencies differ by a step: the cut into plateaus that leaves the least
+/// Where so many levels begin, if their latencies differ by a step: the split into plateaus that leaves the least
 /// variance of logarithms.
 fn steps(points: &[(u64, f64)], levels: usize) -> Option<Vec<usize>> {
     let logs: Vec<f64> = points.iter().map(|(_, ns)| ns.ln()).collect();

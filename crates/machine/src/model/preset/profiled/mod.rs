@@ -94,7 +94,7 @@ impl Preset {
             );
         }
         let (known, left_out) = memories_of(profile)?;
-        // The quickest memory is the threads' own: what is nearer than it is a cache.
+        // The quickest memory is the threads' own: anything quicker is a cache.
         let own = known
             .iter()
             .copied()

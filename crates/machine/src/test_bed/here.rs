@@ -1,7 +1,7 @@
-//! This machine as a ground: pinned threads, memory bound to the kernel's nodes or in files, the real clock.
+//! This machine as a test bed: pinned threads, memory bound to the kernel's nodes or in files, the real clock.
 
 use super::files::Files;
-use super::{Bench, Effort, Ground};
+use super::{Bench, Effort, TestBed};
 use crate::files::WrittenFile;
 use crate::model::NodeCounts;
 use crate::pages::{self, PageCost};
@@ -89,7 +89,7 @@ impl Here {
     }
 }
 
-impl Ground for Here {
+impl TestBed for Here {
     type Bench = HereBench;
 
     fn name(&self) -> &str {

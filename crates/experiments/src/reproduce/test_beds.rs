@@ -1,11 +1,11 @@
-//! The grounds of the persistent-memory rows: Gugnani's Optane server, modelled, and this machine.
+//! The test beds of the persistent-memory rows: Gugnani's Optane server, modelled, and this machine.
 
 use super::error::{Error, Result};
 use terrace_advise::idiosyncrasies::{Settings, Sweep};
 use terrace_machine::Preset;
-use terrace_machine::ground::{Ground, Here};
 use terrace_machine::model::Ablation;
 use terrace_machine::model::calibrate::Generator;
+use terrace_machine::test_bed::{Here, TestBed};
 use terrace_memory::Topology;
 
 /// What notes say of the model.
@@ -46,9 +46,9 @@ pub(super) fn here() -> Result<(Here, String)> {
 }
 
 /// A sweep at the paper's sizes or its corners.
-pub(super) fn sweep<G: Ground>(ground: &G, generator: Generator, full: bool) -> Sweep<'_, G> {
+pub(super) fn sweep<G: TestBed>(test_bed: &G, generator: Generator, full: bool) -> Sweep<'_, G> {
     let settings = if full { Settings::paper() } else { Settings::brief() };
-    Sweep::new(ground, Settings { generator, ..settings })
+    Sweep::new(test_bed, Settings { generator, ..settings })
 }
 
 /// The error of a measurement that the machine refused.

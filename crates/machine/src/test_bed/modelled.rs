@@ -1,6 +1,6 @@
-//! A modelled machine as a ground: every bench is a fresh one, so no measurement sees another's caches.
+//! A modelled machine as a test bed: every bench is a fresh one, so no measurement sees another's caches.
 
-use super::{Bench, Effort, Ground};
+use super::{Bench, Effort, TestBed};
 use crate::files::WrittenFile;
 use crate::model::{Machine, Modelled, NodeCounts, Preset};
 use crate::pages::PageCost;
@@ -8,10 +8,10 @@ use std::io;
 use std::time::Duration;
 use terrace_memory::Domain;
 
-/// What is random in a modelled cache is so by this seed, the same in every measurement.
+/// The seed of modelled caches, the same in every measurement.
 const SEED: u64 = 1;
 
-impl Ground for Preset {
+impl TestBed for Preset {
     type Bench = Machine;
 
     fn name(&self) -> &str {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use terrace_memory::{Divide, Domain, Memory};
 
 /// A machine whose memories can be measured.
-pub trait Ground {
+pub trait TestBed {
     /// What its measurements run on.
     type Bench: Bench;
     /// What it is called in results.
@@ -56,14 +56,14 @@ pub trait Ground {
     /// Threads to measure with, each on its own processor of the first socket as far as there are enough.
     ///
     /// # Errors
-    /// The machine has not so many threads.
+    /// The machine has fewer threads.
     fn bench(&self, threads: usize) -> io::Result<Self::Bench>;
     /// At most `most` threads on processors of one node.
     ///
     /// # Errors
     /// There is no such node, or it has no processors that may be used.
     fn bench_at(&self, home: &str, most: usize) -> io::Result<Self::Bench>;
-    /// A file of about so many bytes in a tier that is files.
+    /// A file of about `bytes` bytes in a tier of files.
     ///
     /// # Errors
     /// It is not such a tier, or the system refuses the file.

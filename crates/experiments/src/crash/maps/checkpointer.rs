@@ -1,6 +1,6 @@
-//! A map under an interval whose keeper ticks: it writes sealed logs out before any cut counts them, and
-//! takes a cut when it is due. The ticks are made by hand, between operations; the clock that makes
-//! them is all that is left out.
+//! A map under `interval` and the ticks of its checkpointer: each writes sealed logs out before a checkpoint counts
+//! them, and takes a checkpoint when one is due. The scenario ticks by hand, between operations; only the clock is
+//! missing.
 //!
 //! Setup leaves little room in the log, so that the script seals it. A state costs the reading of that
 //! log, so there are few: every state of one crash.
@@ -8,7 +8,7 @@
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
 use super::disk::{MEMORY_BYTES, OnDisk, OnImage};
-use super::{Contents, Place, contents, recover};
+use super::{Contents, MapSetup, contents, recover};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_machine::{Explorer, Noted};
@@ -25,7 +25,7 @@ const ROOM_BYTES: usize = 700;
 pub(in super::super) enum Note {
     /// So many operations.
     Done(usize),
-    /// A sync, after so many.
+    /// A sync, after this many operations.
     Synced(usize),
 }
 
@@ -35,7 +35,7 @@ enum Operation {
     Put(u64, u8),
     Delete(u64),
     Tick {
-        takes_cut: bool,
+        takes_checkpoint: bool,
     },
 }
 
@@ -43,12 +43,12 @@ fn value(number: u8) -> Vec<u8> {
     vec![number; if number.is_multiple_of(3) { 80 } else { 40 }]
 }
 
-/// Every fourth operation is a tick, every third tick takes a cut: the one after the log is full does
+/// Every fourth operation is a tick, every third tick takes a checkpoint: the one after the log is full does
 /// not.
 fn script() -> Vec<Operation> {
     let operation = |number: u64| match number {
-        _ if number % 12 == 11 => Operation::Tick { takes_cut: true },
-        _ if number % 4 == 3 => Operation::Tick { takes_cut: false },
+        _ if number % 12 == 11 => Operation::Tick { takes_checkpoint: true },
+        _ if number % 4 == 3 => Operation::Tick { takes_checkpoint: false },
         _ if number % 7 == 6 => Operation::Delete(number % KEYS),
         _ => Operation::Put(number % KEYS, number as u8),
     };
@@ -76,7 +76,7 @@ fn fill(map: &OnImage) {
     let fourth = vec![1; 1 << 20];
     for bytes in [&fourth[..], &fourth[1..], &fourth[2..], &fourth[ROOM_BYTES..]] {
         map.put(&key, bytes).expect("put");
-        // What a cut has taken is not overwritten: the next goes behind it.
+        // What a checkpoint has taken is not overwritten: the next goes behind it.
         map.keep(0, true).expect("a tick");
     }
     map.delete(&key).expect("delete");
@@ -94,11 +94,11 @@ fn perform(map: &OnImage, operation: Operation) {
             map.put(&key.to_be_bytes(), &value(number)).expect("put");
         }
         Operation::Delete(key) => drop(map.delete(&key.to_be_bytes()).expect("delete")),
-        Operation::Tick { takes_cut } => map.keep(0, takes_cut).expect("a tick"),
+        Operation::Tick { takes_checkpoint } => map.keep(0, takes_checkpoint).expect("a tick"),
     }
 }
 
-/// What was done, and how much of that was synced.
+/// The operations, and how many of them were synced.
 fn progress(notes: &[Noted<Note>]) -> (usize, usize) {
     notes.iter().fold((0, 0), |(_, synced), note| match note.event {
         Note::Done(done) => (done, synced),
@@ -106,7 +106,7 @@ fn progress(notes: &[Noted<Note>]) -> (usize, usize) {
     })
 }
 
-/// Whether what is there is what was there at some instant since the last sync.
+/// Whether the map is as it was at some instant since the last sync.
 fn judge(notes: &[Noted<Note>], states: &[Contents], found: &Contents) -> Result<(), String> {
     let (done, synced) = progress(notes);
     let allowed = &states[synced..states.len().min(done + 2)];
@@ -134,19 +134,19 @@ pub(in super::super) fn explorer(syncs: bool, settings: &Settings) -> Exhaustive
         .thread(move |_, log| {
             let map = handed.lock().unwrap_or_else(PoisonError::into_inner).take();
             let map = map.expect("made by setup");
-            // Sealed logs since the last tick, and whether one was written before its cut.
+            // Sealed logs since the last tick, and whether one was written before its checkpoint.
             let (mut logs, mut sealed, mut written_early) = (logs_of(&map), false, false);
             for (number, operation) in operations.iter().enumerate() {
                 perform(&map, *operation);
                 match operation {
-                    Operation::Tick { takes_cut } => {
-                        written_early |= sealed && !takes_cut;
+                    Operation::Tick { takes_checkpoint } => {
+                        written_early |= sealed && !takes_checkpoint;
                         sealed = false;
                     }
                     _ => sealed |= std::mem::replace(&mut logs, logs_of(&map)) < logs,
                 }
                 log.note(match operation {
-                    Operation::Tick { takes_cut: true } => Note::Synced(number + 1),
+                    Operation::Tick { takes_checkpoint: true } => Note::Synced(number + 1),
                     _ => Note::Done(number + 1),
                 });
             }
