@@ -154,6 +154,18 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// all if it returns an error or panics. Inside another batch it becomes a part of that one, and
     /// an error takes back what it wrote itself.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.atomic(|session| {
+    ///     session.put(b"ada", b"90", None)?;
+    ///     session.put(b"grace", b"110", None)
+    /// })?;
+    /// session.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Atomicity
     /// * After a crash all of the batch is there or nothing (values in logs; in slabs each key for
     ///   itself).

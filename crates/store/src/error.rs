@@ -145,6 +145,11 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
     /// Whether something that was written is not as it was: the error names file and offset.
+    ///
+    /// ```
+    /// let full = terrace_store::Error::QueueFull { used: 1, capacity: 1 };
+    /// assert!(!full.is_damage());
+    /// ```
     pub fn is_damage(&self) -> bool {
         matches!(self, Error::Medium(terrace_durable::Error::Damaged { .. }))
     }

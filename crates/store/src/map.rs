@@ -1,27 +1,27 @@
 //! A durable map, and the sessions that work on it.
 
-use crate::background::Background;
-use crate::cursors::Cursors;
-use crate::engine::{Change, Engine, Hint, Value};
-use crate::error::{Error, Result};
+mod inner;
+mod open;
+
+use crate::engine::{Change, Hint, Value};
+use crate::error::Result;
 use crate::index::KeyIndex;
-use crate::lock::DirectoryLock;
-use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
+use crate::options::{Durability, Kind, MapOptions, WhenFull};
 use crate::pressure::{By, Wait};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
 use crate::session::Session;
 use crate::stats::MapStats;
 use crate::watch::Watch;
-use parking_lot::Mutex;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use terrace_durable::item::NewItem;
 use terrace_durable::superblock::Rule;
-use terrace_durable::values::{Room, Ticket};
+use terrace_durable::values::Room;
 use terrace_durable::{Medium, Values};
-use terrace_memory::{Budget, Divide, Memory, Native};
+use terrace_memory::{Memory, Native};
+
+pub(crate) use inner::Inner;
 
 /// Why a map that was closed takes no more writes.
 const CLOSED: &str = "closed";
@@ -45,111 +45,15 @@ impl<M: Memory, I: Memory> Clone for Map<M, I> {
     }
 }
 
-pub(crate) struct Inner<M: Memory, I: Memory> {
-    // Dropped in this order: the threads first, the lock on the directory last.
-    pub background: Mutex<Option<Background>>,
-    pub engine: Arc<Engine<M, I>>,
-    pub recovery: RecoveryReport,
-    pub next_writer: AtomicUsize,
-    pub cursors: Cursors,
-    /// Of the directory; a map without one has none.
-    #[expect(dead_code, reason = "held")]
-    pub lock: Option<DirectoryLock>,
-}
-
-impl Map {
-    /// Opens the map in directory `dir`, made if absent, and recovers it.
-    ///
-    /// # Errors
-    /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be,
-    /// [`Error::Medium`] naming file and offset if what lies there is damaged or was made with
-    /// other parameters.
-    pub fn open(dir: &Path, options: MapOptions) -> Result<Map> {
-        let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-        Map::open_within(dir, options, &budget)
-    }
-
-    /// As [`Map::open`], taking memory from a budget shared with others; the budget in `options`
-    /// does not count.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn open_within(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
-        crate::open::open(dir, options, budget)
-    }
-}
-
-impl<M: Memory> Map<M> {
-    /// Opens the map that lies in a byte-addressable `memory`, without a directory and without
-    /// threads of its own: what they would do, [`Map::collect`] does when it is called. For trying
-    /// the map on memories that count, or crash; `lifetime` differs from opening to opening.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn over(memory: M, is_new: bool, lifetime: u32, options: MapOptions) -> Result<Map<M>> {
-        Map::on(Medium::over(memory, is_new, lifetime), options)
-    }
-
-    /// As [`Map::over`], on a medium that somebody else made.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn on(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
-        crate::open::over(medium, options)
-    }
-}
-
-impl<M: Memory, I: Divide> Map<M, I> {
-    /// As [`Map::over`], with the index in the memory `dram` as well: it is made there anew at each opening,
-    /// and `dram` is zero then. 24 bytes for each key are enough. For trying index and values together on
-    /// memories that are not this machine's.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn over_with_dram(
-        memory: M,
-        dram: &I,
-        is_new: bool,
-        lifetime: u32,
-        options: MapOptions,
-    ) -> Result<Map<M, I>> {
-        Map::on_with_dram(Medium::over(memory, is_new, lifetime), dram, options)
-    }
-
-    /// The same, on a medium that somebody else made.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn on_with_dram(medium: Medium<M>, dram: &I, options: MapOptions) -> Result<Map<M, I>> {
-        let options = MapOptions { persist: Persist::Values, ..options };
-        crate::open::over_with_dram(medium, dram, options)
-    }
-}
-
-impl<M: Memory, I: Divide + Clone> Map<M, I> {
-    /// The same with an index that is kept, in the memory `index`: what [`Persist::Index`], or
-    /// [`Persist::Full`] if that is asked for, is to a map in a directory.
-    ///
-    /// # Errors
-    /// As [`Map::open`].
-    pub fn over_with_index(
-        memory: M,
-        index: I,
-        is_new: bool,
-        lifetime: u32,
-        options: MapOptions,
-    ) -> Result<Map<M, I>> {
-        let persist = match options.persist {
-            Persist::Full => Persist::Full,
-            _ => Persist::Index,
-        };
-        let options = MapOptions { persist, ..options };
-        crate::open::over_with_index(Medium::over(memory, is_new, lifetime), index, options)
-    }
-}
-
 impl<M: Memory, I: Memory> Map<M, I> {
     /// One round of the collector, if anything is due; returns how many logs it freed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// while map.collect()? > 0 {}
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium.
@@ -169,11 +73,27 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// let mut session = map.session();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// session.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn session(&self) -> Session<M, I> {
         Session::new(self.clone())
     }
 
     /// The value of `key`, copied.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.get(b"ada")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a commit.
@@ -182,6 +102,14 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// Runs `f` on the value of `key` where it lies.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert_eq!(map.get_with(b"ada", |value| value.bytes.len())?, Some(8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a commit.
@@ -196,8 +124,16 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Writes `value` for `key`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert_eq!(map.get(b"ada")?, Some(b"lovelace".to_vec()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// See [`Error`]; under memory pressure this may wait for the collector.
+    /// See [`Error`](crate::Error); under memory pressure this may wait for the collector.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let change = |_: Option<Value<'_>>| Change::Put { value, expires_at_ms: None };
         self.change(key, value.len(), Room::Ordinary, change)
@@ -205,8 +141,16 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Removes `key`; whether it was there.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert!(map.delete(b"ada")? && !map.delete(b"ada")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`](crate::Error).
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         let mut had = false;
         self.change(key, 8, Room::Urgent, |old| {
@@ -218,6 +162,16 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Looks up many keys together, several times as fast as one by one when the data is larger
     /// than the caches; `each` is told the position in `keys` and the value.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"b", b"2")?;
+    /// let mut found = 0;
+    /// map.multi_get(&[b"a", b"b"], |_, value| found += u32::from(value.is_some()))?;
+    /// assert_eq!(found, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a commit.
@@ -233,8 +187,16 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Writes many pairs; after a crash all of them are there or none (in slabs, each by itself).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.multi_put(&[(b"a", b"1"), (b"b", b"2")])?;
+    /// assert_eq!(map.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::BatchSize`] if they do not fit one log together.
+    /// [`Error::BatchSize`](crate::Error::BatchSize) if they do not fit one log together.
     pub fn multi_put(&self, pairs: &[(&[u8], &[u8])]) -> Result<()> {
         let mut session = self.session();
         session.multi_put(pairs.iter().copied())?;
@@ -242,6 +204,15 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// Watches `key` from here on: whoever read it and is about to act on it learns whether it was written since.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// let watch = map.watch(b"ada");
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert!(!watch.is_unchanged());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn watch(&self, key: &[u8]) -> Watch<M, I> {
         Watch::new(self, key)
     }
@@ -249,8 +220,16 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// Replaces `expected` by `new` if it is what `key` has; `None` stands for absent on both
     /// sides. Returns whether it was done.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert!(map.compare_and_set(b"ada", None, Some(b"1"))?);
+    /// assert!(!map.compare_and_set(b"ada", Some(b"2"), None)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// See [`Error`].
+    /// See [`Error`](crate::Error).
     pub fn compare_and_set(
         &self,
         key: &[u8],
@@ -273,8 +252,23 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// there from the first call to the last is visited at least once. An ordered map visits them in
     /// order; another in none.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// let (mut cursor, mut keys) = (0, 0);
+    /// loop {
+    ///     cursor = map.scan(cursor, 100, |_, _| keys += 1)?;
+    ///     if cursor == 0 {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(keys, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// Those of a commit; [`Error::Cursor`] if an ordered map does not know the cursor any more.
+    /// Those of a commit; [`Error::Cursor`](crate::Error::Cursor) if an ordered map does not know the cursor any more.
     pub fn scan(
         &self,
         cursor: Cursor,
@@ -293,8 +287,20 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// and each with a value it had during its call. Memory of what was removed is used again meanwhile:
     /// only a page of the range holds it off.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// map.multi_put(&[(b"b", b"2"), (b"a", b"1")])?;
+    /// let mut keys = Vec::new();
+    /// map.range(terrace_store::Range::ALL, 10, |key, _| keys.push(key.to_vec()))?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// Those of a commit; [`Error::Unordered`] if the map is not ordered.
+    /// Those of a commit; [`Error::Unordered`](crate::Error::Unordered) if the map is not ordered.
     pub fn range(
         &self,
         range: Range<'_>,
@@ -308,21 +314,52 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// How keys are found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.kind(), terrace_store::Kind::Hash);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn kind(&self) -> Kind {
         self.inner.engine.options.kind
     }
 
     /// Number of keys. Expired ones count until they are swept.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert_eq!(map.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn len(&self) -> u64 {
         self.inner.engine.len()
     }
 
     /// Whether there are no keys.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert!(map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Removes every key, durably on return.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// map.clear()?;
+    /// assert!(map.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium.
@@ -331,11 +368,26 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// Bytes that a key, counted twice, and its value take together at most: then it can be renamed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert!(map.item_bytes_max() > 1 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn item_bytes_max(&self) -> usize {
         self.inner.engine.item_bytes_max()
     }
 
     /// Everything written before is durable on return, whatever the map's durability.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// map.sync()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium.
@@ -345,6 +397,14 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Writes everything out and stops the map's threads. Operations through other handles are
     /// refused from here on. Dropping the last handle does the same without telling of errors.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.close()?;
+    /// assert!(map.put(b"ada", b"lovelace").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium.
@@ -365,16 +425,38 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// Sizes and counts.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert_eq!(map.stats().keys, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> MapStats {
         crate::stats::of(self)
     }
 
     /// What recovery found when the map was opened.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.recovery().keys, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn recovery(&self) -> &RecoveryReport {
         &self.inner.recovery
     }
 
     /// The options in force.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.options().kind, map.kind());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn options(&self) -> MapOptions {
         let engine = &self.inner.engine;
         MapOptions {
@@ -386,6 +468,15 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// Changes when writes survive a crash; everything written before is durable on return.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// use terrace_store::Durability;
+    /// map.set_durability(Durability::Sync)?;
+    /// assert_eq!(map.options().durability, Durability::Sync);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium; the old durability stays.
@@ -419,18 +510,41 @@ impl<M: Memory, I: Memory> Map<M, I> {
 
     /// Changes the memory budget. A map that evicts gives up what is beyond it, but for its index, which keeps its
     /// size until the map is opened again; in another what is in use stays.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.set_memory_budget(1 << 30);
+    /// assert_eq!(map.stats().memory_budget_bytes, 1 << 30);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_memory_budget(&self, bytes: u64) {
         self.inner.engine.budget.set_limit(bytes);
         self.inner.engine.relieve();
     }
 
     /// Changes what happens when the budget is spent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.set_when_full(terrace_store::WhenFull::Evict);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_when_full(&self, when_full: WhenFull) {
         self.inner.engine.when_full.store(when_full as u8, Ordering::Relaxed);
         self.inner.engine.relieve();
     }
 
     /// Bytes of memory `key` takes: its item and its share of the index.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert!(map.memory_of(b"ada")? > Some(11));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of a commit.
@@ -454,67 +568,5 @@ impl<M: Memory, I: Memory> Map<M, I> {
         let by = By { writer: self.inner.my_writer(), wait: Wait::ForRoom };
         let tickets = self.inner.engine.update(by, key, Hint::Bytes(hint), room, f)?;
         tickets.into_iter().try_for_each(|ticket| self.inner.settle(ticket))
-    }
-}
-
-impl<M: Memory, I: Memory> Inner<M, I> {
-    pub(crate) fn some_writer(&self) -> usize {
-        1 + self.next_writer.fetch_add(1, Ordering::Relaxed) % self.engine.values.writers()
-    }
-
-    /// The writer of this thread: threads are spread over the writers in the order they come.
-    #[inline(always)]
-    fn my_writer(&self) -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-        }
-        1 + MINE.with(|mine| *mine) % self.engine.values.writers()
-    }
-
-    /// What `ticket` is for, or what the redo log had no room for, is as durable on return as the map promises.
-    #[inline(always)]
-    pub(crate) fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
-        if let Some(ticket) = ticket
-            && self.engine.sync.load(Ordering::Relaxed)
-        {
-            self.engine.values.commit(ticket)?;
-        }
-        // While the durability changes there is a redo log under `sync` too, whose records recovery takes for the
-        // newest.
-        self.engine.settle_redo()
-    }
-
-    pub(crate) fn close(&self) -> Result<()> {
-        let Some(background) = self.background.lock().take() else {
-            // Closed before, or it has no threads: whether that saved everything does not change.
-            let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
-            return match failed {
-                Some(reason) if self.engine.options.access.writes() => {
-                    Err(Error::ReadOnly(reason.into()))
-                }
-                _ => Ok(()),
-            };
-        };
-        background.stop();
-        self.engine.tidy();
-        if let Some(reason) = self.engine.values.stopped() {
-            return Err(Error::ReadOnly(reason.into()));
-        }
-        let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
-        if flushed.is_ok() {
-            self.engine.release_unused(0);
-        }
-        self.engine.values.stop(CLOSED.into());
-        flushed?;
-        self.engine.close_index()
-    }
-}
-
-impl<M: Memory, I: Memory> Drop for Inner<M, I> {
-    fn drop(&mut self) {
-        // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
-        // what was durable.
-        let _unheard = self.close();
     }
 }

@@ -150,6 +150,10 @@ impl MapOptions {
     }
 
     /// When the lines of items are written back, and what decides it, as a sentence.
+    ///
+    /// ```
+    /// println!("{}", terrace_store::MapOptions::default().flush_rule());
+    /// ```
     pub fn flush_rule(&self) -> String {
         let auto = match self.keeping() {
             Some(keeping) => keeping.to_string(),

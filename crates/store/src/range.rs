@@ -35,6 +35,13 @@ impl Range<'static> {
 
 impl<'a> Range<'a> {
     /// Keys that begin with `prefix`; `end` holds the bound behind them meanwhile.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// let mut end = Vec::new();
+    /// let users = terrace_store::Range::of_prefix(b"user:", &mut end);
+    /// assert_eq!(users.to, Bound::Excluded(&b"user;"[..]));
+    /// ```
     pub fn of_prefix(prefix: &'a [u8], end: &'a mut Vec<u8>) -> Range<'a> {
         end.clear();
         end.extend_from_slice(prefix);
@@ -52,11 +59,22 @@ impl<'a> Range<'a> {
     }
 
     /// The same against the order of keys.
+    ///
+    /// ```
+    /// use terrace_store::{Direction, Range};
+    /// assert_eq!(Range::ALL.reversed().direction, Direction::Down);
+    /// ```
     pub fn reversed(self) -> Range<'a> {
         Range { direction: Direction::Down, ..self }
     }
 
     /// What is left of it behind `key`.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    /// let rest = terrace_store::Range::ALL.behind(b"ada");
+    /// assert_eq!(rest.from, Bound::Excluded(&b"ada"[..]));
+    /// ```
     pub fn behind(self, key: &'a [u8]) -> Range<'a> {
         match self.direction {
             Direction::Up => Range { from: Bound::Excluded(key), ..self },

@@ -79,6 +79,14 @@ impl<M: Memory, I: Memory> Session<M, I> {
     }
 
     /// What the writes of this session do from here on where there is no room yet. At first they wait.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.set_wait(terrace_store::Wait::Never { since: None });
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline(always)]
     pub fn set_wait(&mut self, wait: Wait) {
         self.wait = wait;
@@ -98,6 +106,15 @@ impl<M: Memory, I: Memory> Session<M, I> {
     }
 
     /// Runs `f` on the value of `key` where it lies.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// assert_eq!(session.get(b"ada", |value| value.bytes.len())?, Some(8));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged, and is named with file and offset. Nothing
@@ -137,6 +154,16 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// Writes `value` for `key`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    /// let in_an_hour = SystemTime::now().duration_since(UNIX_EPOCH)? + Duration::from_secs(3600);
+    /// session.put(b"ada", b"lovelace", Some(in_an_hour.as_millis() as u64))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`Error`](crate::Error).
     pub fn put(&mut self, key: &[u8], value: &[u8], expires_at_ms: Option<u64>) -> Result<()> {
@@ -148,6 +175,15 @@ impl<M: Memory, I: Memory> Session<M, I> {
     }
 
     /// Writes many pairs, as one: see [`Map::multi_put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.multi_put([(&b"a"[..], &b"1"[..]), (b"b", b"2")].into_iter())?;
+    /// session.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::BatchSize`](crate::Error::BatchSize) if they do not fit one log together. Nothing was written then.
@@ -186,6 +222,14 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// Removes `key`; whether it was there.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// assert!(!session.delete(b"ada")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`Error`](crate::Error).
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
@@ -207,6 +251,19 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// Runs `f` on the current value while no other writer can touch the key. `f` must be short;
     /// it may be called again, with the then current value, when room had to be made first: only
     /// the last call counts.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// use terrace_store::Change;
+    /// let visits = 1u64.to_le_bytes();
+    /// session.update(b"visits", |old| match old {
+    ///     Some(_) => Change::Keep,
+    ///     None => Change::Put { value: &visits, expires_at_ms: None },
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// See [`Error`](crate::Error).
@@ -258,6 +315,16 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// Looks up many keys together; see [`Map::multi_get`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// let mut found = 0;
+    /// session.multi_get(&[b"a", b"b"], |_, value| found += u32::from(value.is_some()))?;
+    /// assert_eq!(found, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::get`].
     pub fn multi_get(
@@ -295,11 +362,30 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// Brings what writes to `keys` will touch near, so that a run of writes to many keys overlaps
     /// its memory accesses. A few dozen keys at a time; more only evict one another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.prefetch(&[b"a", b"b"]);
+    /// session.put(b"a", b"1", None)?;
+    /// session.put(b"b", b"2", None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.map.inner.engine.prefetch(keys);
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// session.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of the medium: what was written since the last commit may or may not survive. Inside
@@ -322,11 +408,27 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// How many keys [`Session::scan`] and [`Session::range`] have left out so far: after a failed write or sync under
     /// [`Durability::Sync`](crate::Durability::Sync) nobody is told what was not durable before.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// assert_eq!(session.withheld(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn withheld(&self) -> u64 {
         self.withheld
     }
 
     /// The map this session works on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// assert!(session.map().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn map(&self) -> &Map<M, I> {
         &self.map
     }

@@ -124,6 +124,10 @@ impl MapOptions {
 
     /// Which index of an ordered map would be kept, and what decides it, as a sentence; none where there is nothing
     /// to decide.
+    ///
+    /// ```
+    /// assert_eq!(terrace_store::MapOptions::default().index_rule(), None);
+    /// ```
     pub fn index_rule(&self) -> Option<String> {
         if self.kind == Kind::Hash || self.persist == Persist::Values {
             return None;

@@ -69,6 +69,19 @@ fn written<'b>(
 impl<M: Memory, I: Memory> Session<M, I> {
     /// Visits the keys of a range; see [`Map::range`](crate::Map::range).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let kind = terrace_store::Kind::Ordered;
+    /// # let options = terrace_store::MapOptions { kind, ..Default::default() };
+    /// # let map = terrace_store::Map::open(dir.path(), options)?;
+    /// # let mut session = map.session();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// let mut keys = 0;
+    /// session.range(terrace_store::Range::ALL, 10, |_, _| keys += 1)?;
+    /// assert_eq!(keys, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Unordered`](crate::Error::Unordered) if the map is not ordered.
     pub fn range(
@@ -144,6 +157,16 @@ impl<M: Memory, I: Memory> Session<M, I> {
 
     /// Visits keys; see [`Map::scan`](crate::Map::scan). Inside a batch, the keys that it wrote come last.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// let mut keys = 0;
+    /// assert_eq!(session.scan(0, 100, |_, _| keys += 1)?, 0);
+    /// assert_eq!(keys, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Cursor`](crate::Error::Cursor) if an ordered map does not know the cursor any more.
     pub fn scan(
@@ -174,6 +197,14 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// Visits some keys, `count` or a few more, near a place that `random` chooses; returns how many it
     /// saw: none where the place is empty. Which places are likely is not exactly uniform.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// assert_eq!(session.scan_near(7, 10, |_, _| ())?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::get`].
     pub fn scan_near(
@@ -200,6 +231,15 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// Number of keys, as [`Map::len`](crate::Map::len); inside a batch, with what it added and without what it
     /// deleted.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.put(b"ada", b"lovelace", None)?;
+    /// assert_eq!(session.len()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::get`].
     pub fn len(&mut self) -> Result<u64> {
@@ -214,6 +254,14 @@ impl<M: Memory, I: Memory> Session<M, I> {
     }
 
     /// Whether there are no keys, as [`Session::len`] counts them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// assert!(session.is_empty()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::len`].

@@ -291,11 +291,28 @@ impl<M: Memory, I: Memory> Watch<M, I> {
     }
 
     /// The key.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.watch(b"ada").key(), b"ada");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
     /// Whether the key is as it was when the watch began.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// let watch = map.watch(b"ada");
+    /// assert!(watch.is_unchanged());
+    /// map.put(b"ada", b"lovelace")?;
+    /// assert!(!watch.is_unchanged());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_unchanged(&self) -> bool {
         // Of writes that are over by now none is missed, whichever is asked first.
         let is_there = !self.was_there || self.is_there();

@@ -42,6 +42,17 @@ const TICK: Duration = Duration::from_millis(10);
 impl<M: Memory + Clone> Queue<M> {
     /// Returns when what the ticket is of is as durable as the queue promises. Callers share syncs.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// let first = queue.enqueue(&[b"job 1"])?;
+    /// let second = queue.enqueue(&[b"job 2"])?;
+    /// queue.commit(first)?;
+    /// queue.commit(second)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Medium`] and [`Error::ReadOnly`]: it may or may
     /// not survive, and the queue takes no more.
@@ -68,6 +79,15 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Makes every push and pop that has returned durable.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push(b"job 1")?;
+    /// queue.sync()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::commit`].
     pub fn sync(&self) -> Result<()> {
@@ -79,6 +99,14 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// Changes the durability; everything before is durable on return.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.set_durability(terrace_store::Durability::Sync)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Durability
     /// A crash within the call leaves the queue as one of the two promises allows: what was promised less is
@@ -107,6 +135,15 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Keeps a word with the queue, durably on return; with a volatile one as long as that.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.set_note(7)?;
+    /// assert_eq!(queue.note(), 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::commit`].
     pub fn set_note(&self, note: u64) -> Result<()> {
@@ -122,6 +159,15 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Makes everything durable and takes no more. Other handles are told that it is closed.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.close()?;
+    /// assert!(queue.push(b"job 1").is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::commit`].
     pub fn close(&self) -> Result<()> {
@@ -133,6 +179,14 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Closes the queue if it has no elements, for whoever removes it then; whether it had none. Other handles refuse
     /// everything from then on, and know why ([`Queue::was_given_up`]).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// assert!(queue.give_up()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Queue::commit`]; then it has stopped for this reason, as by any failure, and was not given up.
@@ -147,6 +201,14 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Whether the queue was [given up](Queue::give_up), while it was empty: one of its name may be made. Waits where
     /// somebody is about to: that it is empty is told only when it is durable.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// assert!(!queue.was_given_up());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn was_given_up(&self) -> bool {
         let begun = self.inner.stopped.get().is_some_and(|reason| reason == GIVEN_UP);
         begun && {

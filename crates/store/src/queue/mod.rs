@@ -35,6 +35,7 @@ mod allocated;
 mod bell;
 mod commit;
 mod open;
+mod state;
 mod wait;
 
 use crate::error::{Error, Result};
@@ -44,7 +45,7 @@ use allocated::{Allocated, Expected};
 use bell::Bell;
 use commit::Keeper;
 use parking_lot::{Mutex, RwLock};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_durable::{Access, Medium};
@@ -208,6 +209,14 @@ struct Inner<M: Memory + Clone> {
 impl Queue {
     /// Opens the queue in directory `dir`, made if absent, and recovers it. Its memory comes from `budget`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use terrace_store::{Queue, QueueOptions};
+    /// let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// let queue = Queue::open(dir.path(), &QueueOptions::default(), &budget)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be, or that
     /// differ from those it was made with, and for a form that cannot take up what is there;
@@ -218,6 +227,17 @@ impl Queue {
 
     /// Opens the queue on a medium that somebody else made, without a thread of its own: under an interval
     /// [`Queue::sync`] does what that would do. For trying the queue on disks that fail.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use terrace_durable::{Access, Medium, MediumSpec};
+    /// let path = dir.path().join("ring");
+    /// let (domain, access) = (terrace_store::Domain::PageCache, Access::Write);
+    /// let spec = MediumSpec { path, domain, dax: false, capacity_bytes: 64 << 20, access };
+    /// let queue = terrace_store::Queue::on(Medium::open(&spec)?, &Default::default())?;
+    /// queue.push(b"job 1")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Queue::open`].
@@ -253,6 +273,15 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Pushes an element.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push(b"job 1")?;
+    /// assert_eq!(queue.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::QueueFull`], [`Error::ElementSize`]: nothing was pushed. [`Error::Medium`],
     /// [`Error::ReadOnly`]: it may or may not survive, and the queue takes no more.
@@ -262,6 +291,15 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Pushes elements side by side, all or none; a crash before the return may keep some of them.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push_all(&[b"job 1", b"job 2"])?;
+    /// assert_eq!(queue.len(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::push`].
     pub fn push_all(&self, elements: &[&[u8]]) -> Result<()> {
@@ -270,6 +308,15 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// Pops an element; none if there is none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push(b"job 1")?;
+    /// assert_eq!(queue.pop()?, Some(b"job 1".to_vec()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Medium`], [`Error::ReadOnly`]: what was popped may or may not come back when the queue is
@@ -282,6 +329,16 @@ impl<M: Memory + Clone> Queue<M> {
 
     /// Pops at most `most` elements to the end of `into`; how many.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push_all(&[b"job 1", b"job 2"])?;
+    /// let mut popped = terrace_store::Popped::new();
+    /// assert_eq!(queue.pop_many(10, &mut popped)?, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::pop`].
     pub fn pop_many(&self, most: usize, into: &mut Popped) -> Result<usize> {
@@ -291,6 +348,15 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// Pushes without a commit.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// let ticket = queue.enqueue(&[b"job 1"])?;
+    /// queue.commit(ticket)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Queue::push`].
@@ -350,6 +416,17 @@ impl<M: Memory + Clone> Queue<M> {
     /// Pops without a commit. The ticket of a queue found empty counts too: it says that the pops that
     /// emptied it are durable.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// let mut popped = terrace_store::Popped::new();
+    /// let (count, ticket) = queue.dequeue(10, &mut popped)?;
+    /// queue.commit(ticket)?;
+    /// assert_eq!(count, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn dequeue(&self, most: usize, into: &mut Popped) -> Result<(usize, QueueTicket)> {
@@ -357,6 +434,18 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// The same with a bound on bytes: what would go beyond it stays in the queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// use terrace_store::queue::Most;
+    /// queue.push_all(&[&[1; 100], &[2; 100]])?;
+    /// let mut popped = terrace_store::Popped::new();
+    /// let most = Most { bytes: 150, ..Most::elements(10) };
+    /// assert_eq!(queue.dequeue_within(most, &mut popped)?.0, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::ElementBeyond`] if not even the next element is within it, and then
@@ -374,6 +463,17 @@ impl<M: Memory + Clone> Queue<M> {
     /// Empties the queue without a commit; how many elements it had. What is pushed meanwhile may be among
     /// them.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push(b"job 1")?;
+    /// let (discarded, ticket) = queue.discard()?;
+    /// queue.commit(ticket)?;
+    /// assert_eq!(discarded, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::ReadOnly`].
     pub fn discard(&self) -> Result<(u64, QueueTicket)> {
@@ -384,6 +484,15 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// Empties the queue; how many elements it had.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// queue.push(b"job 1")?;
+    /// assert_eq!(queue.clear()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Queue::pop`].
@@ -400,70 +509,6 @@ impl<M: Memory + Clone> Queue<M> {
             self.inner.room.ring();
         }
         QueueTicket { pushed: 0, popped: self.inner.ring.claimed_through() }
-    }
-
-    /// Elements in the queue, those of operations under way perhaps among them.
-    pub fn len(&self) -> u64 {
-        self.inner.elements.load(Ordering::Relaxed).max(0) as u64
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// How far pushes and pops have come: both numbers only grow while the queue is open, and one of them does
-    /// with everything that changes it.
-    pub fn positions(&self) -> (u64, u64) {
-        (self.inner.ring.head(), self.inner.ring.claimed_through())
-    }
-
-    /// Whether both are handles on one queue.
-    pub fn is_same(&self, other: &Queue<M>) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
-    /// A word that the queue's user keeps with it; 0 at first.
-    pub fn note(&self) -> u64 {
-        self.inner.ring.note()
-    }
-
-    /// The largest element that is taken, bytes.
-    pub fn largest_bytes(&self) -> u64 {
-        self.inner.largest_bytes
-    }
-
-    /// How full it is.
-    pub fn stats(&self) -> QueueStats {
-        let ring = &self.inner.ring;
-        QueueStats {
-            form: self.inner.form,
-            elements: self.len(),
-            used_slots: ring.used_slots(),
-            slots: ring.options().slots,
-            slot_bytes: ring.options().slot_bytes,
-            written: self.inner.medium.traffic(),
-        }
-    }
-
-    /// What opening it found.
-    pub fn recovery(&self) -> &QueueRecovery {
-        &self.inner.recovery
-    }
-
-    /// What a salvage went around, with the offsets in the file.
-    pub fn damage(&self) -> &[QueueDamage] {
-        &self.inner.damage
-    }
-
-    /// Its file.
-    pub fn path(&self) -> PathBuf {
-        self.inner.medium.path().to_path_buf()
-    }
-
-    /// Why the queue takes no more, if it does not.
-    pub fn stopped(&self) -> Option<&str> {
-        self.inner.reason().map(String::as_str)
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -8,6 +8,15 @@ use terrace_memory::Memory;
 impl<M: Memory + Clone> Queue<M> {
     /// Pops an element, waiting for one at most so long; for ever without a limit. None: the time is over.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// let timeout = std::time::Duration::from_millis(1);
+    /// assert_eq!(queue.pop_wait(Some(timeout))?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Queue::pop`].
     pub fn pop_wait(&self, timeout: Option<Duration>) -> Result<Option<Vec<u8>>> {
@@ -22,6 +31,15 @@ impl<M: Memory + Clone> Queue<M> {
     }
 
     /// Pushes an element, waiting for room at most so long; for ever without a limit. False: the time is over.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let queue = terrace_store::Queue::open(dir.path(), &Default::default(), &budget)?;
+    /// let timeout = std::time::Duration::from_secs(1);
+    /// assert!(queue.push_wait(b"job 1", Some(timeout))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Queue::push`], but for [`Error::QueueFull`].

@@ -110,6 +110,15 @@ impl<M: Memory + Clone> std::fmt::Debug for Words<M> {
 impl Words {
     /// Opens the table in directory `dir`, made if absent, and recovers it. Its memory comes from `budget`.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// use terrace_store::{Domain, Words, WordsOptions};
+    /// let options = WordsOptions { domain: Domain::Adr, ..WordsOptions::default() };
+    /// let words = Words::open(dir.path(), &options, &budget)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Durability
     /// A new table is there as a whole or not at all. Recovery writes only what leaves the same to the next one.
     ///
@@ -123,6 +132,16 @@ impl Words {
     }
 
     /// Its file.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// assert!(words.path().starts_with(dir.path()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn path(&self) -> PathBuf {
         let medium = self.inner.medium.as_ref();
         medium.map_or_else(PathBuf::new, |medium| medium.path().to_path_buf())
@@ -132,6 +151,16 @@ impl Words {
 impl<M: Memory + Clone> Words<M> {
     /// Opens, or makes, the table in memories that somebody else has: for trying it on those that crash.
     ///
+    /// ```
+    /// use terrace_lockfree::list::Media;
+    /// use terrace_store::{Words, WordsOptions};
+    /// let region = terrace_memory::Region::reserve(16 << 20, terrace_memory::Backing::Anonymous)?;
+    /// region.commit(0, 16 << 20)?;
+    /// let options = WordsOptions { capacity: Some(1000), ..WordsOptions::default() };
+    /// let words = Words::on(Media::one(region.native()), true, &options)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Words::open`].
     pub fn on(media: Media<M>, is_new: bool, options: &WordsOptions) -> Result<Words<M>> {
@@ -139,6 +168,17 @@ impl<M: Memory + Clone> Words<M> {
     }
 
     /// A handle for one thread: [`SESSIONS`] of them at most.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// let mut session = words.session()?;
+    /// session.insert(1, 10)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Sessions`].
@@ -149,11 +189,32 @@ impl<M: Memory + Clone> Words<M> {
     }
 
     /// What opening it found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// assert_eq!(words.recovery().keys, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn recovery(&self) -> WordsRecovery {
         self.inner.recovery
     }
 
     /// What it is, and how full. O(capacity / 64).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// words.session()?.insert(1, 10)?;
+    /// assert_eq!(words.stats().used, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stats(&self) -> WordsStats {
         let table = &self.inner.table;
         let (size, file) = (table.size(), self.inner.medium.as_ref());
@@ -168,6 +229,16 @@ impl<M: Memory + Clone> Words<M> {
     }
 
     /// Whether both are handles on one table.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// assert!(words.is_same(&words.clone()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn is_same(&self, other: &Words<M>) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -195,6 +266,17 @@ pub struct WordsSession<M: Memory + Clone = Native> {
 impl<M: Memory + Clone> WordsSession<M> {
     /// Adds `key` with its value, unless it is there; whether it was not.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// # let mut session = words.session()?;
+    /// assert!(session.insert(1, 10)? && !session.insert(1, 11)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WordsFull`], [`Error::ReadOnly`]: nothing has changed.
     pub fn insert(&mut self, key: u64, value: u64) -> Result<bool> {
@@ -205,11 +287,35 @@ impl<M: Memory + Clone> WordsSession<M> {
     }
 
     /// Removes `key`; its value, if it was there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// # let mut session = words.session()?;
+    /// session.insert(1, 10)?;
+    /// assert_eq!(session.remove(1), Some(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove(&mut self, key: u64) -> Option<u64> {
         self.session.remove(key)
     }
 
     /// The value of `key`, if it is there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// # let mut session = words.session()?;
+    /// session.insert(1, 10)?;
+    /// assert_eq!(session.get(1), Some(10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn get(&mut self, key: u64) -> Option<u64> {
         self.session.get(key)
@@ -217,6 +323,20 @@ impl<M: Memory + Clone> WordsSession<M> {
 
     /// Visits every key with its value, in no order that means anything. One that is there from the first step
     /// to the last is visited once; one that comes or goes meanwhile may be or not.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let budget = std::sync::Arc::new(terrace_memory::Budget::new(1 << 30));
+    /// # let domain = terrace_store::Domain::Adr;
+    /// # let options = terrace_store::WordsOptions { domain, ..Default::default() };
+    /// # let words = terrace_store::Words::open(dir.path(), &options, &budget)?;
+    /// # let mut session = words.session()?;
+    /// session.insert(1, 10)?;
+    /// let mut sum = 0;
+    /// session.visit(|key, value| sum += key + value);
+    /// assert_eq!(sum, 11);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn visit(&mut self, visit: impl FnMut(u64, u64)) {
         self.session.visit(visit);
     }

@@ -1,0 +1,89 @@
+//! What all handles on a map share, and its end.
+
+use super::CLOSED;
+use crate::background::Background;
+use crate::cursors::Cursors;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::lock::DirectoryLock;
+use crate::recover::RecoveryReport;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use terrace_durable::Values;
+use terrace_durable::values::Ticket;
+use terrace_memory::Memory;
+
+pub(crate) struct Inner<M: Memory, I: Memory> {
+    // Dropped in this order: the threads first, the lock on the directory last.
+    pub background: Mutex<Option<Background>>,
+    pub engine: Arc<Engine<M, I>>,
+    pub recovery: RecoveryReport,
+    pub next_writer: AtomicUsize,
+    pub cursors: Cursors,
+    /// Of the directory; a map without one has none.
+    #[expect(dead_code, reason = "held")]
+    pub lock: Option<DirectoryLock>,
+}
+
+impl<M: Memory, I: Memory> Inner<M, I> {
+    pub(crate) fn some_writer(&self) -> usize {
+        1 + self.next_writer.fetch_add(1, Ordering::Relaxed) % self.engine.values.writers()
+    }
+
+    /// The writer of this thread: threads are spread over the writers in the order they come.
+    #[inline(always)]
+    pub(super) fn my_writer(&self) -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        }
+        1 + MINE.with(|mine| *mine) % self.engine.values.writers()
+    }
+
+    /// What `ticket` is for, or what the redo log had no room for, is as durable on return as the map promises.
+    #[inline(always)]
+    pub(crate) fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
+        if let Some(ticket) = ticket
+            && self.engine.sync.load(Ordering::Relaxed)
+        {
+            self.engine.values.commit(ticket)?;
+        }
+        // While the durability changes there is a redo log under `sync` too, whose records recovery takes for the
+        // newest.
+        self.engine.settle_redo()
+    }
+
+    pub(crate) fn close(&self) -> Result<()> {
+        let Some(background) = self.background.lock().take() else {
+            // Closed before, or it has no threads: whether that saved everything does not change.
+            let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
+            return match failed {
+                Some(reason) if self.engine.options.access.writes() => {
+                    Err(Error::ReadOnly(reason.into()))
+                }
+                _ => Ok(()),
+            };
+        };
+        background.stop();
+        self.engine.tidy();
+        if let Some(reason) = self.engine.values.stopped() {
+            return Err(Error::ReadOnly(reason.into()));
+        }
+        let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
+        if flushed.is_ok() {
+            self.engine.release_unused(0);
+        }
+        self.engine.values.stop(CLOSED.into());
+        flushed?;
+        self.engine.close_index()
+    }
+}
+
+impl<M: Memory, I: Memory> Drop for Inner<M, I> {
+    fn drop(&mut self) {
+        // Nobody is left to tell: a failed flush here is found by the next recovery, which keeps
+        // what was durable.
+        let _unheard = self.close();
+    }
+}
