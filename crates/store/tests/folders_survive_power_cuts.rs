@@ -91,7 +91,7 @@ fn the_first_key_of_a_table_of_words_survives_with_its_folders() {
 /// A map's file had got its name, and its process died before the folder was synced. The next process found a file that
 /// was not new, and acknowledged writes to a name that a power cut could take.
 #[test]
-fn what_is_written_to_a_file_whose_name_was_never_synced_survives() {
+fn writes_to_a_file_whose_name_was_never_synced_survive() {
     for domain in [Domain::PageCache, Domain::Adr] {
         let options = || MapOptions {
             durability: Durability::Sync,

@@ -117,7 +117,7 @@ fn write(map: &Map, expected: &mut Pairs, round: u8) {
 }
 
 #[test]
-fn what_is_acknowledged_is_in_both_files() {
+fn acknowledged_writes_are_in_both_files() {
     for durability in [Durability::Sync, Durability::None] {
         let (first, second) =
             (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
