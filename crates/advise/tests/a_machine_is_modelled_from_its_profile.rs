@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::model::calibrate::{self, Calibration};
-use terrace_advise::probe::{Part, Plan, probe};
+use terrace_advise::probe::{Part, ProbePlan, probe};
 use terrace_memory::Profile;
 use terrace_memory::profile::Measured;
 
@@ -16,7 +16,7 @@ fn profile() -> Profile {
     static PROFILE: OnceLock<Profile> = OnceLock::new();
     let make = || {
         let server = Preset::named("optane-004").expect("built in").with_caches_divided(DIVIDED);
-        let plan = Plan {
+        let plan = ProbePlan {
             only: vec!["dram0".into(), "pmem0".into()],
             parts: vec![Part::Latency, Part::Bandwidth, Part::Stores, Part::Loaded],
             threads: Some(2),

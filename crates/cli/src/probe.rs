@@ -13,7 +13,7 @@ use terrace::memory::tier::{self, SystemPaths};
 use terrace::memory::{Profile, Topology};
 use terrace_advise::machine::Preset;
 use terrace_advise::machine::test_bed::{Here, TestBed};
-use terrace_advise::probe::{self, Part, Plan};
+use terrace_advise::probe::{self, Part, ProbePlan};
 use terrace_experiments::reproduce::Results;
 
 #[derive(Args)]
@@ -88,7 +88,7 @@ fn on<G: TestBed>(test_bed: &G, arguments: &Arguments) -> Outcome {
         keep(eight.profile(test_bed), known, arguments)?;
         return eight.print(arguments.json);
     }
-    let plan = Plan {
+    let plan = ProbePlan {
         only: arguments.nodes.clone(),
         parts: if arguments.parts.is_empty() { Part::ALL.into() } else { arguments.parts.clone() },
         threads: arguments.threads,
@@ -167,7 +167,7 @@ fn model(name: &str) -> Result<Preset, Failure> {
 }
 
 /// A run by the plan.
-fn measure<G: TestBed>(test_bed: &G, plan: &Plan) -> Result<Profile, Failure> {
+fn measure<G: TestBed>(test_bed: &G, plan: &ProbePlan) -> Result<Profile, Failure> {
     let bar = progress::steps("probe");
     let tell = |done: usize, of: usize, what: &str| {
         bar.set_length(of as u64);

@@ -30,7 +30,7 @@ pub struct Placed {
 
 /// A placement of every structure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
+pub struct PlacementPlan {
     /// In the order of the question.
     pub placed: Vec<Placed>,
     /// Threads that wait, predicted; see [`cost`].
@@ -52,11 +52,11 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// By the rule; none if what chose first left no room for the rest.
-    pub rule: Option<Plan>,
+    pub rule: Option<PlacementPlan>,
     /// The structure that the rule found no room for.
     pub without_room: Option<String>,
     /// The cheapest of all; none if there are too many to try.
-    pub best: Option<Plan>,
+    pub best: Option<PlacementPlan>,
     /// Placements there are; none if too many to count.
     pub placements: Option<u64>,
     /// Of these, those that fit, if they were tried.
@@ -86,7 +86,7 @@ pub fn advise(question: &Question) -> Result<Advice> {
     })
 }
 
-fn plan(question: &Question, placement: &Placement) -> Plan {
+fn plan(question: &Question, placement: &Placement) -> PlacementPlan {
     let (nodes, structures) = (question.nodes(), question.structures());
     let stalls = cost::stalls(question, placement);
     let placed =
@@ -106,7 +106,7 @@ fn plan(question: &Question, placement: &Placement) -> Plan {
     let left = question.room_left(placement).expect("a plan fits");
     let asked = cost::utilisation(question, placement);
     let on = nodes.iter().zip(left).zip(asked);
-    Plan {
+    PlacementPlan {
         placed: placed.collect(),
         cost,
         penalty: cost / all_nearest,
@@ -120,15 +120,15 @@ fn plan(question: &Question, placement: &Placement) -> Plan {
     }
 }
 
-impl Plan {
-    fn same_as(&self, other: &Plan) -> bool {
+impl PlacementPlan {
+    fn same_as(&self, other: &PlacementPlan) -> bool {
         self.cost <= other.cost * (1.0 + SAME)
     }
 }
 
 impl Advice {
     /// The placement to take: the cheapest, if all were tried; otherwise the rule's.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &PlacementPlan {
         self.best.as_ref().or(self.rule.as_ref()).expect("without either there is no advice")
     }
 
@@ -160,7 +160,7 @@ impl Advice {
     }
 }
 
-fn told(plan: &Plan) -> String {
+fn told(plan: &PlacementPlan) -> String {
     let places = plan.placed.iter().map(|p| format!("{} on {}", p.structure, p.node));
     places.collect::<Vec<_>>().join(", ")
 }
@@ -174,7 +174,7 @@ fn ns(ns: f64) -> String {
 }
 
 /// What it costs, and what would make it cheaper.
-impl fmt::Display for Plan {
+impl fmt::Display for PlacementPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Predicted memory stall: {} per access", ns(self.stall_ns))?;
         let (lacks, nearest) = &self.lacks;

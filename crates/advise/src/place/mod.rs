@@ -26,7 +26,7 @@ pub mod maps;
 mod question;
 pub mod rule;
 
-pub use advice::{Advice, Placed, Plan, advise};
+pub use advice::{Advice, Placed, PlacementPlan, advise};
 pub use error::{Error, Result};
 pub use question::{Figures, Node, Placement, Question, Structure};
 

@@ -289,12 +289,12 @@ proptest! {
 
 #[test]
 fn measured_properties_of_a_node_need_not_be_declared() {
-    use crate::probe::{Part, Plan, probe};
+    use crate::probe::{Part, ProbePlan, probe};
     use terrace_machine::Preset;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("profile.json");
     let server = Preset::named("optane-004").unwrap().with_caches_divided(64);
-    let plan = Plan {
+    let plan = ProbePlan {
         only: vec!["dram0".into(), "pmem0".into()],
         parts: vec![Part::Latency, Part::Stores],
         threads: Some(1),

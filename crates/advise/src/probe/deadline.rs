@@ -1,7 +1,7 @@
 //! When a run with a limit stops: between two measurements, so that each is a whole one. What it has not come to is
 //! named.
 
-use super::plan::Plan;
+use super::plan::ProbePlan;
 use std::io;
 use std::time::{Duration, Instant};
 use terrace_memory::profile::Measured;
@@ -16,7 +16,7 @@ const NO_TIME: &str = "--quick had no time left (select with --part or --node, o
 pub(super) struct Deadline(Option<Box<dyn Fn() -> bool>>);
 
 impl Deadline {
-    pub fn of(plan: &Plan) -> Deadline {
+    pub fn of(plan: &ProbePlan) -> Deadline {
         // Of a model too: its time is virtual, that of whoever waits for it is not.
         let Some(limit) = plan.limit else { return Deadline(None) };
         let end = Instant::now() + limit;

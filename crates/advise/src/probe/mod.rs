@@ -13,7 +13,7 @@ mod print;
 mod report;
 
 pub use deadline::QUICK;
-pub use plan::{Part, Plan};
+pub use plan::{Part, ProbePlan};
 pub use print::table;
 pub use report::html;
 
@@ -54,7 +54,7 @@ pub enum ProbeError {
 /// Seconds to minutes, and memory of several times the largest cache while it runs.
 pub fn probe<G: TestBed>(
     test_bed: &G,
-    plan: &Plan,
+    plan: &ProbePlan,
     tell: &dyn Fn(usize, usize, &str),
 ) -> Result<Profile, ProbeError> {
     let nodes = plan.nodes(test_bed)?;

@@ -1,7 +1,7 @@
 //! The parts: each takes its settings from the plan and its figures from a generator.
 
 use super::deadline::Deadline;
-use super::plan::{Part, Plan};
+use super::plan::{Part, ProbePlan};
 use super::print;
 use crate::idiosyncrasies::{self, Settings, Sweep};
 use std::io;
@@ -29,7 +29,7 @@ const OUTGROWN_MIN: u64 = 64 << 20;
 /// What every part follows.
 pub(super) struct Run<'a, G: TestBed> {
     pub test_bed: &'a G,
-    pub plan: &'a Plan,
+    pub plan: &'a ProbePlan,
     pub until: Deadline,
 }
 

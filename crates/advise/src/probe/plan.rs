@@ -77,7 +77,7 @@ impl FromStr for Part {
 
 /// What to measure.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ProbePlan {
     /// Nodes and tiers by name; all where empty.
     pub only: Vec<String>,
     /// Parts, in this order.
@@ -90,7 +90,7 @@ pub struct Plan {
     pub limit: Option<Duration>,
 }
 
-impl Plan {
+impl ProbePlan {
     /// The nodes and tiers it is of.
     pub(super) fn nodes<G: TestBed>(&self, test_bed: &G) -> Result<Vec<String>, ProbeError> {
         let known = [test_bed.nodes(), test_bed.tiers()].concat();

@@ -14,8 +14,8 @@ fn server() -> Preset {
     Preset::named("optane-004").unwrap().with_caches_divided(64)
 }
 
-fn plan(parts: &[Part]) -> Plan {
-    Plan {
+fn plan(parts: &[Part]) -> ProbePlan {
+    ProbePlan {
         only: vec!["pmem0".into()],
         parts: parts.into(),
         threads: Some(4),
@@ -30,7 +30,8 @@ fn probed(parts: &[Part]) -> Profile {
 
 #[test]
 fn a_modelled_memory_is_found_to_be_what_its_preset_says() {
-    let alone = Plan { threads: Some(1), ..plan(&[Part::Latency, Part::Bandwidth, Part::Stores]) };
+    let alone =
+        ProbePlan { threads: Some(1), ..plan(&[Part::Latency, Part::Bandwidth, Part::Stores]) };
     let profile = probe(&server(), &alone, &|_, _, _| {}).unwrap();
     let node = profile.node("pmem0").unwrap();
     let idle = node.idle_latency().unwrap().load.mean_ns.median();
@@ -120,18 +121,18 @@ fn a_part_that_cannot_be_measured_states_its_reason() {
     let profile = probed(&[Part::Pages]);
     let told = serde_json::to_string(&profile.pages).unwrap();
     assert!(told.contains("modelled machines have no pages"), "{told}");
-    let alone = Plan { threads: Some(1), ..plan(&[Part::Loaded]) };
+    let alone = ProbePlan { threads: Some(1), ..plan(&[Part::Loaded]) };
     let profile = probe(&server(), &alone, &|_, _, _| {}).unwrap();
     assert!(table(&profile).contains("not measured: needs 2 processors"));
 }
 
 #[test]
 fn an_unknown_node_and_impossible_threads_are_refused_with_the_valid_ones() {
-    let refused = |plan: Plan| probe(&server(), &plan, &|_, _, _| {}).unwrap_err().to_string();
-    let node = refused(Plan { only: vec!["hbm0".into()], ..plan(&[]) });
+    let refused = |plan: ProbePlan| probe(&server(), &plan, &|_, _, _| {}).unwrap_err().to_string();
+    let node = refused(ProbePlan { only: vec!["hbm0".into()], ..plan(&[]) });
     assert!(node.contains("`hbm0`") && node.contains("pmem0"), "{node}");
     for threads in [0, 10_000] {
-        let error = refused(Plan { threads: Some(threads), ..plan(&[]) });
+        let error = refused(ProbePlan { threads: Some(threads), ..plan(&[]) });
         assert!(error.contains("valid is 1 to 56"), "{error}");
     }
     let part = "latencies".parse::<Part>().unwrap_err();
@@ -168,7 +169,7 @@ fn the_unit_of_the_medium_shows() {
     let of = |node: &str| {
         // Fewer wait for their fences more than for the medium.
         let only = vec![node.into()];
-        let plan = Plan { only, threads: Some(16), ..plan(&[Part::Bandwidth]) };
+        let plan = ProbePlan { only, threads: Some(16), ..plan(&[Part::Bandwidth]) };
         let profile = probe(&server(), &plan, &|_, _, _| {}).unwrap();
         assert!(table(&profile).contains("access granularity of the medium: "));
         profile.nodes[0].granularity_bytes()
@@ -199,7 +200,7 @@ fn with_tier(change: impl Fn(&mut TierSpec)) -> Here {
 }
 
 fn of_tier(test_bed: &Here, parts: &[Part]) -> NodeProfile {
-    let plan = Plan {
+    let plan = ProbePlan {
         only: vec!["files".into()],
         parts: parts.into(),
         threads: Some(1),
@@ -270,7 +271,7 @@ fn cut_after(looks: usize, parts: &[Part]) -> Profile {
 #[test]
 fn a_run_has_an_end_only_if_it_has_a_limit_on_a_model_too() {
     assert!(Deadline::of(&plan(&[])).is_none());
-    let limited = Plan { limit: Some(Duration::ZERO), ..plan(&[Part::Latency, Part::Stores]) };
+    let limited = ProbePlan { limit: Some(Duration::ZERO), ..plan(&[Part::Latency, Part::Stores]) };
     // Once a model had no end: `--quick` took minutes, and said nothing meanwhile.
     let cut = probe(&server(), &limited, &|_, _, _| {}).unwrap();
     assert_eq!(cut.left_out().len(), 2, "{:?}", cut.left_out());
@@ -278,7 +279,7 @@ fn a_run_has_an_end_only_if_it_has_a_limit_on_a_model_too() {
 
 #[test]
 fn without_an_end_nothing_is_left_out() {
-    let slow = Plan { is_quick: false, threads: Some(1), ..plan(&[Part::Remote]) };
+    let slow = ProbePlan { is_quick: false, threads: Some(1), ..plan(&[Part::Remote]) };
     // Three flavours of three pieces; two sockets.
     for (plan, points) in [(plan(&[Part::Stores]), 9), (slow, 2)] {
         let profile = probe(&server(), &plan, &|_, _, _| {}).unwrap();
