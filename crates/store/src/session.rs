@@ -180,7 +180,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// # let dir = tempfile::tempdir()?;
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
     /// # let mut session = map.session();
-    /// session.multi_put([(&b"a"[..], &b"1"[..]), (b"b", b"2")].into_iter())?;
+    /// session.multi_put([(&b"a"[..], &b"1"[..]), (&b"b"[..], &b"2"[..])].into_iter())?;
     /// session.commit()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

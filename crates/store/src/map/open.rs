@@ -58,8 +58,9 @@ impl<M: Memory> Map<M> {
     /// #     region.commit(0, bytes)?;
     /// #     Ok(region.native())
     /// # };
-    /// # let domain = terrace_store::Domain::Adr;
-    /// # let options = terrace_store::MapOptions { domain, writers: 1, ..Default::default() };
+    /// # use terrace_store::{Domain, Durability, MapOptions};
+    /// # let (domain, durability) = (Domain::Adr, Durability::Sync);
+    /// # let options = MapOptions { domain, durability, writers: 1, ..Default::default() };
     /// let map = terrace_store::Map::over(memory(64 << 20)?, true, 1, options)?;
     /// map.put(b"ada", b"lovelace")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -80,8 +81,9 @@ impl<M: Memory> Map<M> {
     /// #     region.commit(0, bytes)?;
     /// #     Ok(region.native())
     /// # };
-    /// # let domain = terrace_store::Domain::Adr;
-    /// # let options = terrace_store::MapOptions { domain, writers: 1, ..Default::default() };
+    /// # use terrace_store::{Domain, Durability, MapOptions};
+    /// # let (domain, durability) = (Domain::Adr, Durability::Sync);
+    /// # let options = MapOptions { domain, durability, writers: 1, ..Default::default() };
     /// let medium = terrace_durable::Medium::over(memory(64 << 20)?, true, 1);
     /// let map = terrace_store::Map::on(medium, options)?;
     /// assert!(map.is_empty());
@@ -107,8 +109,9 @@ impl<M: Memory, I: Divide> Map<M, I> {
     /// #     region.commit(0, bytes)?;
     /// #     Ok(region.native())
     /// # };
-    /// # let domain = terrace_store::Domain::Adr;
-    /// # let options = terrace_store::MapOptions { domain, writers: 1, ..Default::default() };
+    /// # use terrace_store::{Domain, Durability, MapOptions};
+    /// # let (domain, durability) = (Domain::Adr, Durability::Sync);
+    /// # let options = MapOptions { domain, durability, writers: 1, ..Default::default() };
     /// let dram = memory(16 << 20)?;
     /// let map = terrace_store::Map::over_with_dram(memory(64 << 20)?, &dram, true, 1, options)?;
     /// assert!(map.is_empty());
@@ -136,8 +139,9 @@ impl<M: Memory, I: Divide> Map<M, I> {
     /// #     region.commit(0, bytes)?;
     /// #     Ok(region.native())
     /// # };
-    /// # let domain = terrace_store::Domain::Adr;
-    /// # let options = terrace_store::MapOptions { domain, writers: 1, ..Default::default() };
+    /// # use terrace_store::{Domain, Durability, MapOptions};
+    /// # let (domain, durability) = (Domain::Adr, Durability::Sync);
+    /// # let options = MapOptions { domain, durability, writers: 1, ..Default::default() };
     /// let medium = terrace_durable::Medium::over(memory(64 << 20)?, true, 1);
     /// let map = terrace_store::Map::on_with_dram(medium, &memory(16 << 20)?, options)?;
     /// assert!(map.is_empty());
@@ -163,8 +167,9 @@ impl<M: Memory, I: Divide + Clone> Map<M, I> {
     /// #     region.commit(0, bytes)?;
     /// #     Ok(region.native())
     /// # };
-    /// # let domain = terrace_store::Domain::Adr;
-    /// # let options = terrace_store::MapOptions { domain, writers: 1, ..Default::default() };
+    /// # use terrace_store::{Domain, Durability, MapOptions};
+    /// # let (domain, durability) = (Domain::Adr, Durability::Sync);
+    /// # let options = MapOptions { domain, durability, writers: 1, ..Default::default() };
     /// let index = memory(16 << 20)?;
     /// let map = terrace_store::Map::over_with_index(memory(64 << 20)?, index, true, 1, options)?;
     /// assert!(map.is_empty());
