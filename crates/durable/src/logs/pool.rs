@@ -122,8 +122,8 @@ impl<M: Memory> Logs<M> {
         used + bytes(2) <= limit.saturating_add(bytes(pool.free.len()))
     }
 
-    /// Whether so much more than the budget is used that only deletes lead back to it, as after it was lowered: then they
-    /// take one segment each time that the collector gave some back, so that they do not outrun it.
+    /// Whether so much more than the budget is used that only deletes lead back to it, as after it was lowered: then
+    /// they take one segment each time that the collector gave some back, so that they do not outrun it.
     fn is_on_the_way_back(&self, pool: &mut Pool) -> bool {
         let is_far = self.budget.excess() > self.budget.headroom() + 2 * u64::from(SEGMENT_BYTES);
         is_far && std::mem::take(&mut pool.has_freed)
