@@ -233,7 +233,7 @@ impl Queue {
     /// use terrace_durable::{Access, Medium, MediumSpec};
     /// let path = dir.path().join("ring");
     /// let (domain, access) = (terrace_store::Domain::PageCache, Access::Write);
-    /// let spec = MediumSpec { path, domain, dax: false, capacity_bytes: 64 << 20, access };
+    /// let spec = MediumSpec { path, domain, dax: false, capacity_bytes: 256 << 20, access };
     /// let queue = terrace_store::Queue::on(Medium::open(&spec)?, &Default::default())?;
     /// queue.push(b"job 1")?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
