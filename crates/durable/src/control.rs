@@ -44,16 +44,16 @@ pub enum Control {
     Unknown(u8),
 }
 
-/// The length of the record whose header `bytes` hold; `None` if they are too short for one.
+/// The length of the record whose header `rest` holds, but for its checksum; `None` if that is too short for one.
 #[inline]
-pub(crate) fn record_bytes(bytes: &[u8]) -> Option<usize> {
-    let payload = u16::from_le_bytes(bytes.get(6..8)?.try_into().ok()?);
+pub(crate) fn record_bytes(rest: &[u8]) -> Option<usize> {
+    let payload = u16::from_le_bytes(rest.get(2..4)?.try_into().ok()?);
     Some(CONTROL_HEADER_BYTES + usize::from(payload))
 }
 
-/// What a record says whose checksum matched.
-pub(crate) fn read(record: &[u8]) -> Control {
-    match (record[5], record[CONTROL_HEADER_BYTES..].first_chunk()) {
+/// What a record says whose checksum matched the `rest` of it.
+pub(crate) fn read(rest: &[u8]) -> Control {
+    match (rest[1], rest[CONTROL_HEADER_BYTES - 4..].first_chunk()) {
         (COMMIT_MARK, Some(offset)) => Control::CommitMark(u32::from_le_bytes(*offset)),
         (kind, _) if kind & MAY_BE_PASSED != 0 => Control::Passed,
         (kind, _) => Control::Unknown(kind),
@@ -95,7 +95,7 @@ pub(crate) fn vouched_for(bytes: &[u8], from: usize, seed: u32) -> Option<u32> {
         let record = at.checked_sub(4).and_then(|at| bytes.get(at..at + COMMIT_MARK_BYTES));
         if let Some(record) = record
             && Crc::new(seed).update(&record[4..]).finish().to_le_bytes() == record[..4]
-            && let Control::CommitMark(offset) = read(record)
+            && let Control::CommitMark(offset) = read(&record[4..])
             && offset as usize <= at
         {
             return Some(offset);

@@ -31,11 +31,14 @@ use terrace_memory::{Memory, lab};
 pub const MAX_KEY_BYTES: usize = 65_535;
 /// Longest header in bytes.
 pub const MAX_HEADER_BYTES: usize = 4 + 1 + 2 + 4 + 8 + 8;
+/// Fewest bytes of an item: its key and its value are empty.
+const SHORTEST_BYTES: u64 = 7;
 /// Bytes of a batch end.
 pub const BATCH_END_BYTES: usize = 5;
 
-/// Offset of an item's flags.
+/// Offset of an item's flags, and bytes of the checksum before them.
 pub(crate) const FLAGS_AT: u64 = 4;
+const CHECKSUM_BYTES: usize = FLAGS_AT as usize;
 
 /// Whether an item with these flags counts only together with its batch.
 #[inline(always)]
@@ -122,8 +125,14 @@ impl Header {
     /// whole item. `None` if `bytes` is too short for it.
     #[inline(always)]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
-        if let Some(word) = bytes.get(4..12) {
-            let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
+        Header::of_rest(bytes.get(CHECKSUM_BYTES..)?)
+    }
+
+    /// The same of what follows the checksum.
+    #[inline(always)]
+    fn of_rest(rest: &[u8]) -> Option<Header> {
+        if let Some(word) = rest.first_chunk() {
+            let word = u64::from_le_bytes(*word);
             let flags = word as u8;
             // Lengths of one byte, a version of up to four, no expiry: the usual case, one load.
             let code = usize::from(flags >> 3 & 3);
@@ -138,31 +147,31 @@ impl Header {
                 });
             }
         }
-        Header::decode_wide(bytes)
+        Header::of_wide(rest)
     }
 
-    fn decode_wide(bytes: &[u8]) -> Option<Header> {
-        let flags = *bytes.get(4)?;
+    fn of_wide(rest: &[u8]) -> Option<Header> {
+        let flags = *rest.first()?;
         if flags & NO_ITEM == NO_ITEM {
             let (header_bytes, bytes) = match flags & CONTROL {
-                CONTROL => (CONTROL_HEADER_BYTES, control::record_bytes(bytes)?),
+                CONTROL => (CONTROL_HEADER_BYTES, control::record_bytes(rest)?),
                 _ => (BATCH_END_BYTES, BATCH_END_BYTES),
             };
             let value_bytes = bytes - header_bytes;
             return Some(Header { flags, header_bytes, key_bytes: 0, value_bytes, version: 0 });
         }
         let widths = Widths::of(flags);
-        let header_bytes = 5 + widths.fields() + if flags & EXPIRES != 0 { 8 } else { 0 };
+        let header_bytes = header_bytes(flags);
         let mut fields = [0; FIELD_BYTES];
-        match bytes[5..].first_chunk() {
+        match rest[1..].first_chunk() {
             Some(chunk) => fields = *chunk,
             None => {
-                let there = bytes.get(5..header_bytes)?;
+                let there = rest.get(1..header_bytes - CHECKSUM_BYTES)?;
                 let there = &there[..there.len().min(FIELD_BYTES)];
                 fields[..there.len()].copy_from_slice(there);
             }
         }
-        if bytes.len() < header_bytes {
+        if rest.len() < header_bytes - CHECKSUM_BYTES {
             return None;
         }
         let mut fields = u128::from_le_bytes(fields);
@@ -188,6 +197,11 @@ pub(crate) fn usual(word: u64) -> Option<(u64, u64, u64)> {
     }
     let (before, key) = (7 + VERSION_WIDTHS[code] as u64, word >> 8 & 0xff);
     Some((before, key, before + key + (word >> 16 & 0xff)))
+}
+
+/// Bytes of the header of an item with these flags.
+fn header_bytes(flags: u8) -> usize {
+    5 + Widths::of(flags).fields() + if flags & EXPIRES != 0 { 8 } else { 0 }
 }
 
 /// Bytes that hold every field of a header but flags and expiry.
@@ -217,26 +231,77 @@ impl Widths {
     }
 }
 
-/// Borrows what claims to be an item at `at`, if it ends at or before `end`. Of it header and key are
-/// looked at; whoever looks at the value says so ([`lab::looked_at`]).
+/// Borrows what claims to be an item at `at`, if it ends at or before `end`, and nothing behind it. Of it header and
+/// key are looked at; whoever looks at the value says so ([`lab::looked_at`]).
 ///
 /// # Safety
-/// The range is committed, and not written while borrowed but for what readers do not look at.
+/// The range to `end` is committed, and the item is not written while borrowed.
 #[inline(always)]
 pub(crate) unsafe fn borrow<M: Memory>(memory: &M, at: u64, end: u64) -> Option<&[u8]> {
-    // SAFETY: by contract.
-    let head = unsafe { memory.bytes(at, (end - at).min(MAX_HEADER_BYTES as u64)) };
-    let header = Header::decode(head)?;
-    let bytes = header.item_bytes() as u64;
-    if bytes > end - at {
+    // SAFETY: by contract; the item ends at or before `end`.
+    unsafe { length(memory, at, end).map(|bytes| lab::borrow(memory, at, bytes)) }
+}
+
+/// The same of what follows its checksum, for [`Item::of_rest`].
+///
+/// # Safety
+/// As for [`borrow`]; the checksum may be written meanwhile.
+#[inline(always)]
+pub(crate) unsafe fn borrow_rest<M: Memory>(memory: &M, at: u64, end: u64) -> Option<&[u8]> {
+    let rest = |bytes| (at + FLAGS_AT, bytes - FLAGS_AT);
+    // SAFETY: by contract, as above.
+    unsafe { length(memory, at, end).map(rest).map(|(at, bytes)| lab::borrow(memory, at, bytes)) }
+}
+
+/// Bytes of what claims to be an item at `at`, if it ends at or before `end`. No byte behind it is looked at: another
+/// item may be written there.
+///
+/// # Safety
+/// As for [`borrow_rest`].
+#[inline(always)]
+unsafe fn length<M: Memory>(memory: &M, at: u64, end: u64) -> Option<u64> {
+    let room = end.saturating_sub(at);
+    let head_bytes = room.min(SHORTEST_BYTES).checked_sub(FLAGS_AT)?;
+    // SAFETY: an item has as many bytes; only the end of a batch is shorter, which nobody looks for where others write.
+    let head = unsafe { lab::borrow(memory, at + FLAGS_AT, head_bytes) };
+    let lengths = match head {
+        [flags, key, value] => usual(u64::from(u32::from_le_bytes([*flags, *key, *value, 0]))),
+        _ => None,
+    };
+    let (before_value, bytes) = match lengths {
+        Some((before, key, bytes)) => (before + key, bytes),
+        // SAFETY: by contract.
+        None => unsafe { unusual_lengths(memory, at, *head.first()?, room)? },
+    };
+    if bytes > room {
         return None;
     }
-    let before_value = header.header_bytes + header.key_bytes;
-    if before_value > head.len() {
-        lab::looked_at(memory, at, before_value as u64);
+    lab::looked_at(memory, at, before_value);
+    Some(bytes)
+}
+
+/// Bytes before the value and of all of what has these flags.
+///
+/// # Safety
+/// As for [`borrow_rest`]: `room` bytes are committed.
+unsafe fn unusual_lengths<M: Memory>(
+    memory: &M,
+    at: u64,
+    flags: u8,
+    room: u64,
+) -> Option<(u64, u64)> {
+    let head_bytes = match flags & CONTROL {
+        CONTROL => CONTROL_HEADER_BYTES,
+        BATCH_END => BATCH_END_BYTES,
+        _ => header_bytes(flags),
+    } as u64;
+    if head_bytes > room {
+        return None;
     }
-    // SAFETY: by contract.
-    Some(unsafe { lab::borrow(memory, at, bytes) })
+    // SAFETY: an item with these flags has as many bytes, which are within the room.
+    let head = unsafe { lab::borrow(memory, at + FLAGS_AT, head_bytes - FLAGS_AT) };
+    let header = Header::of_rest(head)?;
+    Some(((header.header_bytes + header.key_bytes) as u64, header.item_bytes() as u64))
 }
 
 impl<'a> Item<'a> {
@@ -244,11 +309,18 @@ impl<'a> Item<'a> {
     /// not fit.
     #[inline(always)]
     pub fn read(bytes: &'a [u8]) -> Option<Item<'a>> {
-        let header = Header::decode(bytes)?;
-        let body = bytes.get(header.header_bytes..header.item_bytes())?;
-        let (key, value) = body.split_at(header.key_bytes);
+        Item::of_rest(bytes.get(CHECKSUM_BYTES..)?)
+    }
+
+    /// The same of what follows the checksum.
+    #[inline(always)]
+    pub(crate) fn of_rest(rest: &'a [u8]) -> Option<Item<'a>> {
+        let header = Header::of_rest(rest)?;
+        let (before, end) =
+            (header.header_bytes - CHECKSUM_BYTES, header.item_bytes() - CHECKSUM_BYTES);
+        let (key, value) = rest.get(before..end)?.split_at(header.key_bytes);
         let expires_at_ms = (header.flags & EXPIRES != 0)
-            .then(|| bytes[..header.header_bytes].last_chunk().copied().map(u64::from_le_bytes))
+            .then(|| rest[..before].last_chunk().copied().map(u64::from_le_bytes))
             .flatten();
         Some(Item {
             key,
@@ -263,7 +335,13 @@ impl<'a> Item<'a> {
     /// The item at the start of `bytes` if its key is `key`.
     #[inline(always)]
     pub fn read_if_key(bytes: &'a [u8], key: &[u8]) -> Option<Item<'a>> {
-        let item = Item::read(bytes)?;
+        Item::read(bytes)?.if_key(key)
+    }
+
+    /// This item if its key is `key`.
+    #[inline(always)]
+    pub(crate) fn if_key(self, key: &[u8]) -> Option<Item<'a>> {
+        let item = self;
         (item.key.len() == key.len() && equal(item.key, key)).then_some(item)
     }
 
@@ -315,22 +393,28 @@ impl Record<'_> {
 
 /// Verifies and reads what stands at the start of `bytes`.
 pub fn verify(bytes: &[u8], seed: u32) -> Record<'_> {
-    let Some(stored) = bytes.first_chunk().map(|c| u32::from_le_bytes(*c)).filter(|c| *c != 0)
-    else {
+    match bytes.split_first_chunk() {
+        Some((checksum, rest)) => verify_rest(u32::from_le_bytes(*checksum), rest, seed),
+        None => Record::Invalid,
+    }
+}
+
+/// The same of a checksum and what follows it.
+pub(crate) fn verify_rest(stored: u32, rest: &[u8], seed: u32) -> Record<'_> {
+    let Some(header) = Header::of_rest(rest).filter(|_| stored != 0) else {
         return Record::Invalid;
     };
-    let Some(header) = Header::decode(bytes) else { return Record::Invalid };
     let length = header.item_bytes();
-    let Some(covered) = bytes.get(4..length) else { return Record::Invalid };
+    let Some(covered) = rest.get(..length - CHECKSUM_BYTES) else { return Record::Invalid };
     if Crc::new(seed).update(covered).finish() != stored {
         return Record::Invalid;
     }
     match header.flags & CONTROL {
         BATCH_END => return Record::BatchEnd(length),
-        CONTROL => return Record::Control(control::read(&bytes[..length]), length),
+        CONTROL => return Record::Control(control::read(covered), length),
         _ => {}
     }
-    Item::read(bytes).map_or(Record::Invalid, |item| Record::Item(item, length))
+    Item::of_rest(rest).map_or(Record::Invalid, |item| Record::Item(item, length))
 }
 
 fn length_code(length: usize) -> u8 {

@@ -383,34 +383,63 @@ impl<M: Memory> Medium<M> {
 
     /// Writes the blocks that hold `[at, at + bytes)` to the file. With `durable`, they are safe
     /// on return. Bytes around the range in the same blocks are written as they are: whoever
-    /// changes them later writes them again. The first and the last block go out as copies if they hold other bytes
-    /// too, since others may change those meanwhile: a file system that checksums a block may read it twice.
+    /// changes them later writes them again. All of it goes out as a copy, since others may change it meanwhile: a file
+    /// system that checksums a block may read it twice.
     ///
     /// On a byte-addressable medium the range is written back and fenced instead.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io): what is on the medium is unknown then.
+    ///
+    /// # Panics
+    /// If not all of the range was made usable.
     pub fn write_out(&self, at: u64, bytes: u64, durable: bool) -> Result<()> {
+        self.write_blocks(at, bytes, durable, true)
+    }
+
+    /// The same of a range that nobody writes meanwhile: of it the first and the last block alone go out as copies, if
+    /// they hold other bytes too.
+    ///
+    /// # Safety
+    /// Nobody writes the range meanwhile.
+    ///
+    /// # Errors
+    /// As [`Medium::write_out`].
+    pub(crate) unsafe fn write_out_at_rest(
+        &self,
+        at: u64,
+        bytes: u64,
+        durable: bool,
+    ) -> Result<()> {
+        self.write_blocks(at, bytes, durable, false)
+    }
+
+    /// By copies, or, of a range at rest, as it is but for the blocks that it shares with others.
+    fn write_blocks(&self, at: u64, bytes: u64, durable: bool, by_copies: bool) -> Result<()> {
+        let end = at.checked_add(bytes).filter(|end| *end <= self.usable_bytes());
+        let end = end.expect("what is written out was made usable");
         let Some(disk) = self.mirror() else {
-            // SAFETY: callers write out what they committed before.
+            // SAFETY: usable (checked).
             unsafe { self.memory.persist(at, bytes) };
             return Ok(());
         };
-        let (from, end) = (at / BLOCK_BYTES * BLOCK_BYTES, at + bytes);
-        let to = end.next_multiple_of(BLOCK_BYTES);
-        // A short range goes out as one copy; of a long one, the blocks that it shares with others.
-        let (first, last) = match to - from <= stable::MOST_BYTES && (from, to) != (at, end) {
+        let (from, to) = (at / BLOCK_BYTES * BLOCK_BYTES, end.next_multiple_of(BLOCK_BYTES));
+        // Of a long range at rest, only the blocks that it shares with others are copied.
+        let (first, last) = match by_copies || to - from <= stable::MOST_BYTES {
             true => (to, to),
             false => (at.next_multiple_of(BLOCK_BYTES), end / BLOCK_BYTES * BLOCK_BYTES),
         };
-        let parts = [(from, first, true), (first, last, false), (last, to, true)];
-        let in_one = parts.iter().filter(|(from, to, _)| from < to).count() == 1;
-        for (from, to, is_copied) in parts.into_iter().filter(|(from, to, _)| from < to) {
+        let pieces = (from..first).step_by(stable::MOST_BYTES as usize);
+        let pieces = pieces.map(|from| (from, first.min(from + stable::MOST_BYTES), true));
+        let parts = pieces.chain([(first, last, false), (last, to, true)]);
+        let parts: Vec<_> = parts.filter(|(from, to, _)| from < to).collect();
+        let in_one = parts.len() == 1;
+        for (from, to, is_copied) in parts {
             let write = |image: &[u8]| disk.write(from, image, durable && in_one);
             match is_copied {
-                // SAFETY: the caller committed the range; a copy is taken of what others may change.
+                // SAFETY: usable (checked); a copy is taken of what others may change.
                 true => unsafe { stable::copied(&self.memory, from, to, write)? },
-                // SAFETY: the caller committed the range; blocks that are not shared are at rest.
+                // SAFETY: usable (checked); blocks that are not shared are at rest, says who calls.
                 false => write(unsafe { self.memory.bytes(from, to - from) })?,
             }
         }

@@ -29,6 +29,7 @@ mod line;
 mod overflow;
 mod repair;
 mod shard;
+mod version_lock;
 
 use crossbeam_utils::CachePadded;
 use line::*;

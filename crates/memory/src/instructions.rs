@@ -269,7 +269,7 @@ pub unsafe fn copy_changing(source: *const u8, target: *mut u8, bytes: usize) {
 }
 
 /// Copies bytes to where another thread may be copying them from ([`copy_changing`]). Stores are done in order, as all
-/// stores are, after every one before and before every one that follows.
+/// stores are, after every one before and before every one that follows. Four bytes are one store.
 ///
 /// # Safety
 /// As for [`copy_changing`], and no other thread stores to `target`.
@@ -293,6 +293,14 @@ pub unsafe fn store_changing(source: *const u8, target: *mut u8, bytes: usize) {
             asm!("mov [{}], {}", in(reg) target.add(done), in(reg) word, options(nostack, preserves_flags));
         }
         done += 8;
+    }
+    if bytes - done >= 4 {
+        // SAFETY: four bytes within both ranges; as above.
+        unsafe {
+            let half = source.add(done).cast::<u32>().read_unaligned();
+            asm!("mov [{}], {:e}", in(reg) target.add(done), in(reg) half, options(nostack, preserves_flags));
+        }
+        done += 4;
     }
     for at in done..bytes {
         // SAFETY: one byte within both ranges.

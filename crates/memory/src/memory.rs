@@ -50,7 +50,7 @@ pub unsafe trait Memory: Send + Sync + 'static {
     /// Copies in.
     unsafe fn write(&self, at: u64, source: &[u8]);
     /// Copies in where other threads may be copying out ([`Memory::copy_changing`]), though nobody else writes: the
-    /// other side of that exception.
+    /// other side of that exception. The aligned half of a word is written in one piece, also as a crash sees it.
     unsafe fn write_changing(&self, at: u64, source: &[u8]);
     /// Copies in, past the caches.
     unsafe fn stream(&self, at: u64, source: &[u8]);

@@ -276,10 +276,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.forgetting(logs, true, &moving.dropped);
             Ok(logs.free(&claimed)?)
         });
-        if let Err(error) = freed {
-            claimed.iter().for_each(|segment| logs.unclaim(*segment));
-            return Err(error);
-        }
+        let freed =
+            freed.inspect_err(|_| claimed.iter().for_each(|segment| logs.unclaim(*segment)))?;
         self.forget_freed(logs, &moving.dropped, &guard).inspect_err(|error| {
             // An entry names a log that is free: nothing may be written there before an opening has seen that.
             logs.stop(format!("a deleted key stays in its index: {error}; open it anew"));
@@ -288,9 +286,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.counters.collected.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         self.counters.moved_bytes.fetch_add(moving.moved_bytes, Ordering::Relaxed);
         self.counters.evicted.fetch_add(moving.evicted, Ordering::Relaxed);
-        let round = Round { freed_segments: claimed.len() };
-        logs.reuse_after_readers(claimed, &guard);
-        Ok(round)
+        freed.reuse_after_readers(&guard);
+        Ok(Round { freed_segments: claimed.len() })
     }
 }
 
@@ -320,7 +317,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let mut batch: Vec<(u64, Item<'_>, usize, u64)> = Vec::with_capacity(BATCH);
         let mut result = Ok(());
         let (engine, logs) = (self.engine, self.logs);
-        let all = logs.each_item(segment, |location, item, bytes| {
+        let all = logs.each_item(segment, self.guard, |location, item, bytes| {
             let hash = hash_key(engine.seed, item.key);
             engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
             batch.push((location, item, bytes, hash));

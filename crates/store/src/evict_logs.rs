@@ -146,7 +146,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         }
         let mut is_told = holding_older.is_some();
         for older in holding_older.iter().flatten() {
-            is_told &= self.logs.each_key(*older, |key| {
+            is_told &= self.logs.each_key(*older, self.guard, |key| {
                 let hash = hash_key(self.engine.seed, key);
                 if owners.get(&hash).is_some_and(|owner| owner != older) {
                     shadowing.insert(hash);
@@ -178,7 +178,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
                 }
             }
         };
-        let all = self.logs.each_item(segment, |location, item, bytes| {
+        let all = self.logs.each_item(segment, self.guard, |location, item, bytes| {
             let hash = hash_key(self.engine.seed, item.key);
             self.engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
             batch.push((Current { hash, location, bytes }, item));

@@ -213,11 +213,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // No lock is held: an ordered index compares with items of other keys on the way.
         let guard = crossbeam_epoch::pin();
         let mut current = Vec::new();
-        let all = logs.each_item(log, |location, item, _| {
+        let all = logs.each_item(log, &guard, |location, item, _| {
             let hash = hash_key(self.seed, item.key);
             let is_current = || self.index.holds(hash, item.key, location, &self.located(&guard));
             if !item.tombstone && current.len() < most && is_current() {
-                current.push((location, item.key));
+                current.push((location, item.key.to_vec()));
             }
         });
         drop(guard);
@@ -237,8 +237,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let mut held =
                 self.values.room(COLLECTOR, MAX_HEADER_BYTES + key.len() + 8, Room::Anyway)?;
             let (hash, allowed) =
-                (hash_key(self.seed, key), Allowed { add: true, reserved: false });
-            let outcome = self.update_in(&mut held, COLLECTOR, hash, key, allowed, &mut delete)?;
+                (hash_key(self.seed, &key), Allowed { add: true, reserved: false });
+            let outcome = self.update_in(&mut held, COLLECTOR, hash, &key, allowed, &mut delete)?;
             is_gone &= !matches!(outcome, Outcome::Reserved);
             gone += usize::from(is_gone);
             self.counters.evicted.fetch_add(u64::from(is_gone && was_live), Ordering::Relaxed);

@@ -367,17 +367,14 @@ impl<'v, M: Memory> Claimed<'v, M> {
         Claimed { values, file_bytes, could_tell: AtomicBool::new(true) }
     }
 
-    fn key_of(&self, value: [u64; 2]) -> &'v [u8] {
+    fn told<R>(&self, value: [u64; 2], mut f: impl FnMut(&[u8]) -> R) -> R {
         let is_whole = checked_word::is_intact(value[0], 0);
         let location = is_whole.then(|| location(value));
-        let item = location.and_then(|at| self.values.claimed_item(at, self.file_bytes));
-        match item {
-            Some(item) => item.key,
-            None => {
-                self.could_tell.store(false, Relaxed);
-                &[]
-            }
-        }
+        let told = location.and_then(|at| self.values.claimed_key(at, self.file_bytes, &mut f));
+        told.unwrap_or_else(|| {
+            self.could_tell.store(false, Relaxed);
+            f(&[])
+        })
     }
 }
 
@@ -391,11 +388,11 @@ impl<M: Memory> Keys for Claimed<'_, M> {
     }
 
     fn compare(&self, value: [u64; 2], key: &[u8]) -> Ordering {
-        self.key_of(value).cmp(key)
+        self.told(value, |found| found.cmp(key))
     }
 
     fn key(&self, value: [u64; 2], into: &mut Vec<u8>) {
-        into.extend_from_slice(self.key_of(value));
+        self.told(value, |found| into.extend_from_slice(found));
     }
 
     fn could_tell(&self) -> bool {

@@ -86,9 +86,13 @@ impl<M: Memory> Logs<M> {
     /// Asked of the item's own flags, which whoever found it has near.
     #[inline(always)]
     fn is_in_batch(&self, location: u64) -> bool {
-        // SAFETY: the caller has found an item there, and keeps it.
-        let flags = unsafe { self.medium.memory().bytes(location + item::FLAGS_AT, 1) };
-        item::is_in_batch(flags[0])
+        let at = location.saturating_add(item::FLAGS_AT);
+        let mut flags = 0;
+        if at < self.medium.usable_bytes() {
+            // SAFETY: inside (checked), and one byte fits.
+            unsafe { self.medium.memory().copy_changing(at, &raw mut flags, 1) };
+        }
+        item::is_in_batch(flags)
     }
 
     /// Returns once everything up to `ticket` is durable. Group commit: callers share syncs. On a
@@ -152,7 +156,8 @@ impl<M: Memory> Logs<M> {
         }
         let one_write = handed.ranges.len() == 1 && !lead.is_unsynced();
         for (at, bytes) in &handed.ranges {
-            self.medium.write_out(*at, *bytes, one_write)?;
+            // SAFETY: items that were handed over are neither overwritten nor appended to any more.
+            unsafe { self.medium.write_out_at_rest(*at, *bytes, one_write)? };
         }
         if !one_write {
             self.medium.sync()?;
@@ -260,7 +265,8 @@ impl<M: Memory> Logs<M> {
         #[cfg(any(test, feature = "faults"))]
         let late = self.writes_late(&mut handed);
         for (at, bytes) in &handed.ranges {
-            self.medium.write_out(*at, *bytes, false)?;
+            // SAFETY: items that were handed over are neither overwritten nor appended to any more.
+            unsafe { self.medium.write_out_at_rest(*at, *bytes, false)? };
         }
         let unsynced = leads.iter().any(|lead| lead.is_unsynced());
         if !handed.ranges.is_empty() || unsynced || next.segments != cut.segments {
@@ -302,7 +308,9 @@ impl<M: Memory> Logs<M> {
         let leads = self.lead_all();
         for (lead, at, bytes) in self.take_sealed(&leads, keep_bytes) {
             lead.leaves_unsynced();
-            self.stop_on_error(self.medium.write_out(at, bytes, false))?;
+            // SAFETY: items that were handed over are neither overwritten nor appended to any more.
+            let written = unsafe { self.medium.write_out_at_rest(at, bytes, false) };
+            self.stop_on_error(written)?;
         }
         Ok(())
     }

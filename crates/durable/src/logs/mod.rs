@@ -333,24 +333,31 @@ impl<M: Memory> Logs<M> {
 
     /// Claims a sealed segment for collection. `false` if it is not sealed (any more).
     pub fn claim(&self, segment: u32) -> bool {
-        self.segments[segment as usize].claim()
+        self.segments[segment as usize].goes(State::Sealed, State::Collecting)
     }
 
     /// Gives a claimed segment back unfreed.
     pub fn unclaim(&self, segment: u32) {
-        self.segments[segment as usize].set_state(State::Sealed);
+        let _other = self.segments[segment as usize].goes(State::Collecting, State::Sealed);
     }
 
     /// Frees claimed segments: durably marked free on return, but not reusable before the caller
-    /// hands them to [`Logs::reuse_after_readers`].
+    /// says so ([`Freed::reuse_after_readers`]).
     ///
     /// Before the call everything that supersedes or copies their items must be durable
     /// ([`Logs::flush_all`]): from here on a crash finds neither.
     ///
     /// # Errors
     /// As [`Medium::write_out`]; the logs stop then.
-    pub fn free(&self, segments: &[u32]) -> Result<()> {
+    ///
+    /// # Panics
+    /// If one is not claimed, or not [frozen](Logs::freeze).
+    pub fn free(&self, segments: &[u32]) -> Result<Freed<'_, M>> {
         self.check_writable()?;
+        for segment in segments.iter().map(|segment| *segment as usize) {
+            assert_eq!(self.segments[segment].state(), State::Collecting, "it is claimed");
+            assert_eq!(self.frozen[segment].load(Ordering::Acquire), overwrite::ALL, "frozen");
+        }
         for segment in segments {
             self.clear_header(*segment);
             let block = start_of(*segment);
@@ -361,22 +368,10 @@ impl<M: Memory> Logs<M> {
             ))?;
         }
         self.stop_on_error(self.medium.sync())?;
-        segments.iter().for_each(|s| self.segments[*s as usize].set_state(State::Free));
-        Ok(())
-    }
-
-    /// Makes freed segments available once no reader can hold a location in them.
-    pub fn reuse_after_readers(&self, segments: Vec<u32>, guard: &Guard) {
-        let (pool, waiting) = (Arc::clone(&self.pool), Arc::clone(&self.waiting));
-        waiting.fetch_add(segments.len(), Ordering::AcqRel);
-        guard.defer(move || {
-            let count = segments.len();
-            let mut pool = pool.lock();
-            pool.free.extend(segments);
-            pool.has_freed = true;
-            waiting.fetch_sub(count, Ordering::AcqRel);
-        });
-        guard.flush();
+        // One that was cleared away meanwhile is free already.
+        let is_freed = |s: &u32| self.segments[*s as usize].goes(State::Collecting, State::Free);
+        let segments = segments.iter().copied().filter(is_freed).collect();
+        Ok(Freed { logs: self, segments })
     }
 
     /// Forgets everything: durable on return. The caller holds off all writers through `f`, which
@@ -413,10 +408,10 @@ impl<M: Memory> Logs<M> {
             self.reached(lead, writer.position());
         }
         f();
-        let used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();
-        used.iter().for_each(|s| self.segments[*s as usize].set_state(State::Free));
+        let mut used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();
+        used.retain(|s| self.segments[*s as usize].frees());
         self.backlog.store(0, Ordering::Relaxed);
-        self.reuse_after_readers(used, guard);
+        Freed { logs: self, segments: used }.reuse_after_readers(guard);
         Ok(())
     }
 
@@ -444,6 +439,31 @@ impl<M: Memory> Drop for Logs<M> {
     fn drop(&mut self) {
         let rows = self.row_bytes(self.lock_pool().fresh - 1);
         self.budget.give(rows + self.total_segments() as u64 * u64::from(SEGMENT_BYTES));
+    }
+}
+
+/// Segments that are free, and that nobody writes to yet: readers may hold locations in them.
+#[derive(Debug)]
+#[must_use = "they serve nobody else"]
+pub struct Freed<'a, M: Memory = Native> {
+    logs: &'a Logs<M>,
+    segments: Vec<u32>,
+}
+
+impl<M: Memory> Freed<'_, M> {
+    /// Makes them available once no reader can hold a location in them.
+    pub fn reuse_after_readers(self, guard: &Guard) {
+        let Freed { logs, segments } = self;
+        let (pool, waiting) = (Arc::clone(&logs.pool), Arc::clone(&logs.waiting));
+        waiting.fetch_add(segments.len(), Ordering::AcqRel);
+        guard.defer(move || {
+            let count = segments.len();
+            let mut pool = pool.lock();
+            pool.free.extend(segments);
+            pool.has_freed = true;
+            waiting.fetch_sub(count, Ordering::AcqRel);
+        });
+        guard.flush();
     }
 }
 

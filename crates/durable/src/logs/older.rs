@@ -6,9 +6,11 @@
 //! as dead. Where neither is so of any other log, no crash can bring an older version back once the item's log is
 //! free.
 
+use super::overwrite::ALL;
 use super::segment::{FoundHeader, SegmentHeader};
 use super::{Logs, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::item::{self, Item};
+use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -60,13 +62,19 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// Visits the keys of a log of [`Logs::holding_older`]; whether all of it could be read.
-    pub fn each_key(&self, segment: u32, mut visit: impl FnMut(&[u8])) -> bool {
+    /// Visits the keys of a log of [`Logs::holding_older`]; whether all of it could be read. Nothing is, of one that was
+    /// opened or freed meanwhile.
+    pub fn each_key(&self, segment: u32, _guard: &Guard, mut visit: impl FnMut(&[u8])) -> bool {
+        let state = self.segments[segment as usize].state();
+        let is_frozen = self.frozen[segment as usize].load(Ordering::Acquire) == ALL;
+        if !matches!(state, State::Sealed | State::Collecting) || !is_frozen {
+            return false;
+        }
         let end = start_of(segment)
             + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
         let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
-        // SAFETY: a closed log whose items are all frozen is written by nobody until it is freed, which the caller of
-        // `holding_older` alone does.
+        // SAFETY: a closed log whose items are all frozen (checked) is written by nobody until it is freed, and used
+        // again when no guard from before is held (`Freed`).
         while let Some(bytes) = unsafe { item::borrow(self.medium.memory(), at, end) } {
             match Item::read(bytes) {
                 Some(item) if item::is_item(bytes) => visit(item.key),

@@ -71,10 +71,10 @@ impl<M: Memory> Logs<M> {
         let Some(bytes) = Header::decode(head).map(|header| header.item_bytes()) else {
             return false;
         };
-        if bytes > MOST_OVERWRITTEN_BYTES {
+        if bytes > MOST_OVERWRITTEN_BYTES || bytes as u64 > room {
             return false;
         }
-        // SAFETY: as above; the item lies within its segment.
+        // SAFETY: as above; the item lies within its segment (checked).
         unsafe {
             memory.copy_changing(location, target, bytes);
             copy.holds(bytes);
@@ -100,7 +100,9 @@ impl<M: Memory> Appender<'_, M> {
             && new.expires_at_ms.is_none()
             && !(old.tombstone || new.tombstone || old.in_batch)
             && NewItem { version: old.version, ..*new }.item_bytes() == new.item_bytes()
-            && new.item_bytes() <= MOST_OVERWRITTEN_BYTES;
+            && new.item_bytes() <= MOST_OVERWRITTEN_BYTES
+            && location % u64::from(SEGMENT_BYTES) + new.item_bytes() as u64
+                <= u64::from(SEGMENT_BYTES);
         fits && self.logs.may_change(location) && !self.lock.borrow().in_batch
     }
 
@@ -119,9 +121,9 @@ impl<M: Memory> Appender<'_, M> {
         let salt = segment.salt.load(Ordering::Relaxed);
         let header_bytes = new.encode_header(salt, false, &mut header);
         let memory = self.logs.medium.memory();
-        // SAFETY: the bytes of an item that is not frozen, which this writer's lock keeps so; the
-        // key's lock keeps other overwriters away, and readers copy (`copy_changing`). `old`, which borrows them, is
-        // not looked at any more.
+        // SAFETY: the bytes of an item that is not frozen, which this writer's lock keeps so, within its segment
+        // (`may_overwrite`); the key's lock keeps other overwriters away, and readers copy (`copy_changing`). `old`,
+        // which borrows them, is not looked at any more.
         unsafe {
             memory.write_changing(location, &header[..header_bytes]);
             memory.write_changing(location + (header_bytes + new.key.len()) as u64, new.value);

@@ -143,7 +143,8 @@ impl<M: Memory> Logs<M> {
         Ok(Seen::Changing(unsafe { memory.bytes(key_at, header.key_bytes as u64) }))
     }
 
-    /// Visits the items of a claimed segment in order: location, item, bytes.
+    /// Visits the items of a claimed segment in order: location, item, bytes. They can be looked at for as long as
+    /// `guard` is held, whatever becomes of the claim.
     ///
     /// # Errors
     /// [`NoItem`] where no whole item follows: what is behind it is not visited.
@@ -153,6 +154,7 @@ impl<M: Memory> Logs<M> {
     pub fn each_item<'a>(
         &'a self,
         segment: u32,
+        _guard: &'a Guard,
         mut visit: impl FnMut(u64, Item<'a>, usize),
     ) -> Found<()> {
         assert_eq!(self.segments[segment as usize].state(), State::Collecting, "it is claimed");
@@ -161,7 +163,8 @@ impl<M: Memory> Logs<M> {
             + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
         let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
         while at < end {
-            // SAFETY: a claimed segment that is frozen: nobody writes it until it is freed.
+            // SAFETY: a claimed segment that is frozen: nobody writes its items until it is freed, and used again when
+            // no guard from before is held (`Freed`).
             let bytes = unsafe { item::borrow(self.medium.memory(), at, end) }.ok_or(NoItem(at))?;
             let is_item = item::is_item(bytes);
             // What is copied gets a checksum anew: it would hide that it was damaged.

@@ -199,10 +199,15 @@ impl Segment {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// Sealed to Collecting, by one caller only.
-    pub fn claim(&self) -> bool {
-        let (from, to) = (State::Sealed as u8, State::Collecting as u8);
+    /// From one state to another, by one caller only.
+    pub fn goes(&self, from: State, to: State) -> bool {
+        let (from, to) = (from as u8, to as u8);
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// To Free, from whatever else it is, by one caller only.
+    pub fn frees(&self) -> bool {
+        self.state.swap(State::Free as u8, Ordering::AcqRel) != State::Free as u8
     }
 }
 

@@ -321,9 +321,28 @@ impl<M: Memory, I: Memory> Both<'_, M, I> {
         // SAFETY: by contract.
         unsafe {
             match address.0.checked_sub(VALUES) {
-                Some(at) => store(self.values, at, word, writes_back),
+                Some(at) => store_in_values(self.values, at, word, writes_back),
                 None => store(self.index, address.0, word, writes_back),
             }
+        }
+    }
+}
+
+/// Stores a word of the values: its low half alone if the other stays as it is. That is how the checksum of an item
+/// comes and goes, whose key may begin in the same word and be borrowed meanwhile.
+///
+/// # Safety
+/// A usable, aligned word that nobody else stores to; nobody borrows what changes of it.
+#[inline(always)]
+unsafe fn store_in_values(memory: &impl Memory, at: u64, word: u64, writes_back: bool) {
+    // SAFETY: by contract.
+    unsafe {
+        if (memory.load(at) ^ word) >> 32 != 0 {
+            return store(memory, at, word, writes_back);
+        }
+        memory.write_changing(at, &word.to_le_bytes()[..4]);
+        if writes_back {
+            memory.write_back(at, 8);
         }
     }
 }

@@ -114,7 +114,8 @@ impl<M: Memory> Slabs<M> {
 
     /// The slot of the item at `location` is free with the section.
     pub(super) fn retire_booked(&self, books: &BookPages, location: u64, changes: &mut Changes) {
-        // SAFETY: the first word of a slot, 8-byte aligned; only whoever supersedes its item, under the
+        self.check_place(location);
+        // SAFETY: the first word of a slot, 8-byte aligned (checked); only whoever supersedes its item, under the
         // key's lock, changes it.
         let word = unsafe { self.medium.memory().load(location) };
         changes.set(Address::in_values(location), word & !CHECKSUM_MASK);

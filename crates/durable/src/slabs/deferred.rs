@@ -30,16 +30,13 @@
 //!
 //! A queue's lock is the innermost of all.
 
-use super::{CHECKSUM_MASK, Slabs, Writer, superblock_of};
+use super::{NO_CHECKSUM, Slabs, Writer, superblock_of};
 use crate::sync::lock;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Domain, Memory};
-
-/// Bytes of a slot's first word that hold its checksum.
-const CHECKSUM_BYTES: u64 = 4;
 
 /// One writer's superseded slots.
 #[derive(Debug, Default)]
@@ -81,6 +78,7 @@ impl<M: Memory> Slabs<M> {
     /// under the key's lock.
     #[inline]
     pub(super) fn defer(&self, writer: &mut Writer, id: usize, location: u64) {
+        self.check_place(location);
         writer.deferred += 1;
         self.lock_queue(id).uncleared.push(location);
     }
@@ -132,9 +130,9 @@ impl<M: Memory> Slabs<M> {
             // SAFETY: as in `clear_checksum`: whoever holds the queue is the only one to store there,
             // since the item is not current and its slot nobody's until it is let go of.
             unsafe {
-                memory.store(*location, memory.load(*location) & !CHECKSUM_MASK);
+                memory.write_changing(*location, &NO_CHECKSUM);
                 if memory.domain() == Domain::Adr {
-                    memory.write_back(*location, CHECKSUM_BYTES);
+                    memory.write_back(*location, NO_CHECKSUM.len() as u64);
                 }
             }
         }

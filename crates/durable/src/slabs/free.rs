@@ -336,6 +336,8 @@ impl Shared {
         if superblock.life.load(Ordering::Acquire) != life || free.slots == 0 {
             return;
         }
+        // One that came back twice would be filled under its readers.
+        assert!(free.is_taken(location), "a slot at {location} comes back once");
         let slot = free.slot_at(location);
         free.put(slot);
         if free.available == free.slots {

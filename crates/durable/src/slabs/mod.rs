@@ -81,6 +81,8 @@ const DESIGN: u32 = 2;
 const IN_USE_AT: u64 = HEAD_BYTES;
 /// The low half of a slot's first word, its item's checksum.
 const CHECKSUM_MASK: u64 = 0xffff_ffff;
+/// That of a slot that is free.
+const NO_CHECKSUM: [u8; 4] = [0; 4];
 
 /// All superblocks of one map.
 #[derive(Debug)]
@@ -265,7 +267,7 @@ impl<M: Memory> Slabs<M> {
     /// [`NoItem`]; also of one that was just retired, if it is verified.
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
-        Item::read(self.verified(location, kept)?).ok_or(NoItem(location))
+        Item::of_rest(self.verified(location, kept)?).ok_or(NoItem(location))
     }
 
     /// The same without its checksum.
@@ -274,7 +276,7 @@ impl<M: Memory> Slabs<M> {
     /// [`NoItem`].
     #[inline(always)]
     pub fn item_again<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
-        Item::read(self.bytes_of(location, kept)?).ok_or(NoItem(location))
+        Item::of_rest(self.rest_of(location, kept)?).ok_or(NoItem(location))
     }
 
     /// Items are verified whenever they are read.
@@ -288,18 +290,21 @@ impl<M: Memory> Slabs<M> {
 
     #[inline(always)]
     fn verified<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<&'g [u8]> {
-        let bytes = self.bytes_of(location, kept)?;
-        if self.is_unverified.load(Ordering::Relaxed) && !self.is_item(location, bytes) {
+        let rest = self.rest_of(location, kept)?;
+        if self.is_unverified.load(Ordering::Relaxed) && !self.is_item(location, rest) {
             return Err(NoItem(location));
         }
-        Ok(bytes)
+        Ok(rest)
     }
 
     #[inline(never)]
-    fn is_item(&self, location: u64, bytes: &[u8]) -> bool {
-        lab::looked_at(self.medium.memory(), location, bytes.len() as u64);
+    fn is_item(&self, location: u64, rest: &[u8]) -> bool {
+        let memory = self.medium.memory();
+        lab::looked_at(memory, location, item::FLAGS_AT + rest.len() as u64);
         let salt = self.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
-        matches!(item::verify(bytes, salt), Record::Item(..))
+        // SAFETY: the first word of a place that lies in the medium, aligned (`rest_of`).
+        let checksum = unsafe { memory.load(location) } as u32;
+        matches!(item::verify_rest(checksum, rest, salt), Record::Item(..))
     }
 
     /// The item at `location`, as for [`Slabs::item`], if its key is `key`.
@@ -313,7 +318,8 @@ impl<M: Memory> Slabs<M> {
         key: &[u8],
         guard: &'g Guard,
     ) -> Found<Option<Seen<'g>>> {
-        Ok(Item::read_if_key(self.verified(location, guard)?, key).map(Seen::AtRest))
+        let item = Item::of_rest(self.verified(location, guard)?);
+        Ok(item.and_then(|item| item.if_key(key)).map(Seen::AtRest))
     }
 
     /// As [`Slabs::item`]: items of slabs are at rest as soon as anybody can find them.
@@ -340,7 +346,8 @@ impl<M: Memory> Slabs<M> {
     /// The errors of [`Slabs::item`].
     #[inline(always)]
     pub fn has_key(&self, location: u64, key: &[u8], lock: &BucketLock) -> Found<bool> {
-        Ok(Item::read_if_key(self.verified(location, lock)?, key).is_some())
+        let item = Item::of_rest(self.verified(location, lock)?);
+        Ok(item.and_then(|item| item.if_key(key)).is_some())
     }
 
     /// Where what lies at `location` is read: the one way from there to memory.
@@ -354,18 +361,20 @@ impl<M: Memory> Slabs<M> {
         self.shared.residents.resolve(location, || self.medium.capacity_bytes(), place)
     }
 
-    /// The bytes of the item at `location`, and no others: its head says how many.
+    /// What follows the checksum of the item at `location`, and nothing behind it: its head says how much. The
+    /// checksum is never lent, since who retires the item clears it while readers look at the rest.
     #[inline(always)]
-    fn bytes_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> Found<&'g [u8]> {
+    fn rest_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> Found<&'g [u8]> {
         let end = self.resolve(location)?.end;
+        if !location.is_multiple_of(8) {
+            return Err(NoItem(location));
+        }
         let memory = self.medium.memory();
         // SAFETY: inside the medium, which is mapped: what is behind its file can be read too. The item's
         // bytes are not written again before every guard under which its location
-        // could be learnt is gone, but for its checksum, which readers do not look at. What follows
-        // a short item in its last bytes here may be another slot, which no reader of this item
-        // looks at either.
-        let bytes = unsafe { item::borrow(memory, location, end) };
-        bytes.ok_or(NoItem(location))
+        // could be learnt is gone, but for its checksum (`clear_checksum`, sections).
+        let rest = unsafe { item::borrow_rest(memory, location, end) };
+        rest.ok_or(NoItem(location))
     }
 
     /// Writer `id`'s slots.
@@ -424,16 +433,25 @@ impl<M: Memory> Slabs<M> {
         });
     }
 
-    /// Marks a slot free in storage, durably. The word is stored whole, so a crash leaves it as it
+    /// Marks a slot free in storage, durably. The checksum is stored whole, so a crash leaves it as it
     /// was or cleared.
     fn clear_checksum(&self, location: u64) {
+        self.check_place(location);
         let memory = self.medium.memory();
-        // SAFETY: the first word of a slot of a grown superblock, 8-byte aligned; only whoever
-        // supersedes the item, under the key's lock, stores to it.
+        // SAFETY: the checksum of a slot of a grown superblock, 8-byte aligned (checked), which nobody borrows; only
+        // whoever supersedes the item, under the key's lock, writes it.
         unsafe {
-            memory.store(location, memory.load(location) & !CHECKSUM_MASK);
+            memory.write_changing(location, &NO_CHECKSUM);
             memory.persist(location, 8);
         }
+    }
+
+    /// # Panics
+    /// If no slot can begin at `location`.
+    #[inline(always)]
+    fn check_place(&self, location: u64) {
+        let is_inside = location < self.medium.usable_bytes() && location.is_multiple_of(8);
+        assert!(is_inside && superblock_of(location) > 0, "a slot begins at {location}");
     }
 
     /// Forgets everything: durable on return. The caller holds off readers' new locations through

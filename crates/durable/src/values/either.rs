@@ -8,7 +8,7 @@ use super::{
 use crate::books::BookPages;
 use crate::error::{Error, Result};
 use crate::index_file::Pages;
-use crate::item::{self, Item, NewItem};
+use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
 use crate::logs::{self, Appender, Logs};
 use crate::medium::Medium;
 use crate::sections::Changes;
@@ -150,17 +150,41 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.check_known())
     }
 
-    /// What claims to be an item at `location`, which may be anything, if it lies within the first
+    /// Passes on the key of what claims to be an item at `location`, which may be anything, if it lies within the first
     /// `file_bytes`: before recovery nothing is known of it, not even whether it is whole.
-    pub fn claimed_item(&self, location: u64, file_bytes: u64) -> Option<Item<'_>> {
+    pub fn claimed_key<R>(
+        &self,
+        location: u64,
+        file_bytes: u64,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let memory = self.medium().memory();
         let end = end_of(location);
-        let is_there = location >= u64::from(SEGMENT_BYTES) && end <= file_bytes;
+        let is_there =
+            location >= u64::from(SEGMENT_BYTES) && end <= file_bytes.min(memory.len());
         if !is_there || !self.medium().is_byte_addressable() {
             return None;
         }
-        // SAFETY: in the file, all of which is there on a byte-addressable medium; before recovery is over
-        // nobody writes to it.
-        Item::read(unsafe { item::borrow(self.medium().memory(), location, end) }?)
+        let mut head = [0; MAX_HEADER_BYTES];
+        let head_bytes = (end - location).min(head.len() as u64) as usize;
+        // SAFETY: in the file, all of which is there on a byte-addressable medium; and within the copy. Here and below.
+        unsafe { memory.copy_changing(location, head.as_mut_ptr(), head_bytes) };
+        let header = Header::decode(&head[..head_bytes])?;
+        if header.item_bytes() as u64 > end - location {
+            return None;
+        }
+        let (mut short, mut long) = ([0; 256], Vec::new());
+        let key = match short.get_mut(..header.key_bytes) {
+            Some(key) => key,
+            None => {
+                long.resize(header.key_bytes, 0);
+                &mut long[..]
+            }
+        };
+        let key_at = location + header.header_bytes as u64;
+        // SAFETY: as above; the key is part of the item, which ends in the file (checked).
+        unsafe { memory.copy_changing(key_at, key.as_mut_ptr(), key.len()) };
+        Some(f(key))
     }
 
     /// Whether there are items that nobody has verified since they were opened.

@@ -32,7 +32,7 @@ fn with(steps: Steps, domain: terrace_memory::Domain) -> Explorer<Note> {
     Explorer::new(domain, bytes)
         .setup(|memory| {
             let (slots, turns) = places(memory);
-            let ring = Ring::create(slots, turns, OPTIONS).expect("a ring");
+            let mut ring = Ring::create(slots, turns, OPTIONS).expect("a ring");
             for number in 0..PUSHED {
                 ring.try_push(&element(number, 40)).expect("room");
             }

@@ -3,6 +3,7 @@
 use super::line::*;
 use super::overflow::Lines;
 use super::shard::Shard;
+use super::version_lock;
 use std::io;
 use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
@@ -170,8 +171,9 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     }
 
     pub(super) fn raise_version(&self) {
-        // SAFETY: the header of the locked bucket; only the holder writes it.
-        unsafe { self.shard.buckets.store(self.at, self.shard.raised(self.header(), 1)) };
+        let raised = |header| self.shard.raised(header, 1);
+        // SAFETY: the header of the bucket that this has locked.
+        unsafe { version_lock::change(&self.shard.buckets, self.at, raised) };
     }
 
     /// Gives up the overflow lines if what is left has room in the bucket's own line, one slot to spare: they would
@@ -246,7 +248,7 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
 
 impl<I: Memory> Drop for LockedBucket<'_, I> {
     fn drop(&mut self) {
-        // SAFETY: the header of the locked bucket; only the holder writes it.
-        unsafe { self.shard.buckets.store(self.at, self.header() & !LOCK_MASK) };
+        // SAFETY: the header of the bucket that this has locked.
+        unsafe { version_lock::unlock(&self.shard.buckets, self.at) };
     }
 }

@@ -12,6 +12,8 @@
 use terrace_durable::checked_word;
 use terrace_memory::Memory;
 
+pub(super) use super::version_lock::LOCK_MASK;
+
 pub(super) const LINE: u64 = 64;
 pub(super) const SLOTS: u64 = 7;
 /// Keys per bucket the table grows at: 4.75 of 7 slots keeps overflow rare and an entry, with its
@@ -35,7 +37,6 @@ pub(super) const OPENING_AT: u64 = 56;
 /// And the sum of what [`mixed`] makes of each entry: beside their number, which changes with it.
 pub(super) const SUM_AT: u64 = 48;
 
-pub(super) const LOCK_MASK: u64 = 0xff;
 pub(super) const OVERFLOW_SHIFT: u32 = 8;
 pub(super) const OVERFLOW_MASK: u64 = (1 << 24) - 1;
 pub(super) const VERSION_SHIFT: u32 = 32;

@@ -3,6 +3,7 @@
 use super::bucket::{LockedBucket, Place};
 use super::line::*;
 use super::overflow::{Lines, OverflowLines};
+use super::version_lock::{self, Look};
 use super::{Change, Items};
 use parking_lot::Mutex;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_durable::BucketLock;
 use terrace_durable::sections::{Address, Changes};
-use terrace_memory::{Backing, Budget, Memory, Native, Region, Spin};
+use terrace_memory::{Backing, Budget, Memory, Native, Region};
 
 /// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
 pub struct Ground<I> {
@@ -116,7 +117,7 @@ pub struct Watch<'a, I: Memory> {
     shard: &'a Shard<I>,
     hash: u64,
     bucket: u64,
-    header: u64,
+    look: Look,
 }
 
 impl<I: Memory> Watch<'_, I> {
@@ -124,11 +125,9 @@ impl<I: Memory> Watch<'_, I> {
     /// of the bucket, and if a writer held it at the time.
     #[inline(always)]
     pub fn saw_no_overwrite(&self) -> bool {
-        // SAFETY: the header of a bucket that was below the count.
-        let now = unsafe { self.shard.buckets.load(self.bucket * LINE) };
+        let is_as_it_was = self.look.holds(&self.shard.buckets, self.shard.opening);
         let count = self.shard.count.load(Ordering::Acquire);
-        let unlocked = now & LOCK_MASK != u64::from(self.shard.opening);
-        now == self.header && unlocked && bucket_of(self.hash, count) == self.bucket
+        is_as_it_was && bucket_of(self.hash, count) == self.bucket
     }
 }
 
@@ -280,10 +279,10 @@ impl<I: Memory> Shard<I> {
             let count = self.count.load(Ordering::Acquire);
             let bucket = bucket_of(hash, count);
             // SAFETY: buckets below the count are committed; the header is an aligned word.
-            let first = unsafe { self.buckets.load(bucket * LINE) };
+            let first = unsafe { Look::at(&self.buckets, bucket * LINE) };
             let mut memory = &self.buckets;
             let mut line = bucket * LINE;
-            let mut header = first;
+            let mut header = first.header();
             loop {
                 let mut slots = matching_slots(memory, line, hash);
                 while slots != 0 {
@@ -307,10 +306,9 @@ impl<I: Memory> Shard<I> {
                 // SAFETY: an overflow number names a committed line.
                 header = unsafe { memory.load(line) };
             }
-            // SAFETY: as for `first`.
-            let last = unsafe { self.buckets.load(bucket * LINE) };
-            let unmoved = (first ^ last) & !LOCK_MASK == 0;
-            if unmoved && bucket_of(hash, self.count.load(Ordering::Acquire)) == bucket {
+            if first.is_unmoved(&self.buckets)
+                && bucket_of(hash, self.count.load(Ordering::Acquire)) == bucket
+            {
                 return None;
             }
         }
@@ -333,7 +331,7 @@ impl<I: Memory> Shard<I> {
 
     #[inline(always)]
     pub(super) fn is_locked(&self, header: u64) -> bool {
-        header & LOCK_MASK == u64::from(self.opening)
+        version_lock::is_locked(header, self.opening)
     }
 
     /// See [`super::HashIndex::watch`].
@@ -341,8 +339,8 @@ impl<I: Memory> Shard<I> {
     pub(super) fn watch(&self, hash: u64) -> Watch<'_, I> {
         let bucket = bucket_of(hash, self.count.load(Ordering::Acquire));
         // SAFETY: the header of a bucket below the count, an aligned word.
-        let header = unsafe { self.buckets.load(bucket * LINE) };
-        Watch { shard: self, hash, bucket, header }
+        let look = unsafe { Look::at(&self.buckets, bucket * LINE) };
+        Watch { shard: self, hash, bucket, look }
     }
 
     #[inline(always)]
@@ -472,23 +470,11 @@ impl<I: Memory> Shard<I> {
 
     fn lock_with(&self, bucket: u64, pause: impl Fn()) -> LockedBucket<'_, I> {
         let at = bucket * LINE;
-        let spin = Spin::on(&self.buckets);
-        loop {
-            // SAFETY: the header of a bucket below the count, an aligned word.
-            let header = unsafe { self.buckets.load(at) };
-            if !self.is_locked(header) {
-                let mine = header & !LOCK_MASK | u64::from(self.opening);
-                // SAFETY: as above.
-                let locked = unsafe { self.buckets.compare_exchange(at, header, mine) };
-                if locked.is_ok() {
-                    // SAFETY: the bucket is locked, until this is dropped.
-                    let lock = unsafe { BucketLock::held() };
-                    return LockedBucket { shard: self, at, is_hidden: false, lock };
-                }
-            }
-            pause();
-            spin.wait();
-        }
+        // SAFETY: the header of a bucket below the count, an aligned word.
+        unsafe { version_lock::lock(&self.buckets, at, self.opening, pause) };
+        // SAFETY: the bucket is locked, until this is dropped.
+        let lock = unsafe { BucketLock::held() };
+        LockedBucket { shard: self, at, is_hidden: false, lock }
     }
 
     /// Word by word also where changes are sections: a table that is being cleared goes with nothing.

@@ -135,7 +135,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// Makes a ring of the second version one of the first, as that wrote it in a transaction: for trying what
     /// recovery makes of it. Nobody else uses it.
     #[doc(hidden)]
-    pub fn make_first(&self) {
+    pub fn make_first(&mut self) {
         // SAFETY: words of the first page and of slots; nobody else has the memory.
         unsafe {
             for which in HeadWord::ALL {

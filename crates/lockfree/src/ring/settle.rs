@@ -19,7 +19,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 let end = self.popped_through();
                 if end > self.turn_word(SETTLED) {
                     self.store_tail(end);
-                    self.settled(end);
+                    self.set_turn_word(SETTLED, end);
                 }
                 self.set_turn_word(LEADER, 0);
                 if end >= to || !self.steps.has(Step::InOrder) {
@@ -68,8 +68,12 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Frees the slots before `tail`: the owner of a ring on a disk says that it is durable. One
     /// thread at a time.
+    ///
+    /// # Panics
+    /// If not all before it were popped: they would be filled while pops copy them.
     pub fn settled(&self, tail: u64) {
-        debug_assert!(tail >= self.turn_word(SETTLED), "the tail goes up");
+        let may_be = self.turn_word(SETTLED)..=self.popped_through();
+        assert!(may_be.contains(&tail), "{tail} is behind what was popped, {may_be:?}");
         self.set_turn_word(SETTLED, tail);
     }
 

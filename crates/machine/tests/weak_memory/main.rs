@@ -38,4 +38,11 @@ mod lane;
 #[allow(dead_code)]
 mod latch;
 
+#[path = "../../../store/src/watch/registry.rs"]
+#[allow(dead_code)]
+mod registry;
+#[path = "../../../index/src/table/version_lock.rs"]
+#[allow(dead_code)]
+mod version_lock;
+
 mod models;

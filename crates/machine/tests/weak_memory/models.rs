@@ -6,7 +6,9 @@ use crate::gate::Gate;
 use crate::keys::Keys;
 use crate::lane::Lane;
 use crate::latch::{Latch, Seen};
-use crate::sync::{AtomicU64, LeftOut, Mutex, Ordering, explore};
+use crate::registry::{Reads, Registry};
+use crate::sync::{AtomicU64, LeftOut, Mutex, Ordering, does, explore};
+use crate::version_lock::{self, Look};
 use crate::weak::Weak;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -222,4 +224,156 @@ fn a_copy_that_a_version_vouches_for_is_of_one_state() {
 #[test]
 fn a_latch_has_one_holder() {
     holds_but_not_without(LeftOut::Orders, latched);
+}
+
+/// The number of an opening, and one version more.
+const OPENING: u8 = 1;
+const VERSION: u64 = 1 << 32;
+
+/// A reader copies an item of a bucket that a writer overwrites: what it believes is of one write.
+fn bucket() {
+    let memory = Weak::new(4);
+    let writer = {
+        let memory = memory.clone();
+        // SAFETY: a header and an item of the locked bucket, in the memory.
+        thread::spawn(move || unsafe {
+            version_lock::lock(&memory, 0, OPENING, || ());
+            memory.write_changing(8, &[1; 16]);
+            if does() {
+                version_lock::change(&memory, 0, |header| header + VERSION);
+            }
+            version_lock::unlock(&memory, 0);
+        })
+    };
+    // SAFETY: a header in the memory.
+    let look = unsafe { Look::at(&memory, 0) };
+    let mut copy = [0u64; 2];
+    // SAFETY: words of an item, which may be changing.
+    unsafe { memory.copy_changing(8, copy.as_mut_ptr().cast(), 16) };
+    if look.holds(&memory, OPENING) {
+        assert_eq!(copy[0], copy[1], "two writes in one copy");
+    }
+    writer.join().expect("it ends");
+}
+
+/// Two writers add to a word of a bucket that each locks.
+fn locked() {
+    let memory = Weak::new(2);
+    let add = |memory: &Weak| {
+        // SAFETY: a header and a word of the locked bucket, in the memory.
+        unsafe {
+            version_lock::lock(memory, 0, OPENING, || ());
+            memory.store(8, memory.load(8) + 1);
+            version_lock::unlock(memory, 0);
+        }
+    };
+    let other = {
+        let memory = memory.clone();
+        thread::spawn(move || add(&memory))
+    };
+    add(&memory);
+    other.join().expect("it ends");
+    // SAFETY: nobody else is there any more.
+    assert_eq!(unsafe { memory.load(8) }, 2);
+}
+
+#[test]
+fn a_copy_that_a_bucket_vouches_for_is_of_one_write() {
+    holds_but_not_without(LeftOut::Orders, bucket);
+    holds_but_not_without(LeftOut::Step, bucket);
+}
+
+#[test]
+fn a_bucket_has_one_writer() {
+    holds_but_not_without(LeftOut::Orders, locked);
+}
+
+/// A key of a map: the lock of its bucket, and its value, which readers load without it.
+struct Key {
+    registry: Registry,
+    bucket: Mutex<()>,
+    value: AtomicU64,
+}
+
+impl Key {
+    fn new() -> Arc<Key> {
+        Arc::new(Key {
+            registry: Registry::default(),
+            bucket: Mutex::new(()),
+            value: AtomicU64::new(0),
+        })
+    }
+
+    /// Writes the key as a map does; whether no batch has it reserved.
+    fn write(&self, value: u64, is_mine: bool) -> bool {
+        let _bucket = self.bucket.lock();
+        let may_write =
+            !self.registry.has_watchers() || self.registry.may_write(0, b"key", is_mine);
+        if may_write {
+            self.value.store(value, Ordering::Release);
+        }
+        may_write
+    }
+
+    fn read(&self, reads: &mut Reads) -> u64 {
+        self.registry.read(reads, 0, b"key", || {
+            if does() {
+                drop(self.bucket.lock());
+            }
+        });
+        self.value.load(Ordering::Acquire)
+    }
+}
+
+/// One thread reads a key, twice, and the other writes it: who finds two values is told that it was written.
+fn watched() {
+    let key = Key::new();
+    let writer = {
+        let key = Arc::clone(&key);
+        thread::spawn(move || assert!(key.write(1, false)))
+    };
+    let mut reads = Reads::default();
+    let first = key.read(&mut reads);
+    let second = key.value.load(Ordering::Acquire);
+    assert!(first == second || !key.registry.holds(&reads), "a write was missed");
+    key.registry.forget(&mut reads);
+    writer.join().expect("it ends");
+}
+
+#[test]
+fn no_write_of_a_watched_key_is_missed() {
+    holds_but_not_without(LeftOut::Step, watched);
+    holds_but_not_without(LeftOut::Orders, watched);
+}
+
+/// Two batches add one to what they read of a key: each does, or is told that the other came first.
+fn reserved() {
+    let key = Key::new();
+    let add = |key: &Key| {
+        let mut reads = Reads::default();
+        let found = key.read(&mut reads);
+        let written = {
+            let nothing_else = std::iter::empty::<(u64, &[u8])>();
+            // The control asks whether the key was written, and does not reserve it.
+            let reservation = does().then(|| key.registry.reserve(&reads, nothing_else));
+            let goes_on = match &reservation {
+                Some(reservation) => reservation.is_some(),
+                None => key.registry.holds(&reads),
+            };
+            goes_on && key.write(found + 1, true)
+        };
+        key.registry.forget(&mut reads);
+        u64::from(written)
+    };
+    let other = {
+        let key = Arc::clone(&key);
+        thread::spawn(move || add(&key))
+    };
+    let written = add(&key) + other.join().expect("it ends");
+    assert_eq!(key.value.load(Ordering::Acquire), written, "an addition was lost");
+}
+
+#[test]
+fn of_two_batches_that_read_a_key_neither_overwrites_the_other() {
+    holds_but_not_without(LeftOut::Step, reserved);
 }

@@ -13,6 +13,8 @@ pub enum LeftOut {
     Fences,
     /// Every access is relaxed.
     Orders,
+    /// A step that a model takes of its own, unless [`does`] says that it is left out.
+    Step,
 }
 
 thread_local! {
@@ -27,6 +29,11 @@ pub fn explore(left_out: LeftOut, model: impl Fn() + Sync + Send + 'static) {
     builder.preemption_bound = Some(3);
     builder.max_branches = 10_000;
     builder.check(model);
+}
+
+/// Whether a model takes a step that its control leaves out.
+pub fn does() -> bool {
+    LEFT_OUT.get() != LeftOut::Step
 }
 
 fn order(wanted: Ordering) -> Ordering {
@@ -82,6 +89,14 @@ macro_rules! atomic {
             }
             pub fn fetch_and(&self, value: $value, o: Ordering) -> $value {
                 self.0.fetch_and(value, order(o))
+            }
+            pub fn fetch_update(
+                &self,
+                o: Ordering,
+                failed: Ordering,
+                f: impl FnMut($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                self.0.fetch_update(order(o), order(failed), f)
             }
         }
     };

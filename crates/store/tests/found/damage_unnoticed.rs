@@ -270,8 +270,7 @@ fn the_file_does_not_grow_for_ever() {
         logs.flush_all().expect("flush");
         let claimed: Vec<u32> =
             logs.survey().iter().map(|view| view.number).filter(|s| logs.claim(*s)).collect();
-        logs.free(&claimed).expect("free");
-        logs.reuse_after_readers(claimed, &crossbeam_epoch::pin());
+        logs.free(&claimed).expect("free").reuse_after_readers(&crossbeam_epoch::pin());
         let deadline = Instant::now() + Duration::from_secs(5);
         while logs.waiting_segments() > 0 && Instant::now() < deadline {
             crossbeam_epoch::pin().flush();

@@ -85,7 +85,8 @@ fn an_element_in_its_first_line_is_never_torn_and_one_of_a_transaction_neither()
 /// elsewhere.
 fn as_first_version(place: &Place, options: &RingOptions) -> Vec<u8> {
     let (memory, turns) = (place.memory.native(), place.turns.native());
-    let ring = Ring::unrecovered(memory, turns, options.form, false, Steps::ALL).expect("a ring");
+    let mut ring =
+        Ring::unrecovered(memory, turns, options.form, false, Steps::ALL).expect("a ring");
     ring.make_first();
     image(place, options.bytes())
 }
