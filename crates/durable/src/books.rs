@@ -42,14 +42,16 @@ impl fmt::Debug for BookPages {
 impl BookPages {
     /// Whether a writer is in a batch.
     pub(crate) fn batch(&self, writer: usize) -> Address {
-        Address::in_index(self.start + BATCHES_AT + 8 * writer as u64)
+        // SAFETY: a word of the allocation metadata, which sections alone change.
+        unsafe { Address::in_index(self.start + BATCHES_AT + 8 * writer as u64) }
     }
 
     /// A word of a segment's page.
     #[inline(always)]
     pub(crate) fn word(&self, segment: u32, word: u64) -> Address {
         debug_assert!(8 * word < self.page_bytes, "a word of the page");
-        Address::in_index(self.page_at(segment) + 8 * word)
+        // SAFETY: a word of the allocation metadata, which sections alone change.
+        unsafe { Address::in_index(self.page_at(segment) + 8 * word) }
     }
 
     fn page_at(&self, segment: u32) -> u64 {
@@ -109,12 +111,14 @@ impl<I: Memory> Books<I> {
     /// Keys that writer `writer` added, less those it took away.
     pub fn keys(&self, writer: usize) -> Address {
         assert!(writer < MAX_OPEN, "one of {MAX_OPEN} writers");
-        Address::in_index(self.start + KEYS_AT + 8 * writer as u64)
+        // SAFETY: a word of the allocation metadata, which sections alone change.
+        unsafe { Address::in_index(self.start + KEYS_AT + 8 * writer as u64) }
     }
 
     /// Whether any item ever had an expiry.
     pub fn expiries(&self) -> Address {
-        Address::in_index(self.start + EXPIRIES_AT)
+        // SAFETY: a word of the allocation metadata, which sections alone change.
+        unsafe { Address::in_index(self.start + EXPIRIES_AT) }
     }
 
     /// A word of them that [`Books::grow`] made usable.

@@ -504,6 +504,7 @@ pub fn encode_batch_end(seed: u32) -> [u8; BATCH_END_BYTES] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use terrace_memory::{Backing, Region};
 
     fn arbitrary() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, u64, Option<u64>, bool, bool, u32)> {
         let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
@@ -594,6 +595,42 @@ mod tests {
                 );
                 assert_eq!(length, new.item_bytes());
             }
+        }
+    }
+
+    /// Readers used to borrow the longest header's bytes of every item, and with them the one behind it, which a writer
+    /// was just putting there.
+    #[test]
+    fn an_item_is_lent_to_its_end_and_not_a_byte_further() {
+        let region = Region::reserve(1 << 20, Backing::Anonymous).expect("memory");
+        region.commit(0, 1 << 20).expect("memory");
+        let (memory, at) = (region.native(), 4096);
+        let mut records = vec![encode_batch_end(5).to_vec()];
+        records.push(control::encode_commit_mark(64, 5).to_vec());
+        for version in [1, 2, 300, 1 << 40] {
+            for (key, value) in [(0, 0), (1, 0), (0, 1), (3, 255), (256, 2), (9, 256), (9, 65_536)]
+            {
+                for expires_at_ms in [None, Some(7)] {
+                    let (key, value) = (&vec![1; key], &vec![2; value]);
+                    let new = NewItem { key, value, version, expires_at_ms, tombstone: false };
+                    records.extend([new.encode(5, false), new.encode(5, true)]);
+                }
+            }
+        }
+        for record in records {
+            // SAFETY: committed bytes, which nobody borrows any more.
+            unsafe { memory.write(at, &record) };
+            let end = at + record.len() as u64;
+            for behind in [0, 1, 100] {
+                // SAFETY: committed, and nobody writes there.
+                let lent = unsafe { borrow(&memory, at, end + behind) };
+                assert_eq!(lent, Some(&record[..]), "and {behind} bytes behind it");
+                // SAFETY: as above.
+                let rest = unsafe { borrow_rest(&memory, at, end + behind) };
+                assert_eq!(rest, Some(&record[4..]));
+            }
+            // SAFETY: as above.
+            assert_eq!(unsafe { borrow(&memory, at, end - 1) }, None, "it does not end there");
         }
     }
 

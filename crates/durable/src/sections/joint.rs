@@ -41,8 +41,12 @@ pub struct Address(u64);
 
 impl Address {
     /// In the index's memory.
+    ///
+    /// # Safety
+    /// A word that its structure changes by sections, and that nobody borrows: whatever a section makes of it, the
+    /// structure has asked for.
     #[inline(always)]
-    pub fn in_index(at: u64) -> Address {
+    pub unsafe fn in_index(at: u64) -> Address {
         debug_assert!(at < VALUES && at.is_multiple_of(8), "words are aligned");
         Address(at)
     }
@@ -58,7 +62,7 @@ impl Address {
 
     /// In the values' memory.
     #[inline(always)]
-    pub fn in_values(at: u64) -> Address {
+    pub(crate) fn in_values(at: u64) -> Address {
         debug_assert!(at < VALUES && at.is_multiple_of(8), "words are aligned");
         Address(VALUES + at)
     }

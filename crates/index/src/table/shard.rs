@@ -225,7 +225,8 @@ impl<I: Memory> Shard<I> {
 
     fn address(&self, memory: &I, at: u64) -> Address {
         let start = self.starts[usize::from(std::ptr::eq(memory, &self.overflow))];
-        Address::in_index(start + at)
+        // SAFETY: callers pass words of a bucket whose lock they hold, or of the table's own line.
+        unsafe { Address::in_index(start + at) }
     }
 
     /// Changes a word of the table's books with the section; without sections repair finds out.
