@@ -160,8 +160,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     ) -> Option<R> {
         let memory = self.medium().memory();
         let end = end_of(location);
-        let is_there =
-            location >= u64::from(SEGMENT_BYTES) && end <= file_bytes.min(memory.len());
+        let is_there = location >= u64::from(SEGMENT_BYTES) && end <= file_bytes.min(memory.len());
         if !is_there || !self.medium().is_byte_addressable() {
             return None;
         }
