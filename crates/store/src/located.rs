@@ -91,6 +91,8 @@ impl<'g, M: Memory, I: Memory> Located<'g, M, I> {
 impl<M: Memory, I: Memory> Items for Located<'_, M, I> {
     #[inline(always)]
     fn has_key(&self, location: u64, key: &[u8]) -> bool {
+        // All its lines at once: compared and copied, they would be waited for one after another.
+        self.engine.values.prefetch(location, self.engine.lines_ahead());
         let seen = self.engine.values.seen_if_key(location, key, self.guard());
         let Some(Some(seen)) = self.noted(seen) else { return false };
         self.found.set(Some(seen));
