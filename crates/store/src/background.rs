@@ -203,8 +203,7 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
     /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
     fn tick(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);
-        let durability = *engine.durability.lock();
-        let kept = match durability {
+        let kept = match engine.durability.get() {
             Durability::Sync => self.get_ready(),
             Durability::Interval(every) => self.keep(every),
             Durability::None => self.keep(UNPROMISED_CUT),

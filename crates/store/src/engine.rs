@@ -11,12 +11,13 @@
 //! yet. It then has a ticket too, and whoever tells the result to anyone commits it first: nothing
 //! that was ever told is lost.
 
+use crate::durability::InForce;
 use crate::error::{Error, Result};
 use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::Kept;
 use crate::located::{Located, OfWriter};
-use crate::options::{Durability, MapOptions, WhenFull};
+use crate::options::{MapOptions, WhenFull};
 use crate::pressure::{By, Pressure};
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
@@ -30,7 +31,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, O
 use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::sections::Changes;
-use terrace_durable::superblock::Rule;
 use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{BucketLock, Error as Below, Values, Writing, lock};
 use terrace_index::{Change as Entry, Line, hash_key};
@@ -88,9 +88,9 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub kept: Option<Kept<I>>,
     pub budget: Arc<Budget>,
     pub options: MapOptions,
-    /// Whether what is told must be durable first.
-    pub sync: AtomicBool,
-    pub durability: Mutex<Durability>,
+    pub durability: InForce,
+    /// Held while the durability changes.
+    pub switching: Mutex<()>,
     /// What each writer counted.
     pub written: Box<[CachePadded<Written>]>,
     pub when_full: AtomicU8,
@@ -213,16 +213,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             found: Cell::new(None),
             damaged: Cell::new(None),
         }
-    }
-
-    /// Which items count after a crash. What a kept index names is durable, and there is no going back
-    /// to an earlier state of it.
-    pub fn rule_of(&self, durability: Durability) -> Rule {
-        // Where each item is durable as soon as it is written, leaving it out would only take back what was told.
-        let is_at_once =
-            self.values.medium().is_byte_addressable() && durability != Durability::None;
-        let all = durability == Durability::Sync || is_at_once || self.kept.is_some();
-        if all { Rule::All } else { Rule::Bounded }
     }
 
     /// Live keys.
@@ -545,8 +535,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Whether what is not durable by now may never be: nothing of it is told to anyone.
     #[inline(always)]
     pub fn tells_durable_only(&self) -> bool {
-        self.values.stopped().is_some()
-            && (self.sync.load(Ordering::Relaxed) || self.owes_checkpoint())
+        self.values.stopped().is_some() && (self.durability.is_sync() || self.owes_checkpoint())
     }
 
     /// Why something is not told.

@@ -13,6 +13,7 @@ mod batch;
 mod books;
 mod collect;
 mod cursors;
+mod durability;
 mod engine;
 mod error;
 mod evict;

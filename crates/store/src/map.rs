@@ -16,7 +16,6 @@ use crate::watch::Watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::NewItem;
-use terrace_durable::superblock::Rule;
 use terrace_durable::values::Room;
 use terrace_durable::{Medium, Values};
 use terrace_memory::{Memory, Native};
@@ -460,7 +459,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     pub fn options(&self) -> MapOptions {
         let engine = &self.inner.engine;
         MapOptions {
-            durability: *self.inner.engine.durability.lock(),
+            durability: engine.durability.get(),
             memory_budget_bytes: engine.budget.limit(),
             when_full: if engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse },
             ..engine.options.clone()
@@ -481,31 +480,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Errors
     /// Those of the medium; the old durability stays.
     pub fn set_durability(&self, durability: Durability) -> Result<()> {
-        let engine = &self.inner.engine;
-        let mut current = engine.durability.lock();
-        if durability == Durability::Sync {
-            // The promise is made once the policy holds. What was acknowledged under the old promise
-            // while the policy changed is in no checkpoint: one more flush has it.
-            engine.values.set_rule(Rule::All)?;
-            engine.sync.store(true, Ordering::SeqCst);
-            engine.values.flush_all()?;
-            engine.end_redo()?;
-        } else {
-            // What keeps the new promise is there before the old one is taken back; that is taken back before the
-            // policy that keeps it goes, and stands if that fails.
-            let keeps_redo = matches!(durability, Durability::Interval(_));
-            if keeps_redo {
-                engine.begin_redo()?;
-            }
-            let promised = engine.sync.swap(false, Ordering::SeqCst);
-            let changed = engine.values.set_rule(engine.rule_of(durability));
-            changed.inspect_err(|_| engine.sync.store(promised, Ordering::SeqCst))?;
-            if !keeps_redo {
-                engine.end_redo()?;
-            }
-        }
-        *current = durability;
-        Ok(())
+        self.inner.engine.switch_durability(durability)
     }
 
     /// Changes the memory budget. A map that evicts gives up what is beyond it, but for its index, which keeps its

@@ -3,6 +3,7 @@
 use crate::advice::lookups_together;
 use crate::background::Background;
 use crate::cursors::Cursors;
+use crate::durability::InForce;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
 use crate::index::Index;
@@ -21,7 +22,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::{Logs, MAX_WRITERS};
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Medium, MediumSpec};
@@ -108,7 +109,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     engine.replay(&mut recovery)?;
     let map = start(engine, recovery, Some(lock))?;
     if map.options().access.writes() {
-        if let Durability::Interval(_) = map.options().durability {
+        if let Durability::Interval(_) = map.inner.engine.durability.get() {
             map.inner.engine.begin_redo()?;
         }
         let started = Background::start(&map.inner.engine);
@@ -253,8 +254,8 @@ impl<'a> Opening<'a> {
             clearing: Mutex::new(()),
             counters: Counters::default(),
             watches: Registry::default(),
-            sync: AtomicBool::new(options.durability == Durability::Sync),
-            durability: Mutex::new(options.durability),
+            durability: InForce::new(options.durability),
+            switching: Mutex::new(()),
             options,
         }
     }
@@ -320,7 +321,7 @@ fn start<M: Memory, I: Memory>(
     lock: Option<DirectoryLock>,
 ) -> Result<Map<M, I>> {
     engine.check_index_fits()?;
-    let rule = engine.rule_of(engine.options.durability);
+    let rule = engine.policy_of(engine.durability.get());
     if engine.options.access.writes() && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;
     }

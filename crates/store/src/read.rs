@@ -69,7 +69,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         f: impl FnOnce(Value<'_>) -> R,
     ) -> Result<(Option<R>, Option<Ticket>)> {
-        self.get_with_ticket(key, self.sync.load(Ordering::Relaxed), f)
+        self.get_with_ticket(key, self.durability.is_sync(), f)
     }
 
     /// The same; with a ticket for what is not durable if `with_ticket` says so.
@@ -112,7 +112,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Result<()> {
         let guard = crossbeam_epoch::pin();
         let ahead = self.lines_ahead();
-        let sync = self.sync.load(Ordering::Relaxed);
+        let sync = self.durability.is_sync();
         let mut batch = Batch::new();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
             batch.find_candidates(self, keys, ahead, &self.located(&guard));

@@ -194,7 +194,7 @@ impl<M: Memory> Logs<M> {
     /// Which items count after a crash.
     pub fn rule(&self) -> Rule {
         lab::step(self.medium.memory());
-        if self.bounded.load(Ordering::Acquire) { Rule::Bounded } else { Rule::All }
+        if self.is_bounded.load(Ordering::Acquire) { Rule::Bounded } else { Rule::All }
     }
 
     /// Changes which items count after a crash; everything appended before is durable on return.
@@ -230,7 +230,7 @@ impl<M: Memory> Logs<M> {
     /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
     fn take_cut(&self, rule: Option<Rule>) -> Result<()> {
         let mut cut = self.lock_cut();
-        let rule = rule.unwrap_or_else(|| self.rule());
+        let rule = rule.unwrap_or(cut.rule);
         let leads = self.lead_all();
         let mut next = cut.clone();
         let mut handed = Handed::default();
@@ -240,9 +240,8 @@ impl<M: Memory> Logs<M> {
             let locks = self.lock_writers();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
             next.open.clear();
-            let overwrites = rule == Rule::Bounded && !self.medium.is_byte_addressable();
             lab::step(self.medium.memory());
-            self.overwrites.store(overwrites, Ordering::Relaxed);
+            self.is_bounded.store(rule == Rule::Bounded, Ordering::Release);
             for writer in &mut writers {
                 writer.freeze(self);
                 writer.has_marks = self.has_marks();
@@ -287,8 +286,6 @@ impl<M: Memory> Logs<M> {
         #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
         self.checkpoint_is_durable(redone);
-        lab::step(self.medium.memory());
-        self.bounded.store(rule == Rule::Bounded, Ordering::Release);
         for (lead, position) in leads.iter().zip(positions) {
             self.reached(lead, position);
         }

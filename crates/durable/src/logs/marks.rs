@@ -78,7 +78,7 @@ impl<M: Memory> Logs<M> {
             return Ok(());
         }
         let mut next = Cut { segments: self.lock_pool().fresh, ..cut.clone() };
-        if with_tails && self.rule() == Rule::All {
+        if with_tails && cut.rule == Rule::All {
             next.open = self.durable_tails(&cut.open);
         }
         if next == *cut {

@@ -113,10 +113,10 @@ pub struct Logs<M: Memory = Native> {
     dead: Box<[Box<[AtomicU32]>]>,
     /// By segment, the offset below which nothing is overwritten any more.
     frozen: Box<[Frozen]>,
-    /// Whether new logs may be overwritten until they are handed over. Changed under all locks.
-    overwrites: AtomicBool,
     cut: Mutex<Cut>,
-    bounded: AtomicBool,
+    /// The recovery policy that writers follow: that of `cut`, or of the checkpoint that is being taken. Changed under
+    /// all locks; nothing reaches the medium until that checkpoint is durable.
+    is_bounded: AtomicBool,
     generation: AtomicU64,
     stopped: OnceLock<String>,
     /// Drawn at every opening: makes salts differ although a crash may make sequence numbers
@@ -164,13 +164,12 @@ impl<M: Memory> Logs<M> {
             next_sequence: AtomicU64::new(cut.next_sequence),
             unverified_below: AtomicU64::new(0),
             frozen: Frozen::rows(count),
-            overwrites: AtomicBool::new(false),
             backlog: AtomicI64::new(0),
             has_short: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
-            bounded: AtomicBool::new(cut.rule == Rule::Bounded),
+            is_bounded: AtomicBool::new(cut.rule == Rule::Bounded),
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
             stopped: OnceLock::new(),

@@ -91,7 +91,7 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub(super) fn overwrites(&self) -> bool {
         lab::step(self.medium.memory());
-        self.overwrites.load(Ordering::Relaxed)
+        self.is_bounded.load(Ordering::Relaxed) && !self.medium.is_byte_addressable()
     }
 
     /// The offset below which nothing of a segment is overwritten any more.

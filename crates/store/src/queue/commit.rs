@@ -58,7 +58,7 @@ impl<M: Memory + Clone> Queue<M> {
     /// not survive, and the queue takes no more.
     pub fn commit(&self, ticket: QueueTicket) -> Result<()> {
         let inner = &*self.inner;
-        if inner.never_writes_out() || *inner.durability.lock() != Durability::Sync {
+        if inner.never_writes_out() || !inner.durability.is_sync() {
             return Ok(());
         }
         while !inner.has_committed(ticket) {
@@ -274,7 +274,7 @@ impl<M: Memory + Clone> Inner<M> {
         if head == from && tail == self.ring.settled_through() && at_end.is_none() {
             return Ok(());
         }
-        let is_bounded = at_end.is_some() || *self.durability.lock() != Durability::Sync;
+        let is_bounded = at_end.is_some() || !self.durability.is_sync();
         let start = from.max(tail);
         for (at, bytes) in self.ring.ranges(start, head) {
             if bytes > 0 {
@@ -296,13 +296,13 @@ impl<M: Memory + Clone> Inner<M> {
     /// the lock of those who flush.
     fn switch(&self, durability: Durability, cuts: bool) -> terrace_durable::Result<()> {
         if self.never_writes_out() {
-            *self.durability.lock() = durability;
+            self.durability.set(durability);
             return Ok(());
         }
         if cuts {
             self.write_out(None)?;
         }
-        *self.durability.lock() = durability;
+        self.durability.set(durability);
         // Writes out what is left without the cut; with it, nothing.
         self.write_out(None)?;
         // Whether the head page has a bound follows from the durability. Everything before it is whole.
@@ -401,7 +401,7 @@ fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
         }
         drop(stopped);
         let Some(inner) = queue.upgrade() else { return };
-        let every = match *inner.durability.lock() {
+        let every = match inner.durability.get() {
             Durability::Sync => continue,
             Durability::Interval(every) => every,
             Durability::None => UNPROMISED_CUT,

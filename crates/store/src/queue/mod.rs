@@ -38,6 +38,7 @@ mod open;
 mod state;
 mod wait;
 
+use crate::durability::InForce;
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
@@ -188,7 +189,7 @@ struct Inner<M: Memory + Clone> {
     flushing: Mutex<()>,
     /// Pushes before this position are durable, as far as the durability promises.
     committed: AtomicU64,
-    durability: Mutex<Durability>,
+    durability: InForce,
     largest_bytes: u64,
     elements: AtomicI64,
     /// Elements are waited for, and room.

@@ -7,6 +7,7 @@ use super::{
     DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Form, Inner, Queue,
     QueueDamage, QueueOptions, QueueRecovery, Steps,
 };
+use crate::durability::InForce;
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
@@ -135,7 +136,7 @@ fn handle<M: Memory + Clone>(
         working: RwLock::new(()),
         ending: Mutex::new(()),
         flushing: Mutex::new(()),
-        durability: Mutex::new(options.durability),
+        durability: InForce::new(options.durability),
         items: Bell::default(),
         room: Bell::default(),
         stopped,
