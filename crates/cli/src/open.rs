@@ -143,7 +143,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "name": name, "keys": report.keys, "items": report.items, "bytes": report.bytes,
         "segments": report.segments, "procedure": report.procedure.number(),
         "procedure_says": report.procedure.to_string(), "index_unfit": report.unfit,
-        "flush": map.options().flush_rule(),
+        "flush": map.flush_rule(),
         "index": stats.index, "index_kept": report.kept.is_some(),
         "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
     })
@@ -166,20 +166,18 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
             "\n  batched lookups are prefetched {} at a time",
             stats.lookups_together
         ));
-        text.push_str(&format!("\n  cache-line write-back: {}", map.options().flush_rule()));
+        text.push_str(&format!("\n  cache-line write-back: {}", map.flush_rule()));
     }
     text
 }
 
 /// What chose an ordered map's tree.
 fn chosen(map: &Map) -> String {
-    let options = map.options();
-    match (options.kind, options.laboratory.tree) {
-        (Kind::Hash, _) => String::new(),
-        (_, Some(form)) => format!("; set by index = \"{form}\""),
-        (_, None) => {
+    match map.kind() {
+        Kind::Hash => String::new(),
+        Kind::Ordered => {
             let report = map.recovery();
-            let rule = options.index_rule().filter(|_| report.kept.is_some());
+            let rule = map.index_rule().filter(|_| report.kept.is_some());
             let how = match (rule, report.procedure) {
                 (None, _) => String::new(),
                 (Some(rule), Procedure::ReadSlots | Procedure::ReadLogs) => format!(": {rule}"),

@@ -68,7 +68,7 @@ impl MapReport {
             disk_bytes: stats.disk_bytes,
             values: stats.design,
             domain: stats.domain,
-            flush: map.options().flush_rule(),
+            flush: map.flush_rule().into(),
             recovered_items: recovery.items,
             recovered_bytes: recovery.bytes,
             recovery_ms: recovery.elapsed.as_secs_f64() * 1e3,

@@ -30,7 +30,7 @@ impl<M: Memory> MapTarget<M> {
 
     /// Under `sync` a read waits until what it saw is durable, as an honest server's must.
     pub fn reads_wait(&self) -> bool {
-        self.map.options().durability == Durability::Sync
+        self.map.durability() == Durability::Sync
     }
 }
 

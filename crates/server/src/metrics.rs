@@ -54,7 +54,7 @@ static SERVER_METRICS: &[ServerMetric] = &[
     ("redis_connected_clients", "gauge", "Open connections.", |shared, _| shared.connected.load(Relaxed) as u64),
     ("redis_config_maxclients", "gauge", "Connections allowed.", |shared, _| shared.config.clients_max.load(Relaxed) as u64),
     ("redis_memory_used_bytes", "gauge", "Bytes the maps and buffers take.", |shared, totals| totals.memory_used_bytes + buffers(shared)),
-    ("redis_memory_max_bytes", "gauge", "Memory budget of all databases.", |shared, _| shared.maps.options().memory_budget_bytes),
+    ("redis_memory_max_bytes", "gauge", "Memory budget of all databases.", |shared, _| shared.maps.memory_budget()),
     ("redis_memory_used_rss_bytes", "gauge", "Resident bytes of the process.", |_, _| resident_bytes()),
     ("redis_instantaneous_ops_per_sec", "gauge", "Commands in the last second.", |shared, _| shared.rate.lock().per_second),
     ("redis_connections_received_total", "counter", "Connections accepted.", |shared, _| shared.accepts.accepted.load(Relaxed)),

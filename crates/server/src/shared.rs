@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use terrace::{Database, Durability, Map, MapOptions, TierUse, WhenFull};
+use terrace::{Database, Durability, Map, TierUse, WhenFull};
 
 /// Where a server listens.
 #[derive(Clone, Debug, Default)]
@@ -214,11 +214,19 @@ impl Maps {
         self.opened().find_map(reason)
     }
 
-    /// The options in force.
-    pub(crate) fn options(&self) -> MapOptions {
-        let options =
-            self.open[0].get().map_or_else(|| self.database.options().clone(), Map::options);
-        MapOptions { memory_budget_bytes: self.database.memory_budget(), ..options }
+    /// The durability in force.
+    pub(crate) fn durability(&self) -> Durability {
+        self.open[0].get().map_or_else(|| self.database.options().durability, Map::durability)
+    }
+
+    /// What happens to a write that finds no memory.
+    pub(crate) fn when_full(&self) -> WhenFull {
+        self.open[0].get().map_or_else(|| self.database.options().when_full, Map::when_full)
+    }
+
+    /// The memory that all databases share.
+    pub(crate) fn memory_budget(&self) -> u64 {
+        self.database.memory_budget()
     }
 
     /// Everything acknowledged before the call is durable after it.

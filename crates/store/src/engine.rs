@@ -17,7 +17,8 @@ use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::Kept;
 use crate::located::{Located, OfWriter};
-use crate::options::{MapOptions, WhenFull};
+use crate::options::WhenFull;
+use crate::plan::Plan;
 use crate::pressure::{By, Pressure};
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
@@ -87,7 +88,7 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// Of an index that is kept.
     pub kept: Option<Kept<I>>,
     pub budget: Arc<Budget>,
-    pub options: MapOptions,
+    pub plan: Plan,
     pub durability: InForce,
     /// Held while the durability changes.
     pub switching: Mutex<()>,
@@ -96,8 +97,6 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub when_full: AtomicU8,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
-    /// Lookups of a batch that go down an ordered index together.
-    pub lookups_together: usize,
     /// Writers who found no room for values: the collector should go further than it would.
     pub pressure: Pressure,
     /// Those who delete and found none.

@@ -6,12 +6,9 @@
 //! bytes, the product decides by what was measured of the memory ([`advised`](crate::advised)); when
 //! lines are written back, [`Flush::Auto`] decides.
 
-use crate::error::{Error, Result};
 pub use crate::form::TreeForm;
-use crate::options::{Kind, Persist};
 pub use terrace_durable::Flush;
 pub use terrace_index::tree::Form as LeafForm;
-use terrace_memory::Domain;
 
 /// What an experiment asks of a map beyond what the product offers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,86 +59,4 @@ impl TreeForm {
             TreeForm::Logs => true,
         }
     }
-}
-
-impl Laboratory {
-    /// Refuses what no map can be, and says what is persistent: a form that was asked for decides where nothing else
-    /// does.
-    ///
-    /// # Errors
-    /// [`Error::Option`] names the field.
-    pub(crate) fn check(&self, kind: Kind, persist: Persist) -> Result<Persist> {
-        match kind {
-            Kind::Hash => self.check_hash().map(|()| persist),
-            Kind::Ordered => self.check_ordered(persist),
-        }
-    }
-
-    /// Refuses items that stay in the caches where these do not survive.
-    ///
-    /// # Errors
-    /// [`Error::Option`].
-    pub(crate) fn check_domain(&self, domain: Domain) -> Result<()> {
-        if self.flush != Flush::Keep || domain == Domain::Eadr {
-            return Ok(());
-        }
-        let why = format!(
-            "\"keep\" leaves items in the processor's caches, which survive a power cut under eADR alone; the \
-             directory is on: {domain}"
-        );
-        Err(Error::Option { field: "flush", why })
-    }
-
-    fn check_hash(&self) -> Result<()> {
-        let refused = |field, why: String| Err(Error::Option { field, why });
-        match (self.tree, self.node_bytes, self.inner_tier) {
-            (None, None, InnerTier::Dram) => Ok(()),
-            (Some(form), ..) => {
-                let why = format!("\"{form}\" is a tree, for kind = \"ordered\"; leave it out");
-                refused("index", why)
-            }
-            (None, Some(_), _) => {
-                refused("node_bytes", "only kind = \"ordered\" has nodes; leave it out".into())
-            }
-            (None, None, InnerTier::Index) => {
-                let why = "only kind = \"ordered\" has inner nodes; leave it out";
-                refused("inner_tier", why.into())
-            }
-        }
-    }
-
-    fn check_ordered(&self, persist: Persist) -> Result<Persist> {
-        let refused = |field, why: String| Err(Error::Option { field, why });
-        let persist = match (persist, self.tree) {
-            (Persist::Index, Some(form)) if !form.is_kept() => {
-                let why = format!(
-                    "\"{form}\" is gone after a crash; with persist = \"index\" there are {}, and auto",
-                    names(TreeForm::is_kept)
-                );
-                return refused("index", why);
-            }
-            (Persist::Values, Some(form)) if form.is_kept() => {
-                let why = format!(
-                    "\"{form}\" is for persist = \"index\"; with persist = \"values\" there are {}, and auto",
-                    names(|form| !form.is_kept())
-                );
-                return refused("index", why);
-            }
-            (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
-            (Persist::Auto, None) if self.inner_tier == InnerTier::Index => Persist::Index,
-            (Persist::Auto, Some(_)) => Persist::Values,
-            (persist, _) => persist,
-        };
-        if self.inner_tier == InnerTier::Index && persist == Persist::Values {
-            let why = "inner nodes of an index that is not persistent lie where it does, in DRAM or in index_tier; \
-                       \"index\" is for persist = \"index\"";
-            return refused("inner_tier", why.into());
-        }
-        Ok(persist)
-    }
-}
-
-fn names(which: impl Fn(TreeForm) -> bool) -> String {
-    let names = TreeForm::ALL.into_iter().filter(|form| which(*form)).map(TreeForm::name);
-    names.collect::<Vec<_>>().join(", ")
 }

@@ -6,7 +6,8 @@ mod open;
 use crate::engine::{Change, Hint, Value};
 use crate::error::Result;
 use crate::index::KeyIndex;
-use crate::options::{Durability, Kind, MapOptions, WhenFull};
+use crate::kept::Kept;
+use crate::options::{Durability, Kind, Persist, WhenFull};
 use crate::pressure::{By, Wait};
 use crate::range::Range;
 use crate::recover::RecoveryReport;
@@ -321,7 +322,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn kind(&self) -> Kind {
-        self.inner.engine.options.kind
+        self.inner.engine.plan.kind
     }
 
     /// Number of keys. Expired ones count until they are swept.
@@ -448,22 +449,69 @@ impl<M: Memory, I: Memory> Map<M, I> {
         &self.inner.recovery
     }
 
-    /// The options in force.
+    /// When writes survive a crash, as it is now.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
-    /// assert_eq!(map.options().kind, map.kind());
+    /// assert_eq!(map.durability(), terrace_store::MapOptions::default().durability);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn options(&self) -> MapOptions {
-        let engine = &self.inner.engine;
-        MapOptions {
-            durability: engine.durability.get(),
-            memory_budget_bytes: engine.budget.limit(),
-            when_full: if engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse },
-            ..engine.options.clone()
+    pub fn durability(&self) -> Durability {
+        self.inner.engine.durability.get()
+    }
+
+    /// What happens when the memory budget is spent, as it is now.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.when_full(), terrace_store::WhenFull::Refuse);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn when_full(&self) -> WhenFull {
+        if self.inner.engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse }
+    }
+
+    /// What is persistent.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.persist(), terrace_store::Persist::Values);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn persist(&self) -> Persist {
+        match &self.inner.engine.kept {
+            None => Persist::Values,
+            Some(Kept { sections: None, .. }) => Persist::Index,
+            Some(Kept { sections: Some(_), .. }) => Persist::Full,
         }
+    }
+
+    /// When the lines of items are written back, and what decides it, as a sentence.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.flush_rule(), "by nobody: the file is written");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush_rule(&self) -> &str {
+        &self.inner.engine.plan.flush_rule
+    }
+
+    /// Which persistent index a new map of this kind would have, and what decides it, as a sentence; none where there
+    /// is nothing to decide.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.index_rule(), None, "it has no tree");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn index_rule(&self) -> Option<&str> {
+        self.inner.engine.plan.index_rule.as_deref()
     }
 
     /// Changes when writes survive a crash; everything written before is durable on return.
@@ -473,7 +521,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
     /// use terrace_store::Durability;
     /// map.set_durability(Durability::Sync)?;
-    /// assert_eq!(map.options().durability, Durability::Sync);
+    /// assert_eq!(map.durability(), Durability::Sync);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

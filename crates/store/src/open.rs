@@ -1,6 +1,5 @@
 //! Opening a map: the directory's lock, the value file, recovery, the map's threads.
 
-use crate::advice::lookups_together;
 use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::durability::InForce;
@@ -11,8 +10,8 @@ use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
-use crate::options::{Durability, Kind, MapOptions, Persist};
-use crate::plan::{Design, Place, Plan};
+use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
+use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::Pressure;
 use crate::recover::{Opened, RecoveryReport};
 use crate::watch::Registry;
@@ -23,22 +22,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
-use terrace_durable::logs::{Logs, MAX_WRITERS};
+use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Medium, MediumSpec};
 use terrace_index::HashIndex;
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// Address space for a map's values: what the budget could ever be raised to. It costs nothing
 /// until it is used.
-fn reserved_bytes(options: &MapOptions) -> u64 {
+fn reserved_bytes(budget_bytes: u64) -> u64 {
     let physical = rustix::param::page_size() as u64 * physical_pages();
     // A kept index has books for so much: they stay the right ones where a little memory comes or goes.
-    options.memory_budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
+    budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
 }
 
 /// Whether values that are in a file already fit into a tier: recovery takes what they need, and a kernel
@@ -76,31 +71,32 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
         let left = ["index", "index.inner"].into_iter().find(|left| dir.join(left).exists());
         left.map_or(Ok(()), |left| Err(Error::Missing { path: path.clone(), left }))?;
     }
-    let capacity_bytes = reserved_bytes(&options);
+    let capacity_bytes = reserved_bytes(options.memory_budget_bytes);
     let spec = MediumSpec {
         path: path.clone(),
         // No store to a copy reaches the file: it may be used as if all that it holds survived.
-        domain: if plan.place == Place::Copied { Domain::Eadr } else { options.domain },
+        domain: if matches!(plan.place, Place::Copied) { Domain::Eadr } else { plan.domain },
         dax: options.dax,
         capacity_bytes,
-        access: options.access,
+        access: plan.access,
     };
     let index = IndexInDirectory(MediumSpec {
         path: dir.join("index"),
         // An item with its share of a log is longer than 48 bytes on the whole. Its entry in a table takes
         // 14, in a leaf that is a third full 96. Address space alone.
         capacity_bytes: capacity_bytes * 2,
-        domain: if options.access.writes() { options.domain } else { Domain::Eadr },
+        domain: if plan.access.writes() { plan.domain } else { Domain::Eadr },
         ..spec.clone()
     });
-    let opening = Opening { options, plan, budget, has_threads: true, threads: processors() };
+    let start_as = StartAs { durability: options.durability, when_full: options.when_full };
+    let opening = Opening { plan, start_as, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
     if let Place::Mirrored { node: Some(node) } = opening.plan.place {
         check_fits(&path, budget.limit())?;
         medium.bind(node)?;
     }
     let values = opening.values(medium)?;
-    if opening.options.access.writes()
+    if opening.plan.access.writes()
         && let Some(name) = path.file_name()
     {
         lock.note_made(&name.to_string_lossy());
@@ -108,7 +104,7 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
     engine.replay(&mut recovery)?;
     let map = start(engine, recovery, Some(lock))?;
-    if map.options().access.writes() {
+    if map.inner.engine.plan.access.writes() {
         if let Durability::Interval(_) = map.inner.engine.durability.get() {
             map.inner.engine.begin_redo()?;
         }
@@ -124,8 +120,8 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
 
 pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<Map<M>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-    let opening =
-        Opening::over_memory(MapOptions { persist: Persist::Values, ..options }, &budget)?;
+    let options = MapOptions { persist: Persist::Values, ..options };
+    let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.read_values(opening.values(medium)?)?;
     start(engine, recovery, None)
 }
@@ -136,7 +132,7 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     options: MapOptions,
 ) -> Result<Map<M, I>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
-    let opening = Opening::over_memory(options, &budget)?;
+    let opening = Opening::on(&medium, &options, &budget)?;
     let values = opening.values(medium)?;
     // What the last section of another opening changed among the values.
     opening.replay::<M, I>(&values, None)?;
@@ -152,15 +148,22 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
 ) -> Result<Map<M, I>> {
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
-    let opening = Opening::over_memory(options, &budget)?;
+    let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.take_up_index(opening.values(medium)?, &place)?;
     start(engine, recovery, None)
 }
 
+/// What may change while a map is open, as it is at first.
+#[derive(Clone, Copy)]
+pub(crate) struct StartAs {
+    durability: Durability,
+    when_full: WhenFull,
+}
+
 /// A map about to be opened.
 pub(crate) struct Opening<'a> {
-    pub options: MapOptions,
     pub plan: Plan,
+    pub start_as: StartAs,
     pub budget: &'a Arc<Budget>,
     /// Whether the map will have threads of its own.
     pub has_threads: bool,
@@ -170,24 +173,30 @@ pub(crate) struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     /// One thread, the caller's: the memory may be particular about who comes.
-    fn over_memory(options: MapOptions, budget: &'a Arc<Budget>) -> Result<Opening<'a>> {
-        let options = MapOptions { writers: options.writers.max(1), ..options };
-        let plan = Plan::in_memory(&options)?;
-        Ok(Opening { options, plan, budget, has_threads: false, threads: 1 })
+    fn on<M: Memory>(
+        medium: &Medium<M>,
+        options: &MapOptions,
+        budget: &'a Arc<Budget>,
+    ) -> Result<Opening<'a>> {
+        let plan = Plan::on(medium, options)?;
+        let start_as = StartAs { durability: options.durability, when_full: options.when_full };
+        Ok(Opening { plan, start_as, budget, has_threads: false, threads: 1 })
     }
 
     fn values<M: Memory>(&self, medium: Medium<M>) -> Result<Stored<M>> {
-        let asked = self.options.writers;
-        let writers = if asked == 0 { processors() } else { asked }.clamp(1, MAX_WRITERS - 1);
-        let medium = medium.opened_for(self.options.access);
-        let (flush, measured) = (self.options.laboratory.flush, self.options.keeping());
-        Ok(match self.plan.design {
+        let writers = self.plan.writers;
+        let medium = medium.opened_for(self.plan.access);
+        let (flush, measured) = match &self.plan.place {
+            Place::Mapped(Mapped { flush, keeping, .. }) => (*flush, keeping.as_ref()),
+            Place::Mirrored { .. } | Place::Copied => Default::default(),
+        };
+        Ok(match self.plan.design() {
             Design::Logs => Stored::Logs(
                 Logs::open(medium, writers, self.budget)?.flushing(flush).by_measured(measured),
             ),
-            Design::Slabs => Stored::Slabs(
+            Design::Slabs { deferred_frees } => Stored::Slabs(
                 Slabs::open(medium, writers, self.budget)?
-                    .deferring_frees(self.options.laboratory.deferred_frees)
+                    .deferring_frees(deferred_frees)
                     .flushing(flush)
                     .by_measured(measured),
             ),
@@ -201,28 +210,30 @@ impl<'a> Opening<'a> {
         index: &IndexInDirectory,
         dir: &Path,
     ) -> Result<Opened<Native, Native>> {
-        if self.options.access.passes_damage() {
+        if self.plan.access.passes_damage() {
             return self.read_values(values);
         }
-        if !self.options.access.writes() {
+        if !self.plan.access.writes() {
             return self.read_values_beside(values, index);
         }
         let names_index = values.index_mark() != 0;
-        match (self.plan.persist, self.plan.place) {
-            (Persist::Values, _) => self.read_values_alone(values, index),
-            (Persist::Auto, _) if !names_index => self.read_values(values),
-            // Moved to a disk.
-            (_, Place::Mirrored { .. }) => {
-                let (engine, report) = self.read_values(values)?;
-                let why = format!(
+        let Place::Mapped(mapped) = &self.plan.place else {
+            // Of a map that was moved to a disk, an index that stayed would lack what is written here.
+            let (engine, report) = self.read_values_alone(values, index)?;
+            let why = || {
+                format!(
                     "{} is on: {}; a persistent index needs a byte-addressable medium, so it is rebuilt in DRAM",
                     dir.display(),
-                    self.options.domain
-                );
-                Ok((engine, RecoveryReport { unfit: Some(why), ..report }))
-            }
-            (Persist::Auto | Persist::Index | Persist::Full, _) => {
-                self.plan.check_index_tier()?;
+                    self.plan.domain
+                )
+            };
+            return Ok((engine, RecoveryReport { unfit: names_index.then(why), ..report }));
+        };
+        match mapped.persist {
+            Persist::Values => self.read_values_alone(values, index),
+            Persist::Auto if !names_index => self.read_values(values),
+            Persist::Auto | Persist::Index | Persist::Full => {
+                self.plan.check_index_tier(dir)?;
                 self.take_up_index(values, index)
             }
         }
@@ -234,7 +245,7 @@ impl<'a> Opening<'a> {
         index: Index<I>,
         seed: u64,
     ) -> Engine<M, I> {
-        let options = self.options.clone();
+        let StartAs { durability, when_full } = self.start_as;
         Engine {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
             values,
@@ -243,9 +254,8 @@ impl<'a> Opening<'a> {
             seed,
             kept: None,
             budget: Arc::clone(self.budget),
-            when_full: AtomicU8::new(options.when_full as u8),
+            when_full: AtomicU8::new(when_full as u8),
             item_bytes_hint: AtomicU32::new(128),
-            lookups_together: lookups_together(&options),
             pressure: Pressure::default(),
             deletes_pressure: Pressure::default(),
             rounds: AtomicU64::new(0),
@@ -254,9 +264,9 @@ impl<'a> Opening<'a> {
             clearing: Mutex::new(()),
             counters: Counters::default(),
             watches: Registry::default(),
-            durability: InForce::new(options.durability),
+            durability: InForce::new(durability),
             switching: Mutex::new(()),
-            options,
+            plan: self.plan.clone(),
         }
     }
 
@@ -322,7 +332,7 @@ fn start<M: Memory, I: Memory>(
 ) -> Result<Map<M, I>> {
     engine.check_index_fits()?;
     let rule = engine.policy_of(engine.durability.get());
-    if engine.options.access.writes() && engine.values.rule() != rule {
+    if engine.plan.access.writes() && engine.values.rule() != rule {
         engine.values.set_rule(rule)?;
     }
     let inner = Inner {

@@ -1,5 +1,5 @@
 //! A map's plan: what its options come to in its directory, resolved once, before anything is opened. The rest
-//! of the code takes the plan apart and asks no option again.
+//! of the code takes the plan apart, and no options are left to ask.
 //!
 //! # The shapes
 //! | medium | values | index | persistent |
@@ -9,47 +9,78 @@
 //! | the same | logs or slabs | hash table, or tree (FAST/FAIR leaves or delta logs, by the profile), beside the values | index |
 //! | the same | logs or slabs | hash table beside the values, free space and counts with it | full |
 //!
-//! `docs/shapes.md` says where each of them wins. What else could be asked for is refused here, by [`REFUSED`].
+//! `docs/shapes.md` says where each of them wins. What else could be asked for is refused by [`refused`](crate::refused).
+//!
+//! Settings that may change while the map is open (durability, budget, what happens when that is spent) are no part of
+//! a plan.
 
+use crate::advice::lookups_together;
 use crate::error::{Error, Result};
-use crate::laboratory::{InnerTier, LeafForm, TreeForm};
+use crate::laboratory::{InnerTier, Laboratory, LeafForm, TreeForm};
 use crate::options::{IndexTier, Kind, MapOptions, Persist, ValueDesign};
+use crate::refused::{self, check};
 use crate::tree;
 use std::path::{Path, PathBuf};
-use terrace_durable::Access;
+use std::sync::Arc;
+use terrace_durable::logs::MAX_WRITERS;
+use terrace_durable::{Access, Flush, Medium};
 use terrace_index::tree::GroupFlush;
-use terrace_memory::Domain;
+use terrace_memory::profile::Keeping;
+use terrace_memory::{Domain, Memory};
 
-/// How a map is kept.
+/// How a map is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub place: Place,
-    pub design: Design,
-    /// What is persistent; `Auto` is what the value file names, which is not open yet.
-    pub persist: Persist,
+    pub access: Access,
+    /// Of the directory.
+    pub domain: Domain,
     pub kind: Kind,
     /// The index where it is not persistent.
     pub in_dram: InDram,
-    /// The tree where it is, of an ordered map.
-    pub persistent_tree: PersistentTree,
+    /// Current logs, or writers of slabs, beside the collector.
+    pub writers: usize,
+    /// Lookups of a batch that go down an ordered index together.
+    pub lookups_together: usize,
+    /// When the lines of items are written back, as a sentence.
+    pub flush_rule: String,
+    /// Which index of an ordered map would be persistent, as a sentence.
+    pub index_rule: Option<String>,
 }
 
 /// Where values lie, and how they come to be durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// In memory, of this node or any, which mirrors the file: writing the file makes them durable.
+    /// In memory, of this node or any, which mirrors the file: logs, which are durable when the file is written. The
+    /// index is rebuilt.
     Mirrored { node: Option<u32> },
     /// In the file, which is the memory: writing lines back makes them durable.
-    Mapped { dax: bool },
-    /// In a private copy of the file: nothing is written.
+    Mapped(Mapped),
+    /// In slabs in a private copy of the file: nothing is written.
     Copied,
+}
+
+/// What a map in byte-addressable memory is.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapped {
+    pub design: Design,
+    pub flush: Flush,
+    /// What was measured of the memory, if it was.
+    pub keeping: Option<Arc<Keeping>>,
+    /// What is persistent; `Auto` is what the value file names, which is not open yet.
+    pub persist: Persist,
+    /// The tree where the index is persistent, of an ordered map.
+    pub tree: PersistentTree,
 }
 
 /// The two value designs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Design {
     Logs,
-    Slabs,
+    Slabs {
+        /// Superseded slots that each writer may leave to be freed later.
+        deferred_frees: usize,
+    },
 }
 
 /// An index that is rebuilt at each opening.
@@ -73,68 +104,6 @@ pub(crate) struct PersistentTree {
     pub asked: (Option<TreeForm>, Option<u64>),
 }
 
-/// Two settings that no map can have together.
-pub struct Refusal {
-    /// The setting that is refused, as in [`Error::Option`].
-    pub field: &'static str,
-    /// It, as it would be written.
-    pub setting: &'static str,
-    /// What it does not go with.
-    pub with: &'static str,
-    /// Why, and the way out.
-    pub why: &'static str,
-    applies: Applies,
-}
-
-type Applies = fn(&MapOptions) -> bool;
-
-fn keeps_index(options: &MapOptions) -> bool {
-    matches!(options.persist, Persist::Index | Persist::Full)
-}
-
-/// What cannot be combined, all of it: `docs/shapes.md` prints this table.
-pub const REFUSED: &[Refusal] = &[
-    Refusal {
-        field: "values",
-        setting: "values = \"slab\"",
-        with: "domain = \"page-cache\" or \"none\"",
-        why: "slabs need a byte-addressable medium, because a slot is freed and written in place line by line. Use \
-              values = \"log\", or declare the domain if the directory is on persistent memory",
-        applies: |o| o.values == ValueDesign::Slab && !o.domain.is_byte_addressable(),
-    },
-    Refusal {
-        field: "persist",
-        setting: "persist = \"index\" or \"full\"",
-        with: "domain = \"page-cache\" or \"none\"",
-        why: "a persistent index is changed word by word and needs a byte-addressable medium. Use persist = \"values\", \
-              or declare the domain if the directory is on persistent memory",
-        applies: |o| keeps_index(o) && !o.domain.is_byte_addressable(),
-    },
-    Refusal {
-        field: "persist",
-        setting: "persist = \"full\"",
-        with: "kind = \"ordered\"",
-        why: "an ordered map makes its index durable word by word, and has no failure-atomic sections over it. Use \
-              persist = \"index\" or \"values\", or kind = \"hash\"",
-        applies: |o| o.persist == Persist::Full && o.kind == Kind::Ordered,
-    },
-    Refusal {
-        field: "tier",
-        setting: "tier",
-        with: "domain = \"adr\" or \"eadr\"",
-        why: "the values are in the mapped file, so the directory decides where they are. Leave the tier out, or put the \
-              directory on that tier",
-        applies: |o| o.node.is_some() && o.domain.is_byte_addressable(),
-    },
-    Refusal {
-        field: "index_tier",
-        setting: "index_tier",
-        with: "persist = \"index\" or \"full\"",
-        why: "a persistent index is a file in the directory. Leave the tier out, or use persist = \"values\"",
-        applies: |o| o.index_tier.is_some() && keeps_index(o),
-    },
-];
-
 impl Plan {
     /// The plan of a map in a directory, and its value file.
     ///
@@ -142,67 +111,106 @@ impl Plan {
     /// [`Error::Option`] if no map is like this, or the map that is there is another.
     pub fn in_directory(dir: &Path, options: &MapOptions) -> Result<(Plan, PathBuf)> {
         let (logs, slabs) = (dir.join("values.log"), dir.join("values.slab"));
-        let design = design(options.values, &logs, &slabs)?;
-        let path = if design == Design::Logs { logs } else { slabs };
-        let place = match options.domain.is_byte_addressable() {
-            _ if !options.access.writes() && design == Design::Slabs => Place::Copied,
-            true => Place::Mapped { dax: options.dax },
-            false => Place::Mirrored { node: options.node },
-        };
-        if options.access.writes() {
-            // Of the design that is there, whatever was asked for.
-            let values = if design == Design::Logs { ValueDesign::Log } else { ValueDesign::Slab };
-            check(&MapOptions { values, ..options.clone() }, Some(dir))?;
-            options.laboratory.check_domain(options.domain)?;
-        }
-        Ok((Plan::of(place, design, options)?, path))
+        // Of the design that is there, if nothing was asked for.
+        let values = design(options.values, &logs, &slabs)?;
+        let path = if values == ValueDesign::Slab { slabs } else { logs };
+        let options = MapOptions { values, ..options.clone() };
+        check(&options, Some(dir))?;
+        Ok((Plan::of(&options, options.domain.is_byte_addressable())?, path))
     }
 
-    /// The plan of a map in a byte-addressable memory that somebody gave.
+    /// The plan of a map on a medium that somebody gave.
     ///
     /// # Errors
     /// As [`Plan::in_directory`].
-    pub fn in_memory(options: &MapOptions) -> Result<Plan> {
-        let design = match options.values {
-            ValueDesign::Slab => Design::Slabs,
-            ValueDesign::Log | ValueDesign::Auto => Design::Logs,
-        };
-        check(&MapOptions { domain: Domain::Adr, ..options.clone() }, None)?;
-        Plan::of(Place::Mapped { dax: false }, design, options)
+    pub fn on<M: Memory>(medium: &Medium<M>, options: &MapOptions) -> Result<Plan> {
+        let is_mapped = medium.is_byte_addressable();
+        // What the memory is, experiments decide: items may stay in caches that do not survive.
+        let domain = if is_mapped { Domain::Eadr } else { Domain::PageCache };
+        check(&MapOptions { domain, ..options.clone() }, None)?;
+        let writers = options.writers.max(1);
+        Plan::of(&MapOptions { writers, ..options.clone() }, is_mapped)
     }
 
-    fn of(place: Place, design: Design, options: &MapOptions) -> Result<Plan> {
-        let persist = match options.access {
-            Access::Write => options.laboratory.check(options.kind, options.persist)?,
-            // A reader leaves what is persistent alone, and needs no settings.
-            _ => Persist::Values,
+    fn of(options: &MapOptions, is_mapped: bool) -> Result<Plan> {
+        let writes = options.access.writes();
+        let is_slab = options.values == ValueDesign::Slab;
+        let Laboratory { flush, deferred_frees, .. } = options.laboratory;
+        let place = match is_mapped {
+            _ if is_slab && !writes => Place::Copied,
+            false => Place::Mirrored { node: options.node },
+            true => Place::Mapped(Mapped {
+                design: if is_slab { Design::Slabs { deferred_frees } } else { Design::Logs },
+                flush,
+                keeping: options.keeping().cloned(),
+                // A reader leaves what is persistent alone, and needs no settings.
+                persist: if writes { options.level() } else { Persist::Values },
+                tree: PersistentTree::of(options),
+            }),
         };
+        let asked = if options.writers == 0 { processors() } else { options.writers };
         let plan = Plan {
             place,
-            design,
-            persist,
+            access: options.access,
+            domain: options.domain,
             kind: options.kind,
             in_dram: InDram::of(options),
-            persistent_tree: PersistentTree::of(options),
+            writers: asked.clamp(1, MAX_WRITERS - 1),
+            lookups_together: lookups_together(options),
+            flush_rule: options.flush_rule(),
+            index_rule: options.index_rule(),
         };
-        if options.kind == Kind::Ordered && options.access.writes() {
+        if options.kind == Kind::Ordered && writes {
             tree::check_nodes(&plan)?;
         }
         Ok(plan)
+    }
+
+    /// What a map in byte-addressable memory is. A persistent index is in such a map alone.
+    pub fn mapped(&self) -> &Mapped {
+        match &self.place {
+            Place::Mapped(mapped) => mapped,
+            other => panic!("a persistent index is in byte-addressable memory, not {other:?}"),
+        }
+    }
+
+    pub fn design(&self) -> Design {
+        match &self.place {
+            Place::Mirrored { .. } => Design::Logs,
+            Place::Mapped(mapped) => mapped.design,
+            Place::Copied => Design::Slabs { deferred_frees: 0 },
+        }
     }
 
     /// Refuses a tier for an index that turned out to be persistent.
     ///
     /// # Errors
     /// [`Error::Option`].
-    pub fn check_index_tier(&self) -> Result<()> {
-        let Some(tier) = &self.in_dram.tier else { return Ok(()) };
-        let why = format!(
-            "the map's index is persistent and lies in the directory, not in `{}`; leave the tier out, or use persist = \
-             \"values\"",
-            tier.name
-        );
-        Err(Error::Option { field: "index_tier", why })
+    pub fn check_index_tier(&self, dir: &Path) -> Result<()> {
+        match self.in_dram.tier {
+            Some(_) => Err(refused::INDEX_TIER.error(Some((dir, self.domain)))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether every operation is a section: that was asked for, or `was` so at the last opening.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if slots were to be freed late.
+    pub fn is_full(&self, was: bool) -> Result<bool> {
+        let Mapped { persist, design, .. } = self.mapped();
+        let is_full = match persist {
+            Persist::Full => true,
+            // An ordered map has no sections, whatever the map was before.
+            Persist::Auto => was && !self.is_ordered(),
+            Persist::Index | Persist::Values => false,
+        };
+        match design {
+            Design::Slabs { deferred_frees: 1.. } if is_full => {
+                Err(refused::DEFERRED_FREES.error(None))
+            }
+            _ => Ok(is_full),
+        }
     }
 
     pub fn is_ordered(&self) -> bool {
@@ -210,21 +218,26 @@ impl Plan {
     }
 }
 
-/// Refuses what [`REFUSED`] names.
-fn check(options: &MapOptions, dir: Option<&Path>) -> Result<()> {
-    let Some(refusal) = REFUSED.iter().find(|refusal| (refusal.applies)(options)) else {
-        return Ok(());
-    };
-    let place = dir.map_or_else(String::new, |dir| format!(" of {}", dir.display()));
-    let why = format!(
-        "{} does not go with {}: {} (the domain{place} is: {})",
-        refusal.setting, refusal.with, refusal.why, options.domain
-    );
-    Err(Error::Option { field: refusal.field, why })
+impl MapOptions {
+    /// What is to be persistent: where nothing was said, a form of tree that was asked for decides, and a disk.
+    pub(crate) fn level(&self) -> Persist {
+        let Laboratory { tree, inner_tier, .. } = self.laboratory;
+        match (self.persist, tree) {
+            (Persist::Auto, _) if !self.domain.is_byte_addressable() => Persist::Values,
+            (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
+            (Persist::Auto, Some(_)) => Persist::Values,
+            (Persist::Auto, None) if inner_tier == InnerTier::Index => Persist::Index,
+            (persist, _) => persist,
+        }
+    }
+}
+
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The design asked for, which the directory's value file must not contradict.
-fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<Design> {
+fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<ValueDesign> {
     let (has_logs, has_slabs) = (logs.exists(), slabs.exists());
     let refused = |why| Err(Error::Option { field: "values", why });
     match asked {
@@ -243,45 +256,8 @@ fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<Design> {
             slabs.display(),
             logs.display()
         )),
-        ValueDesign::Slab => Ok(Design::Slabs),
-        ValueDesign::Auto if has_slabs => Ok(Design::Slabs),
-        ValueDesign::Log | ValueDesign::Auto => Ok(Design::Logs),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whoever reads the page reads what is refused.
-    #[test]
-    fn the_page_of_shapes_prints_this_table() {
-        let page = include_str!("../../../docs/shapes.md");
-        for Refusal { setting, with, why, .. } in REFUSED {
-            let row = format!("| `{setting}` | `{with}` | {why} |");
-            assert!(page.contains(&row), "docs/shapes.md lacks: {row}");
-        }
-        let section = page.split("## Invalid combinations").nth(1).expect("the section");
-        let section = section.split("## ").next().expect("its text");
-        let rows = section.lines().filter(|line| line.starts_with("| `")).count();
-        assert_eq!(rows, REFUSED.len(), "the page has as many rows as the table");
-    }
-
-    #[test]
-    fn each_refusal_applies_to_its_own_settings_and_not_to_the_defaults() {
-        let byte_addressable = MapOptions { domain: Domain::Adr, ..MapOptions::default() };
-        for fine in [&MapOptions::default(), &byte_addressable] {
-            assert!(check(fine, None).is_ok());
-        }
-        let refused = [
-            MapOptions { values: ValueDesign::Slab, ..MapOptions::default() },
-            MapOptions { persist: Persist::Full, ..MapOptions::default() },
-            MapOptions { persist: Persist::Full, kind: Kind::Ordered, ..byte_addressable.clone() },
-            MapOptions { node: Some(0), ..byte_addressable },
-        ];
-        for options in refused {
-            let error = check(&options, None).expect_err("refused");
-            assert!(matches!(error, Error::Option { .. }), "{error}");
-        }
+        ValueDesign::Slab => Ok(ValueDesign::Slab),
+        ValueDesign::Auto if has_slabs => Ok(ValueDesign::Slab),
+        ValueDesign::Log | ValueDesign::Auto => Ok(ValueDesign::Log),
     }
 }

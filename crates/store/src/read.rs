@@ -45,7 +45,7 @@ impl Batch {
             *hash = hash_key(engine.seed, key);
         }
         let near = |location| engine.values.prefetch(location, ahead);
-        let (hashes, together) = (&hashes[..keys.len()], engine.lookups_together);
+        let (hashes, together) = (&hashes[..keys.len()], engine.plan.lookups_together);
         engine.index.candidates(hashes, keys, together, items, near, candidates);
     }
 }

@@ -123,11 +123,11 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         expired: engine.counters.expired.load(Ordering::Relaxed),
         stopped: values.stopped().map(str::to_string),
         design: if values.logs().is_some() { "log".into() } else { "slab".into() },
-        domain: engine.options.domain.to_string(),
-        index_tier: engine.options.index_tier.as_ref().map(|tier| tier.name.clone()),
+        domain: engine.plan.domain.to_string(),
+        index_tier: engine.plan.in_dram.tier.as_ref().map(|tier| tier.name.clone()),
         index_nodes,
         index_node_bytes,
-        lookups_together: engine.lookups_together,
+        lookups_together: engine.plan.lookups_together,
         index: engine.index.to_string(),
     }
 }

@@ -18,7 +18,6 @@ use crate::error::{Error, Result};
 use crate::index::{Index, KeyIndex, Position};
 use crate::kept::{IndexPlace, Kept, grounds, index_error};
 use crate::open::Opening;
-use crate::options::Persist;
 use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -64,6 +63,7 @@ impl Opening<'_> {
         // What is found out later may have changed the index.
         values.check_known()?;
         let (found, was_full) = self.find(&values, place)?;
+        let is_full = self.plan.is_full(was_full)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let to_rebuild = match &found {
             Ok(file) if self.is_ordered() => self.check_form(file, &place.path())?,
@@ -80,12 +80,6 @@ impl Opening<'_> {
                 let was_kept = values.index_mark() != 0;
                 Fit { unfit: was_kept.then_some(why), ..self.make(values, place)? }
             }
-        };
-        let is_full = match self.plan.persist {
-            Persist::Full => true,
-            // An ordered map has no sections, whatever the map was before.
-            Persist::Auto => was_full && !self.is_ordered(),
-            Persist::Index | Persist::Values => false,
         };
         self.name(&mut fit, is_full)?;
         let Fit { mut engine, file, found, procedure, unfit } = fit;
@@ -263,11 +257,6 @@ impl Opening<'_> {
         let Fit { engine, file, .. } = fit;
         let values = &engine.values;
         if is_full {
-            if self.options.laboratory.deferred_frees > 0 {
-                let why = "with persist = \"full\" a slot is freed by the section that supersedes it: use 0, \
-                           or persist = \"index\"";
-                return Err(Error::Option { field: "deferred_frees", why: why.into() });
-            }
             values.medium().grow(0, Joint::VALUES_BYTES)?;
             if !matches!(fit.procedure, Procedure::Replay | Procedure::AsClosed) {
                 engine.write_books(&file.books())?;

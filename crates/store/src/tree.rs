@@ -25,7 +25,7 @@ use crate::laboratory::{InnerTier, Laboratory};
 use crate::located::{first_16, location, value};
 use crate::open::Opening;
 use crate::options::{Kind, MapOptions, Persist};
-use crate::plan::{InDram, PersistentTree, Plan};
+use crate::plan::{InDram, Mapped, PersistentTree, Place, Plan};
 use std::cmp::Ordering;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -86,15 +86,18 @@ impl PersistentTree {
 pub(crate) fn check_nodes(plan: &Plan) -> Result<()> {
     let InDram { form, node_bytes, .. } = plan.in_dram;
     let in_dram = || leaf_options(form, node_bytes).check();
-    let PersistentTree { form, node_bytes, .. } = plan.persistent_tree;
-    let persistent = || match form {
+    let persistent = |PersistentTree { form, node_bytes, .. }| match form {
         TreeForm::Leaves(form) => leaf_options(form, node_bytes).check(),
         TreeForm::Logs => logs_options(1, node_bytes, u64::MAX).check(),
     };
-    let checked = match plan.persist {
-        Persist::Values => in_dram(),
-        Persist::Index | Persist::Full => persistent(),
-        Persist::Auto => in_dram().and_then(|()| persistent()),
+    let checked = match &plan.place {
+        Place::Mapped(Mapped { persist: Persist::Index | Persist::Full, tree, .. }) => {
+            persistent(*tree)
+        }
+        Place::Mapped(Mapped { persist: Persist::Auto, tree, .. }) => {
+            in_dram().and_then(|()| persistent(*tree))
+        }
+        Place::Mapped(_) | Place::Mirrored { .. } | Place::Copied => in_dram(),
     };
     checked.map_err(|error| Error::Option { field: "node_bytes", why: error.to_string() })
 }
@@ -220,7 +223,7 @@ impl Opening<'_> {
     ) -> io::Result<Index<I>> {
         let kept = leaves(file);
         let above = self.above(&kept, place)?;
-        let PersistentTree { form, node_bytes, .. } = self.plan.persistent_tree;
+        let PersistentTree { form, node_bytes, .. } = self.plan.mapped().tree;
         let ordered = match form {
             TreeForm::Leaves(form) => {
                 let options = leaf_options(form, node_bytes);
@@ -238,7 +241,7 @@ impl Opening<'_> {
     }
 
     fn inner_tier(&self) -> InnerTier {
-        self.plan.persistent_tree.inner_tier
+        self.plan.mapped().tree.inner_tier
     }
 
     /// Room for inner nodes above such leaves, or logs, where they are to lie.
@@ -284,7 +287,7 @@ impl Opening<'_> {
             );
             Err(Error::Option { field, why })
         };
-        match self.plan.persistent_tree.asked {
+        match self.plan.mapped().tree.asked {
             (Some(asked), _) if asked != form => {
                 refused("index", format!("\"{asked}\""), format!("\"{form}\""))
             }
@@ -292,7 +295,7 @@ impl Opening<'_> {
                 refused("node_bytes", asked.to_string(), node_bytes.to_string())
             }
             (None, _) if !form.is_product() => {
-                let now = self.plan.persistent_tree.form;
+                let now = self.plan.mapped().tree.form;
                 Ok(Some(format!(
                     "{form} is of the laboratory alone; rebuilt as {now} from the values"
                 )))

@@ -60,7 +60,7 @@ impl Map {
     /// be read.
     pub fn verify_index(&self) -> Result<Option<IndexVerified>> {
         let engine = &self.inner.engine;
-        if engine.options.access.writes() {
+        if engine.plan.access.writes() {
             let why =
                 "an index can only be verified while no process writes: open the map for reading"
                     .into();

@@ -619,9 +619,9 @@ fn transactions_are_refused_where_the_order_of_stores_means_nothing() {
     let within = dir.path().join("jobs");
     let tx = QueueOptions { form: Form::Tx, ..options(Durability::Sync) };
     let refused = Queue::open(&within, &tx, &budget()).expect_err("a disk").to_string();
-    assert!(refused.starts_with("form: `tx` is for byte-addressable memory"), "{refused}");
-    assert!(refused.contains("tx-free and volatile") && !refused.contains('\n'), "{refused}");
-    assert!(refused.contains("jobs/ring is page cache"), "{refused}");
+    assert!(refused.starts_with("form: form = \"tx\" does not go with domain = "), "{refused}");
+    assert!(refused.contains("tx-free or volatile") && !refused.contains('\n'), "{refused}");
+    assert!(refused.contains("jobs/ring is: page cache"), "{refused}");
     assert!(!within.exists(), "nothing was made");
     for domain in [Domain::Adr, Domain::Eadr] {
         let tx = QueueOptions { domain, ..tx.clone() };

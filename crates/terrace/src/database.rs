@@ -185,10 +185,10 @@ impl Database {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// use terrace::{Durability, MapOptions};
-    /// let synced = |options| MapOptions { durability: Durability::Sync, ..options };
-    /// let orders = db.map_with("orders", synced)?;
-    /// assert_eq!(orders.options().durability, Durability::Sync);
+    /// use terrace::{Durability, MapBuilder};
+    /// let synced = MapBuilder::from(db.options().clone()).durability(Durability::Sync).build()?;
+    /// let orders = db.map_with("orders", |_| synced)?;
+    /// assert_eq!(orders.durability(), Durability::Sync);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -28,8 +28,8 @@ pub use terrace_store::queue;
 pub use terrace_store::words;
 pub use terrace_store::{
     Access, Change, Cursor, Damage, Direction, Domain, Durability, Error, IndexTier, Kind, Map,
-    MapOptions, MapStats, Persist, Popped, Procedure, Queue, QueueOptions, QueueStats, Range,
-    RecoveryReport, Result, Session, TornTail, Value, ValueDesign, Wait, Watch, WhenFull, Words,
-    WordsOptions, WordsSession,
+    MapBuilder, MapOptions, MapStats, Persist, Popped, Procedure, Queue, QueueBuilder,
+    QueueOptions, QueueStats, Range, RecoveryReport, Result, Session, TornTail, Value, ValueDesign,
+    Wait, Watch, WhenFull, Words, WordsBuilder, WordsOptions, WordsSession,
 };
 pub use terrace_transact::ledger;

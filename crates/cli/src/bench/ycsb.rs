@@ -102,7 +102,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
         let text = format!("{}: the map `ycsb` is not empty", dir.display());
         return Err(Failure::Failed(text));
     }
-    let durability = map.options().durability;
+    let durability = map.durability();
     let target = MapTarget::new(map.clone());
     let report = measure(arguments, dir, &target, durability)?;
     drop((target, map));

@@ -81,7 +81,7 @@ fn memory(text: &str) -> Result<usize, &'static str> {
 }
 
 fn durability(shared: &Shared) -> &'static str {
-    match shared.maps.options().durability {
+    match shared.maps.durability() {
         Durability::Sync => "always",
         Durability::Interval(_) => "everysec",
         Durability::None => "no",
@@ -222,7 +222,7 @@ static PARAMETERS: &[Parameter] = &[
     open(
         "maxmemory",
         |shared| {
-            let bytes = shared.maps.options().memory_budget_bytes;
+            let bytes = shared.maps.memory_budget();
             if bytes >= NO_BUDGET { 0 } else { bytes }.to_string()
         },
         |shared, text| {
@@ -245,7 +245,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     open(
         "maxmemory-policy",
-        |shared| match shared.maps.options().when_full {
+        |shared| match shared.maps.when_full() {
             WhenFull::Refuse => "noeviction".into(),
             WhenFull::Evict => EVICTION.into(),
         },

@@ -177,7 +177,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     let buffers = shared.sum(|stats| stats.buffer_bytes.get());
     let used = totals.memory_used_bytes + buffers;
     let resident = resident_bytes();
-    let terrace::MapOptions { memory_budget_bytes: budget, when_full, .. } = shared.maps.options();
+    let budget = shared.maps.memory_budget();
     lines.add("used_memory", used);
     lines.add("used_memory_human", human(used));
     lines.add("used_memory_rss", resident);
@@ -189,7 +189,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("maxmemory_human", human(budget));
     lines.add(
         "maxmemory_policy",
-        match when_full {
+        match shared.maps.when_full() {
             terrace::WhenFull::Refuse => "noeviction",
             terrace::WhenFull::Evict => super::config::EVICTION,
         },
@@ -224,10 +224,7 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     lines.add("rdb_last_save_time", shared.saved_s.load(Relaxed));
     lines
         .add("rdb_last_bgsave_status", if shared.save_failed.load(Relaxed) { "err" } else { "ok" });
-    lines.add(
-        "aof_enabled",
-        u8::from(shared.maps.options().durability != terrace::Durability::None),
-    );
+    lines.add("aof_enabled", u8::from(shared.maps.durability() != terrace::Durability::None));
     lines.add(
         "aof_last_write_status",
         if shared.sum(|stats| stats.commit_failures.get()) > 0 { "err" } else { "ok" },

@@ -45,7 +45,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
     #[inline(always)]
     pub(crate) fn settle(&self, ticket: Option<Ticket>) -> Result<()> {
         if let Some(ticket) = ticket
-            && self.engine.sync.load(Ordering::Relaxed)
+            && self.engine.durability.is_sync()
         {
             self.engine.values.commit(ticket)?;
         }
@@ -59,7 +59,7 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             // Closed before, or it has no threads: whether that saved everything does not change.
             let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
             return match failed {
-                Some(reason) if self.engine.options.access.writes() => {
+                Some(reason) if self.engine.plan.access.writes() => {
                     Err(Error::ReadOnly(reason.into()))
                 }
                 _ => Ok(()),

@@ -11,6 +11,7 @@ use crate::durability::InForce;
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
 use crate::options::Durability;
+use crate::refused::check;
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -24,10 +25,8 @@ use terrace_memory::{Backing, Budget, Domain, Memory, Native, Region};
 pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
     let path = dir.join("ring");
     let writes = options.access.writes();
-    if writes {
-        // Before anything is made.
-        check_form(options.form, options.domain, &path)?;
-    }
+    // Before anything is made.
+    check(options, Some(&path))?;
     let lock = DirectoryLock::take(dir, options.access)?;
     lock.check_there(dir)?;
     let there = match std::fs::metadata(&path) {
@@ -65,7 +64,7 @@ pub(super) fn on(
     if options.access.writes() {
         let disk = Domain::PageCache;
         let domain = if medium.is_byte_addressable() { medium.memory().domain() } else { disk };
-        check_form(options.form, domain, medium.path())?;
+        check(&QueueOptions { domain, ..options.clone() }, Some(medium.path()))?;
         if options.form == Form::Volatile && medium.is_byte_addressable() {
             let why = "a volatile queue is in memory of its own, and this medium is what stays";
             return Err(Error::Option { field: "form", why: why.into() });
@@ -104,7 +103,8 @@ pub(super) fn over<M: Memory + Clone>(
         let why = "a volatile queue has memory of its own, and none that is to survive".into();
         return Err(Error::Option { field: "form", why });
     }
-    check_form(options.form, medium.memory().domain(), medium.path())?;
+    let domain = medium.memory().domain();
+    check(&QueueOptions { domain, ..options.clone() }, Some(medium.path()))?;
     let made = if medium.is_new() { wanted } else { as_made(&medium, options)? };
     let (ring, recovery) = ring_in(&medium, turns, options, made, steps)?;
     let allocated = Allocated::new(0, true, &Arc::new(Budget::new(u64::MAX)), 0);
@@ -238,19 +238,6 @@ fn ring_in<M: Memory + Clone>(
         return Err(Error::Option { field: "form", why });
     }
     Ok((ring, recovery))
-}
-
-/// Transactions order stores: on a disk they promise what nobody keeps.
-fn check_form(form: Form, domain: Domain, file: &Path) -> Result<()> {
-    if form != Form::Tx || domain.is_byte_addressable() {
-        return Ok(());
-    }
-    let why = format!(
-        "`tx` is for byte-addressable memory (adr, eadr), and the domain of {} is {domain}; tx-free and volatile \
-         are for any",
-        file.display()
-    );
-    Err(Error::Option { field: "form", why })
 }
 
 fn check_largest(options: &QueueOptions, made: &RingOptions) -> Result<()> {

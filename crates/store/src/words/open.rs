@@ -4,6 +4,7 @@ use super::any::{AnyTable, Form};
 use super::{DEFAULT_CAPACITY, Inner, Words, WordsOptions, WordsRecovery};
 use crate::error::{Error, Result};
 use crate::lock::DirectoryLock;
+use crate::refused::check;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,15 +18,7 @@ const HEAD_BYTES: u64 = 64;
 const PAGE_BYTES: u64 = 2 << 20;
 
 pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> Result<Words> {
-    if options.access.writes() && !options.domain.is_byte_addressable() {
-        let why = format!(
-            "{}: {}; a word table needs byte-addressable memory: put it on a DAX mount, or declare \
-             domain = \"adr\" or \"eadr\" for an emulated medium",
-            dir.display(),
-            options.domain
-        );
-        return Err(Error::Option { field: "domain", why });
-    }
+    check(options, Some(dir))?;
     let lock = DirectoryLock::take(dir, options.access)?;
     lock.check_there(dir)?;
     let path = dir.join("table");

@@ -66,7 +66,7 @@ fn a_failed_change_of_durability_keeps_the_old_promise() {
     map.put(b"before", b"x").expect("put");
     map.medium().inject_write_fault(0);
     assert!(map.set_durability(Durability::None).is_err());
-    assert_eq!(map.options().durability, Durability::Sync);
+    assert_eq!(map.durability(), Durability::Sync);
     let answer = map.put(b"after", b"x");
     let image = file_now(dir.path());
     let (_dir, killed) = opened(&image, options(Durability::Sync)).expect("open");

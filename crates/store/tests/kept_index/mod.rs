@@ -515,6 +515,24 @@ fn deferred_frees_and_sections_are_refused_together() {
     assert!(why.contains("persist = \"index\""), "{why}");
 }
 
+/// Where the map that is there says that each operation is a section, nothing of it is changed before the refusal.
+#[test]
+fn deferred_frees_are_refused_where_the_map_had_sections() {
+    let dir = in_memory();
+    let kept = Kept::hash(ValueDesign::Slab, Persist::Full);
+    let (mut model, mut random) = (Contents::new(), Random(41));
+    work(&Map::open(dir.path(), options(kept)).expect("open"), &mut model, &mut random, 500);
+    let auto = options(kept.at(Persist::Auto));
+    let laboratory = Laboratory { deferred_frees: 64, ..auto.laboratory };
+    let Err(Error::Option { field: "deferred_frees", why }) =
+        Map::open(dir.path(), MapOptions { laboratory, ..auto.clone() })
+    else {
+        panic!("refused");
+    };
+    assert!(why.contains("persist = \"index\""), "{why}");
+    drop(reopened(dir.path(), auto, &model, Way::AsClosed));
+}
+
 #[test]
 fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
     for kept in Kept::ways(None) {
@@ -557,6 +575,25 @@ fn items_that_expire_after_a_clear_are_swept_after_the_next_opening() {
 
 fn contents_of(pairs: &[(&[u8], &[u8])]) -> Contents {
     pairs.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+/// What is written on a disk, the index that came along knows nothing of: back in persistent memory it does not count.
+#[test]
+fn an_index_that_was_on_a_disk_meanwhile_does_not_count() {
+    for kept in Kept::ways(None).into_iter().filter(|kept| kept.values == ValueDesign::Log) {
+        let dir = in_memory();
+        let (mut model, mut random) = (Contents::new(), Random(18));
+        work(&Map::open(dir.path(), options(kept)).expect("open"), &mut model, &mut random, 3_000);
+        let auto = options(Kept { tree: None, ..kept.at(Persist::Auto) });
+        let durability = Durability::Sync;
+        let on_disk = MapOptions { domain: Domain::PageCache, durability, ..auto.clone() };
+        let map = Map::open(dir.path(), on_disk).expect("open");
+        assert!(map.recovery().unfit.is_some() && map.persist() == Persist::Values);
+        work(&map, &mut model, &mut random, 3_000);
+        drop(map);
+        drop(reopened(dir.path(), MapOptions { durability, ..auto }, &model, Way::Read));
+        drop(reopened(dir.path(), options(kept), &model, Way::Read));
+    }
 }
 
 /// A map that was moved from persistent memory to a disk is read.

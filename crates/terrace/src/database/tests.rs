@@ -39,7 +39,6 @@ fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
     assert_eq!(room_of(&free), 80, "the others' budget is the database's");
     let pages = placed.medium().placement(64 << 20).expect("the kernel tells");
     assert!(pages.is_only_on(node) && !pages.pages_by_node.is_empty(), "{pages}");
-    assert_eq!(placed.options().node, Some(node));
     // The database's budget is changed, and the tier's stays.
     db.set_memory_budget(1 << 30);
     assert_eq!(db.memory_budget(), 1 << 30);
