@@ -146,6 +146,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "flush": map.flush_rule(),
         "index": stats.index, "index_kept": report.kept.is_some(),
         "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
+        "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "redone_keys": report.redone,
     })
 }
 
@@ -166,6 +167,13 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
             "\n  batched lookups are prefetched {} at a time",
             stats.lookups_together
         ));
+        if let Some(path) = &stats.redo_log {
+            let (bytes, path) = (format_size(stats.redo_log_bytes), path.display());
+            text.push_str(&format!(
+                "\n  redo log: {} keys replayed; now {bytes} in {path}",
+                report.redone
+            ));
+        }
         text.push_str(&format!("\n  cache-line write-back: {}", map.flush_rule()));
     }
     text

@@ -364,6 +364,10 @@ pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failu
             "terrace: map {name}: the persistent index was not reopened as it was: {why}"
         ));
     }
+    let access = map.access();
+    if let (Access::FullDisk, Some(why), false) = (access, access.refusal(), is_open) {
+        say(format_args!("terrace: map {name} is read-only: {why}"));
+    }
     Ok(map)
 }
 

@@ -41,6 +41,9 @@ struct MapReport {
     index_kept: bool,
     index_bytes: u64,
     disk_bytes: u64,
+    redo_log: Option<String>,
+    redo_log_bytes: u64,
+    redone_keys: u64,
     values: String,
     domain: String,
     flush: String,
@@ -66,6 +69,9 @@ impl MapReport {
             index: recovery.kept.clone().unwrap_or(stats.index),
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
+            redo_log: stats.redo_log.map(|path| path.display().to_string()),
+            redo_log_bytes: stats.redo_log_bytes,
+            redone_keys: recovery.redone,
             values: stats.design,
             domain: stats.domain,
             flush: map.flush_rule().into(),
@@ -204,6 +210,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let dir = arguments.dir.display();
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
+    maps.iter().filter_map(redo_line).try_for_each(print)?;
     if !queues.is_empty() {
         print(format_args!("{}\n", queue_table(&queues)))?;
     }
@@ -303,6 +310,13 @@ fn map_table(maps: &[MapReport]) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// Where the redo log of a map is, and what was taken from it.
+fn redo_line(map: &MapReport) -> Option<String> {
+    let (name, path) = (&map.name, map.redo_log.as_ref()?);
+    let (bytes, keys) = (format_size(map.redo_log_bytes), map.redone_keys);
+    Some(format!("redo log of {name}: {bytes} in {path}, {keys} keys replayed\n"))
 }
 
 /// Pre-stores in sentences.

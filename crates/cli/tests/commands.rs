@@ -1,18 +1,7 @@
 //! The binary as a user meets it: what it prints, what it refuses, and its exit codes.
 
+use crate::common::run;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-/// Runs `terrace` and returns its exit code, standard output and standard error.
-fn run(arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_terrace"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    (status.code().expect("no signal"), text(stdout), text(stderr))
-}
 
 /// Runs it and expects success; returns its output.
 fn fine(arguments: &[&str]) -> String {

@@ -1,8 +1,8 @@
 //! Every example that a `--help` prints works as it is printed.
 
-use crate::common::{Served, run};
+use crate::common::{Served, run, run_command};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Examples that take minutes, or need what a test machine lacks: their arguments are parsed, and nothing runs.
@@ -70,15 +70,10 @@ fn prepare(dir: &Path) {
 fn shell(dir: &Path, line: &str) -> (bool, String) {
     let binary = Path::new(env!("CARGO_BIN_EXE_terrace")).parent().expect("a folder");
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap_or_default());
-    let output = Command::new("sh")
-        .args(["-c", line])
-        .current_dir(dir)
-        .env("PATH", path)
-        .stdin(Stdio::null())
-        .output()
-        .expect("a shell");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    let shell = &mut Command::new("sh");
+    let (code, printed, said) =
+        run_command(shell.args(["-c", line]).current_dir(dir).env("PATH", path));
+    (code == 0, printed + &said)
 }
 
 /// `open /dev/shm/data` and the second example of `ledger open` were printed and did not work.

@@ -3,10 +3,12 @@
 
 mod commands;
 mod common;
+mod evicting_server;
 mod help_examples;
 mod kill_ledger;
 mod kill_queue;
 mod kill_server;
+mod killed_under_interval;
 mod place;
 mod preset;
 mod probe;

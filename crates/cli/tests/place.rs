@@ -1,10 +1,9 @@
 //! `terrace place` as a process: from a file, from a directory at rest, from a running server.
 
-use crate::common::Served;
+use crate::common::{Served, run};
 use redis::Commands;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use terrace_advise::place::EXAMPLE;
 
 /// Nodes by the names of the directory's tiers, the near one too small for the values.
@@ -26,13 +25,6 @@ const NODES: &str = r#"
     read_gb_s = 30
     write_gb_s = 15
 "#;
-
-fn run(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
-    let output = output.expect("the binary starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
-}
 
 fn file(dir: &Path, text: &str) -> PathBuf {
     let path = dir.join("question.toml");

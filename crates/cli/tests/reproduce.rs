@@ -1,21 +1,14 @@
 //! `terrace reproduce` as a user meets it: what it prints, keeps, refuses and reports.
 
+use crate::common::run_command;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Runs `terrace reproduce` in `dir`: exit code, standard output, standard error.
 fn reproduce(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_terrace"))
-        .current_dir(dir)
-        .arg("reproduce")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the binary runs");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
-    let code = output.status.code().expect("no signal");
-    (code, text(output.stdout), text(output.stderr))
+    let binary = &mut Command::new(env!("CARGO_BIN_EXE_terrace"));
+    run_command(binary.current_dir(dir).arg("reproduce").args(arguments))
 }
 
 #[test]

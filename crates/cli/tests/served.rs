@@ -8,9 +8,8 @@ use std::process::Command;
 use terrace::{Access, Database, MapOptions};
 
 fn output(command: &mut Command) -> String {
-    let output = command.output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (code, text, said) = common::run_command(command);
+    assert_eq!(code, 0, "{text}{said}");
     text
 }
 

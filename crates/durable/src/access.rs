@@ -9,6 +9,8 @@ pub enum Access {
     Write,
     /// To read. What a crash left unfinished is passed over; damage is an error.
     Read,
+    /// As [`Access::Read`], since the disk had no room for what opening the file to write takes.
+    FullDisk,
     /// To read what is intact of a damaged file.
     Salvage,
 }
@@ -29,6 +31,9 @@ impl Access {
         match self {
             Access::Write => None,
             Access::Read => Some("opened to be read"),
+            Access::FullDisk => Some(
+                "the disk was full when it was opened; nothing is lost, but free space and open it again to write",
+            ),
             Access::Salvage => Some("opened with salvage: read-only"),
         }
     }

@@ -35,6 +35,9 @@ pub use watched::Event;
 use crate::access::Access;
 use crate::error::{Result, io_error};
 use image::Image;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -280,6 +283,17 @@ impl<M: Memory> Medium<M> {
     /// [`Error::Io`](crate::Error::Io).
     pub fn file_bytes(&self) -> Result<u64> {
         self.disk().map_or(Ok(self.capacity_bytes), Disk::bytes)
+    }
+
+    /// Whether nothing was ever stored at `at` of a file: on some file systems a load there takes a block, and ends a
+    /// process that finds none.
+    pub fn is_hole(&self, at: u64) -> bool {
+        let file = self.disk().and_then(Disk::path).and_then(|path| File::open(path).ok());
+        // A file system that does not know its holes has none.
+        file.is_some_and(|file| match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data > at,
+            Err(errno) => errno == Errno::NXIO,
+        })
     }
 
     /// Bytes written to the disk and syncs done since it was opened.

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use terrace::queue::QueueTicket;
-use terrace::{Database, Popped, Queue};
+use terrace::{Database, Error, Popped, Queue};
 
 /// Counts of queues made and removed: a name has one of these, and shares it with few others.
 const LIVES: usize = 4096;
@@ -113,7 +113,14 @@ impl Queues {
                 ));
             }
         }
-        let queue = self.database.queue(text).map_err(|error| format!("ERR {error}"))?;
+        let queue = loop {
+            match self.database.queue(text) {
+                // What is empty takes room all the same, on a byte-addressable medium all that it may ever need.
+                Err(Error::OutOfMemory { .. } | Error::DiskFull { .. })
+                    if self.give_up_some()? => {}
+                made => break made.map_err(|error| format!("ERR {error}"))?,
+            }
+        };
         self.life_of(name).fetch_add(1, SeqCst);
         self.open.write().insert(name.to_vec(), queue.clone());
         self.any.store(true, SeqCst);

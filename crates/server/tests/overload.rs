@@ -6,7 +6,7 @@ use crate::common::{Client, Reply, TestServer, options, request};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use terrace::{Durability, MapOptions, WhenFull};
+use terrace::{Domain, Durability, MapOptions, WhenFull};
 use terrace_server::ServerOptions;
 
 const MIB: u64 = 1 << 20;
@@ -220,6 +220,18 @@ fn after_a_failed_sync_what_was_durable_is_read() {
         assert_eq!(other.line("GET absent"), "nil");
         let scanned = other.line("SCAN 0 COUNT 100");
         assert!(scanned.contains("kept") && scanned.contains("short"), "{scanned}");
+        // Whoever copies it, as `terrace export --server` does, meets no error on the way.
+        let Reply::Array(page) = other.call(&["SCAN", "0", "COUNT", "100"]) else {
+            panic!("{scanned}")
+        };
+        let Reply::Array(keys) = &page[1] else { panic!("{scanned}") };
+        assert_eq!(keys.len(), 2, "{scanned}");
+        for key in keys {
+            let Reply::Bulk(key) = key else { panic!("{scanned}") };
+            assert!(matches!(other.call(&[&b"GET"[..], key]), Reply::Bulk(_)), "{scanned}");
+        }
+        let all = other.line("KEYS *");
+        assert!(all.contains("kept") && !all.contains("changed"), "{all}");
         // What was not durable is not told, neither as it was nor as it is, and nobody else's answer fails with it.
         let untold = other.line("GET changed");
         assert!(untold.contains("reopen"), "{untold}");
@@ -248,15 +260,28 @@ fn disk_bytes(dir: &std::path::Path) -> u64 {
 /// Sixteen queues, made and deleted, once held 1.1 GB of memory and disk for good, and a seventeenth name was refused.
 #[test]
 fn deleted_queues_give_back_their_name_their_memory_and_their_disk() {
-    let server = TestServer::with_maps(options(), maps(WhenFull::Refuse, 256 * MIB));
+    queues_are_released(maps(WhenFull::Refuse, 256 * MIB));
+}
+
+#[test]
+fn deleted_queues_give_all_back_on_a_byte_addressable_medium() {
+    queues_are_released(MapOptions { domain: Domain::Adr, ..maps(WhenFull::Refuse, 256 * MIB) });
+}
+
+fn queues_are_released(maps: MapOptions) {
+    // There a queue takes all of its memory at once.
+    let takes_all = maps.domain.is_byte_addressable();
+    let server = TestServer::with_maps(options(), maps);
     let mut client = server.client();
     assert_eq!(client.line("SET key x"), "OK");
     let before = used_memory(&mut client);
     let queues = server.dir().join("queues");
     for n in 0..40 {
         assert_eq!(client.line(&format!("RPUSH queue{n} a b c")), ":3");
-        assert!(disk_bytes(&queues) < 4 * MIB, "three elements: {}", disk_bytes(&queues));
-        assert!(used_memory(&mut client) < before + 8 * MIB, "three elements");
+        if !takes_all {
+            assert!(disk_bytes(&queues) < 4 * MIB, "three elements: {}", disk_bytes(&queues));
+            assert!(used_memory(&mut client) < before + 8 * MIB, "three elements");
+        }
         assert_eq!(client.line(&format!("DEL queue{n}")), ":1");
         assert_eq!(client.line(&format!("LLEN queue{n}")), ":0");
     }
@@ -273,4 +298,32 @@ fn deleted_queues_give_back_their_name_their_memory_and_their_disk() {
     assert_eq!(client.line("FLUSHALL"), "OK");
     assert_eq!(client.line("EXISTS popped3"), ":0");
     assert!(disk_bytes(&queues) < 4 * MIB);
+}
+
+/// At the limit these were refused as writes are, though all they do is delete.
+#[test]
+fn commands_that_delete_need_no_room_at_the_limit() {
+    let server = TestServer::with_maps(options(), maps(WhenFull::Refuse, 48 * MIB));
+    let mut client = server.client();
+    let mut n = 0;
+    while fill(&mut client, n, n + 100_000) == 0 {
+        n += 100_000;
+    }
+    let refused = |answer: &str| answer.starts_with("-OOM");
+    let mut small = 0;
+    while !refused(&client.line(&format!("SET small:{small} x"))) {
+        small += 1;
+    }
+    for (command, first, done) in [
+        ("GETDEL key:{}", 0, "\"vvv"),
+        ("EXPIRE key:{} -1", 100, ":1"),
+        ("PEXPIREAT key:{} 1", 200, ":1"),
+        ("GETEX key:{} PXAT 1", 300, "\"vvv"),
+    ] {
+        for key in first..first + 50 {
+            let answer = client.line(&command.replace("{}", &key.to_string()));
+            assert!(answer.starts_with(done), "{command}, {key}: {answer}");
+            assert_eq!(client.line(&format!("EXISTS key:{key}")), ":0");
+        }
+    }
 }

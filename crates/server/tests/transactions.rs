@@ -445,3 +445,48 @@ fn increments_from_all_loops_add_up() {
     });
     assert_eq!(server.client().line("GET n"), format!("\"{}\"", 4 * EACH));
 }
+
+/// A section runs again if somebody else wrote what it read: COPY had then been to the other database already, and
+/// found its own copy there.
+#[test]
+fn a_copy_to_another_database_is_made_once() {
+    let server = TestServer::start();
+    let mut client = server.client();
+    let map = server.database.map("0").unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                map.put(b"contended", b"1").unwrap();
+            }
+        });
+        for _ in 0..2_000 {
+            client.line("SET a 1");
+            for line in ["MULTI", "COPY a b DB 1", "INCR contended"] {
+                client.line(line);
+            }
+            let answer = client.line("EXEC");
+            if !answer.starts_with("[:1, :") {
+                stop.store(true, Ordering::Relaxed);
+                panic!("{answer}");
+            }
+            client.line("SELECT 1");
+            assert_eq!(client.line("GETDEL b"), "\"1\"");
+            client.line("SELECT 0");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // Its place is kept, and what goes before it.
+    for (line, answer) in [
+        ("MULTI", "OK"),
+        ("SET a 2", "QUEUED"),
+        ("COPY a b DB 1", "QUEUED"),
+        ("COPY a b DB nonsense", "QUEUED"),
+        ("COPY a c", "QUEUED"),
+        ("SELECT 1", "QUEUED"),
+        ("GET b", "QUEUED"),
+        ("EXEC", "[OK, :1, -ERR value is not an integer or out of range, :1, OK, \"2\"]"),
+    ] {
+        assert_eq!(client.line(line), answer, "{line}");
+    }
+}

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
-use terrace_durable::{Medium, MediumSpec};
+use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_index::HashIndex;
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
@@ -63,9 +63,26 @@ fn physical_pages() -> u64 {
 }
 
 pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Result<Map> {
-    let lock = DirectoryLock::take(dir, options.access)?;
+    let mut lock = Some(DirectoryLock::take(dir, options.access)?);
+    let reading = MapOptions { access: Access::FullDisk, ..options.clone() };
+    match open_locked(dir, options, budget, &mut lock) {
+        // As much was written as a process writes that is killed at this point; what is there can be read.
+        Err(full @ Error::DiskFull { .. }) if lock.is_some() => {
+            open_locked(dir, reading, budget, &mut lock).map_err(|_| full)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens the map of a directory that is locked; the map has the lock then.
+fn open_locked(
+    dir: &Path,
+    options: MapOptions,
+    budget: &Arc<Budget>,
+    lock: &mut Option<DirectoryLock>,
+) -> Result<Map> {
     let (plan, path) = Plan::in_directory(dir, &options)?;
-    lock.check_there(dir)?;
+    lock.iter().try_for_each(|lock| lock.check_there(dir))?;
     if !path.exists() {
         // The values are made first and an index goes before them: no crash leaves one alone.
         let left = ["index", "index.inner"].into_iter().find(|left| dir.join(left).exists());
@@ -97,16 +114,20 @@ pub(crate) fn open(dir: &Path, options: MapOptions, budget: &Arc<Budget>) -> Res
     }
     let values = opening.values(medium)?;
     if opening.plan.access.writes()
-        && let Some(name) = path.file_name()
+        && let (Some(name), Some(lock)) = (path.file_name(), &lock)
     {
         lock.note_made(&name.to_string_lossy());
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
     engine.replay(&mut recovery)?;
-    let map = start(engine, recovery, Some(lock))?;
+    let map = start(engine, recovery, lock)?;
     if map.inner.engine.plan.access.writes() {
         if let Durability::Interval(_) = map.inner.engine.durability.get() {
-            map.inner.engine.begin_redo()?;
+            match map.inner.engine.begin_redo() {
+                // It takes no more writes then, and says so; everything in it is durable.
+                Err(Error::DiskFull { .. }) if map.inner.engine.values.stopped().is_some() => {}
+                begun => begun?,
+            }
         }
         let started = Background::start(&map.inner.engine);
         let refused = |source| {
@@ -123,7 +144,7 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     let options = MapOptions { persist: Persist::Values, ..options };
     let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.read_values(opening.values(medium)?)?;
-    start(engine, recovery, None)
+    start(engine, recovery, &mut None)
 }
 
 pub(crate) fn over_with_dram<M: Memory, I: Divide>(
@@ -138,7 +159,7 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     opening.replay::<M, I>(&values, None)?;
     let index = crate::kept::index_on(dram, &budget)?;
     let (engine, recovery) = opening.read_values_to(values, index)?;
-    start(engine, recovery, None)
+    start(engine, recovery, &mut None)
 }
 
 pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
@@ -150,7 +171,7 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
     let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.take_up_index(opening.values(medium)?, &place)?;
-    start(engine, recovery, None)
+    start(engine, recovery, &mut None)
 }
 
 /// What may change while a map is open, as it is at first.
@@ -328,7 +349,7 @@ impl<'a> Opening<'a> {
 fn start<M: Memory, I: Memory>(
     engine: Engine<M, I>,
     recovery: RecoveryReport,
-    lock: Option<DirectoryLock>,
+    lock: &mut Option<DirectoryLock>,
 ) -> Result<Map<M, I>> {
     engine.check_index_fits()?;
     let rule = engine.policy_of(engine.durability.get());
@@ -341,7 +362,7 @@ fn start<M: Memory, I: Memory>(
         recovery,
         next_writer: AtomicUsize::new(0),
         cursors: Cursors::default(),
-        lock,
+        lock: lock.take(),
     };
     Ok(Map { inner: Arc::new(inner) })
 }

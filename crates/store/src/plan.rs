@@ -261,3 +261,17 @@ fn design(asked: ValueDesign, logs: &Path, slabs: &Path) -> Result<ValueDesign> 
         ValueDesign::Log | ValueDesign::Auto => Ok(ValueDesign::Log),
     }
 }
+
+impl<M: Memory, I: Memory> crate::map::Map<M, I> {
+    /// What it was opened for: on a full disk it takes no writes although they were asked for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// assert_eq!(map.access(), terrace_store::Access::Write);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn access(&self) -> Access {
+        self.inner.engine.plan.access
+    }
+}

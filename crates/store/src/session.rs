@@ -248,6 +248,27 @@ impl<M: Memory, I: Memory> Session<M, I> {
         Ok(had)
     }
 
+    /// Removes `key` if it is there and `f` says so, which is called as in [`Session::update`]; whether it was
+    /// removed. It needs no more room than [`Session::delete`].
+    ///
+    /// # Errors
+    /// See [`Error`](crate::Error).
+    pub fn delete_if(&mut self, key: &[u8], mut f: impl FnMut(Value<'_>) -> bool) -> Result<bool> {
+        let mut removed = false;
+        if self.batch.is_some() {
+            removed = self.get(key, f)?.unwrap_or(false);
+            if removed {
+                self.write_in_batch(key, Change::Delete)?;
+            }
+            return Ok(removed);
+        }
+        self.change(key, 8, Room::Urgent, |old| {
+            removed = old.is_some_and(&mut f);
+            if removed { Change::Delete } else { Change::Keep }
+        })?;
+        Ok(removed)
+    }
+
     /// Runs `f` on the current value while no other writer can touch the key. `f` must be short;
     /// it may be called again, with the then current value, when room had to be made first: only
     /// the last call counts.

@@ -3,8 +3,9 @@
 use crate::engine::Stored;
 use crate::index::KeyIndex;
 use crate::map::Map;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{SEGMENT_HEADER_BYTES, State};
+use terrace_durable::logs::{Logs, SEGMENT_HEADER_BYTES, State};
 use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
@@ -27,6 +28,10 @@ pub struct MapStats {
     pub index_bytes: u64,
     /// Bytes of the value file.
     pub disk_bytes: u64,
+    /// The file of the redo log, where there is one.
+    pub redo_log: Option<PathBuf>,
+    /// Bytes that it takes on the disk.
+    pub redo_log_bytes: u64,
     /// Bytes written to the medium since the map was opened.
     pub bytes_written: u64,
     /// Bytes of the items that operations wrote since the map was opened, deletions in logs among them,
@@ -104,6 +109,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
     let (bytes_written, syncs) = values.medium().traffic();
     let [index_nodes, index_node_bytes] = engine.index.looked_at();
     let written = engine.written.iter();
+    let (redo_log, redo_log_bytes) = values.logs().and_then(Logs::redo_log).unzip();
     MapStats {
         keys: engine.len(),
         live_bytes: live,
@@ -113,6 +119,8 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         memory_budget_bytes: engine.budget.limit(),
         index_bytes: engine.index.bytes(),
         disk_bytes: disk,
+        redo_log,
+        redo_log_bytes: redo_log_bytes.unwrap_or(0),
         bytes_written,
         item_bytes_written: written.map(|of| of.item_bytes.load(Ordering::Relaxed)).sum(),
         item_reads: engine.written.iter().map(|of| of.reads.load(Ordering::Relaxed)).sum(),

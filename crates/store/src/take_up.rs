@@ -144,6 +144,8 @@ impl Opening<'_> {
         let medium = values.medium();
         let values_bytes = if medium.is_byte_addressable() { medium.file_bytes()? } else { 0 };
         medium.commit(0, Joint::VALUES_BYTES.min(values_bytes))?;
+        // Where no section was ever logged there is nothing to be replayed.
+        let values_bytes = if medium.is_hole(Joint::VALUES_FROM) { 0 } else { values_bytes };
         let index = match file {
             Some(file) => Some((file.memory(), file.file_bytes()?)),
             None => None,

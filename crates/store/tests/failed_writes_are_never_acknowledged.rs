@@ -5,8 +5,9 @@
 //! scenario runs through untouched.
 
 use crate::adversary::{cases, file_of, options, value_of, write_of};
+use crate::small_disk::SmallDisk;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use terrace_store::laboratory::{Laboratory, TreeForm};
@@ -182,41 +183,11 @@ fn whichever_write_fails_under_an_interval() {
 
 // ---------------------------------------------------------------- the disk is full, or not ours
 
-/// A tmpfs, gone when dropped.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(at: &Path, bytes: u64) -> Option<Disk> {
-        let size = format!("size={bytes}");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Disk(at.into()));
-        }
-        eprintln!(
-            "SKIPPED: no file system can be mounted here (not root?): full and read-only disks are not tested"
-        );
-        None
-    }
-    fn read_only(&self) {
-        let done =
-            Command::new("mount").args(["-o", "remount,ro"]).arg(&self.0).status().expect("mount");
-        assert!(done.success(), "remounted read-only");
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // Lazily: a map may still be open on it when a test fails.
-        let _gone = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 #[test]
 fn when_the_disk_is_full() {
     for durability in [Durability::Sync, Durability::None] {
         let dir = tempfile::tempdir().expect("directory");
-        let Some(_disk) = Disk::mount(dir.path(), 40 << 20) else { return };
+        let Some(_disk) = SmallDisk::mount(dir.path(), 40 << 20) else { return };
         let ballast = dir.path().join("ballast");
         std::fs::write(&ballast, vec![1; 18 << 20]).expect("ballast");
         let store = dir.path().join("store");
@@ -260,7 +231,7 @@ fn when_the_disk_is_full() {
 fn when_it_is_opened_on_a_full_disk() {
     for durability in [Durability::Sync, Durability::None] {
         let dir = tempfile::tempdir().expect("directory");
-        let Some(_disk) = Disk::mount(dir.path(), 60 << 20) else { return };
+        let Some(_disk) = SmallDisk::mount(dir.path(), 60 << 20) else { return };
         let store = dir.path().join("store");
         let map = Map::open(&store, options(durability)).expect("open");
         for key in 0..300u64 {
@@ -296,7 +267,7 @@ fn when_it_is_opened_on_a_full_disk() {
 fn when_the_disk_has_no_room_for_an_index_in_logs() {
     for values in [ValueDesign::Log, ValueDesign::Slab] {
         let dir = tempfile::tempdir().expect("directory");
-        let Some(_disk) = Disk::mount(dir.path(), 60 << 20) else { return };
+        let Some(_disk) = SmallDisk::mount(dir.path(), 60 << 20) else { return };
         let (ballast, store) = (dir.path().join("ballast"), dir.path().join("store"));
         let options = || MapOptions {
             kind: Kind::Ordered,
@@ -353,7 +324,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
 #[test]
 fn when_the_directory_is_read_only() {
     let dir = tempfile::tempdir().expect("directory");
-    let Some(disk) = Disk::mount(dir.path(), 40 << 20) else { return };
+    let Some(disk) = SmallDisk::mount(dir.path(), 40 << 20) else { return };
     let store = dir.path().join("store");
     let map = Map::open(&store, options(Durability::Sync)).expect("open");
     map.put(b"key", b"value").expect("put");

@@ -1,6 +1,7 @@
 //! The tests of this crate from outside, one module per behaviour, in one program: what they share is compiled and
 //! linked once. `cargo test -p terrace-store --test suite NAME::` runs those of one file.
 
+mod a_full_disk_stops_writes_alone;
 mod a_value_a_session_observed_and_committed_survives;
 mod a_value_that_was_read_outlives_the_process;
 mod adversary;
@@ -31,6 +32,7 @@ mod reading_changes_nothing;
 mod replica;
 mod short_logs;
 mod slabs;
+mod small_disk;
 mod space_stays_within_bounds;
 mod values_overwritten_in_place_are_read_whole;
 mod values_read_are_always_whole;

@@ -1,17 +1,74 @@
 //! The real binary serving a directory, as a child process.
 #![allow(dead_code)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// How long a command may take: more is a failure of its test, which would otherwise wait for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Runs the binary to its end: its code, what it printed and what it said.
 pub fn run(arguments: &[&str]) -> (i32, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments).output();
-    let output = output.expect("the binary starts");
-    let text = |bytes| String::from_utf8(bytes).expect("text");
-    (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+    run_command(Command::new(env!("CARGO_BIN_EXE_terrace")).args(arguments))
+}
+
+/// The same for another command, or with an environment of its own.
+pub fn run_command(command: &mut Command) -> (i32, String, String) {
+    run_within(PATIENCE, command).unwrap_or_else(|told| panic!("{told}"))
+}
+
+/// Runs a command to its end, or kills it after a while and says what it had printed.
+fn run_within(patience: Duration, command: &mut Command) -> Result<(i32, String, String), String> {
+    let command =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn().expect("the program starts");
+    let read = |mut pipe: Box<dyn Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).expect("readable");
+            String::from_utf8(bytes).expect("text")
+        })
+    };
+    let printed = read(Box::new(child.stdout.take().expect("piped")));
+    let said = read(Box::new(child.stderr.take().expect("piped")));
+    let until = Instant::now() + patience;
+    let status = loop {
+        match child.try_wait().expect("waitable") {
+            Some(status) => break Some(status),
+            None if Instant::now() > until => break None,
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if status.is_none() {
+        // With what it started: that has the pipes too.
+        let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process_group(group.expect("an id"), rustix::process::Signal::KILL)
+            .expect("it was alive");
+        child.wait().expect("it has ended");
+    }
+    let (printed, said) = (printed.join().expect("read"), said.join().expect("read"));
+    match status {
+        Some(status) => Ok((status.code().expect("no signal"), printed, said)),
+        None => {
+            Err(format!("{command:?} took more than {patience:?}; printed:\n{printed}\n{said}"))
+        }
+    }
+}
+
+#[test]
+fn a_command_that_does_not_end_is_killed_and_what_it_printed_is_told() {
+    let begun = Instant::now();
+    let endless = &mut Command::new("sh");
+    let told = run_within(
+        Duration::from_millis(300),
+        endless.args(["-c", "echo begun; echo why >&2; sleep 600"]),
+    );
+    let told = told.expect_err("too long");
+    assert!(told.contains("begun\n") && told.contains("why\n") && told.contains("300ms"), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 /// `terrace serve DIR --port 0 ...`; killed when dropped.

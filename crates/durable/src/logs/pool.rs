@@ -1,7 +1,8 @@
 //! The pool of segments: where a log's next one comes from, and where freed ones go.
 
-use super::{COLLECTOR, Logs, SEGMENT_BYTES, start_of};
+use super::{COLLECTOR, Logs, RECOVERED, SEGMENT_BYTES, start_of};
 use crate::error::{Error, Result};
+use crate::medium::BLOCK_BYTES;
 use crate::values::Room;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
@@ -12,6 +13,9 @@ const COLLECTOR_SPARE: usize = 2;
 
 /// Segments given back that are tried at the most on a full disk.
 const RELEASED_TRIED: usize = 64;
+
+/// Free bytes at the end of a segment that are worth a hole in the file.
+const RELEASED_BYTES: u64 = 256 << 10;
 
 /// Moves of the epoch after which what was freed before can be used, and one for whoever was slow.
 const EPOCHS: usize = 4;
@@ -43,12 +47,10 @@ impl<M: Memory> Logs<M> {
         }
         let spare = if room == Room::Ordinary { self.spare() } else { 0 };
         let segment = match pool.free.len() > spare {
-            true => pool.free.pop().expect("just counted"),
+            true => self.take_free(&mut pool)?,
             false => match self.grow_pool(&mut pool, room) {
                 // There is room beside what is free, if not for a segment more.
-                Err(Error::NoRoom { .. }) if !pool.free.is_empty() => {
-                    pool.free.pop().expect("just looked at")
-                }
+                Err(Error::NoRoom { .. }) if !pool.free.is_empty() => self.take_free(&mut pool)?,
                 other => other?,
             },
         };
@@ -57,6 +59,18 @@ impl<M: Memory> Logs<M> {
         }
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
         Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
+    }
+
+    /// One of the free segments, of which there are some.
+    fn take_free(&self, pool: &mut Pool) -> Result<u32> {
+        let segment = pool.free.pop().expect("counted by the caller");
+        // Of one that was there when the map was opened a part may have no blocks ([`Logs::release_at_end`]).
+        let is_recovered =
+            self.segments[segment as usize].origin.load(Ordering::Relaxed) == RECOVERED;
+        if is_recovered && !self.medium.is_byte_addressable() {
+            self.grow_file(segment).inspect_err(|_| pool.free.push(segment))?;
+        }
+        Ok(segment)
     }
 
     /// A segment more than there are in memory.
@@ -193,9 +207,13 @@ impl<M: Memory> Logs<M> {
             Room::Ordinary if self.budget.is_spent_by(bytes) => return Err(self.no_room()),
             Room::Ordinary => self.budget.take(bytes).map_err(|_| self.no_room())?,
         }
-        let grown = self.medium.grow(start_of(segment), bytes);
+        self.grow_file(segment).inspect_err(|_| self.budget.give(bytes))
+    }
+
+    fn grow_file(&self, segment: u32) -> Result<()> {
+        let grown = self.medium.grow(start_of(segment), SEGMENT_BYTES.into());
         self.is_disk_full.store(matches!(grown, Err(Error::DiskFull { .. })), Ordering::Relaxed);
-        grown.inspect_err(|_| self.budget.give(bytes))
+        grown
     }
 
     /// Makes up to `count` fresh segments ready ahead of need: memory committed, and the file's
@@ -231,6 +249,35 @@ impl<M: Memory> Logs<M> {
     pub fn release_free(&self, keep: usize) -> Result<()> {
         let kept = self.prepared.load(Ordering::Relaxed) + COLLECTOR_SPARE;
         while self.release_one(keep.max(kept))? {}
+        Ok(())
+    }
+
+    /// Gives back what a map that is closed need not have on the disk: the free segments if it is small, and on a
+    /// mirrored medium the blocks behind the last item of every segment.
+    ///
+    /// # Errors
+    /// Those of the medium; what was not given back stays.
+    pub fn release_at_end(&self) -> Result<()> {
+        let segment_bytes = u64::from(SEGMENT_BYTES);
+        let used: u64 = self.survey_exactly().iter().map(|view| view.used_bytes).sum();
+        match used <= segment_bytes {
+            true => while self.release_one(0)? {},
+            false => self.release_free(0)?,
+        }
+        if self.medium.is_byte_addressable() {
+            return Ok(());
+        }
+        let _writers = self.lock_writers();
+        for view in self.survey_exactly() {
+            let end = view.used_bytes.next_multiple_of(BLOCK_BYTES);
+            // Of a segment without an end nothing is known.
+            if view.used_bytes > 0 && end + RELEASED_BYTES <= segment_bytes {
+                let start = start_of(view.number) + end;
+                // SAFETY: what lies behind the last item of a segment is its writer's, and all writers are locked out
+                // here; nothing points there.
+                unsafe { self.medium.release(start, segment_bytes - end)? };
+            }
+        }
         Ok(())
     }
 

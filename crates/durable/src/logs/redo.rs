@@ -7,6 +7,8 @@ use crate::medium::Medium;
 use crate::redo_log::{Left, NAME, Pen, RedoLog};
 use crate::superblock::Cut;
 use std::cell::RefMut;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use terrace_memory::{Budget, Memory};
 
@@ -77,12 +79,13 @@ impl<M: Memory> Logs<M> {
     /// As [`Medium::write_out`], but for a full disk.
     pub fn begin_redo(&self) -> Result<bool> {
         let Some(path) = self.medium.companion(NAME) else { return Ok(false) };
-        if self.redo.lock().is_some() || self.owes_checkpoint() {
+        if self.redo.lock().is_some() {
             return Ok(false);
         }
         let made = match RedoLog::make(&path, self.medium.path(), &self.budget, &self.owed) {
             Ok(log) => Arc::new(log),
             Err(Error::DiskFull { .. }) => {
+                let _absent = std::fs::remove_file(path.with_extension("new"));
                 self.owed.is_always(true);
                 return Ok(true);
             }
@@ -95,6 +98,10 @@ impl<M: Memory> Logs<M> {
             writer.borrow_mut().redo = pen;
         }
         *self.redo.lock() = Some(made);
+        if self.owed.is_any() {
+            // There was no room for one before.
+            self.owed.is_once();
+        }
         Ok(true)
     }
 
@@ -117,6 +124,13 @@ impl<M: Memory> Logs<M> {
         writers.iter().for_each(|writer| writer.borrow_mut().redo = None);
         self.owed.is_always(false);
         Ok(())
+    }
+
+    /// The file of the redo log, and the bytes that it takes on the disk, if there is one.
+    pub fn redo_log(&self) -> Option<(PathBuf, u64)> {
+        let path = self.medium.companion(NAME)?;
+        let found = std::fs::metadata(&path).ok()?;
+        Some((path, 512 * found.blocks()))
     }
 
     /// Whether something was written that only a checkpoint keeps from the death of the process.

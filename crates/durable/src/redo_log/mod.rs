@@ -146,6 +146,12 @@ impl Owed {
         self.made_good.store(0, Ordering::Release);
         self.left_out.store(if always { u64::MAX } else { 0 }, Ordering::Release);
     }
+
+    /// There is a redo log again: `is_any` until the next checkpoint, which has what was written without one.
+    pub fn is_once(&self) {
+        self.made_good.store(0, Ordering::Release);
+        self.left_out.store(1, Ordering::Release);
+    }
 }
 
 /// The redo log of one map.

@@ -176,6 +176,8 @@ pub struct Replayed {
 impl Joint {
     /// Bytes at the front of the values' memory that must be usable.
     pub const VALUES_BYTES: u64 = LOG_AT + LOG_BYTES;
+    /// Its log begins there.
+    pub const VALUES_FROM: u64 = LOG_AT;
 
     /// Replays what the log holds, durably, and makes it void. Words for the index are passed over if
     /// there is none that goes with the values; so are words beyond `values_bytes` and `index_bytes`,

@@ -4,7 +4,7 @@ use super::made::Made;
 use super::options::When;
 use super::{Context, Failure, Outcome};
 use crate::resp::Args;
-use terrace::{Change, Session};
+use terrace::{Change, Session, Value};
 
 /// When EXPIRE may change a key's expiry.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,16 +63,18 @@ fn expire_key(
     let now_ms = context.core.now_ms;
     let conditions = Conditions::parse(args)?;
     let at = when.moment(args.at(2), now_ms, command)?;
+    let allows = |old: &Value<'_>| conditions.allow(old.expires_at_ms, at);
+    let Some(later_ms) = u64::try_from(at).ok().filter(|at| *at > now_ms) else {
+        let deleted = session.delete_if(args.at(1), |old| allows(&old))?;
+        context.out.integer(i64::from(deleted));
+        return Ok(());
+    };
     let made = Made::default();
     let mut changed = false;
     session.update(args.at(1), |old| {
-        let allowed = old.filter(|old| conditions.allow(old.expires_at_ms, at));
+        let allowed = old.filter(allows);
         changed = allowed.is_some();
-        let Some(old) = allowed else { return Change::Keep };
-        match u64::try_from(at) {
-            Ok(at) if at > now_ms => made.again(&old, Some(at)),
-            _ => Change::Delete,
-        }
+        allowed.map_or(Change::Keep, |old| made.again(&old, Some(later_ms)))
     })?;
     context.out.integer(i64::from(changed));
     Ok(())

@@ -161,6 +161,7 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.moved_bytes += stats.moved_bytes;
         sum.index_bytes += stats.index_bytes;
         sum.disk_bytes += stats.disk_bytes;
+        sum.redo_log_bytes += stats.redo_log_bytes;
         sum.bytes_written += stats.bytes_written;
         sum.item_bytes_written += stats.item_bytes_written;
         sum.item_reads += stats.item_reads;
@@ -231,6 +232,14 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     );
     lines.add("read_only", shared.maps.stopped().unwrap_or_else(|| "no".into()));
     lines.add("disk_bytes", totals.disk_bytes);
+    lines.add("redo_log_bytes", totals.redo_log_bytes);
+    for (number, map) in shared.maps.opened() {
+        if let Some(path) = map.stats().redo_log {
+            let (bytes, keys) = (map.stats().redo_log_bytes, map.recovery().redone);
+            let shown = format_args!("bytes={bytes},replayed_keys={keys},path={}", path.display());
+            lines.add(&format!("db{number}_redo_log"), shown);
+        }
+    }
     lines.add("bytes_written", totals.bytes_written);
     lines.add("syncs", totals.syncs);
     lines.add("collections", totals.collections);

@@ -89,6 +89,11 @@ pub(super) fn database(context: &Context<'_>, argument: &[u8]) -> Result<usize, 
 }
 
 /// COPY source target [DB n] [REPLACE].
+/// Whether COPY is told a database: it may be another one than the client's.
+pub(super) fn names_database(args: Args<'_>) -> bool {
+    args.from(3).any(|option| option.eq_ignore_ascii_case(b"db"))
+}
+
 pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let (source, target) = (args.at(1), args.at(2));
     let mut to = context.client.database;

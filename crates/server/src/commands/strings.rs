@@ -111,21 +111,15 @@ pub(super) fn getset(context: &mut Context<'_>, session: &mut Session, args: Arg
 pub(super) fn getdel(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let out = &mut *context.out;
     let mark = out.mark();
-    let mut found = false;
-    session.update(args.at(1), |old| {
+    let found = session.delete_if(args.at(1), |old| {
         out.truncate(mark);
-        found = old.is_some();
-        match old {
-            Some(old) => {
-                out.bulk(old.bytes);
-                Change::Delete
-            }
-            None => {
-                out.null();
-                Change::Keep
-            }
-        }
+        out.bulk(old.bytes);
+        true
     })?;
+    if !found {
+        out.truncate(mark);
+        out.null();
+    }
     context.looked_up(found);
     Ok(())
 }
@@ -143,8 +137,10 @@ pub(super) fn getex(context: &mut Context<'_>, session: &mut Session, args: Args
         }
         options => options?,
     };
-    if options.expiry == Expiry::Unsaid {
-        return get(context, session, args);
+    match options.expiry {
+        Expiry::Unsaid => return get(context, session, args),
+        Expiry::At(ms) if ms <= now_ms => return getdel(context, session, args),
+        Expiry::At(_) | Expiry::Keep | Expiry::Persist => {}
     }
     let out = &mut *context.out;
     let mark = out.mark();
@@ -159,7 +155,6 @@ pub(super) fn getex(context: &mut Context<'_>, session: &mut Session, args: Args
         };
         out.bulk(old.bytes);
         match options.expiry {
-            Expiry::At(ms) if ms <= now_ms => Change::Delete,
             Expiry::At(ms) => made.again(&old, Some(ms)),
             _ if old.expires_at_ms.is_some() => made.again(&old, None),
             _ => Change::Keep,

@@ -2,12 +2,12 @@
 //!
 //! MULTI queues copies of the requests. EXEC closes the gate, so that nothing else runs on any
 //! loop; compares what WATCH saw; and runs the queue. Its writes go through the engine's atomic
-//! section and survive a crash together or not at all. A queue that selects another database, or
-//! flushes one, is cut there: the parts before and after are isolated as one, but each is its own
-//! atomic section, since a section belongs to one map.
+//! section and survive a crash together or not at all. A queue that selects another database, copies
+//! to one, or flushes one, is cut there: the parts before and after are isolated as one, but each is
+//! its own atomic section, since a section belongs to one map.
 
-use super::execute::Executor;
-use super::{Client, Command, Context, Failure, Outcome, flag};
+use super::execute::{Executor, Ran};
+use super::{Client, Command, Context, Failure, Handler, Outcome, flag, keys};
 use crate::resp::{Args, Output, Span};
 use crate::shared::Shared;
 use std::collections::HashMap;
@@ -68,7 +68,11 @@ impl Transaction {
     }
     /// The requests from `first` on that can share an atomic section.
     fn section(&self, first: usize) -> Range<usize> {
-        let cut = |i: &usize| self.commands[*i].0.is(flag::OUTSIDE_ATOMIC);
+        // A section may run again, which must not find what it wrote elsewhere.
+        let cut = |i: &usize| {
+            let (command, args) = self.request(*i);
+            command.is(flag::OUTSIDE_ATOMIC) || command.name == "copy" && keys::names_database(args)
+        };
         first..(first..self.len()).find(cut).unwrap_or(self.len())
     }
 }
@@ -215,8 +219,7 @@ fn run_all(
         let section = transaction.section(next);
         if section.is_empty() {
             let (command, args) = transaction.request(next);
-            let mut context = executor.context(client, out, false);
-            let ran = Executor::run_queued(&mut context, None, command, args);
+            let ran = run_alone(executor, client, out, command, args);
             executor.count_queued(ran);
             has_begun |= command.name != "select";
             next += 1;
@@ -243,6 +246,26 @@ fn run_all(
         }
     }
     Ok(())
+}
+
+/// Runs a request that belongs to no section.
+fn run_alone(
+    executor: &mut Executor<'_, '_>,
+    client: &mut Client,
+    out: &mut Output,
+    command: &'static Command,
+    args: Args<'_>,
+) -> Ran {
+    let Handler::Data(_) = command.handler else {
+        let mut context = executor.context(client, out, false);
+        return Executor::run_queued(&mut context, None, command, args);
+    };
+    client.touched |= 1 << client.database;
+    let (sessions, mut context) = executor.split(client, out);
+    // It is not tried again: it waits.
+    context.atomic = true;
+    let session = sessions.open(context.client.database, &context.shared.maps);
+    Executor::run_queued(&mut context, session.ok(), command, args)
 }
 
 /// Runs requests of one database, atomically if any of them writes; whether one does.

@@ -44,7 +44,10 @@ impl TestServer {
         TestServer::with_maps(options, maps)
     }
     pub fn with_maps(options: ServerOptions, maps: MapOptions) -> TestServer {
-        let dir = tempfile::tempdir().unwrap();
+        TestServer::over(tempfile::tempdir().unwrap(), options, maps)
+    }
+    /// One over what is in a directory already.
+    pub fn over(dir: tempfile::TempDir, options: ServerOptions, maps: MapOptions) -> TestServer {
         let database = Arc::new(Database::open(dir.path(), maps).unwrap());
         let server = Server::start(Arc::clone(&database), options).unwrap();
         TestServer { server, database, dir }

@@ -71,11 +71,11 @@ impl<M: Memory, I: Memory> Inner<M, I> {
             return Err(Error::ReadOnly(reason.into()));
         }
         let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
-        if flushed.is_ok() {
-            self.engine.release_unused(0);
-        }
         self.engine.values.stop(CLOSED.into());
         flushed?;
+        self.engine.values.logs().iter().for_each(|logs| {
+            let _what_stays_costs_space = logs.release_at_end();
+        });
         self.engine.close_index()
     }
 }

@@ -1,6 +1,7 @@
 //! Hanging and dying.
 
 use super::*;
+use crate::small_disk::SmallDisk;
 
 /// The keeper takes a strong handle on the map at every tick; the user's last handle may then not
 /// be the last. Its drop returns with the directory still locked, and the map is closed some time
@@ -77,31 +78,4 @@ fn writers_are_not_left_waiting_when_the_collector_fails() {
     });
     let told = answer.recv_timeout(Duration::from_secs(20));
     assert!(told.is_ok(), "a put has waited for 20 seconds: {:?}", map.stats());
-}
-
-/// A tmpfs of a few megabytes, gone when dropped.
-struct SmallDisk<'a>(&'a Path);
-
-impl SmallDisk<'_> {
-    fn mount(at: &Path, bytes: u64) -> Option<SmallDisk<'_>> {
-        let size = format!("size={bytes}");
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "tmpfs"])
-            .arg(at)
-            .output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(SmallDisk(at));
-        }
-        eprintln!(
-            "SKIPPED: no small disk can be mounted here (not root?), so a full one is not tested"
-        );
-        None
-    }
-}
-
-impl Drop for SmallDisk<'_> {
-    fn drop(&mut self) {
-        // Lazily: a map may still be open on it when a test fails.
-        let _gone = std::process::Command::new("umount").arg("-l").arg(self.0).status();
-    }
 }
