@@ -17,7 +17,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the index is not empty, or an entry does not stand behind the one
-    /// before it; and those of the grounds. The index is empty then.
+    /// before it; and those of the regions. The index is empty then.
     ///
     /// # Durability
     /// All is durable on return, and before it nothing is.

@@ -22,7 +22,7 @@ use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
 use super::segments::{Head, Segments, Shape};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
-use super::{Deltas, Grounds, Inner, Options};
+use super::{Deltas, Inner, Options, Regions};
 use crate::keys::{Entry, Keys, Separator, compare};
 use parking_lot::Mutex;
 use std::cmp::Ordering;
@@ -97,19 +97,19 @@ impl<P: Memory, D: Memory> std::fmt::Debug for Replay<P, D> {
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
     /// The index that lies in a memory, as a crash or anything else has left it, by so many threads. The
-    /// grounds in DRAM are zero.
+    /// regions in DRAM are zero.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if the memory holds none, or damage that no crash explains, with its
-    /// offset; and those of the grounds.
+    /// offset; and those of the regions.
     pub fn recover<K: Keys + Sync>(
-        grounds: Grounds<P, D>,
+        regions: Regions<P, D>,
         options: &Options,
         threads: usize,
         keys: &K,
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
-        let replay = Replay::open(grounds, options, budget)?;
+        let replay = Replay::open(regions, options, budget)?;
         if threads <= 1 {
             (0..replay.logs()).try_for_each(|log| replay.log(log))?;
             (0..replay.logs()).try_for_each(|log| replay.attach(log))?;
@@ -153,11 +153,11 @@ impl<P: Memory, D: Memory> Replay<P, D> {
     /// # Errors
     /// As [`Deltas::recover`].
     pub fn open(
-        grounds: Grounds<P, D>,
+        regions: Regions<P, D>,
         options: &Options,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        let (segments, shape) = Segments::open(grounds.logs, budget, options.steps)?;
+        let (segments, shape) = Segments::open(regions.logs, budget, options.steps)?;
         let Shape { logs, segment_bytes, node_bytes, .. } = shape;
         let options = &Options { logs, segment_bytes, node_bytes, ..*options };
         options.check()?;
@@ -188,8 +188,8 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         let used: Vec<u32> =
             logs.iter().flat_map(|log| &log.segments).map(|(segment, _)| *segment).collect();
         segments.resume(&used);
-        let table = Table::new(grounds.table, shape.logs, options.recent, budget)?;
-        let inner = Inner::new(grounds.inner, 0, budget)?;
+        let table = Table::new(regions.table, shape.logs, options.recent, budget)?;
+        let inner = Inner::new(regions.inner, 0, budget)?;
         inner.forget();
         let logs_of = Logs::new(segments, shape.logs, options.bounds_garbage);
         Ok(Replay {

@@ -16,7 +16,7 @@ pub(super) type Child = (Option<Separator>, u64);
 
 impl<L: Memory, N: Memory> Tree<L, N> {
     /// Fills an empty tree with entries in the order of their keys. The caller holds off others. A tree
-    /// that is kept holds all of them durably on return, and before it none. O(entries).
+    /// that is persistent holds all of them durably on return, and before it none. O(entries).
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the tree is not empty, or entries are not in order; those of the

@@ -9,7 +9,7 @@
 //! as a whole; a reader that meets a tie holds an epoch while it looks at the table, so a tree with ties
 //! has its inner nodes in this process's memory. Keys that are their own heads never tie.
 //!
-//! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
+//! Inner nodes are not persistent: whatever a crash leaves of them, they are rebuilt from the leaves.
 
 use crate::keys::{Keys, Probe, Separator, Side, high, joined, low};
 use crate::latch::Seen;

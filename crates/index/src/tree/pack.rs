@@ -6,7 +6,7 @@
 //! find its version raised, and begin again; so does who finds zeros where memory was given back ([`super::arena`]).
 //! Nobody waits here: a node that a writer has is left where it is, for the next time.
 //!
-//! Leaves that are kept stay where they are: what a crash leaves of them is found by their places.
+//! Leaves that are persistent stay where they are: what a crash leaves of them is found by their places.
 
 use super::descend::{Way, root_of};
 use super::structure::Latched;
@@ -103,7 +103,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// Merges children that fit in one node, as far as nobody has them.
     fn merge_children(&self, way: &Way) {
         let level = way.level - 1;
-        if level == 0 && self.leaves.form.is_kept() {
+        if level == 0 && self.leaves.form.is_persistent() {
             return;
         }
         let inner = self.inner(way.node.at);

@@ -274,7 +274,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     }
 
     /// Removes every entry. The caller holds off writers; readers see what was there, or nothing. A tree
-    /// that is kept is empty durably on return, and before it holds all. Needs no memory.
+    /// that is persistent is empty durably on return, and before it holds all. Needs no memory.
     pub fn clear(&self) {
         let first = self.leaves.arena.take_last();
         self.leaves.leaf(first).begin([].iter(), 0);

@@ -1,4 +1,4 @@
-//! The inner nodes: which leaf a key is in. In DRAM, and made anew at each opening.
+//! The inner nodes: which leaf a key is in. In DRAM, and rebuilt at each opening.
 //!
 //! A B+-tree of its own, with leaves' numbers behind its lowest nodes. A node is eight lines: its version, how
 //! many children it has and its level, then the high words of its separators' heads, their low words, and
@@ -22,7 +22,7 @@ use super::table::Latch as LeafLatch;
 use crate::keys::{Keys, Probe, Separator, Side};
 use crate::latch::Latch;
 pub(super) use crate::latch::Seen;
-use crate::{Commit, Ground};
+use crate::{Commit, Reserved, grow_to};
 use image::{CHILD, Child, HIGH, Image, LOW, META, NODE, ROOM, WORDS, count_of};
 use parking_lot::{Mutex, RwLock};
 use std::cmp::Ordering;
@@ -31,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
 use terrace_memory::{Budget, Memory, Spin};
 
-const COMMIT_BYTES: u64 = 2 << 20;
 /// Nodes that are there for whoever splits a leaf: more than a path from the root has.
 const AHEAD: u64 = 16;
 
@@ -51,11 +50,11 @@ pub(super) struct Inner<D: Memory> {
     root: AtomicU64,
     /// The latch of the structure.
     latch: AtomicU64,
-    books: Mutex<Books>,
+    allocation: Mutex<Allocation>,
     ties: RwLock<Ties>,
 }
 
-struct Books {
+struct Allocation {
     free: Vec<u64>,
     next: u64,
     committed: u64,
@@ -64,7 +63,7 @@ struct Books {
 }
 
 /// Room for what a leaf more needs, as long as it is held.
-pub(super) struct Prepared<'a>(&'a Mutex<Books>);
+pub(super) struct Prepared<'a>(&'a Mutex<Allocation>);
 
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
@@ -81,7 +80,7 @@ struct Ties {
 
 impl<D: Memory> Drop for Inner<D> {
     fn drop(&mut self) {
-        self.budget.give(self.books.get_mut().committed);
+        self.budget.give(self.allocation.get_mut().committed);
     }
 }
 
@@ -95,15 +94,24 @@ impl Drop for Structure<'_> {
 }
 
 impl<D: Memory> Inner<D> {
-    /// Those of an index whose only leaf is `leaf`. The ground is zero.
-    pub(super) fn new(ground: Ground<D>, leaf: u32, budget: &Arc<Budget>) -> io::Result<Inner<D>> {
+    /// Those of an index whose only leaf is `leaf`. The region is zero.
+    pub(super) fn new(
+        region: Reserved<D>,
+        leaf: u32,
+        budget: &Arc<Budget>,
+    ) -> io::Result<Inner<D>> {
         let inner = Inner {
-            memory: ground.memory,
-            commit: ground.commit,
+            memory: region.memory,
+            commit: region.commit,
             budget: Arc::clone(budget),
             root: AtomicU64::new(0),
             latch: AtomicU64::new(0),
-            books: Mutex::new(Books { free: Vec::new(), next: NODE, committed: 0, promised: 0 }),
+            allocation: Mutex::new(Allocation {
+                free: Vec::new(),
+                next: NODE,
+                committed: 0,
+                promised: 0,
+            }),
             ties: RwLock::new(Ties::default()),
         };
         drop(inner.prepare()?);
@@ -123,42 +131,33 @@ impl<D: Memory> Inner<D> {
     /// Sees to it that a leaf more finds its place, as long as what is returned is held.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if the ground is full, and those of the ground.
+    /// [`io::ErrorKind::OutOfMemory`] if the region is full, and those of the region.
     pub(super) fn prepare(&self) -> io::Result<Prepared<'_>> {
-        let mut books = self.books.lock();
-        let promised = books.promised + AHEAD;
-        let end = books.next + promised.saturating_sub(books.free.len() as u64) * NODE;
-        if end > books.committed {
-            let step = (end - books.committed).max(books.committed.min(COMMIT_BYTES));
-            let step =
-                step.next_multiple_of(4096).min(self.memory.len().saturating_sub(books.committed));
-            if books.committed + step < end {
-                let what = format!("the inner nodes are full: {} bytes", self.memory.len());
-                return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
-            }
-            (self.commit)(books.committed, step)?;
-            self.budget.take_anyway(step);
-            books.committed += step;
-        }
-        books.promised = promised;
-        Ok(Prepared(&self.books))
+        let mut allocation = self.allocation.lock();
+        let promised = allocation.promised + AHEAD;
+        let end = allocation.next + promised.saturating_sub(allocation.free.len() as u64) * NODE;
+        let region = (&self.memory, &self.commit);
+        allocation.committed =
+            grow_to(end, allocation.committed, region, &self.budget, "the inner nodes are")?;
+        allocation.promised = promised;
+        Ok(Prepared(&self.allocation))
     }
 
     fn take_node(&self) -> u64 {
-        let mut books = self.books.lock();
-        if let Some(node) = books.free.pop() {
+        let mut allocation = self.allocation.lock();
+        if let Some(node) = allocation.free.pop() {
             return node;
         }
-        let node = books.next;
-        assert!(node + NODE <= books.committed, "prepare has seen to room");
-        books.next += NODE;
+        let node = allocation.next;
+        assert!(node + NODE <= allocation.committed, "prepare has seen to room");
+        allocation.next += NODE;
         node
     }
 
     /// Nodes, and bytes.
     pub(super) fn sizes(&self) -> (u64, u64) {
-        let books = self.books.lock();
-        (books.next / NODE - 1 - books.free.len() as u64, books.committed)
+        let allocation = self.allocation.lock();
+        (allocation.next / NODE - 1 - allocation.free.len() as u64, allocation.committed)
     }
 
     #[inline(always)]
@@ -489,7 +488,7 @@ impl<D: Memory> Inner<D> {
             latch.change();
             self.drop_tie(self.image(*at).child(0).tie);
             drop(latch);
-            self.books.lock().free.push(*at);
+            self.allocation.lock().free.push(*at);
         }
         true
     }

@@ -1,4 +1,4 @@
-//! All inner nodes at once: built over the leaves that there are, forgotten, or begun anew under readers.
+//! All inner nodes at once: built over the leaves that there are, forgotten, or emptied under readers.
 
 use super::image::{FILL, Image, NODE};
 use super::{Child, Inner, Ties};
@@ -24,10 +24,10 @@ pub(in super::super) fn spread(count: u32, does: &(dyn Fn(u32) + Sync)) {
 
 impl<D: Memory> Inner<D> {
     /// From here on `leaf` is the only one. Readers that are on their way find out.
-    pub(in super::super) fn begin_anew(&self, leaf: u32, keys: &impl Keys) {
+    pub(in super::super) fn restart(&self, leaf: u32, keys: &impl Keys) {
         let (used, free) = {
-            let books = self.books.lock();
-            (books.next, books.free.clone())
+            let allocation = self.allocation.lock();
+            (allocation.next, allocation.free.clone())
         };
         self.begin(leaf);
         let mut was_used = vec![true; (used / NODE) as usize];
@@ -39,10 +39,10 @@ impl<D: Memory> Inner<D> {
             self.latch(*at, keys).change();
         }
         *self.ties.write() = Ties::default();
-        self.books.lock().free.extend(before);
+        self.allocation.lock().free.extend(before);
     }
 
-    /// Builds all nodes anew for these leaves, in order, each with what stands before it. Nobody else uses
+    /// Builds all nodes again for these leaves, in order, each with what stands before it. Nobody else uses
     /// them. Each level is filled by so many threads, each the nodes over a run of its children: the nodes are the
     /// same, and in the same places, whatever their number.
     ///
@@ -114,7 +114,7 @@ impl<D: Memory> Inner<D> {
             match self.prepare() {
                 Ok(_prepared) => nodes.push(self.take_node()),
                 Err(error) => {
-                    self.books.lock().free.append(&mut nodes);
+                    self.allocation.lock().free.append(&mut nodes);
                     return Err(error);
                 }
             }
@@ -124,8 +124,8 @@ impl<D: Memory> Inner<D> {
 
     /// Forgets all nodes. Nobody else uses them.
     pub(in super::super) fn forget(&self) {
-        let mut books = self.books.lock();
-        books.free = (NODE..books.next).step_by(NODE as usize).collect();
+        let mut allocation = self.allocation.lock();
+        allocation.free = (NODE..allocation.next).step_by(NODE as usize).collect();
         *self.ties.write() = Ties::default();
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::super::Side;
     use super::*;
     use crate::keys::{Probe, Sixteen};
-    use crate::{Commit, Ground};
+    use crate::{Commit, Reserved};
     use std::sync::Arc;
     use terrace_memory::{Backing, Budget, Native, Region};
 
@@ -143,8 +143,8 @@ mod tests {
         let region = Arc::new(Region::reserve(bytes, Backing::Anonymous).expect("memory"));
         let held = Arc::clone(&region);
         let commit: Commit = Box::new(move |at, bytes| held.commit(at, bytes));
-        let ground = Ground { memory: region.native(), commit, start: 0 };
-        (region, Inner::new(ground, 0, &Arc::new(Budget::new(1 << 40))))
+        let reserved = Reserved { memory: region.native(), commit, start: 0 };
+        (region, Inner::new(reserved, 0, &Arc::new(Budget::new(1 << 40))))
     }
 
     /// Some share a head, and then a key stands beside it.
