@@ -34,13 +34,11 @@
 //! A lookup reads a line or two of each inner node and up to all of one leaf, whose lines are asked for
 //! together. Long keys that share their first 15 bytes cost a look at an item for each comparison.
 
-mod arena;
 mod batch;
 mod build;
 mod change;
 mod descend;
 mod grouping;
-mod inner;
 mod leaf;
 mod log;
 mod pack;
@@ -51,13 +49,12 @@ mod structure;
 use crate::keys::Probe;
 pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
 use crate::latch::Latch;
+use crate::nodes::{Arena, Rows, root_of};
 use crate::{COMMIT_BYTES, FIRST_COMMIT_BYTES, Reserved};
-use arena::Arena;
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
 pub use grouping::GroupFlush;
 use grouping::Grouping;
-use inner::Rows;
 use leaf::{Leaf, Leaves};
 use log::Logs;
 use parking_lot::Mutex;
@@ -79,8 +76,6 @@ const RIGHT: u64 = 16;
 const FORMAT_AT: u64 = 8;
 const FIRST_AT: u64 = 16;
 const COMMITTED_AT: u64 = 24;
-/// In the root's word: bits of the node, below its height.
-const HEIGHT_SHIFT: u32 = 56;
 
 /// What leaves look like, and how they are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -236,7 +231,7 @@ pub struct Stats {
 
 /// The tree: leaves in `L`, inner nodes in `N`.
 pub struct Tree<L: Memory = Native, N: Memory = L> {
-    /// The node at the top and, above [`HEIGHT_SHIFT`], how many levels are below it. Changed only by
+    /// The node at the top and how many levels are below it (`root_word`). Changed only by
     /// whoever has that node.
     root: CachePadded<AtomicU64>,
     leaves: Leaves<L>,
@@ -505,7 +500,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// Visits all entries, leaf by leaf from the left, without a look at what they name where their form is
     /// sorted; `visit` also hears where the leaf lies. Nobody writes meanwhile.
     pub fn walk<K: Keys>(&self, keys: &K, mut visit: impl FnMut(&Entry, u64)) {
-        let (mut at, height) = descend::root_of(self.root.load(Ordering::Acquire));
+        let (mut at, height) = root_of(self.root.load(Ordering::Acquire));
         for _ in 0..height {
             at = self.inner(at).child(0);
         }
@@ -555,7 +550,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             entries: self.len(),
             leaves: self.leaves.arena.used(self.leaves.reserved),
             inner: self.inner.used(LINE),
-            height: self.root.load(Ordering::Relaxed) >> HEIGHT_SHIFT,
+            height: root_of(self.root.load(Ordering::Relaxed)).1,
             bytes: self.leaves.arena.committed() + self.inner.committed(),
         }
     }

@@ -50,7 +50,7 @@ mod table;
 mod write;
 
 pub use crate::keys::{Change, Direction};
-pub use inner::Pass;
+pub use crate::shares::Pass;
 pub use recover::Replay;
 pub use segments::{FoundLogs, found_logs};
 pub use step::{Step, Steps};
@@ -243,7 +243,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     fn find_in(
         &self,
         leaf: u32,
-        node: inner::Seen,
+        node: crate::latch::Seen,
         probe: &Probe<'_, impl Keys>,
     ) -> Result<Option<[u64; 2]>, Changed> {
         let seen = self.table.look(leaf, probe.keys);

@@ -10,11 +10,11 @@
 //! Damage shows: the word of the right neighbour has a sum ([`whole`]), a bitmap an even number of bits, of
 //! which the highest stands for no slot. What entries hold is for their [`Keys`] to verify.
 
-use super::arena::Arena;
 use super::grouping::Grouping;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Probe, compare, high, joined, low};
+use crate::nodes::Arena;
 use std::cmp::Ordering;
 use terrace_durable::checked_word;
 use terrace_memory::Memory;

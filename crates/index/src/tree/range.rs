@@ -9,9 +9,9 @@
 //! before the one it has.
 
 use super::Tree;
-use super::descend::root_of;
 use crate::keys::{Direction, Entry, Keys, Probe, Separator, Side, compare, whole_key};
 use crate::latch::Seen;
+use crate::nodes::root_of;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;

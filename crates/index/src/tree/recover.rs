@@ -10,9 +10,11 @@
 //! that no crash explains, and nothing once a key could not be told ([`Keys::could_tell`]): whoever rebuilds
 //! the tree instead finds at the next attempt what made it do so.
 
-use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
+use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions};
+use crate::Reserved;
 use crate::keys::{Entry, Keys, Separator, compare};
-use crate::{Reserved, shares};
+use crate::nodes::Child;
+use crate::shares::{shares, spread};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -126,7 +128,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         keys: &K,
         threads: usize,
     ) -> io::Result<Vec<Option<Looked>>> {
-        let parts = shares(list.leaves.len(), threads, |part| self.look_at_part(list, part, keys));
+        let parts =
+            shares(list.leaves.len(), threads, &spread, |part| self.look_at_part(list, part, keys));
         let mut looked = Vec::with_capacity(list.leaves.len());
         for part in parts {
             looked.extend(part?);

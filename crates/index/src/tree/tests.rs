@@ -79,7 +79,7 @@ fn all(tree: &Tree, direction: Direction, page: usize, keys: &impl Keys) -> Vec<
 
 /// Every invariant of a tree that nobody uses at the time.
 fn check<K: Keys>(tree: &Tree, keys: &K) {
-    let (at, height) = descend::root_of(tree.root.load(Ordering::Relaxed));
+    let (at, height) = root_of(tree.root.load(Ordering::Relaxed));
     let mut leaves = Vec::new();
     gather(tree, height, at, &mut leaves);
     let mut linked = leaves.first().copied();

@@ -19,9 +19,9 @@ use terrace_durable::lock;
 use terrace_memory::{Budget, Memory};
 
 /// Nodes by their offsets; 0 is none.
-pub(super) struct Arena<M: Memory> {
-    pub(super) memory: M,
-    pub(super) node_bytes: u64,
+pub(crate) struct Arena<M: Memory> {
+    pub(crate) memory: M,
+    pub(crate) node_bytes: u64,
     commit: Commit,
     /// Gives memory back to the system, where that is possible.
     release: Option<Commit>,
@@ -41,6 +41,20 @@ struct Allocation {
     committed: u64,
     /// Versions of nodes from `next` on begin here.
     first_version: u64,
+    /// Nodes that those who hold a [`Promised`] may still take.
+    promised: u64,
+}
+
+/// Nodes that nobody else takes the last of.
+pub(crate) struct Promised<'a, M: Memory> {
+    arena: &'a Arena<M>,
+    count: u64,
+}
+
+impl<M: Memory> Drop for Promised<'_, M> {
+    fn drop(&mut self) {
+        self.arena.allocation().promised -= self.count;
+    }
 }
 
 impl<M: Memory> Drop for Arena<M> {
@@ -51,7 +65,7 @@ impl<M: Memory> Drop for Arena<M> {
 
 impl<M: Memory> Arena<M> {
     /// No node yet, behind `reserved` bytes, of which and more `committed` are usable.
-    pub(super) fn new(
+    pub(crate) fn new(
         region: Reserved<M>,
         node_bytes: u64,
         reserved: u64,
@@ -79,12 +93,13 @@ impl<M: Memory> Arena<M> {
                 next,
                 committed,
                 first_version: 0,
+                promised: 0,
             }),
         })
     }
 
     /// From here on memory can be given back, by `release`. Of the nodes only the first was taken, which never leaves.
-    pub(super) fn releasing_by(&mut self, release: Commit) {
+    pub(crate) fn releasing_by(&mut self, release: Commit) {
         self.release = Some(release);
         self.allocation.get_mut().first_version = 2;
     }
@@ -94,15 +109,28 @@ impl<M: Memory> Arena<M> {
     ///
     /// # Errors
     /// Those of the region, and when it is full.
-    pub(super) fn take(&self, grown: impl FnOnce(u64)) -> io::Result<u64> {
+    pub(crate) fn take(&self, grown: impl FnOnce(u64)) -> io::Result<u64> {
         let mut allocation = self.allocation();
-        self.provide(&mut allocation, 2, grown)?;
+        let count = 2 + allocation.promised;
+        self.provide(&mut allocation, count, grown)?;
         Ok(self.next(&mut allocation))
     }
 
-    /// A node for whoever gives back another before anyone takes one.
-    pub(super) fn take_last(&self) -> u64 {
+    /// A node for whoever gives back another before anyone takes one, or was promised one.
+    pub(crate) fn take_last(&self) -> u64 {
         self.next(&mut self.allocation())
+    }
+
+    /// Sees to it that so many nodes can be had by [`Arena::take_last`] as long as what is returned is held.
+    ///
+    /// # Errors
+    /// As [`Arena::take`].
+    pub(crate) fn promise(&self, count: u64) -> io::Result<Promised<'_, M>> {
+        let mut allocation = self.allocation();
+        let promised = allocation.promised + count;
+        self.provide(&mut allocation, promised, |_| ())?;
+        allocation.promised = promised;
+        Ok(Promised { arena: self, count })
     }
 
     /// Sees to it that `count` nodes can be had without more memory.
@@ -121,7 +149,7 @@ impl<M: Memory> Arena<M> {
                 .step(step, FIRST_COMMIT_BYTES)
                 .min(self.memory.len() - allocation.committed);
             if end > allocation.committed + step {
-                let what = "no node of the tree is left";
+                let what = format!("the nodes of the index are full: {} bytes", self.memory.len());
                 return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
             }
             (self.commit)(allocation.committed, step)?;
@@ -150,7 +178,7 @@ impl<M: Memory> Arena<M> {
     }
 
     /// Takes a node back that nothing leads to, and whose version was raised since.
-    pub(super) fn give(&self, node: u64) {
+    pub(crate) fn give(&self, node: u64) {
         let mut allocation = self.allocation();
         match node < allocation.cutoff {
             true => allocation.free.push(node),
@@ -160,7 +188,7 @@ impl<M: Memory> Arena<M> {
 
     /// Begins to empty the end of the memory, if bytes worth it could be given back when all nodes in use lie at the
     /// beginning. Returns where that part begins; until [`Arena::end_emptying`] nodes there are not taken.
-    pub(super) fn begin_emptying(&self, reserved: u64) -> Option<u64> {
+    pub(crate) fn begin_emptying(&self, reserved: u64) -> Option<u64> {
         self.release.as_ref()?;
         let used = self.used(reserved);
         let mut allocation = self.allocation();
@@ -179,13 +207,13 @@ impl<M: Memory> Arena<M> {
     }
 
     /// A place for a node that leaves the part being emptied, if one is left beside those for nodes that are added.
-    pub(super) fn take_lower(&self) -> Option<u64> {
+    pub(crate) fn take_lower(&self) -> Option<u64> {
         let mut allocation = self.allocation();
         if allocation.free.len() > 2 { allocation.free.pop() } else { None }
     }
 
     /// Gives back what is behind the last node in use; returns how many bytes.
-    pub(super) fn end_emptying(&self) -> u64 {
+    pub(crate) fn end_emptying(&self) -> u64 {
         let mut allocation = self.allocation();
         let allocation = &mut *allocation;
         allocation.cutoff = u64::MAX;
@@ -217,14 +245,14 @@ impl<M: Memory> Arena<M> {
     }
 
     /// Nodes in use.
-    pub(super) fn used(&self, reserved: u64) -> u64 {
+    pub(crate) fn used(&self, reserved: u64) -> u64 {
         let allocation = self.allocation();
         let first = reserved.max(1).next_multiple_of(self.node_bytes);
         let free = (allocation.free.len() + allocation.leaving.len()) as u64;
         (allocation.next - first) / self.node_bytes - free
     }
 
-    pub(super) fn committed(&self) -> u64 {
+    pub(crate) fn committed(&self) -> u64 {
         self.allocation().committed
     }
 
@@ -232,7 +260,7 @@ impl<M: Memory> Arena<M> {
     ///
     /// # Errors
     /// As [`Arena::take`].
-    pub(super) fn keep_only(
+    pub(crate) fn keep_only(
         &self,
         reserved: u64,
         used: impl Iterator<Item = u64>,
