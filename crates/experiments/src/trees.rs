@@ -10,7 +10,7 @@ use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use terrace_index::Ground;
+use terrace_index::Reserved;
 use terrace_index::tree::{Change, Direction, Sixteen, Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
 use terrace_machine::{Counted, Counts, Machine, Modelled, Preset};
@@ -118,9 +118,9 @@ impl OnModel {
         let cores = preset.processor.cores_per_socket;
         let pins: Vec<usize> = (0..threads).map(|thread| thread % cores).collect();
         let machine = Machine::pinned(&preset, &pins, SEED);
-        let ground = |node| -> io::Result<Ground<Modelled>> {
+        let ground = |node| -> io::Result<Reserved<Modelled>> {
             let memory = machine.memory(node, entries * 2 * BYTES_AN_ENTRY, Domain::Adr)?;
-            Ok(Ground { memory, commit: Box::new(|_, _| Ok(())), start: 0 })
+            Ok(Reserved { memory, commit: Box::new(|_, _| Ok(())), start: 0 })
         };
         let grounds = (ground(leaves)?, ground(inner)?);
         let tree = machine.free_of_charge(|| {
@@ -224,11 +224,11 @@ pub fn drawn(number: u64, entries: u64) -> u64 {
 /// # Errors
 /// The system has no memory for it.
 pub fn counted_insert(options: &TreeOptions, entries: u64) -> io::Result<(f64, f64)> {
-    let ground = || -> io::Result<Ground<Counted>> {
+    let ground = || -> io::Result<Reserved<Counted>> {
         let region = Region::reserve(entries * 2 * BYTES_AN_ENTRY, Backing::Anonymous)?;
         let region = region.declared(Domain::Adr);
         let memory = Counted::new(region.native());
-        Ok(Ground { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 })
+        Ok(Reserved { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 })
     };
     let leaves = ground()?;
     let counted = leaves.memory.clone();

@@ -8,28 +8,28 @@
 use rustix::time::{ClockId, clock_gettime};
 use std::ops::Bound;
 use std::sync::Arc;
-use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Direction, Grounds, Options};
+use terrace_index::Reserved;
+use terrace_index::deltas::{Change, Deltas, Direction, Options, Regions};
 use terrace_index::keys::Sixteen;
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
-fn ground(bytes: u64, domain: Domain) -> (Arc<Region>, Ground<Native>) {
+fn region(bytes: u64, domain: Domain) -> (Arc<Region>, Reserved<Native>) {
     let region =
         Region::reserve(bytes, Backing::HugePages).expect("address space").declared(domain);
     let region = Arc::new(region);
     (Arc::clone(&region), again(&region))
 }
 
-fn again(region: &Arc<Region>) -> Ground<Native> {
+fn again(region: &Arc<Region>) -> Reserved<Native> {
     let held = Arc::clone(region);
     let commit = Box::new(move |at, bytes| held.commit(at, bytes));
-    Ground { memory: region.native(), commit, start: 0 }
+    Reserved { memory: region.native(), commit, start: 0 }
 }
 
-fn dram(entries: u64) -> [Ground<Native>; 2] {
+fn dram(entries: u64) -> [Reserved<Native>; 2] {
     [
-        ground(64 * entries + (64 << 20), Domain::None).1,
-        ground(16 * entries + (64 << 20), Domain::None).1,
+        region(64 * entries + (64 << 20), Domain::None).1,
+        region(16 * entries + (64 << 20), Domain::None).1,
     ]
 }
 
@@ -68,10 +68,10 @@ fn timed(count: u64, threads: u64, each: impl Fn(u64) + Sync) -> f64 {
 fn run(entries: u64, options: &Options) {
     let budget = Arc::new(Budget::new(u64::MAX / 2));
     let bytes = 320 * entries + 8 * u64::from(options.logs * options.segment_bytes);
-    let (memory, logs) = ground(bytes, Domain::Adr);
+    let (memory, logs) = region(bytes, Domain::Adr);
     let [table, inner] = dram(entries);
-    let grounds = Grounds { logs, table, inner };
-    let index = Deltas::create(grounds, options, &Sixteen, &budget).expect("an index");
+    let regions = Regions { logs, table, inner };
+    let index = Deltas::create(regions, options, &Sixteen, &budget).expect("an index");
     let insert = |n: u64| {
         index.update(&key(n), &Sixteen, |_| Change::Set([n + 1, 0])).expect("room");
     };
@@ -102,9 +102,9 @@ fn run(entries: u64, options: &Options) {
     drop(index);
     let recovered = [1, 2].map(|threads| {
         let [table, inner] = dram(entries);
-        let grounds = Grounds { logs: again(&memory), table, inner };
+        let regions = Regions { logs: again(&memory), table, inner };
         million_s(entries, threads as u64, || {
-            let index = Deltas::recover(grounds, options, threads, &Sixteen, &budget);
+            let index = Deltas::recover(regions, options, threads, &Sixteen, &budget);
             assert_eq!(index.expect("the index").len(), entries);
         })
     });

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use terrace_index::Ground;
+use terrace_index::Reserved;
 use terrace_index::tree::{Change, Entry, Form, Sixteen, Tree, TreeOptions};
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
@@ -57,18 +57,18 @@ fn in_order(
 }
 
 /// A memory, to be had again and again.
-fn ground(entries: u64, domain: Domain) -> Outcome<impl Fn() -> Ground<Native>> {
+fn region(entries: u64, domain: Domain) -> Outcome<impl Fn() -> Reserved<Native>> {
     let bytes = (entries * 128).next_multiple_of(2 << 20);
     let region = Arc::new(Region::reserve(bytes, Backing::HugePages)?.declared(domain));
     Ok(move || {
         let region = Arc::clone(&region);
         let memory = region.native();
-        Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
+        Reserved { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
     })
 }
 
 /// A tree of this form whose leaves were kept.
-fn taken_up(
+fn reopened(
     form: Form,
     entries: &[Entry],
     threads: usize,
@@ -76,11 +76,11 @@ fn taken_up(
 ) -> Outcome<Duration> {
     let options = TreeOptions { inner_bytes: 1024, ..TreeOptions::of(form, 512) };
     let count = entries.len() as u64;
-    let (leaves, inner) = (ground(count, Domain::Adr)?, ground(count, Domain::None)?);
+    let (leaves, inner) = (region(count, Domain::Adr)?, region(count, Domain::None)?);
     let tree = Tree::over(&options, leaves(), inner(), budget)?;
     entries.iter().try_for_each(|entry| put(&tree, *entry))?;
     drop(tree);
-    let inner = ground(count, Domain::None)?;
+    let inner = region(count, Domain::None)?;
     let begin = Instant::now();
     let tree = Tree::recover(&options, leaves(), inner(), &Sixteen, threads, budget)?;
     let took = begin.elapsed();
@@ -104,8 +104,8 @@ fn main() -> Outcome<()> {
             ms(laid),
             ms(sorted)
         );
-        for form in Form::ALL.into_iter().filter(|form| form.is_kept()) {
-            let took = taken_up(form, &entries, threads, &budget)?;
+        for form in Form::ALL.into_iter().filter(|form| form.is_persistent()) {
+            let took = reopened(form, &entries, threads, &budget)?;
             println!(
                 "{count} entries, {threads} threads: kept {form} taken up in {:.0} ms",
                 ms(took)

@@ -13,11 +13,14 @@ pub mod deltas;
 pub mod hash;
 pub mod keys;
 mod latch;
+mod nodes;
+mod reserved;
 mod shares;
 pub mod table;
 pub mod tree;
 
 pub use hash::hash_key;
-pub(crate) use shares::shares;
-pub use table::{Change, Commit, Cursor, Ground, HashIndex, Items, Line, Watch};
+pub(crate) use reserved::{COMMIT_BYTES, FIRST_COMMIT_BYTES, grow_to};
+pub use reserved::{Commit, Reserved};
+pub use table::{Change, Cursor, HashIndex, Items, Line, Watch};
 pub use tree::{Tree, TreeOptions};

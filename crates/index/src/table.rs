@@ -31,10 +31,11 @@ mod repair;
 mod shard;
 mod version_lock;
 
+use crate::{COMMIT_BYTES, Reserved};
 use crossbeam_utils::CachePadded;
 use line::*;
-pub use shard::{Commit, Ground, Watch};
-use shard::{Keeping, Shard};
+pub use shard::Watch;
+use shard::{Persistence, Shard};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -125,7 +126,7 @@ impl<'a, I: Memory> Line<'a, I> {
         }
         // SAFETY: a slot of a committed line; taken again, since only its tag was kept.
         let entry = unsafe { self.memory.load(self.at + u64::from(slot) * 8) };
-        if self.shard.keeping == Keeping::Words {
+        if self.shard.persistence == Persistence::Words {
             // After the entry: what the holder of the lock has just stored may not be durable yet.
             // SAFETY: the header of a committed bucket.
             let header = unsafe { self.shard.buckets.load(self.bucket) };
@@ -165,9 +166,9 @@ pub struct Stats {
 
 /// The index. `shards` independent tables, chosen by hash, keep growth from being a bottleneck.
 ///
-/// It lives in DRAM and is gone after a crash ([`HashIndex::new`]), or is *kept* in a persistent
-/// memory ([`HashIndex::kept`]): then every change is durable when the bucket is let go, whoever reads
-/// a change before that makes it durable first, and [`HashIndex::repair`] takes up what a crash left;
+/// It lives in DRAM and is gone after a crash ([`HashIndex::new`]), or is *persistent* in a persistent
+/// memory ([`HashIndex::persistent`]): then every change is durable when the bucket is let go, whoever reads
+/// a change before that makes it durable first, and [`HashIndex::repair`] reopens what a crash left;
 /// or the changes of an operation are words of one section ([`HashIndex::use_sections`]), and nothing
 /// is left.
 pub struct HashIndex<I: Memory = Native> {
@@ -198,51 +199,54 @@ impl HashIndex {
         assert!(shards.is_power_of_two() && shards <= 256, "1 to 256 shards, a power of two");
         let per_shard = (capacity / shards as u64).max(1 << 16).next_power_of_two();
         let bytes = (per_shard * LINE / 2).next_multiple_of(COMMIT_BYTES);
-        let ground = |backing| Ground::reserve(bytes, backing, node);
+        let region = |backing| Reserved::reserve(bytes, backing, node);
         // Overflow lines are few and rarely read: base pages and small steps waste less than they
         // cost.
-        let grounds: io::Result<Vec<_>> = (0..shards)
-            .map(|_| Ok([ground(Backing::HugePages)?, ground(Backing::Anonymous)?]))
+        let regions: io::Result<Vec<_>> = (0..shards)
+            .map(|_| Ok([region(Backing::HugePages)?, region(Backing::Anonymous)?]))
             .collect();
-        HashIndex::over(grounds?, Keeping::Nothing, budget)
+        HashIndex::over(regions?, Persistence::Nothing, budget)
     }
 }
 
 impl<I: Memory> HashIndex<I> {
-    /// An empty index that is made anew at each opening, as by [`HashIndex::new`], on given grounds: of each
+    /// An empty index that is rebuilt at each opening, as by [`HashIndex::new`], on given regions: of each
     /// of its tables (a power of two of them) for buckets and overflow lines, all of them zero. The
     /// bytes it takes there are counted in `budget`.
     ///
     /// # Errors
-    /// Those of the grounds.
-    pub fn on(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        HashIndex::over(grounds, Keeping::Nothing, budget)
+    /// Those of the regions.
+    pub fn on(regions: Vec<[Reserved<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
+        HashIndex::over(regions, Persistence::Nothing, budget)
     }
 
-    /// An empty index that is kept: on the grounds of each of its tables (a power of two of them) for
+    /// An empty index that is persistent: on the regions of each of its tables (a power of two of them) for
     /// buckets and overflow lines, all of them zero. The bytes it takes there are counted in `budget`.
     ///
     /// # Errors
-    /// Those of the grounds.
-    pub fn kept(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        HashIndex::over(grounds, Keeping::Words, budget)
+    /// Those of the regions.
+    pub fn persistent(
+        regions: Vec<[Reserved<I>; 2]>,
+        budget: &Arc<Budget>,
+    ) -> io::Result<HashIndex<I>> {
+        HashIndex::over(regions, Persistence::Words, budget)
     }
 
-    /// From here on the changes of an operation on this kept index are words of one section, which
-    /// [`Items::commit`] commits. The books must have been [noted](HashIndex::note_books).
+    /// From here on the changes of an operation on this persistent index are words of one section, which
+    /// [`Items::commit`] commits. The allocation must have been [noted](HashIndex::note_allocation).
     pub fn use_sections(&mut self) {
-        self.shards.iter_mut().for_each(|shard| shard.keeping = Keeping::Sections);
+        self.shards.iter_mut().for_each(|shard| shard.persistence = Persistence::Sections);
     }
 
     fn over(
-        grounds: Vec<[Ground<I>; 2]>,
-        keeping: Keeping,
+        regions: Vec<[Reserved<I>; 2]>,
+        persistence: Persistence,
         budget: &Arc<Budget>,
     ) -> io::Result<HashIndex<I>> {
-        let shards: io::Result<Vec<_>> = grounds
+        let shards: io::Result<Vec<_>> = regions
             .into_iter()
             .map(|[buckets, overflow]| {
-                Shard::new(buckets, overflow, keeping, budget).map(CachePadded::new)
+                Shard::new(buckets, overflow, persistence, budget).map(CachePadded::new)
             })
             .collect();
         Ok(HashIndex::of(shards?))
@@ -284,7 +288,7 @@ impl<I: Memory> HashIndex<I> {
     }
 
     /// Runs `f` on the current location of `key` while no other writer can change it, and does what
-    /// `f` says (durably, if the index is kept). Returns the location before. `f` must not touch this
+    /// `f` says (durably, if the index is persistent). Returns the location before. `f` must not touch this
     /// index.
     ///
     /// # Errors
@@ -387,7 +391,7 @@ impl<I: Memory> HashIndex<I> {
         self.len() == 0
     }
 
-    /// What of the grounds is in use, as sections find it: beginnings and lengths.
+    /// What of the regions is in use, as sections find it: beginnings and lengths.
     pub fn used(&self) -> Vec<(u64, u64)> {
         self.shards.iter().flat_map(|shard| shard.used()).collect()
     }

@@ -4,7 +4,7 @@
 //! 16 bytes, say the location of an item; where heads tie the tree asks [`Keys`] for the rest. Inner
 //! nodes hold separators, which do not depend on entries that may go. Leaves are a list from left to
 //! right. Leaves lie in one memory and inner nodes in another, or another part of it: what is to be found
-//! after a crash is the leaves alone, and inner nodes are built anew from them ([`Tree::recover`]).
+//! after a crash is the leaves alone, and inner nodes are rebuilt from them ([`Tree::recover`]).
 //!
 //! # Why a reader without a latch is right
 //! Every node has a version, odd while a writer has the node, and greater after each change; it never
@@ -26,7 +26,7 @@
 //! before the caller is asked what to do, so what it does is never in vain.
 //!
 //! # Durability
-//! Of the forms that are kept ([`Form::is_kept`]) a change is durable when the leaf is let go, and readers
+//! Of the forms that are persistent ([`Form::is_persistent`]) a change is durable when the leaf is let go, and readers
 //! wait for that: what one was told survives. How, and what a crash may leave, is said where the forms
 //! differ, in `change.rs` and `log.rs`.
 //!
@@ -34,13 +34,11 @@
 //! A lookup reads a line or two of each inner node and up to all of one leaf, whose lines are asked for
 //! together. Long keys that share their first 15 bytes cost a look at an item for each comparison.
 
-mod arena;
 mod batch;
 mod build;
 mod change;
 mod descend;
 mod grouping;
-mod inner;
 mod leaf;
 mod log;
 mod pack;
@@ -48,16 +46,15 @@ mod range;
 mod recover;
 mod structure;
 
-use crate::Ground;
 use crate::keys::Probe;
 pub use crate::keys::{Change, Direction, Entry, Keys, Sixteen, head_of};
 use crate::latch::Latch;
-use arena::Arena;
+use crate::nodes::{Arena, Rows, root_of};
+use crate::{COMMIT_BYTES, FIRST_COMMIT_BYTES, Reserved};
 use crossbeam_utils::CachePadded;
 pub use descend::Watch;
 pub use grouping::GroupFlush;
 use grouping::Grouping;
-use inner::Rows;
 use leaf::{Leaf, Leaves};
 use log::Logs;
 use parking_lot::Mutex;
@@ -69,6 +66,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use terrace_durable::BucketLock;
 use terrace_durable::checked_word;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Backing, Budget, Memory, Native};
 
 /// Words of a leaf.
@@ -78,11 +76,6 @@ const RIGHT: u64 = 16;
 const FORMAT_AT: u64 = 8;
 const FIRST_AT: u64 = 16;
 const COMMITTED_AT: u64 = 24;
-const LINE: u64 = 64;
-const COMMIT_BYTES: u64 = 2 << 20;
-const FIRST_COMMIT_BYTES: u64 = 64 << 10;
-/// In the root's word: bits of the node, below its height.
-const HEIGHT_SHIFT: u32 = 56;
 
 /// What leaves look like, and how they are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,11 +88,11 @@ pub enum Form {
     Rows,
     /// A bitmap of valid slots: inserts move nothing, ranges sort. Gone after a crash.
     Unsorted,
-    /// Sorted and kept; every change goes to a log first.
+    /// Sorted and persistent; every change goes to a log first.
     WriteAhead,
-    /// Sorted and kept without a log, by ordered stores (FAST/FAIR).
+    /// Sorted and persistent without a log, by ordered stores (FAST/FAIR).
     FastFair,
-    /// Unsorted and kept: the bitmap is changed as one word; splits and merges go to a log first.
+    /// Unsorted and persistent: the bitmap is changed as one word; splits and merges go to a log first.
     PersistentUnsorted,
 }
 
@@ -134,7 +127,7 @@ impl Form {
 
     /// Whether its leaves are to be found after a crash.
     #[inline(always)]
-    pub fn is_kept(self) -> bool {
+    pub fn is_persistent(self) -> bool {
         !matches!(self, Form::Sorted | Form::Rows | Form::Unsorted)
     }
 
@@ -168,7 +161,7 @@ pub struct TreeOptions {
     /// Bytes of an inner node: a power of two from 128 to 4096.
     pub inner_bytes: u64,
     /// Whether the lines that a change dirtied are asked to be written back together, where they need not be:
-    /// of forms whose entries move and are not kept.
+    /// of forms whose entries move and are not persistent.
     pub group_flush: GroupFlush,
 }
 
@@ -238,7 +231,7 @@ pub struct Stats {
 
 /// The tree: leaves in `L`, inner nodes in `N`.
 pub struct Tree<L: Memory = Native, N: Memory = L> {
-    /// The node at the top and, above [`HEIGHT_SHIFT`], how many levels are below it. Changed only by
+    /// The node at the top and how many levels are below it (`root_word`). Changed only by
     /// whoever has that node.
     root: CachePadded<AtomicU64>,
     leaves: Leaves<L>,
@@ -278,10 +271,10 @@ impl Tree {
     ) -> io::Result<Tree> {
         // Address space alone: leaves that can neither be merged nor are full are a third full.
         let bytes = (capacity.max(1 << 16) * leaf::ENTRY * 4).next_multiple_of(COMMIT_BYTES);
-        let ground = || Ground::reserve_to_release(bytes, Backing::HugePages, node);
-        let ((leaves, release_leaves), (inner, release_inner)) = (ground()?, ground()?);
+        let region = || Reserved::reserve_to_release(bytes, Backing::HugePages, node);
+        let ((leaves, release_leaves), (inner, release_inner)) = (region()?, region()?);
         let mut tree = Tree::over(options, leaves, inner, budget)?;
-        if !options.form.is_kept() {
+        if !options.form.is_persistent() {
             tree.leaves.arena.releasing_by(release_leaves);
         }
         tree.inner.releasing_by(release_inner);
@@ -289,20 +282,20 @@ impl Tree {
     }
 }
 
-/// What leaves that are kept say of themselves.
+/// What leaves that are persistent say of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundLeaves {
     /// Their form and the bytes of each, if that is legible.
     pub form: Option<(Form, u64)>,
-    /// Bytes in use of their ground; as they say, which may be anything.
+    /// Bytes in use of their region; as they say, which may be anything.
     pub bytes: u64,
 }
 
-/// Reads what leaves that are kept on this ground say of themselves.
+/// Reads what leaves that are persistent on this region say of themselves.
 ///
 /// # Errors
-/// Those of the ground.
-pub fn found_leaves<L: Memory>(leaves: &Ground<L>) -> io::Result<FoundLeaves> {
+/// Those of the region.
+pub fn found_leaves<L: Memory>(leaves: &Reserved<L>) -> io::Result<FoundLeaves> {
     (leaves.commit)(0, LINE)?;
     // SAFETY: words of the first line, committed.
     let [format, bytes] = [FORMAT_AT, COMMITTED_AT].map(|at| unsafe { leaves.memory.load(at) });
@@ -310,16 +303,16 @@ pub fn found_leaves<L: Memory>(leaves: &Ground<L>) -> io::Result<FoundLeaves> {
 }
 
 impl<L: Memory, N: Memory> Tree<L, N> {
-    /// An empty tree on given grounds for its leaves and inner nodes, both of them zero. The bytes it
-    /// takes there are counted in `budget`. A tree of a form that is kept is found there again
+    /// An empty tree on given regions for its leaves and inner nodes, both of them zero. The bytes it
+    /// takes there are counted in `budget`. A tree of a form that is persistent is found there again
     /// ([`Tree::recover`]).
     ///
     /// # Errors
-    /// Those of the grounds; [`io::ErrorKind::InvalidInput`] for options no tree can have.
+    /// Those of the regions; [`io::ErrorKind::InvalidInput`] for options no tree can have.
     pub fn over(
         options: &TreeOptions,
-        leaves: Ground<L>,
-        inner: Ground<N>,
+        leaves: Reserved<L>,
+        inner: Reserved<N>,
         budget: &Arc<Budget>,
     ) -> io::Result<Tree<L, N>> {
         let tree = Tree::bare(options, leaves, inner, FIRST_COMMIT_BYTES, budget)?;
@@ -336,14 +329,14 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// A tree without a root yet.
     fn bare(
         options: &TreeOptions,
-        leaves: Ground<L>,
-        inner: Ground<N>,
+        leaves: Reserved<L>,
+        inner: Reserved<N>,
         committed: u64,
         budget: &Arc<Budget>,
     ) -> io::Result<Tree<L, N>> {
         options.check()?;
         let TreeOptions { form, node_bytes, inner_bytes, group_flush } = *options;
-        let is_grouped = !form.is_kept() && form != Form::Rows;
+        let is_grouped = !form.is_persistent() && form != Form::Rows;
         let logs = if form.has_logs() { Logs::new(LINE, node_bytes) } else { Logs::none() };
         let reserved = logs.end().max(LINE);
         let arena = Arena::new(leaves, node_bytes, reserved, committed, budget)?;
@@ -372,9 +365,9 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         self.leaves.arena.take(|committed| self.note(COMMITTED_AT, committed))
     }
 
-    /// Stores a word of the first line of the memory of leaves; durably, if they are kept.
+    /// Stores a word of the first line of the memory of leaves; durably, if they are persistent.
     fn note(&self, at: u64, word: u64) {
-        if self.leaves.form.is_kept() {
+        if self.leaves.form.is_persistent() {
             // SAFETY: the first line, committed; of each word one caller at a time.
             unsafe {
                 self.leaves.arena.memory.store(at, word);
@@ -395,7 +388,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     }
 
     /// Runs `f` on the current value of `key` while no other writer can change it, and does what `f` says,
-    /// durably if the tree is kept. Returns the value before. `f` must not touch this tree.
+    /// durably if the tree is persistent. Returns the value before. `f` must not touch this tree.
     ///
     /// # Errors
     /// Those of the memory, when the tree needs a node more; `f` has not run then.
@@ -507,7 +500,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// Visits all entries, leaf by leaf from the left, without a look at what they name where their form is
     /// sorted; `visit` also hears where the leaf lies. Nobody writes meanwhile.
     pub fn walk<K: Keys>(&self, keys: &K, mut visit: impl FnMut(&Entry, u64)) {
-        let (mut at, height) = descend::root_of(self.root.load(Ordering::Acquire));
+        let (mut at, height) = root_of(self.root.load(Ordering::Acquire));
         for _ in 0..height {
             at = self.inner(at).child(0);
         }
@@ -535,7 +528,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         self.leaves.grouping.state()
     }
 
-    /// Bytes of the leaves' ground in use.
+    /// Bytes of the leaves' region in use.
     pub fn leaf_bytes(&self) -> u64 {
         self.leaves.arena.committed()
     }
@@ -557,7 +550,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
             entries: self.len(),
             leaves: self.leaves.arena.used(self.leaves.reserved),
             inner: self.inner.used(LINE),
-            height: self.root.load(Ordering::Relaxed) >> HEIGHT_SHIFT,
+            height: root_of(self.root.load(Ordering::Relaxed)).1,
             bytes: self.leaves.arena.committed() + self.inner.committed(),
         }
     }

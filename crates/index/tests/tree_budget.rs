@@ -2,18 +2,18 @@
 //! 5.1 of paper 004 (write-backs and fences of an insert into nodes of 512 bytes).
 
 use std::sync::Arc;
-use terrace_index::Ground;
+use terrace_index::Reserved;
 use terrace_index::tree::{Change, Form, Sixteen, Tree, TreeOptions};
 use terrace_machine::{Counted, Counts};
 use terrace_memory::{Backing, Budget, Domain, Region};
 
 const ENTRIES: u64 = 20_000;
 
-fn ground() -> Ground<Counted> {
+fn region() -> Reserved<Counted> {
     let bytes = 64 << 20;
     let region = Region::reserve(bytes, Backing::Anonymous).expect("memory").declared(Domain::Adr);
     let memory = Counted::new(region.native());
-    Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
+    Reserved { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
 }
 
 fn key(n: u64) -> [u8; 16] {
@@ -22,10 +22,10 @@ fn key(n: u64) -> [u8; 16] {
 
 /// A tree of many entries, and what its leaves were asked for by one more, on average of as many.
 fn insert(form: Form) -> (f64, f64) {
-    let leaves = ground();
+    let leaves = region();
     let counted = leaves.memory.clone();
     let budget = Arc::new(Budget::new(1 << 40));
-    let tree = Tree::over(&TreeOptions::of(form, 512), leaves, ground(), &budget).expect("memory");
+    let tree = Tree::over(&TreeOptions::of(form, 512), leaves, region(), &budget).expect("memory");
     let put = |n: u64| {
         tree.update(&key(n), &Sixteen, |_| Change::Set([n, n])).map(drop).expect("memory");
     };
@@ -43,17 +43,17 @@ fn an_insert_stays_within_what_the_paper_measured() {
         let found = insert(form);
         println!("{form}: {:.2} write-backs, {:.2} fences", found.0, found.1);
         assert!(found.0 <= write_backs && found.1 <= fences, "{form}: {found:?}");
-        assert_eq!(form.is_kept(), found.1 >= 1.0, "{form}: {found:?}");
+        assert_eq!(form.is_persistent(), found.1 >= 1.0, "{form}: {found:?}");
     }
 }
 
 #[test]
 fn lookups_and_ranges_make_nothing_durable() {
     for form in Form::ALL {
-        let leaves = ground();
+        let leaves = region();
         let counted = leaves.memory.clone();
         let budget = Arc::new(Budget::new(1 << 40));
-        let tree = Tree::over(&TreeOptions::of(form, 512), leaves, ground(), &budget);
+        let tree = Tree::over(&TreeOptions::of(form, 512), leaves, region(), &budget);
         let tree = tree.expect("memory");
         for n in 1..=1_000 {
             tree.update(&key(n), &Sixteen, |_| Change::Set([n, n])).expect("memory");
@@ -77,10 +77,10 @@ fn lookups_and_ranges_make_nothing_durable() {
 #[test]
 fn single_changes_cost_what_their_protocols_say() {
     let cost = |form, change: Change| {
-        let leaves = ground();
+        let leaves = region();
         let counted = leaves.memory.clone();
         let budget = Arc::new(Budget::new(1 << 40));
-        let tree = Tree::over(&TreeOptions::of(form, 512), leaves, ground(), &budget);
+        let tree = Tree::over(&TreeOptions::of(form, 512), leaves, region(), &budget);
         let tree = tree.expect("memory");
         for n in 1..=8u64 {
             tree.update(&u128::from(2 * n).to_be_bytes(), &Sixteen, |_| Change::Set([n, n]))

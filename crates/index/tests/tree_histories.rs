@@ -147,7 +147,7 @@ fn histories_have_an_explanation_while_memory_is_given_back() {
                 operations.extend(thread.join().expect("no panic"));
             }
         });
-        assert!(form.is_kept() || bytes >= 2 << 20, "{form}: {bytes} B given back");
+        assert!(form.is_persistent() || bytes >= 2 << 20, "{form}: {bytes} B given back");
         match check(&operations, DEFAULT_BUDGET) {
             Verdict::Linearizable => {}
             found => panic!("{form}: {found:?}"),

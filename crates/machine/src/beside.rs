@@ -11,6 +11,7 @@ use crate::random::{Rng, mix};
 use crate::test_bed::{Bench, TestBed};
 use std::io;
 use std::time::Duration;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory};
 
 /// What becomes of the lines that a thread has written.
@@ -56,7 +57,6 @@ pub struct Chased {
 const CACHES: u64 = 4;
 /// The most of a piece.
 const PIECE: usize = 4096;
-const LINE: u64 = 64;
 
 impl Chase<'_> {
     /// Runs it twice as long as it takes to fill the caches with written lines; measures the second half.

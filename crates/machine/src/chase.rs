@@ -8,9 +8,8 @@
 use crate::test_bed::Bench;
 use crate::timed::{Timed, Times};
 use terrace_memory::Memory;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 
-/// Bytes from one link of the cycle to where the next may be.
-const LINE: u64 = 64;
 /// Loads that are timed together: the clock costs as much as a load does.
 pub(crate) const LOADS: u64 = 32;
 

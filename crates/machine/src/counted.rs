@@ -10,9 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
+use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::{Memory, Native, Request, Wrapper};
-
-const LINE_BYTES: u64 = 64;
 
 /// The requests to a memory, counted.
 ///

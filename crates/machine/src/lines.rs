@@ -8,6 +8,7 @@
 use crate::test_bed::Bench;
 use std::io;
 use std::ops::Range;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory};
 
 /// The operation on each line.
@@ -22,7 +23,6 @@ pub enum Pass {
     Persist,
 }
 
-const LINE: u64 = 64;
 const WORD: u64 = 8;
 
 /// A memory in items of one or more lines, dealt to the threads of a bench.

@@ -10,11 +10,11 @@ use crate::form::TreeForm;
 use crate::options::MapOptions;
 use std::fmt;
 use terrace_index::tree::Form;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::profile::Accesses;
 
 /// Bytes of an entry, and of the header of a leaf or a record.
 const ENTRY: u64 = 32;
-const LINE: u64 = 64;
 /// How full leaves are under inserts without order.
 const FULL: f64 = 0.7;
 /// A level of inner nodes leads to so many, and costs a look at DRAM, ns: what larger leaves save.

@@ -62,7 +62,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn write_books(&self, books: &Books<I>) -> Result<()> {
         let end = self.values.segments_end();
         books.grow(end)?;
-        self.index.table().iter().for_each(|table| table.note_books());
+        self.index.note_allocation();
         self.values.write_books(&books.pages(), &mut |address, word| books.store(address, word));
         for writer in 0..MAX_OPEN {
             let keys = self.written.get(writer).map_or(0, |of| of.keys.load(Ordering::Relaxed));

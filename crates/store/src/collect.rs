@@ -25,7 +25,7 @@ use terrace_durable::logs::{self, COLLECTOR, Logs, SegmentView, State};
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::Rule;
 use terrace_durable::values::{Room, SEGMENT_BYTES};
-use terrace_index::{Change as Entry, hash_key};
+use terrace_index::{Change as Entry, Line, hash_key};
 use terrace_memory::Memory;
 
 /// Logs collected in one round at least; of a large map a sixteenth, since a round costs two syncs.
@@ -319,7 +319,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let (engine, logs) = (self.engine, self.logs);
         let all = logs.each_item(segment, self.guard, |location, item, bytes| {
             let hash = hash_key(engine.seed, item.key);
-            engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
+            engine.index.line(hash).iter().for_each(Line::prefetch);
             batch.push((location, item, bytes, hash));
             if batch.len() == BATCH && result.is_ok() {
                 result = self.items(&mut batch);

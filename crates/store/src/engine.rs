@@ -252,7 +252,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.check_sizes(key, hint_bytes)?;
         let hash = hash_key(self.seed, key);
         // The two cache misses of a write, bucket and old item, begin before the locks are taken.
-        let line = self.index.table().map(|table| table.line(hash));
+        let line = self.index.line(hash);
         line.iter().for_each(Line::prefetch_to_write);
         let mut bytes = match hint {
             Hint::Bytes(value_bytes) => MAX_HEADER_BYTES + key.len() + value_bytes.max(8),

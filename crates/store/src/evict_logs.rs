@@ -84,7 +84,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let located = self.located(guard);
         for batch in gone.chunks(BATCH) {
             for (hash, _) in batch {
-                let line = self.index.table().map(|table| table.line(*hash));
+                let line = self.index.line(*hash);
                 line.iter().for_each(Line::prefetch_to_write);
             }
             for (hash, location) in batch {
@@ -180,7 +180,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         };
         let all = self.logs.each_item(segment, self.guard, |location, item, bytes| {
             let hash = hash_key(self.engine.seed, item.key);
-            self.engine.index.table().iter().for_each(|table| table.line(hash).prefetch());
+            self.engine.index.line(hash).iter().for_each(Line::prefetch);
             batch.push((Current { hash, location, bytes }, item));
             if batch.len() == BATCH {
                 drain(&mut batch);

@@ -26,20 +26,31 @@ impl TreeForm {
         TreeForm::Logs,
     ];
 
-    /// What it is called in settings.
-    pub fn name(self) -> &'static str {
+    /// Its row of the table of forms: name in settings, whether it outlives its process, whether the product makes it.
+    fn row(self) -> (&'static str, bool, bool) {
         match self {
-            TreeForm::Leaves(form) => form.name(),
-            TreeForm::Logs => "btree-ls",
+            TreeForm::Leaves(form) => {
+                let is_product = matches!(form, LeafForm::Rows | LeafForm::FastFair);
+                (form.name(), form.is_persistent(), is_product)
+            }
+            TreeForm::Logs => ("btree-ls", true, true),
         }
     }
 
+    /// What it is called in settings.
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
     /// Whether it is to be found after a crash.
-    pub fn is_kept(self) -> bool {
-        match self {
-            TreeForm::Leaves(form) => form.is_kept(),
-            TreeForm::Logs => true,
-        }
+    pub fn is_persistent(self) -> bool {
+        self.row().1
+    }
+
+    /// Whether the product makes indexes of this form. A persistent one of another form is rebuilt from the values when
+    /// its map is opened without asking for it.
+    pub fn is_product(self) -> bool {
+        self.row().2
     }
 }
 

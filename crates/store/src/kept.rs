@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
 use terrace_durable::{Area, Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
-use terrace_index::{Ground, HashIndex};
+use terrace_index::{HashIndex, Reserved};
 use terrace_memory::{Backing, Budget, Divide, Memory, Native};
 
 /// Parts of a memory begin at multiples of this.
@@ -38,7 +38,7 @@ pub(crate) trait IndexPlace<I: Divide> {
     /// What it is called in errors.
     fn path(&self) -> PathBuf;
     /// Room in the same memory for inner nodes, which are built anew: nothing of before is there.
-    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>>;
+    fn inner(&self, bytes: u64) -> std::io::Result<Reserved<Native>>;
 }
 
 /// In a file.
@@ -81,7 +81,7 @@ impl IndexPlace<Native> for IndexInDirectory {
         self.0.path.clone()
     }
 
-    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>> {
+    fn inner(&self, bytes: u64) -> std::io::Result<Reserved<Native>> {
         let path = self.0.path.with_file_name("index.inner");
         // Of one that a process left behind between the next lines nothing is read.
         removed(&path)?;
@@ -91,7 +91,7 @@ impl IndexPlace<Native> for IndexInDirectory {
         removed(&path)?;
         let memory = medium.memory().clone();
         let commit = Box::new(move |at, bytes| medium.grow(at, bytes).map_err(as_io));
-        Ok(Ground { memory, commit, start: 0 })
+        Ok(Reserved { memory, commit, start: 0 })
     }
 }
 
@@ -117,8 +117,8 @@ impl<I: Divide + Clone> IndexPlace<I> for IndexInMemory<I> {
     }
 
     /// In this process: whatever its memory is, nothing of inner nodes is to be found again.
-    fn inner(&self, bytes: u64) -> std::io::Result<Ground<Native>> {
-        Ground::reserve(bytes, Backing::HugePages, None)
+    fn inner(&self, bytes: u64) -> std::io::Result<Reserved<Native>> {
+        Reserved::reserve(bytes, Backing::HugePages, None)
     }
 }
 
@@ -131,8 +131,8 @@ fn as_io(error: Below) -> std::io::Error {
     std::io::Error::new(kind, error)
 }
 
-fn ground<I: Divide>(area: Area<I>) -> Ground<I> {
-    Ground {
+fn ground<I: Divide>(area: Area<I>) -> Reserved<I> {
+    Reserved {
         memory: area.memory(),
         start: area.start(),
         commit: Box::new(move |at, bytes| area.grow(at, bytes).map_err(as_io)),
@@ -140,19 +140,19 @@ fn ground<I: Divide>(area: Area<I>) -> Ground<I> {
 }
 
 /// The grounds of the index's tables.
-pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Ground<I>; 2]> {
+pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Reserved<I>; 2]> {
     file.areas().into_iter().map(|areas| areas.map(ground)).collect()
 }
 
-/// The ground of leaves.
-pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Ground<I> {
-    ground(file.leaves().expect("a file without tables is for leaves"))
+/// The ground of leaves, if the file has no tables.
+pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Option<Reserved<I>> {
+    file.leaves().map(ground)
 }
 
 /// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
 pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Index<I>> {
     let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
-    let ground = |start: u64, end: u64| Ground {
+    let ground = |start: u64, end: u64| Reserved {
         memory: memory.part(start, end - start),
         commit: Box::new(|_, _| Ok(())),
         start,

@@ -49,14 +49,3 @@ pub(crate) fn inner_words(inner_tier: InnerTier) -> &'static str {
         InnerTier::Index => "in the index's memory",
     }
 }
-
-impl TreeForm {
-    /// Whether the product makes indexes of this form. A persistent one of another form is rebuilt from the values when
-    /// its map is opened without asking for it.
-    pub fn is_product(self) -> bool {
-        match self {
-            TreeForm::Leaves(form) => matches!(form, LeafForm::Rows | LeafForm::FastFair),
-            TreeForm::Logs => true,
-        }
-    }
-}

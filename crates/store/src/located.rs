@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::index::Index;
+use crate::index::{Index, KeyIndex};
 use crossbeam_epoch::Guard;
 use std::cell::Cell;
 use std::cmp::Ordering as Order;
@@ -21,7 +21,7 @@ pub(crate) struct OfWriter(Option<Guard>);
 impl OfWriter {
     #[inline(always)]
     pub fn of<I: Memory>(index: &Index<I>) -> OfWriter {
-        OfWriter(index.ordered().map(|_| pinned()))
+        OfWriter(index.is_ordered().then(pinned))
     }
 
     #[inline(always)]
@@ -145,11 +145,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         lock: &'a BucketLock,
     ) -> Result<Option<(u64, Item<'a>)>, NoItem> {
         let Some(location) = at else { return located.check().map(|()| None) };
-        let item = match self.index.ordered() {
+        let item = match self.index.is_ordered() {
             // Found by its key, so it was read.
-            None => self.values.item_again(location, lock),
+            false => self.values.item_again(location, lock),
             // Blocks that were exchanged hold whole items of other keys.
-            Some(_) => self
+            true => self
                 .values
                 .item(location, lock)
                 .and_then(|item| if item.key == key { Ok(item) } else { Err(NoItem(location)) }),

@@ -5,12 +5,12 @@ use crate::cursors::Cursors;
 use crate::durability::InForce;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
-use crate::index::Index;
+use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
-use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
+use crate::options::{Durability, MapOptions, Persist, WhenFull};
 use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::Pressure;
 use crate::recover::{Opened, RecoveryReport};
@@ -25,7 +25,6 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
 use terrace_durable::{Access, Medium, MediumSpec};
-use terrace_index::HashIndex;
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
 /// Address space for a map's values: what the budget could ever be raised to. It costs nothing
@@ -194,7 +193,7 @@ pub(crate) struct Opening<'a> {
 
 impl<'a> Opening<'a> {
     /// One thread, the caller's: the memory may be particular about who comes.
-    fn on<M: Memory>(
+    pub fn on<M: Memory>(
         medium: &Medium<M>,
         options: &MapOptions,
         budget: &'a Arc<Budget>,
@@ -331,13 +330,7 @@ impl<'a> Opening<'a> {
     pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<Index<Native>> {
         // An item takes 16 bytes at the least.
         let capacity = values.medium().capacity_bytes() / 16;
-        let index = match self.plan.kind {
-            Kind::Hash => {
-                let (node, budget) = (self.index_node(), self.index_budget());
-                HashIndex::on_node(self.tables(), capacity, node, budget).map(Index::Hash)
-            }
-            Kind::Ordered => self.tree_in_dram(capacity),
-        };
+        let index = Index::<Native>::in_dram(self, capacity);
         index.map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),
             doing: "reserve memory for the index of",

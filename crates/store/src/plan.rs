@@ -216,6 +216,16 @@ impl Plan {
     pub fn is_ordered(&self) -> bool {
         self.kind == Kind::Ordered
     }
+
+    /// The form of an index that is rebuilt at each opening; [`None`] of a hash map.
+    pub fn form_in_dram(&self) -> Option<TreeForm> {
+        self.is_ordered().then(|| self.in_dram.form.into())
+    }
+
+    /// The form of a new persistent index; [`None`] of a hash map.
+    pub fn persistent_form(&self) -> Option<TreeForm> {
+        self.is_ordered().then(|| self.mapped().tree.form)
+    }
 }
 
 impl MapOptions {
@@ -224,7 +234,7 @@ impl MapOptions {
         let Laboratory { tree, inner_tier, .. } = self.laboratory;
         match (self.persist, tree) {
             (Persist::Auto, _) if !self.domain.is_byte_addressable() => Persist::Values,
-            (Persist::Auto, Some(form)) if form.is_kept() => Persist::Index,
+            (Persist::Auto, Some(form)) if form.is_persistent() => Persist::Index,
             (Persist::Auto, Some(_)) => Persist::Values,
             (Persist::Auto, None) if inner_tier == InnerTier::Index => Persist::Index,
             (persist, _) => persist,

@@ -2,8 +2,7 @@
 
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
-use crate::index::Form;
-use crate::located::location;
+use crate::index::{KeyIndex, Unordered};
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
 use terrace_durable::Values;
@@ -113,7 +112,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
     ) -> Result<Option<Vec<u8>>> {
-        let Some(tree) = self.index.ordered() else { return Err(Error::Unordered) };
         let (ahead, has_end, limit) = (self.lines_ahead(), range.has_end(), limit.max(1));
         let mut page = if has_end { FIRST_PAGE } else { PAGE };
         let mut found = Vec::with_capacity(PAGE);
@@ -128,13 +126,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let count = page.min(limit - told);
             page = PAGE.min(2 * page);
             let located = self.located(&guard);
-            let next = tree.range(start, rest.direction, count, &located, |entries| {
-                for entry in entries {
-                    let at = location(entry.value);
-                    self.values.prefetch(at, ahead);
-                    found.push(at);
-                }
+            let next = self.index.range(start, rest.direction, count, &located, |at| {
+                self.values.prefetch(at, ahead);
+                found.push(at);
             });
+            let next = next.map_err(|Unordered| Error::Unordered)?;
             located.check().map_err(|damaged| self.damaged(damaged))?;
             for (at, location) in found.iter().enumerate() {
                 if has_end && range.is_over_at(&self.key_of(*location, &guard)?) {
@@ -152,9 +148,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 let mut visited = self.visit(*location, &guard, &mut tell, &mut saw);
                 if visited.is_err() {
                     let (mut is_named, located) = (false, self.located(&guard));
-                    tree.range(start, rest.direction, count, &located, |entries| {
-                        is_named |= entries.iter().any(|e| self::location(e.value) == *location);
+                    let again = self.index.range(start, rest.direction, count, &located, |at| {
+                        is_named |= at == *location;
                     });
+                    again.map_err(|Unordered| Error::Unordered)?;
                     visited = self.visit_again(*location, is_named, &guard, &mut tell, &mut saw);
                 }
                 visited.map_err(|damaged| self.damaged(damaged))?;

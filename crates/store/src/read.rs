@@ -151,10 +151,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     #[inline]
     fn lookup<'g>(&'g self, hash: u64, key: &[u8], guard: &'g Guard) -> Looked<Option<Found<'g>>> {
         let located = self.located(guard);
-        match (self.index.get(hash, key, &located), self.index.ordered()) {
+        match (self.index.get(hash, key, &located), self.index.is_ordered()) {
             (None, _) if located.check().is_ok() => Ok(None),
             // Its key was compared, so it was read.
-            (Some(location), None) => {
+            (Some(location), false) => {
                 let seen = match located.found.get() {
                     Some(seen) => seen,
                     None => self.values.seen_again(location, guard)?,

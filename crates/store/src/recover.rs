@@ -10,11 +10,10 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
-use crate::index::{Form, Index, KeyIndex, Position};
+use crate::index::{Claimed, InOrder, Index, KeyIndex, Position};
 use crate::kept::{IndexInDirectory, IndexPlace};
 use crate::located::location;
 use crate::open::Opening;
-use crate::tree::{self, Claimed, InOrder};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::fmt;
@@ -24,7 +23,7 @@ use terrace_durable::item::Item;
 use terrace_durable::values::{Damage, Recovered, TornTail};
 use terrace_durable::{Error as Below, IndexFile, Reach, Values};
 use terrace_index::hash_key;
-use terrace_index::tree::Entry;
+use terrace_index::keys::Entry;
 use terrace_memory::{Memory, Native};
 
 /// The recovery that ran; the numbers are those of Wu, chapter 2.
@@ -156,7 +155,7 @@ impl Opening<'_> {
         }
         let (engine, report) = self.read_values(values)?;
         let kept = file.and_then(|file| match file.tables {
-            0 => tree::made_as(&file).map(|(form, bytes)| format!("{form}: leaves of {bytes} B")),
+            0 => Index::found(&file).ok().flatten().map(|found| found.to_string()),
             _ => Some("hash".into()),
         });
         Ok((engine, RecoveryReport { kept, unfit, ..report }))
@@ -219,9 +218,9 @@ impl Opening<'_> {
                 looking_ahead(&page, |at| ask_for(*at), |at| f(*at));
             }
         };
-        let entries = |f: &mut dyn FnMut(u64)| match engine.index.ordered() {
-            None => in_no_order(f),
-            Some(tree) => {
+        let entries = |f: &mut dyn FnMut(u64)| match engine.index.is_ordered() {
+            false => in_no_order(f),
+            true => {
                 let mut page = Vec::new();
                 let mut look = |page: &mut Vec<(Entry, u64)>| {
                     let each = |(entry, leaf): &(Entry, u64)| {
@@ -231,7 +230,7 @@ impl Opening<'_> {
                     looking_ahead(page, |(entry, _)| ask_for(location(entry.value)), each);
                     page.clear();
                 };
-                tree.walk(&Claimed::of(&engine.values), |entry, leaf| {
+                engine.index.walk(&Claimed::of(&engine.values), |entry, leaf| {
                     page.push((*entry, leaf));
                     if page.len() == PAGE {
                         look(&mut page);
@@ -245,12 +244,12 @@ impl Opening<'_> {
         };
         let reached = |at: u64, item: &Item<'_>, bytes: usize| {
             engine.reached(item, bytes);
-            match engine.index.ordered() {
-                None => {
+            match engine.index.is_ordered() {
+                false => {
                     let hash = hash_key(engine.seed, item.key);
                     engine.index.holds(hash, item.key, at, &engine.located(&guard))
                 }
-                Some(_) => order.borrow_mut().is_of(at, item.key),
+                true => order.borrow_mut().is_of(at, item.key),
             }
         };
         let gone = |location: u64, item: &Item<'_>, _: usize| {

@@ -203,7 +203,7 @@ pub(crate) const LABORATORY: &[Refusal<MapOptions>] = &[
 
 /// Whether a form of tree was asked for that is persistent, or one that is not.
 fn asks_for(options: &MapOptions, is_kept: bool) -> bool {
-    options.laboratory.tree.is_some_and(|form: TreeForm| form.is_kept() == is_kept)
+    options.laboratory.tree.is_some_and(|form: TreeForm| form.is_persistent() == is_kept)
 }
 
 pub(crate) const QUEUES: &[Refusal<QueueOptions>] = &[Refusal {
@@ -265,7 +265,7 @@ mod tests {
             let [row] = found[..] else {
                 panic!("{form} is in one setting");
             };
-            assert_eq!(row.with.contains("values"), form.is_kept(), "{form}");
+            assert_eq!(row.with.contains("values"), form.is_persistent(), "{form}");
         }
     }
 

@@ -15,12 +15,13 @@
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
-use crate::index::{Index, KeyIndex, Position};
-use crate::kept::{IndexPlace, Kept, grounds, index_error};
+use crate::index::{Claimed, Found, Index, KeyIndex, Position, Site};
+use crate::kept::{IndexPlace, Kept, index_error};
 use crate::open::Opening;
 use crate::recover::{Opened, Procedure, RecoveryReport, read_by, report, walked_by};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use terrace_durable::sections::Joint;
@@ -28,7 +29,7 @@ use terrace_durable::superblock::MAX_OPEN;
 use terrace_durable::values::Entries;
 use terrace_durable::values::Recovered;
 use terrace_durable::{Books, Error as Below, IndexFile, State, Values};
-use terrace_index::{HashIndex, hash_key};
+use terrace_index::hash_key;
 use terrace_memory::{Divide, Memory};
 
 /// An index that was found to fit, and what was found.
@@ -66,7 +67,7 @@ impl Opening<'_> {
         let is_full = self.plan.is_full(was_full)?;
         let joint = self.replay(&values, found.as_ref().ok())?;
         let to_rebuild = match &found {
-            Ok(file) if self.is_ordered() => self.check_form(file, &place.path())?,
+            Ok(file) if self.plan.is_ordered() => self.check_form(file, &place.path())?,
             _ => None,
         };
         let tried = match (found, to_rebuild) {
@@ -86,9 +87,7 @@ impl Opening<'_> {
         let books = file.books();
         if is_full {
             engine.values.keep_books(books.pages());
-            if let Index::Hash(table) = &mut engine.index {
-                table.use_sections();
-            }
+            engine.index.use_sections();
         }
         engine.kept = Some(Kept { file, books, sections: is_full.then_some(joint) });
         let kept = Some(engine.index.to_string());
@@ -115,7 +114,7 @@ impl Opening<'_> {
             Ok(Some(file)) if !file.marks.contains(&mark) => {
                 Err("the index belongs to other values".into())
             }
-            Ok(Some(file)) if (file.tables == 0) != self.is_ordered() => {
+            Ok(Some(file)) if (file.tables == 0) != self.plan.is_ordered() => {
                 Err("the index is of another kind".into())
             }
             Ok(Some(file)) if !file.is_present_format() => {
@@ -154,6 +153,44 @@ impl Opening<'_> {
         Ok(joint)
     }
 
+    /// Refuses a form or a size of nodes that was asked for where the file has another, and says why the tree is to be
+    /// rebuilt if the product does not make such ones.
+    ///
+    /// # Errors
+    /// [`Error::Option`]; those of the medium.
+    fn check_form<I: Divide>(&self, file: &IndexFile<I>, path: &Path) -> Result<Option<String>> {
+        let found = Index::found(file).map_err(|source| Error::Io {
+            path: path.into(),
+            doing: "read the leaves of",
+            source,
+        })?;
+        // An illegible one is damage, and rebuilt as was asked for.
+        let Some(Found { form, node_bytes, .. }) = found else { return Ok(None) };
+        let refused = |field, asked: String, has: String| {
+            let why = format!(
+                "{asked} was asked for, and the tree in {} has {has}; ask for that or for auto, or open the map \
+                 once with persist = \"values\", and the tree is made anew",
+                path.display()
+            );
+            Err(Error::Option { field, why })
+        };
+        match self.plan.mapped().tree.asked {
+            (Some(asked), _) if asked != form => {
+                refused("index", format!("\"{asked}\""), format!("\"{form}\""))
+            }
+            (_, Some(asked)) if asked != node_bytes => {
+                refused("node_bytes", asked.to_string(), node_bytes.to_string())
+            }
+            (None, _) if !form.is_product() => {
+                let now = self.plan.mapped().tree.form;
+                Ok(Some(format!(
+                    "{form} is of the laboratory alone; rebuilt as {now} from the values"
+                )))
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn try_file<M: Memory, I: Divide>(
         &self,
         values: Stored<M>,
@@ -169,11 +206,9 @@ impl Opening<'_> {
         let is_intact = |used: &[(u64, u64)]| {
             Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
         };
-        let index = match self.is_ordered() {
-            true => self.tree_found(&values, (&file, place), is_intact),
-            false => HashIndex::take_up(grounds(&file), self.budget, is_intact).map(Index::Hash),
-        };
-        let index = match index {
+        let inner = |bytes| place.inner(bytes);
+        let site = Site { opening: self, file: &file, inner: &inner };
+        let index = match Index::reopen(&site, &Claimed::of(&values), is_intact) {
             Ok(index) => index,
             // No crash explains it, of one at rest or whose changes were sections: what was lost no walk would miss.
             Err(error) if error.kind() == ErrorKind::InvalidData => {
@@ -208,11 +243,9 @@ impl Opening<'_> {
         place: &impl IndexPlace<I>,
         unfit: Option<String>,
     ) -> Tried<M, I> {
-        let index = match self.is_ordered() {
-            true => self.tree_found(&values, (&file, place), |_| Ok(true)),
-            false => HashIndex::repair(grounds(&file), self.budget).map(Index::Hash),
-        };
-        let index = match index {
+        let inner = |bytes| place.inner(bytes);
+        let site = Site { opening: self, file: &file, inner: &inner };
+        let index = match Index::repair(&site, &Claimed::of(&values)) {
             Ok(index) => index,
             Err(error) if error.kind() == ErrorKind::InvalidData => {
                 return Ok(Err((values, named(place, error))));
@@ -241,13 +274,11 @@ impl Opening<'_> {
         values.set_index_mark(0)?;
         // Follows from the lifetime: where that is given, a run can be repeated.
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
-        let tables = if self.is_ordered() { 0 } else { self.tables() as u32 };
+        let tables = if self.plan.is_ordered() { 0 } else { self.tables() as u32 };
         let mark = new_mark(&values);
         let file = place.make(tables, seed, mark, values.book_pages())?;
-        let index = match self.is_ordered() {
-            true => self.tree_kept(&file, place),
-            false => HashIndex::kept(grounds(&file), self.budget).map(Index::Hash),
-        };
+        let inner = |bytes| place.inner(bytes);
+        let index = Index::create(&Site { opening: self, file: &file, inner: &inner });
         let engine = self.engine(values, index.map_err(index_error(place))?, file.seed);
         let found = self.read_into(&engine)?;
         let procedure = read_by(&engine);
@@ -284,7 +315,7 @@ fn take_up_books<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
     books: &Books<I>,
 ) -> Result<Recovered> {
-    let is_checked = engine.index.ordered().is_none();
+    let is_checked = !engine.index.is_ordered();
     let entries = |f: &mut dyn FnMut(u64)| {
         // An ordered index is exact only as it was closed, and has a checksum then, with its books.
         let mut reached = if is_checked { Position::Start } else { Position::End };

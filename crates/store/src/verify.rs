@@ -5,10 +5,9 @@
 //! looking each of them up.
 
 use crate::error::{Error, Result};
-use crate::index::{Index, KeyIndex, Position};
+use crate::index::{Index, KeyIndex, Position, found_in};
 use crate::kept::{IndexInDirectory, IndexPlace, grounds};
 use crate::map::Map;
-use crate::tree;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -142,19 +141,21 @@ fn looked_at(file: &IndexFile, verified: &mut IndexVerified) -> Result<Looked> {
         false => Ok(true),
     };
     if file.tables == 0 {
-        return Ok(match tree::in_use(file).and_then(|used| is_closed(&[used])) {
-            Ok(true) => {
-                let why = "its process was killed; the next opening verifies it";
-                verified.skipped = (!state.is_closed).then_some(why);
-                Ok(None)
-            }
-            Ok(false) => Err("the index is not as it was closed".into()),
-            Err(error) => Err(error.to_string()),
-        });
+        return Ok(
+            match found_in::<Index<Native>>(file).and_then(|found| is_closed(&[found.used])) {
+                Ok(true) => {
+                    let why = "its process was killed; the next opening verifies it";
+                    verified.skipped = (!state.is_closed).then_some(why);
+                    Ok(None)
+                }
+                Ok(false) => Err("the index is not as it was closed".into()),
+                Err(error) => Err(error.to_string()),
+            },
+        );
     }
     let budget = Arc::new(Budget::new(u64::MAX));
     let table = match state.is_exact {
-        true => HashIndex::take_up(grounds(file), &budget, is_closed),
+        true => HashIndex::reopen(grounds(file), &budget, is_closed),
         false => HashIndex::repair(grounds(file), &budget),
     };
     Ok(match table {

@@ -6,11 +6,9 @@ use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use terrace_machine::Preset;
 use terrace_machine::model::preset::{Wrong, from_toml};
+pub(super) use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::profile::{Flavour, NodeProfile, StoreCost};
 use terrace_memory::{ByteSize, Profile};
-
-/// Bytes of an access where nothing is said: a cache line.
-pub(super) const LINE_BYTES: u64 = 64;
 
 /// A file as it was written.
 #[derive(Debug, Deserialize)]

@@ -10,10 +10,9 @@ use super::step::{Purpose, Step, Steps};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory};
 
-/// Bytes of a cache line: what is written back, and what shadow sub-paging remaps.
-pub(super) const LINE: u64 = 64;
 /// Bytes of a page of the heap.
 pub(super) const PAGE: u64 = 4096;
 

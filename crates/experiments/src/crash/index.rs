@@ -6,7 +6,7 @@ use super::left_out::{Leaves, LeftOut};
 use crate::structures::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use terrace_index::{Change, Ground, HashIndex, Items, hash_key};
+use terrace_index::{Change, HashIndex, Items, Reserved, hash_key};
 use terrace_machine::{Crashable, Explorer, Noted, Report, Without};
 use terrace_memory::{Budget, Part};
 
@@ -46,9 +46,9 @@ impl Items for Numbered {
     fn prefetch(&self, _: u64) {}
 }
 
-pub(super) fn grounds(memory: Without<Crashable>) -> Vec<[Ground<Media>; 2]> {
+pub(super) fn grounds(memory: Without<Crashable>) -> Vec<[Reserved<Media>; 2]> {
     let memory = Arc::new(memory);
-    let ground = |part: u64| Ground {
+    let ground = |part: u64| Reserved {
         memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
         start: part * PART_BYTES,
         commit: Box::new(|_, _| Ok(())),
@@ -158,7 +158,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     Explorer::new(settings.domain, 2 * PART_BYTES)
         .setup(|memory| {
             let memory = Without::nothing(memory.clone());
-            let index = HashIndex::kept(grounds(memory), &budget()).expect("an index");
+            let index = HashIndex::persistent(grounds(memory), &budget()).expect("an index");
             (0..KEYS_BEFORE).for_each(|key| put(&index, key, 0));
         })
         .thread(move |memory, log| {

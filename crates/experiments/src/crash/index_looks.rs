@@ -79,7 +79,7 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
     let (made, written, read) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let explorer = Explorer::new(settings.domain, 2 * index::PART_BYTES)
         .setup(move |memory| {
-            let kept = HashIndex::kept(grounds(Without::nothing(memory.clone())), &budget());
+            let kept = HashIndex::persistent(grounds(Without::nothing(memory.clone())), &budget());
             let kept = kept.expect("an index");
             let is_behind = matches!(look, Look::Overflow | Look::Moving);
             let before = if is_behind { SLOTS } else { 1 };

@@ -48,7 +48,7 @@ impl Taken {
         let values = Part::new(memory.clone(), VALUES_AT, Joint::VALUES_BYTES);
         let of_index = Part::new(memory.clone(), 0, VALUES_AT);
         let (joint, _) = Joint::open((&values, values.len()), Some((&of_index, VALUES_AT)));
-        let index = HashIndex::take_up(grounds(memory), &budget(), |_| Ok(true));
+        let index = HashIndex::reopen(grounds(memory), &budget(), |_| Ok(true));
         let mut index = index.map_err(|e| e.to_string())?;
         index.use_sections();
         Ok(Taken { index, sections: Sections { joint, values, index: of_index } })
@@ -71,7 +71,9 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     Explorer::new(settings.domain, MEMORY_BYTES)
         .setup(|memory| {
             let memory = Without::nothing(memory.clone());
-            HashIndex::kept(grounds(memory.clone()), &budget()).expect("an index").note_books();
+            HashIndex::persistent(grounds(memory.clone()), &budget())
+                .expect("an index")
+                .note_allocation();
             let taken = Taken::up(memory).expect("the index");
             (0..KEYS_BEFORE).for_each(|key| taken.set(key, Some(0)));
         })

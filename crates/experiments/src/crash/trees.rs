@@ -10,7 +10,7 @@ use super::{Control, Settings};
 use crate::structures::Random;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
-use terrace_index::Ground;
+use terrace_index::Reserved;
 use terrace_index::tree::{Change, Direction, Form, Sixteen, Tree, TreeOptions};
 use terrace_machine::{Crashable, Explorer, Noted, Without};
 use terrace_memory::{Backing, Memory, Native, Part, Region};
@@ -26,11 +26,11 @@ const MARK: u64 = 1_000;
 
 /// Where inner nodes lie: the trees of the tests differ in it, and in their form.
 trait InnerNodes: Memory + Sized {
-    fn ground(memory: &Without<Crashable>) -> Ground<Self>;
+    fn ground(memory: &Without<Crashable>) -> Reserved<Self>;
 }
 
-fn part(memory: &Without<Crashable>, number: u64) -> Ground<Media> {
-    Ground {
+fn part(memory: &Without<Crashable>, number: u64) -> Reserved<Media> {
+    Reserved {
         memory: Part::new(memory.clone(), number * PART_BYTES, PART_BYTES),
         start: number * PART_BYTES,
         commit: Box::new(|_, _| Ok(())),
@@ -39,17 +39,17 @@ fn part(memory: &Without<Crashable>, number: u64) -> Ground<Media> {
 
 /// Beside the leaves.
 impl InnerNodes for Media {
-    fn ground(memory: &Without<Crashable>) -> Ground<Media> {
+    fn ground(memory: &Without<Crashable>) -> Reserved<Media> {
         part(memory, 1)
     }
 }
 
 /// In DRAM: gone after a crash.
 impl InnerNodes for Native {
-    fn ground(_: &Without<Crashable>) -> Ground<Native> {
+    fn ground(_: &Without<Crashable>) -> Reserved<Native> {
         let region = Region::reserve(PART_BYTES, Backing::Anonymous).expect("address space");
         let memory = region.native();
-        Ground { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 }
+        Reserved { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 }
     }
 }
 

@@ -2,9 +2,10 @@
 //! 5.4.1).
 
 use super::Deltas;
-use super::inner::{Down, Seen};
+use super::inner::{At, Down};
 use super::table;
 use crate::keys::{Keys, Probe};
+use crate::latch::Seen;
 use terrace_memory::Memory;
 
 /// Lookups under way at once, at most: processors have 10 to 20 places for lines that are on their way (004
@@ -14,7 +15,7 @@ const UNDER_WAY: usize = 32;
 /// Where one lookup has come to; none: something changed under it, and it is done alone.
 #[derive(Clone, Copy)]
 struct Lookup {
-    node: Option<Seen>,
+    node: Option<At>,
     leaf: Option<(u32, Seen)>,
     seen: Option<table::Seen>,
 }

@@ -1,12 +1,13 @@
 //! Loading many entries at once.
 
 use super::Deltas;
-use super::inner::spread;
 use super::record::{Header, Kind, Record};
 use super::step::Step;
 use super::table::Leaf;
 use super::write;
 use crate::keys::{Entry, Keys, Separator, compare};
+use crate::nodes::Child;
+use crate::shares::spread;
 use std::cmp::Ordering;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +18,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the index is not empty, or an entry does not stand behind the one
-    /// before it; and those of the grounds. The index is empty then.
+    /// before it; and those of the regions. The index is empty then.
     ///
     /// # Durability
     /// All is durable on return, and before it nothing is.
@@ -42,7 +43,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
 
     fn load(&self, mut entries: impl Iterator<Item = Entry>, keys: &impl Keys) -> io::Result<()> {
         let most = self.items * 3 / 4;
-        let mut leaves: Vec<(Option<Separator>, u32)> = Vec::new();
+        let mut leaves: Vec<Child> = Vec::new();
         let mut last: Option<Entry> = None;
         let mut loaded = 0;
         loop {
@@ -59,15 +60,14 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
                 }
             }
             let separator = last.map(|last| Separator::between(last, *first, keys));
-            leaves.push((separator, self.load_leaf(&leaf, keys)?));
+            leaves.push((separator, self.load_leaf(&leaf, keys)?.into()));
             loaded += leaf.len();
             last = leaf.last().copied();
         }
         if leaves.is_empty() {
             return Ok(());
         }
-        self.inner.forget();
-        self.inner.build(&leaves, 1, &spread)
+        self.inner.build(leaves, 1, &spread)
     }
 
     /// A leaf more, which nothing leads to yet.

@@ -10,7 +10,7 @@
 //! persistent   log i   ... [base of leaf 7] ... [delta] <-- [delta] <-- ...          (log = hash of the number)
 //! ```
 //!
-//! Only leaves have the indirection. Mapping table and inner nodes are made anew from the logs by
+//! Only leaves have the indirection. Mapping table and inner nodes are rebuilt from the logs by
 //! [`Deltas::recover`], in parallel.
 //!
 //! # What is durable when
@@ -19,7 +19,7 @@
 //! * A leaf that is split becomes two by one record of two parts, in the left half's log: both halves are
 //!   there after a crash, or neither. A record counts if its checksum matches.
 //! * A part of a leaf has the leaf's next version. Of two parts, in whatever logs, the one with the greater
-//!   version is newer; a *base* makes all before it void.
+//!   version is newer; a *base* makes all before it invalid.
 //! * The collector takes the first segment of a log, writes each leaf that has a part of its chain there as one
 //!   base at the end of the leaf's log, and frees the segment when that is durable.
 //! * A leaf with no entry left leaves the inner nodes; nothing needs to be durable then. Only when the
@@ -50,12 +50,12 @@ mod table;
 mod write;
 
 pub use crate::keys::{Change, Direction};
-pub use inner::Pass;
+pub use crate::shares::Pass;
 pub use recover::Replay;
 pub use segments::{FoundLogs, found_logs};
 pub use step::{Step, Steps};
 
-use crate::Ground;
+use crate::Reserved;
 use crate::keys::{Keys, Probe, Side};
 use chain::{Chain, Changed};
 use inner::Inner;
@@ -142,13 +142,13 @@ impl Options {
 
 /// Where an index lies.
 #[derive(Debug)]
-pub struct Grounds<P, D> {
+pub struct Regions<P, D> {
     /// The logs; zero when the index is made.
-    pub logs: Ground<P>,
+    pub logs: Reserved<P>,
     /// The mapping table; zero when the index is made, and when it is recovered.
-    pub table: Ground<D>,
+    pub table: Reserved<D>,
     /// The inner nodes; zero as well.
-    pub inner: Ground<D>,
+    pub inner: Reserved<D>,
 }
 
 /// Sizes of an index.
@@ -207,21 +207,21 @@ impl<D: Memory> Watch<'_, D> {
 }
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
-    /// An empty index, durable on return. The grounds are zero.
+    /// An empty index, durable on return. The regions are zero.
     ///
     /// # Errors
-    /// Those of [`Options::check`], of the grounds, and if the memory is too small.
+    /// Those of [`Options::check`], of the regions, and if the memory is too small.
     pub fn create(
-        grounds: Grounds<P, D>,
+        regions: Regions<P, D>,
         options: &Options,
         keys: &impl Keys,
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
         options.check()?;
-        let segments = Segments::create(grounds.logs, Shape::of(options), budget, options.steps)?;
-        let table = Table::new(grounds.table, options.logs, options.recent, budget)?;
+        let segments = Segments::create(regions.logs, Shape::of(options), budget, options.steps)?;
+        let table = Table::new(regions.table, options.logs, options.recent, budget)?;
         let first = first_leaf(&table, keys)?;
-        let inner = Inner::new(grounds.inner, first, budget)?;
+        let inner = Inner::new(regions.inner, first, budget)?;
         let logs = Logs::new(segments, options.logs, options.bounds_garbage);
         Ok(Deltas { logs, table, inner, items: options.items() })
     }
@@ -243,7 +243,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     fn find_in(
         &self,
         leaf: u32,
-        node: inner::Seen,
+        node: crate::latch::Seen,
         probe: &Probe<'_, impl Keys>,
     ) -> Result<Option<[u64; 2]>, Changed> {
         let seen = self.table.look(leaf, probe.keys);
@@ -345,7 +345,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         self.logs.all.len() as u32
     }
 
-    /// Bytes of the logs' ground in use.
+    /// Bytes of the logs' region in use.
     pub fn bytes(&self) -> u64 {
         self.logs.segments.end_of_use()
     }
@@ -354,7 +354,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     /// off all others but readers.
     ///
     /// # Errors
-    /// Those of the grounds; nothing is removed then.
+    /// Those of the regions; nothing is removed then.
     pub fn clear(&self, keys: &impl Keys) -> io::Result<()> {
         self.clear_from_era(keys).map(drop)
     }
@@ -365,7 +365,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
         let before = self.table.used();
         let first = first_leaf(&self.table, keys)?;
         let era = self.logs.segments.begin_era();
-        self.inner.begin_anew(first, keys);
+        self.inner.restart(first, keys);
         // Before a segment is used again nobody believes what he reads of it for a leaf of before.
         for leaf in (0..before).filter(|leaf| *leaf != first) {
             self.table.forget(leaf, keys);

@@ -22,10 +22,10 @@
 use crate::keys::Entry;
 use terrace_durable::checksum::Crc;
 use terrace_memory::Memory;
+pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
 
 /// Bytes of a header, and of an entry.
 pub(super) const UNIT: u64 = 32;
-pub(super) const LINE: u64 = 64;
 const HEADER_WORDS: usize = 4;
 const ENTRY_WORDS: usize = 4;
 /// Entries and deltas of a chain, at most: ordinals are bits of a word of 128.

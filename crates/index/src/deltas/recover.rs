@@ -16,14 +16,15 @@
 //! heads of a chain, those of dead entries too, lie between those of its neighbours' chains; only where both
 //! have the same head are entries and keys looked at.
 
-use super::inner::{Pass, spread};
 use super::logs::Logs;
 use super::record::{Ends, Header, Kind, LINE, NOTHING, Part, parse};
 use super::segments::{Head, Segments, Shape};
 use super::step::Step;
 use super::table::{Latch, Leaf, State, Table};
-use super::{Deltas, Grounds, Inner, Options};
+use super::{Deltas, Inner, Options, Regions};
 use crate::keys::{Entry, Keys, Separator, compare};
+use crate::nodes::Child;
+use crate::shares::{Pass, spread};
 use parking_lot::Mutex;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -74,7 +75,7 @@ fn entangled(left: u32, right: u32) -> io::Error {
 type Ordered = (u128, u128, u32);
 
 /// A leaf and what stands before it; nothing before the first.
-type Separated = (Option<Separator>, u32);
+type Separated = Child;
 
 /// Fewer leaves than this are not worth a thread.
 const LEAST_LEAVES: usize = 4096;
@@ -97,19 +98,19 @@ impl<P: Memory, D: Memory> std::fmt::Debug for Replay<P, D> {
 
 impl<P: Memory, D: Memory> Deltas<P, D> {
     /// The index that lies in a memory, as a crash or anything else has left it, by so many threads. The
-    /// grounds in DRAM are zero.
+    /// regions in DRAM are zero.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if the memory holds none, or damage that no crash explains, with its
-    /// offset; and those of the grounds.
+    /// offset; and those of the regions.
     pub fn recover<K: Keys + Sync>(
-        grounds: Grounds<P, D>,
+        regions: Regions<P, D>,
         options: &Options,
         threads: usize,
         keys: &K,
         budget: &Arc<Budget>,
     ) -> io::Result<Deltas<P, D>> {
-        let replay = Replay::open(grounds, options, budget)?;
+        let replay = Replay::open(regions, options, budget)?;
         if threads <= 1 {
             (0..replay.logs()).try_for_each(|log| replay.log(log))?;
             (0..replay.logs()).try_for_each(|log| replay.attach(log))?;
@@ -153,11 +154,11 @@ impl<P: Memory, D: Memory> Replay<P, D> {
     /// # Errors
     /// As [`Deltas::recover`].
     pub fn open(
-        grounds: Grounds<P, D>,
+        regions: Regions<P, D>,
         options: &Options,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
-        let (segments, shape) = Segments::open(grounds.logs, budget, options.steps)?;
+        let (segments, shape) = Segments::open(regions.logs, budget, options.steps)?;
         let Shape { logs, segment_bytes, node_bytes, .. } = shape;
         let options = &Options { logs, segment_bytes, node_bytes, ..*options };
         options.check()?;
@@ -188,9 +189,8 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         let used: Vec<u32> =
             logs.iter().flat_map(|log| &log.segments).map(|(segment, _)| *segment).collect();
         segments.resume(&used);
-        let table = Table::new(grounds.table, shape.logs, options.recent, budget)?;
-        let inner = Inner::new(grounds.inner, 0, budget)?;
-        inner.forget();
+        let table = Table::new(regions.table, shape.logs, options.recent, budget)?;
+        let inner = Inner::new(regions.inner, 0, budget)?;
         let logs_of = Logs::new(segments, shape.logs, options.bounds_garbage);
         Ok(Replay {
             deltas: Deltas { logs: logs_of, table, inner, items: options.items() },
@@ -437,7 +437,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
         // Shares are in order already, which a stable sort makes use of.
         ordered.sort();
         if ordered.is_empty() {
-            deltas.inner.begin(super::first_leaf(&deltas.table, keys)?);
+            deltas.inner.restart(super::first_leaf(&deltas.table, keys)?, keys);
             return Ok(deltas);
         }
         let leaves = deltas.separated(&ordered, keys, threads, pass)?;
@@ -445,7 +445,7 @@ impl<P: Memory, D: Memory> Replay<P, D> {
             let what = "an entry of the delta logs names nothing that has a key";
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
-        deltas.inner.build(&leaves, threads, pass)?;
+        deltas.inner.build(leaves, threads, pass)?;
         Ok(deltas)
     }
 }
@@ -506,7 +506,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             let is_first = places.start == 0 && leaves.is_empty();
             let separator = (!is_first).then_some(Separator { head: run[0].0, tie: None });
             match run {
-                [(_, _, leaf)] => leaves.push((separator, *leaf)),
+                [(_, _, leaf)] => leaves.push((separator, u64::from(*leaf))),
                 run => leaves.extend(self.separated_by_keys(separator, run, keys)?),
             }
         }
@@ -535,6 +535,6 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
             }
             separators.push(Some(Separator::between(left[1], right[0], keys)));
         }
-        Ok(separators.into_iter().zip(leaves.iter().map(|(_, leaf)| *leaf)).collect())
+        Ok(separators.into_iter().zip(leaves.iter().map(|(_, leaf)| u64::from(*leaf))).collect())
     }
 }

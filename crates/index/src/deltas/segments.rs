@@ -25,13 +25,13 @@
 //! again, and segments of a log are freed in their order: what recovery finds of a log has an end at the front and
 //! an end at the back, and no gap.
 //!
-//! The memory in use grows in this order: the ground gives more; the new segments say that they are free, durably;
+//! The memory in use grows in this order: the region gives more; the new segments say that they are free, durably;
 //! word 3 says so, durably; then they are taken. So what lies behind that word's end is never read, and before it every
 //! head says something: one that says nothing, zeros among them, is damage.
 
 use super::Options;
 use super::step::{Step, Steps};
-use crate::{Commit, Ground};
+use crate::{Commit, Reserved};
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
@@ -123,15 +123,15 @@ fn damaged(what: String) -> io::Error {
 pub struct FoundLogs {
     /// Bytes of a leaf.
     pub node_bytes: u64,
-    /// Bytes in use of their ground.
+    /// Bytes in use of their region.
     pub bytes: u64,
 }
 
-/// Reads what delta logs on this ground say of themselves; none if there are none, or they are not legible.
+/// Reads what delta logs on this region say of themselves; none if there are none, or they are not legible.
 ///
 /// # Errors
-/// Those of the ground.
-pub fn found_logs<P: Memory>(logs: &Ground<P>) -> io::Result<Option<FoundLogs>> {
+/// Those of the region.
+pub fn found_logs<P: Memory>(logs: &Reserved<P>) -> io::Result<Option<FoundLogs>> {
     (logs.commit)(0, super::record::LINE)?;
     let found = Shape::of_words(first_line(&logs.memory));
     Ok(found
@@ -179,13 +179,13 @@ pub(super) struct Segments<P: Memory> {
     total: u32,
     /// Free segments that are left to the collector, so that it can always copy.
     reserved: usize,
-    books: Mutex<Books>,
+    allocation: Mutex<Allocation>,
     stamp: AtomicU64,
     /// Bytes from 0 on that may be read.
     committed: AtomicU64,
 }
 
-struct Books {
+struct Allocation {
     free: Vec<u32>,
     /// The first segment behind the memory in use.
     next: u32,
@@ -200,12 +200,12 @@ impl<P: Memory> Drop for Segments<P> {
 impl<P: Memory> Segments<P> {
     /// Of a memory of zeros that is made an empty one of `shape`, durably.
     pub(super) fn create(
-        ground: Ground<P>,
+        region: Reserved<P>,
         shape: Shape,
         budget: &Arc<Budget>,
         steps: Steps,
     ) -> io::Result<Self> {
-        let segments = Segments::over(ground, shape, budget, steps)?;
+        let segments = Segments::over(region, shape, budget, steps)?;
         segments.commit_to(FIRST_AT)?;
         let [magic, sizes, check] = shape.words();
         let [end, era] = [(FIRST_AT, END_AT), (shape.era, ERA_AT)];
@@ -221,49 +221,49 @@ impl<P: Memory> Segments<P> {
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] if it does not.
     pub(super) fn open(
-        ground: Ground<P>,
+        region: Reserved<P>,
         budget: &Arc<Budget>,
         steps: Steps,
     ) -> io::Result<(Self, Shape)> {
-        (ground.commit)(0, FIRST_AT)?;
-        let (shape, end) = Shape::of_words(first_line(&ground.memory))?;
-        let segments = Segments::over(ground, shape, budget, steps)?;
+        (region.commit)(0, FIRST_AT)?;
+        let (shape, end) = Shape::of_words(first_line(&region.memory))?;
+        let segments = Segments::over(region, shape, budget, steps)?;
         let used = (end.wrapping_sub(FIRST_AT)) / segments.bytes;
         if used > u64::from(segments.total) || end != FIRST_AT + used * segments.bytes {
             return Err(damaged(format!("the segments of the delta logs cannot end at {end:#x}")));
         }
         segments.commit_to(end)?;
-        segments.books().next = used as u32;
+        segments.allocation().next = used as u32;
         Ok((segments, shape))
     }
 
     fn over(
-        ground: Ground<P>,
+        region: Reserved<P>,
         shape: Shape,
         budget: &Arc<Budget>,
         steps: Steps,
     ) -> io::Result<Self> {
         let bytes = u64::from(shape.segment_bytes);
-        let total = ground.memory.len().saturating_sub(FIRST_AT) / bytes;
+        let total = region.memory.len().saturating_sub(FIRST_AT) / bytes;
         // A log each that is being written, one to copy to, and one to go on with.
         if total < u64::from(shape.logs) + 2 {
             let what = format!(
                 "{} bytes of memory hold {total} segments of {bytes} bytes: {} logs need {} at least",
-                ground.memory.len(),
+                region.memory.len(),
                 shape.logs,
                 shape.logs + 2
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         Ok(Segments {
-            memory: ground.memory,
+            memory: region.memory,
             bytes,
             steps,
-            commit: ground.commit,
+            commit: region.commit,
             budget: Arc::clone(budget),
             total: total.min(u64::from(u32::MAX)) as u32,
             reserved: shape.logs.min(total as u32 / 8).max(1) as usize,
-            books: Mutex::new(Books { free: Vec::new(), next: 0 }),
+            allocation: Mutex::new(Allocation { free: Vec::new(), next: 0 }),
             stamp: AtomicU64::new(1),
             committed: AtomicU64::new(0),
         })
@@ -275,7 +275,7 @@ impl<P: Memory> Segments<P> {
 
     /// Segments of the memory in use.
     pub(super) fn in_use(&self) -> u32 {
-        self.books().next
+        self.allocation().next
     }
 
     /// Where the memory in use ends.
@@ -301,72 +301,72 @@ impl<P: Memory> Segments<P> {
     }
 
     /// Another thread that has them may be waiting for its turn at the memory.
-    fn books(&self) -> MutexGuard<'_, Books> {
-        lock(&self.memory, &self.books)
+    fn allocation(&self) -> MutexGuard<'_, Allocation> {
+        lock(&self.memory, &self.allocation)
     }
 
     /// A free segment. `spare`: for whoever makes room for others, to the last. `grows`: whether more memory
     /// may be taken for it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`] if there is none, and those of the ground.
+    /// [`io::ErrorKind::StorageFull`] if there is none, and those of the region.
     pub(super) fn take(&self, spare: bool, grows: bool) -> io::Result<u32> {
-        let mut books = self.books();
-        let kept = if spare { 0 } else { self.reserved };
-        while books.free.len() <= kept {
-            if !(spare || grows) || !self.grow(&mut books)? {
+        let mut allocation = self.allocation();
+        let left = if spare { 0 } else { self.reserved };
+        while allocation.free.len() <= left {
+            if !(spare || grows) || !self.grow(&mut allocation)? {
                 let what = format!(
                     "the delta logs are full: {} segments of {} bytes; collect, or give them more memory",
-                    books.next, self.bytes
+                    allocation.next, self.bytes
                 );
                 return Err(io::Error::new(io::ErrorKind::StorageFull, what));
             }
         }
-        Ok(books.free.pop().expect("more than none"))
+        Ok(allocation.free.pop().expect("more than none"))
     }
 
     /// Takes more memory into use, durably on return; whether there was any.
-    fn grow(&self, books: &mut Books) -> io::Result<bool> {
-        let more = (books.next / 8).clamp(1, GROWN_MOST).min(self.total - books.next);
+    fn grow(&self, allocation: &mut Allocation) -> io::Result<bool> {
+        let more = (allocation.next / 8).clamp(1, GROWN_MOST).min(self.total - allocation.next);
         if more == 0 {
             return Ok(false);
         }
-        let end = books.next + more;
+        let end = allocation.next + more;
         self.commit_to(self.at(end))?;
-        for segment in books.next..end {
+        for segment in allocation.next..end {
             // SAFETY: the head of a segment that was just committed, and is nobody's yet.
             unsafe { self.memory.store(self.at(segment), free_word(segment)) };
             self.write_back(self.at(segment), 8, Step::GrownWriteBack);
         }
         self.fence(Step::GrownFence);
         self.note(END_AT, self.at(end));
-        books.free.extend((books.next..end).rev());
-        books.next = end;
+        allocation.free.extend((allocation.next..end).rev());
+        allocation.next = end;
         Ok(true)
     }
 
     /// Takes more memory into use, for whoever found nothing to collect; whether there was any.
     ///
     /// # Errors
-    /// Those of the ground.
+    /// Those of the region.
     pub(super) fn provide(&self) -> io::Result<bool> {
-        self.grow(&mut self.books())
+        self.grow(&mut self.allocation())
     }
 
     /// Takes back a segment that no head says to be in use.
     pub(super) fn give(&self, segment: u32) {
-        self.books().free.push(segment);
+        self.allocation().free.push(segment);
     }
 
     /// Whether a writer finds a free segment.
     pub(super) fn has_room(&self) -> bool {
-        self.books().free.len() > self.reserved
+        self.allocation().free.len() > self.reserved
     }
 
     /// Segments that no log uses.
     pub(super) fn left(&self) -> u32 {
-        let books = self.books();
-        books.free.len() as u32 + self.total - books.next
+        let allocation = self.allocation();
+        allocation.free.len() as u32 + self.total - allocation.next
     }
 
     /// Says in a taken segment's head that a log uses it from now on, durably on return; the number of that use.
@@ -422,10 +422,11 @@ impl<P: Memory> Segments<P> {
 
     /// From here on these segments are taken, and the others of the memory in use free.
     pub(super) fn resume(&self, taken: &[u32]) {
-        let mut books = self.books();
-        let mut is_taken = vec![false; books.next as usize];
+        let mut allocation = self.allocation();
+        let mut is_taken = vec![false; allocation.next as usize];
         taken.iter().for_each(|segment| is_taken[*segment as usize] = true);
-        books.free = (0..books.next).filter(|segment| !is_taken[*segment as usize]).collect();
+        allocation.free =
+            (0..allocation.next).filter(|segment| !is_taken[*segment as usize]).collect();
     }
 
     /// From here on no segment's use up to now counts; durable on return. Returns the number of that.

@@ -11,7 +11,7 @@
 use super::record::{Ends, LINE};
 use crate::keys::Keys;
 use crate::latch;
-use crate::{Commit, Ground};
+use crate::{Commit, Reserved, grow_to};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 use terrace_memory::{Budget, Memory};
 
 const ENTRY_BYTES: u64 = 2 * LINE;
-const COMMIT_BYTES: u64 = 2 << 20;
 /// Addresses that can be remembered, that of the head among them.
 pub(super) const RECENT_MOST: usize = 8;
 /// Addresses behind the head that a recovery remembers.
@@ -70,10 +69,10 @@ pub(super) struct Table<D: Memory> {
     /// Addresses remembered of each leaf, that of the head among them.
     recent: usize,
     committed: AtomicU64,
-    books: Mutex<Books>,
+    allocation: Mutex<Allocation>,
 }
 
-struct Books {
+struct Allocation {
     free: Vec<u32>,
     next: u32,
 }
@@ -85,21 +84,21 @@ impl<D: Memory> Drop for Table<D> {
 }
 
 impl<D: Memory> Table<D> {
-    /// An empty one, behind a line for each of `logs`. The ground is zero.
+    /// An empty one, behind a line for each of `logs`. The region is zero.
     pub(super) fn new(
-        ground: Ground<D>,
+        region: Reserved<D>,
         logs: u32,
         recent: usize,
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let table = Table {
-            memory: ground.memory,
-            commit: ground.commit,
+            memory: region.memory,
+            commit: region.commit,
             budget: Arc::clone(budget),
             first: (u64::from(logs) * LINE).next_multiple_of(ENTRY_BYTES),
             recent,
             committed: AtomicU64::new(0),
-            books: Mutex::new(Books { free: Vec::new(), next: 0 }),
+            allocation: Mutex::new(Allocation { free: Vec::new(), next: 0 }),
         };
         table.commit_to(table.first)?;
         Ok(table)
@@ -119,30 +118,20 @@ impl<D: Memory> Table<D> {
     /// Makes the entry of a leaf usable, and all before it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::OutOfMemory`] if the ground ends before it, and those of the ground.
+    /// [`io::ErrorKind::OutOfMemory`] if the region ends before it, and those of the region.
     pub(super) fn cover(&self, leaf: u32) -> io::Result<()> {
         let end = self.at(leaf) + ENTRY_BYTES;
         if end <= self.committed.load(Acquire) {
             return Ok(());
         }
-        let _one_at_a_time = self.books.lock();
+        let _one_at_a_time = self.allocation.lock();
         self.commit_to(end)
     }
 
     fn commit_to(&self, end: u64) -> io::Result<()> {
-        let committed = self.committed.load(Acquire);
-        if end <= committed {
-            return Ok(());
-        }
-        let step = (end - committed).max(committed.min(COMMIT_BYTES)).next_multiple_of(4096);
-        let step = step.min(self.memory.len() - committed.min(self.memory.len()));
-        if committed + step < end {
-            let what = format!("the leaf mapping table is full: {} bytes", self.memory.len());
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
-        }
-        (self.commit)(committed, step)?;
-        self.budget.take_anyway(step);
-        self.committed.store(committed + step, Release);
+        let (region, committed) = ((&self.memory, &self.commit), self.committed.load(Acquire));
+        let now = grow_to(end, committed, region, &self.budget, "the leaf mapping table is")?;
+        self.committed.store(now, Release);
         Ok(())
     }
 
@@ -152,13 +141,13 @@ impl<D: Memory> Table<D> {
     /// As [`Table::cover`].
     pub(super) fn take(&self, keys: &impl Keys) -> io::Result<(Latch<'_, D>, Leaf)> {
         let leaf = {
-            let mut books = self.books.lock();
-            match books.free.pop() {
+            let mut allocation = self.allocation.lock();
+            match allocation.free.pop() {
                 Some(leaf) => leaf,
                 None => {
-                    self.commit_to(self.at(books.next) + ENTRY_BYTES)?;
-                    books.next += 1;
-                    books.next - 1
+                    self.commit_to(self.at(allocation.next) + ENTRY_BYTES)?;
+                    allocation.next += 1;
+                    allocation.next - 1
                 }
             }
         };
@@ -180,23 +169,23 @@ impl<D: Memory> Table<D> {
 
     /// Takes a number back that is in no log any more.
     pub(super) fn give(&self, leaf: u32) {
-        self.books.lock().free.push(leaf);
+        self.allocation.lock().free.push(leaf);
     }
 
     /// Numbers that were used.
     pub(super) fn used(&self) -> u32 {
-        self.books.lock().next
+        self.allocation.lock().next
     }
 
     /// From here on these are all numbers that were used, and those free.
     pub(super) fn resume(&self, next: u32, free: Vec<u32>) {
-        *self.books.lock() = Books { free, next };
+        *self.allocation.lock() = Allocation { free, next };
     }
 
     /// Leaves in use, and bytes.
     pub(super) fn sizes(&self) -> (u64, u64) {
-        let books = self.books.lock();
-        (u64::from(books.next) - books.free.len() as u64, self.committed.load(Relaxed))
+        let allocation = self.allocation.lock();
+        (u64::from(allocation.next) - allocation.free.len() as u64, self.committed.load(Relaxed))
     }
 
     /// Asks for an entry to be brought near, as one of many.

@@ -78,7 +78,7 @@ impl<P: Memory, D: Memory> Deltas<P, D> {
     ///
     /// # Errors
     /// [`io::ErrorKind::StorageFull`] if the logs have no room for one entry more, though they were collected;
-    /// [`io::ErrorKind::OutOfMemory`] if a ground in DRAM has none; and those of the grounds. `f` has not run
+    /// [`io::ErrorKind::OutOfMemory`] if a region in DRAM has none; and those of the regions. `f` has not run
     /// then.
     ///
     /// # Durability

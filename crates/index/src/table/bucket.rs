@@ -154,9 +154,9 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
         }
     }
 
-    /// All lines of the bucket are durable on return, if the table is kept.
-    pub(super) fn keep_all(&self) {
-        if !self.shard.keeping.is_kept() {
+    /// All lines of the bucket are durable on return, if the table is persistent.
+    pub(super) fn persist_all(&self) {
+        if !self.shard.persistence.is_persistent() {
             return;
         }
         let mut line = Some((&self.shard.buckets, self.at));

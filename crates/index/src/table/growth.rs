@@ -4,12 +4,13 @@ use super::Items;
 use super::bucket::{LockedBucket, Place};
 use super::line::*;
 use super::overflow::Lines;
-use super::shard::{Keeping, Shard};
+use super::shard::{Persistence, Shard};
+use crate::COMMIT_BYTES;
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
-use terrace_memory::{Memory, lab};
+use terrace_memory::{Memory, Spin};
 
 /// How often a writer yields to whoever grows a table that fell behind.
 const PATIENCE: usize = 64;
@@ -39,15 +40,14 @@ impl<I: Memory> Shard<I> {
     /// move is bounded: where that one does not get to run and buckets become crowded, writers of sections let it,
     /// though not for ever, whatever their callers hold.
     fn turn_to_grow(&self) -> Option<MutexGuard<'_, ()>> {
-        let mut turn = self.growth.try_lock();
+        let (mut turn, spin) = (self.growth.try_lock(), Spin::on(&self.buckets));
         for _ in 0..PATIENCE {
-            let may_pass =
-                self.keeping != Keeping::Sections || !self.is_fuller_than(4 * LOAD_QUARTERS);
+            let may_pass = self.persistence != Persistence::Sections
+                || !self.is_fuller_than(4 * LOAD_QUARTERS);
             if turn.is_some() || may_pass {
                 break;
             }
-            lab::pause(&self.buckets);
-            std::thread::yield_now();
+            spin.wait();
             turn = self.growth.try_lock();
         }
         turn
@@ -81,13 +81,13 @@ impl<I: Memory> Shard<I> {
         let mut moving = Vec::with_capacity(8);
         source.each(&changes, |_, _, entry| items.prefetch(entry & LOCATION_MASK));
         let hash_of = |entry| items.hash_locked(entry & LOCATION_MASK, &source.lock);
-        let (mut staying, mut is_told) = (0, true);
+        let (mut staying, mut is_known) = (0, true);
         source.each(&changes, |memory, at, entry| match hash_of(entry) {
-            None => is_told = false,
+            None => is_known = false,
             Some(hash) if hash & level == 0 => staying += 1,
             Some(_) => moving.push((memory, at, entry)),
         });
-        if !is_told {
+        if !is_known {
             // Where a damaged item's entry belongs nobody knows: the table stays as it is, and chains grow.
             return;
         }
@@ -99,7 +99,7 @@ impl<I: Memory> Shard<I> {
             }
             return;
         };
-        target.keep_all();
+        target.persist_all();
         target.is_hidden = false;
         // ... then the count is published, then the version raised, then entries removed: the
         // order a missing reader relies on.
@@ -107,7 +107,7 @@ impl<I: Memory> Shard<I> {
             self.count.store(count + 1, Ordering::Release);
             source.raise_version();
         };
-        if self.keeping == Keeping::Sections {
+        if self.persistence == Persistence::Sections {
             self.book(&mut changes, COUNT_AT, counted(count + 1, COUNT_AT));
             for (memory, at, _) in &moving {
                 self.set(&mut changes, memory, *at, 0);
@@ -123,7 +123,7 @@ impl<I: Memory> Shard<I> {
             // SAFETY: the place of a slot of the locked bucket.
             unsafe { memory.store(*at, 0) };
         }
-        source.keep_all();
+        source.persist_all();
         if staying <= SLOTS as usize {
             source.pull_in_overflow(&mut lines, &mut changes);
         }
@@ -147,7 +147,8 @@ impl<I: Memory> Shard<I> {
         // SAFETY: the line was committed by `make_room` and is not yet visible to anyone.
         unsafe { self.buckets.store(target.at, self.checked(self.opening.into(), number, false)) };
         // A section has each entry removed, perhaps copied, and its line freed.
-        let mut fits = self.keeping != Keeping::Sections || moving.len() * 8 < Changes::MOST;
+        let mut fits =
+            self.persistence != Persistence::Sections || moving.len() * 8 < Changes::MOST;
         for (_, _, entry) in moving {
             match target.room(lines) {
                 Ok(room) if fits => target.insert(*entry, room, lines, changes),

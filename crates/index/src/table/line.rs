@@ -7,25 +7,22 @@
 //! empty.
 //!
 //! Of a free overflow line bits 32-55 of the header are the number of the next free one (0: none). In a table that is
-//! made anew at each opening bits 56-63 belong to the version, which is raised more often there.
-
-use terrace_durable::checked_word;
-use terrace_memory::Memory;
+//! rebuilt at each opening bits 56-63 belong to the version, which is raised more often there.
 
 pub(super) use super::version_lock::LOCK_MASK;
+use terrace_durable::checked_word;
+use terrace_memory::Memory;
+pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
 
-pub(super) const LINE: u64 = 64;
 pub(super) const SLOTS: u64 = 7;
 /// Keys per bucket the table grows at: 4.75 of 7 slots keeps overflow rare and an entry, with its
 /// share of header and empty slots, below 14 bytes.
 pub(super) const LOAD_QUARTERS: u64 = 21;
-pub(super) const COMMIT_BYTES: u64 = 2 << 20;
-pub(super) const FIRST_COMMIT_BYTES: u64 = 64 << 10;
 pub(super) const FIRST_BUCKETS: u64 = 16;
 pub(super) const LOCATION_BITS: u32 = 48;
 pub(super) const LOCATION_MASK: u64 = (1 << LOCATION_BITS) - 1;
 
-/// Of a table that is kept: words of overflow line 0 that say how many buckets there are, how many
+/// Of a table that is persistent: words of overflow line 0 that say how many buckets there are, how many
 /// bytes of overflow lines were committed, which overflow line was never used yet, which is the first
 /// free one, how many entries there are, and which opening this is (1 to 255).
 pub(super) const COUNT_AT: u64 = 8;

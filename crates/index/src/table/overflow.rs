@@ -4,14 +4,15 @@
 //! taking and freeing a line are words of the section that needs it.
 
 use super::line::*;
-use super::shard::{Keeping, Shard};
+use super::shard::{Persistence, Shard};
+use crate::COMMIT_BYTES;
 use parking_lot::MutexGuard;
 use std::io;
 use terrace_durable::lock;
 use terrace_durable::sections::Changes;
 use terrace_memory::Memory;
 
-/// Books of a table's overflow lines. Line 0 is never used: overflow number 0 means none.
+/// Allocation of a table's overflow lines. Line 0 is never used: overflow number 0 means none.
 pub(super) struct OverflowLines {
     /// The last one is taken next.
     pub(super) free: Vec<u64>,
@@ -82,7 +83,7 @@ impl<'a, I: Memory> Lines<'a, I> {
         let lines = self.held();
         let before = lines.free.last().copied().unwrap_or(0);
         lines.free.push(line);
-        if shard.keeping == Keeping::Sections {
+        if shard.persistence == Persistence::Sections {
             shard.set(changes, &shard.overflow, line * LINE, before << VERSION_SHIFT);
             shard.book(changes, FREE_AT, line);
         }

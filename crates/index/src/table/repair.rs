@@ -1,6 +1,6 @@
-//! What a crash leaves of a table that is kept, and how it is put right.
+//! What a crash leaves of a table that is persistent, and how it is put right.
 //!
-//! Where changes are sections there is nothing to put right ([`HashIndex::take_up`]), nor after an
+//! Where changes are sections there is nothing to put right ([`HashIndex::reopen`]), nor after an
 //! orderly end. Word by word every change is one durable word, but for three that take several, whose
 //! steps are durable in this order:
 //! * *An overflow line more*: the line, then its link. A crash between leaves a line nobody links to:
@@ -24,7 +24,9 @@
 use super::HashIndex;
 use super::line::*;
 use super::overflow::OverflowLines;
-use super::shard::{Ground, Keeping, Shard};
+use super::shard::{Persistence, Shard};
+use crate::Reserved;
+use crate::{COMMIT_BYTES, FIRST_COMMIT_BYTES};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -36,44 +38,47 @@ use terrace_durable::sections::Changes;
 use terrace_memory::{Budget, Memory};
 
 impl<I: Memory> HashIndex<I> {
-    /// Takes up the index that [`HashIndex::kept`] made on the same grounds, after a crash or not.
+    /// Reopens the index that [`HashIndex::persistent`] made on the same regions, after a crash or not.
     /// O(buckets).
     ///
     /// # Errors
-    /// Those of the grounds, and [`io::ErrorKind::InvalidData`] where no crash could have left what is
+    /// Those of the regions, and [`io::ErrorKind::InvalidData`] where no crash could have left what is
     /// there.
-    pub fn repair(grounds: Vec<[Ground<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        let shard = |ground| Ok(CachePadded::new(Shard::existing(ground, budget)?.repaired()?));
-        let shards: io::Result<Vec<_>> = grounds.into_iter().map(shard).collect();
+    pub fn repair(
+        regions: Vec<[Reserved<I>; 2]>,
+        budget: &Arc<Budget>,
+    ) -> io::Result<HashIndex<I>> {
+        let shard = |region| Ok(CachePadded::new(Shard::existing(region, budget)?.repaired()?));
+        let shards: io::Result<Vec<_>> = regions.into_iter().map(shard).collect();
         Ok(HashIndex::of(shards?))
     }
 
-    /// Takes up the index as it stands: its changes were sections, or [`HashIndex::note_books`] was the
-    /// last one. `is_intact` is asked before anything is changed, with what of the grounds is in use (as
+    /// Reopens the index as it stands: its changes were sections, or [`HashIndex::note_allocation`] was the
+    /// last one. `is_intact` is asked before anything is changed, with what of the regions is in use (as
     /// by [`HashIndex::used`]). O(free overflow lines), and O(buckets) once in 255 times.
     ///
     /// # Errors
     /// As [`HashIndex::repair`]; [`io::ErrorKind::InvalidData`] too if it is not intact.
-    pub fn take_up(
-        grounds: Vec<[Ground<I>; 2]>,
+    pub fn reopen(
+        regions: Vec<[Reserved<I>; 2]>,
         budget: &Arc<Budget>,
         is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
     ) -> io::Result<HashIndex<I>> {
         let found: io::Result<Vec<_>> =
-            grounds.into_iter().map(|ground| Shard::existing(ground, budget)).collect();
+            regions.into_iter().map(|region| Shard::existing(region, budget)).collect();
         let found = found?;
         let used: Vec<_> = found.iter().flat_map(Shard::used).collect();
         if !is_intact(&used)? {
             return Err(damaged("the index is not as it was closed"));
         }
-        let shard = |shard: Shard<I>| shard.taken_up().map(CachePadded::new);
+        let shard = |shard: Shard<I>| shard.reopened().map(CachePadded::new);
         let shards: io::Result<Vec<_>> = found.into_iter().map(shard).collect();
         Ok(HashIndex::of(shards?))
     }
 
     /// Notes, durably, what [`HashIndex::repair`] would find out. Nobody changes the index meanwhile.
-    pub fn note_books(&self) {
-        self.shards.iter().for_each(|shard| shard.note_books(&shard.lines.lock()));
+    pub fn note_allocation(&self) {
+        self.shards.iter().for_each(|shard| shard.note_allocation(&shard.lines.lock()));
     }
 }
 
@@ -91,7 +96,10 @@ fn committed_for(count: u64) -> u64 {
 }
 
 impl<I: Memory> Shard<I> {
-    fn existing([buckets, overflow]: [Ground<I>; 2], budget: &Arc<Budget>) -> io::Result<Shard<I>> {
+    fn existing(
+        [buckets, overflow]: [Reserved<I>; 2],
+        budget: &Arc<Budget>,
+    ) -> io::Result<Shard<I>> {
         (overflow.commit)(0, FIRST_COMMIT_BYTES)?;
         // SAFETY: line 0, committed.
         let [count, overflow_bytes, next] =
@@ -121,7 +129,7 @@ impl<I: Memory> Shard<I> {
             starts: [buckets.start, overflow.start],
             buckets: buckets.memory,
             overflow: overflow.memory,
-            keeping: Keeping::Words,
+            persistence: Persistence::Words,
             opening: 1,
             count: AtomicU64::new(count),
             entries: AtomicU64::new(0),
@@ -145,7 +153,7 @@ impl<I: Memory> Shard<I> {
         Ok(self)
     }
 
-    fn taken_up(mut self) -> io::Result<Shard<I>> {
+    fn reopened(mut self) -> io::Result<Shard<I>> {
         // SAFETY: words of line 0, committed.
         let word = |at| unsafe { self.overflow.load(at) };
         let [first, entries, before, sum] = [FREE_AT, ENTRIES_AT, OPENING_AT, SUM_AT].map(word);

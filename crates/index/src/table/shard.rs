@@ -5,66 +5,21 @@ use super::line::*;
 use super::overflow::{Lines, OverflowLines};
 use super::version_lock::{self, Look};
 use super::{Change, Items};
+use crate::FIRST_COMMIT_BYTES;
+use crate::{Commit, Reserved};
 use parking_lot::Mutex;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_durable::BucketLock;
 use terrace_durable::sections::{Address, Changes};
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
-
-/// A memory that is made usable piece by piece, as it is needed; what was never written is zero.
-pub struct Ground<I> {
-    /// All of it.
-    pub memory: I,
-    /// Makes so many bytes from an offset on usable.
-    pub commit: Commit,
-    /// Where it begins for sections ([`Address::in_index`]).
-    pub start: u64,
-}
-
-impl Ground<Native> {
-    /// Address space of so many bytes for what is made anew at each opening, on one NUMA node or on all; memory
-    /// comes with use.
-    ///
-    /// # Errors
-    /// The kernel's, when it has no such address space, or does not bind it to the node.
-    pub fn reserve(bytes: u64, backing: Backing, node: Option<u32>) -> io::Result<Ground<Native>> {
-        Ground::reserve_to_release(bytes, backing, node).map(|(ground, _)| ground)
-    }
-
-    /// The same, and what gives memory of it back to the system: so many bytes from an offset on, on whose contents
-    /// nobody relies. They read as zero then, and stay readable and writable.
-    ///
-    /// # Errors
-    /// As [`Ground::reserve`].
-    pub(crate) fn reserve_to_release(
-        bytes: u64,
-        backing: Backing,
-        node: Option<u32>,
-    ) -> io::Result<(Ground<Native>, Commit)> {
-        let region = Region::reserve(bytes, backing)?;
-        if let Some(node) = node {
-            region.bind_untouched(node).map_err(io::Error::other)?;
-        }
-        let region = Arc::new(region);
-        let memory = region.native();
-        let commit = Arc::clone(&region);
-        let commit = Box::new(move |at, bytes| commit.commit(at, bytes));
-        let release: Commit = Box::new(move |at, bytes| {
-            // SAFETY: who calls this promises it: see above.
-            unsafe { region.release(at, bytes) }
-        });
-        Ok((Ground { memory, commit, start: 0 }, release))
-    }
-}
+use terrace_memory::{Budget, Memory};
 
 /// What a table owes to a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Keeping {
-    /// Nothing: it is made anew.
+pub(super) enum Persistence {
+    /// Nothing: it is rebuilt.
     Nothing,
     /// It is to be found. Every change is one durable word, before the bucket is let go.
     Words,
@@ -73,19 +28,10 @@ pub(super) enum Keeping {
     Sections,
 }
 
-impl Keeping {
+impl Persistence {
     #[inline(always)]
-    pub(super) fn is_kept(self) -> bool {
-        self != Keeping::Nothing
-    }
-}
-
-/// As [`Ground::commit`]: offset and number of bytes.
-pub type Commit = Box<dyn Fn(u64, u64) -> io::Result<()> + Send + Sync>;
-
-impl<I> fmt::Debug for Ground<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").finish_non_exhaustive()
+    pub(super) fn is_persistent(self) -> bool {
+        self != Persistence::Nothing
     }
 }
 
@@ -95,7 +41,7 @@ pub(super) struct Shard<I: Memory> {
     pub(super) buckets: I,
     /// Buckets in the table; grows only.
     pub(super) count: AtomicU64,
-    pub(super) keeping: Keeping,
+    pub(super) persistence: Persistence,
     /// What the header of a locked bucket says: the number of this opening.
     pub(super) opening: u8,
     pub(super) overflow: I,
@@ -138,11 +84,11 @@ impl<I: Memory> Drop for Shard<I> {
 }
 
 impl<I: Memory> Shard<I> {
-    /// An empty table. Both grounds are zero.
+    /// An empty table. Both regions are zero.
     pub(super) fn new(
-        buckets: Ground<I>,
-        overflow: Ground<I>,
-        keeping: Keeping,
+        buckets: Reserved<I>,
+        overflow: Reserved<I>,
+        persistence: Persistence,
         budget: &Arc<Budget>,
     ) -> io::Result<Shard<I>> {
         let committed = FIRST_COMMIT_BYTES;
@@ -152,7 +98,7 @@ impl<I: Memory> Shard<I> {
         let shard = Shard {
             buckets: buckets.memory,
             overflow: overflow.memory,
-            keeping,
+            persistence,
             opening: 1,
             starts: [buckets.start, overflow.start],
             count: AtomicU64::new(FIRST_BUCKETS),
@@ -172,30 +118,30 @@ impl<I: Memory> Shard<I> {
         Ok(shard)
     }
 
-    /// A header with the check of what it names, if the table is kept.
+    /// A header with the check of what it names, if the table is persistent.
     pub(super) fn checked(&self, header: u64, number: u64, is_overflow: bool) -> u64 {
-        if self.keeping.is_kept() { checked(header, number, is_overflow) } else { header }
+        if self.persistence.is_persistent() { checked(header, number, is_overflow) } else { header }
     }
 
     /// A header with its version raised.
     pub(super) fn raised(&self, header: u64, versions: u64) -> u64 {
         let raised = header.wrapping_add(versions * VERSION_UNIT);
-        match self.keeping.is_kept() {
+        match self.persistence.is_persistent() {
             true => header & !VERSION_MASK | raised & VERSION_MASK,
             false => raised,
         }
     }
 
-    /// Changes a word of a locked bucket: now, durably if the table is kept, or with the section.
+    /// Changes a word of a locked bucket: now, durably if the table is persistent, or with the section.
     #[inline(always)]
     pub(super) fn set(&self, changes: &mut Changes, memory: &I, at: u64, word: u64) {
-        match self.keeping {
-            Keeping::Sections => changes.set(self.address(memory, at), word),
-            Keeping::Words | Keeping::Nothing => self.set_now(memory, at, word),
+        match self.persistence {
+            Persistence::Sections => changes.set(self.address(memory, at), word),
+            Persistence::Words | Persistence::Nothing => self.set_now(memory, at, word),
         }
     }
 
-    /// Stores a word of a locked bucket; of a table that is kept, durably.
+    /// Stores a word of a locked bucket; of a table that is persistent, durably.
     #[inline(always)]
     pub(super) fn set_now(&self, memory: &I, at: u64, word: u64) {
         // SAFETY: callers pass words of a bucket whose lock they hold, or that nobody else can see.
@@ -214,12 +160,12 @@ impl<I: Memory> Shard<I> {
         pending.unwrap_or_else(|| unsafe { memory.load(at) })
     }
 
-    /// Bytes to grow by: an index that is not kept nears the limit of its budget in small steps. What is kept grows
-    /// in steps that follow from its size.
+    /// Bytes to grow by: an index that is not persistent nears the limit of its budget in small steps. What is
+    /// persistent grows in steps that follow from its size.
     pub(super) fn step(&self, usual: u64) -> u64 {
-        match self.keeping {
-            Keeping::Nothing => self.budget.step(usual, FIRST_COMMIT_BYTES),
-            Keeping::Words | Keeping::Sections => usual,
+        match self.persistence {
+            Persistence::Nothing => self.budget.step(usual, FIRST_COMMIT_BYTES),
+            Persistence::Words | Persistence::Sections => usual,
         }
     }
 
@@ -229,9 +175,9 @@ impl<I: Memory> Shard<I> {
         unsafe { Address::in_index(start + at) }
     }
 
-    /// Changes a word of the table's books with the section; without sections repair finds out.
+    /// Changes a word of the table's allocation with the section; without sections repair finds out.
     pub(super) fn book(&self, changes: &mut Changes, at: u64, word: u64) {
-        if self.keeping == Keeping::Sections {
+        if self.persistence == Persistence::Sections {
             changes.set(self.address(&self.overflow, at), word);
         }
     }
@@ -243,7 +189,7 @@ impl<I: Memory> Shard<I> {
         if more != 0 {
             self.entries.fetch_add(more as u64, Ordering::Relaxed);
         }
-        if self.keeping == Keeping::Sections {
+        if self.persistence == Persistence::Sections {
             if more != 0 {
                 changes.add(self.address(&self.overflow, ENTRIES_AT), more);
             }
@@ -253,10 +199,10 @@ impl<I: Memory> Shard<I> {
         }
     }
 
-    /// What was stored there is durable on return, if the table is kept.
+    /// What was stored there is durable on return, if the table is persistent.
     #[inline(always)]
     pub(super) fn keep(&self, memory: &I, at: u64, bytes: u64) {
-        if self.keeping.is_kept() {
+        if self.persistence.is_persistent() {
             // SAFETY: callers pass committed lines.
             unsafe { memory.persist(at, bytes) };
         }
@@ -268,7 +214,7 @@ impl<I: Memory> Shard<I> {
     }
 
     fn note_in(&self, memory: &I, at: u64, word: u64) {
-        if self.keeping.is_kept() {
+        if self.persistence.is_persistent() {
             self.set_now(memory, at, word);
         }
     }
@@ -316,11 +262,11 @@ impl<I: Memory> Shard<I> {
     }
 
     /// Sees to it that what was just read of a line is durable before anyone is told, if the table
-    /// is kept word by word. A writer makes its change durable before it lets go of the bucket; while
+    /// is persistent word by word. A writer makes its change durable before it lets go of the bucket; while
     /// it holds it, the reader does that for it. (Words of a section are stored when they are safe.)
     #[inline(always)]
     fn settle(&self, bucket: u64, memory: &I, line: u64) {
-        if self.keeping != Keeping::Words {
+        if self.persistence != Persistence::Words {
             return;
         }
         // SAFETY: the header of a committed bucket.
@@ -489,7 +435,7 @@ impl<I: Memory> Shard<I> {
         let mut lines = self.lines.lock();
         (lines.next, lines.free) = (1, Vec::new());
         self.entries.store(0, Ordering::Relaxed);
-        self.note_books(&lines);
+        self.note_allocation(&lines);
     }
 
     /// As [`super::HashIndex::used`].
@@ -499,8 +445,8 @@ impl<I: Memory> Shard<I> {
         [(buckets, count * LINE), (overflow, self.lines.lock().next * LINE)]
     }
 
-    /// Notes what repair would find out, durably if the table is kept. Nobody changes it meanwhile.
-    pub(super) fn note_books(&self, lines: &OverflowLines) {
+    /// Notes what repair would find out, durably if the table is persistent. Nobody changes it meanwhile.
+    pub(super) fn note_allocation(&self, lines: &OverflowLines) {
         let mut first = 0;
         for line in &lines.free {
             // SAFETY: the header of a committed line that nobody uses.
@@ -511,7 +457,7 @@ impl<I: Memory> Shard<I> {
         self.note(NEXT_AT, lines.next);
         self.note(FREE_AT, first);
         self.note(ENTRIES_AT, self.entries.load(Ordering::Relaxed));
-        if self.keeping.is_kept() {
+        if self.persistence.is_persistent() {
             self.note(SUM_AT, self.sum().1);
         }
     }

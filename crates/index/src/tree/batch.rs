@@ -3,11 +3,10 @@
 //! All keys of a group go down a level together. At each level the node below is asked for, for one key
 //! after the other, before the first of them is looked at: their misses overlap.
 
-use super::descend::root_of;
-use super::inner::Inner;
 use super::{Form, Tree};
 use crate::keys::{Keys, Probe, Side};
 use crate::latch::Seen;
+use crate::nodes::{Inner, root_of};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 

@@ -1,9 +1,9 @@
 //! Trees made from what is in order already: leaves from entries, inner nodes from leaves.
 
-use super::descend::root_of;
-use super::{HEIGHT_SHIFT, Tree};
+use super::Tree;
 use crate::keys::{Entry, Keys, Separator, compare};
-use crate::shares;
+use crate::nodes::{Child, build, root_of, root_word};
+use crate::shares::spread;
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
@@ -11,12 +11,9 @@ use terrace_memory::Memory;
 /// Of ten places of a new node so many are filled: the next inserts find room.
 const FILLED_TENTHS: u64 = 9;
 
-/// A node and what stands before it, but before the first.
-pub(super) type Child = (Option<Separator>, u64);
-
 impl<L: Memory, N: Memory> Tree<L, N> {
     /// Fills an empty tree with entries in the order of their keys. The caller holds off others. A tree
-    /// that is kept holds all of them durably on return, and before it none. O(entries).
+    /// that is persistent holds all of them durably on return, and before it none. O(entries).
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] if the tree is not empty, or entries are not in order; those of the
@@ -83,47 +80,9 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     ///
     /// # Errors
     /// Those of the memory; nothing is taken then.
-    pub(super) fn build_inner(&self, mut children: Vec<Child>, threads: usize) -> io::Result<u64> {
-        let most = self.rows.room * FILLED_TENTHS / 10 + 1;
-        let mut taken = Vec::new();
-        let mut height = 0;
-        while children.len() > 1 {
-            let nodes = children.len().div_ceil(most as usize);
-            let below = taken.len();
-            for _ in 0..nodes {
-                let node = self.inner.take(|_| ()).inspect_err(|_| {
-                    taken.iter().for_each(|node| {
-                        self.inner(*node).forget();
-                        self.inner.give(*node);
-                    });
-                })?;
-                taken.push(node);
-            }
-            let level = &taken[below..];
-            // As even as can be: no node is left with one child.
-            let part = |number| children.len() * number / nodes;
-            let above = shares(nodes, threads, |numbers| {
-                let fill = |number: usize| {
-                    let group = &children[part(number)..part(number + 1)];
-                    self.fill(level[number], group);
-                    (group[0].0.clone(), level[number])
-                };
-                numbers.map(fill).collect::<Vec<Child>>()
-            });
-            children = above.into_iter().flatten().collect();
-            height += 1;
-        }
-        Ok(children[0].1 | height << HEIGHT_SHIFT)
-    }
-
-    /// Makes this free inner node one with these children.
-    fn fill(&self, node: u64, group: &[Child]) {
-        let inner = self.inner(node);
-        inner.begin(group[0].1);
-        for (slot, (separator, child)) in (0..).zip(&group[1..]) {
-            let separator = separator.clone().expect("all but the first have one");
-            inner.insert(slot, separator, *child);
-        }
+    pub(super) fn build_inner(&self, children: Vec<Child>, threads: usize) -> io::Result<u64> {
+        let (root, height) = build((&self.inner, &self.rows), children, 0, threads, &spread)?;
+        Ok(root_word(root, height))
     }
 }
 

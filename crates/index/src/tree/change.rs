@@ -1,34 +1,66 @@
-//! How each form changes a latched leaf, and what is durable when.
-//!
-//! * *Sorted*, *Unsorted*: nothing is. With group flushing the lines that a shift or a copy dirtied are
-//!   asked to be written back one behind the other, so that a device that writes larger pieces sees them
-//!   whole.
-//! * *WriteAhead*: the new words go to a log and are durable there before one is stored here
-//!   ([`super::log`]).
-//! * *FastFair*: a shift copies each entry to its neighbour's slot and makes the line durable before it
-//!   goes on to another. An entry is made void before its words are overwritten, and its first word of
-//!   value is stored last; words of a line become durable in the order they are stored. So a crash leaves
-//!   every entry somewhere, at worst one of them twice, side by side, and one void slot, which
-//!   [`Leaf::mend`] finds. A changed entry whose second word of value is another is written to the left
-//!   of the old one, before that goes: of two of one key the left one counts.
-//!   A split: the right leaf, then the link to it, then the left one without what moved; a merge: the
-//!   left one with copies, then the link past the right one. Between, entries of the left leaf are not
-//!   below the first of the right one: copies, which go.
-//! * *PersistentUnsorted*: an entry is durable in a free slot before the bitmap, one word, makes it
-//!   valid, or it instead of the one it replaces. Splits and merges write free leaves and free slots
-//!   first, and change bitmap and link through the log.
+//! How a latched leaf is changed: what all forms share. Each form has a file, in which its order of durability stands.
+
+mod fast_fair;
+mod sorted;
+mod unsorted;
+mod write_ahead;
 
 use super::leaf::{ENTRY, Leaf, bitmap_word};
-use super::log::Record;
 use super::{Form, RIGHT, WHICH};
-use crate::keys::{Entry, Keys, Separator, compare, high, low};
+use crate::keys::{Entry, Keys, Separator};
+use fast_fair::FastFair;
+use sorted::Sorted;
 use std::ops::Range;
 use terrace_memory::Memory;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::prestore::{Op, Site};
+use unsorted::{PersistentUnsorted, Unsorted};
+use write_ahead::WriteAhead;
 
 static GROUP: Site = Site::new("entries that a change of a tree moved");
 
-const LINE: u64 = 64;
+/// The changes of one form of leaf. A change of a persistent form is durable on return, and a crash before that leaves
+/// what recovery makes the leaf of before or after of.
+trait Changes {
+    /// Adds an entry, for which there is room, where [`Leaf::find`] said.
+    fn insert<L: Memory>(leaf: &Leaf<'_, L>, slot: u64, entry: Entry);
+
+    /// Removes the entry in `slot`.
+    fn remove<L: Memory>(leaf: &Leaf<'_, L>, slot: u64);
+
+    /// Gives the entry in `slot` another value.
+    fn replace<L: Memory>(leaf: &Leaf<'_, L>, slot: u64, value: [u64; 2]);
+
+    /// Leaves a leaf the entries `staying`, with their slots, and links it to `right`, which is durable and has
+    /// `moved`.
+    fn leave<L: Memory>(
+        leaf: &Leaf<'_, L>,
+        staying: &[(Entry, u64)],
+        moved: &[(Entry, u64)],
+        right: u64,
+    );
+
+    /// Adds the entries `moving` of the right neighbour, for which there is room, and links the leaf past that, to
+    /// `next`.
+    fn join<L: Memory>(leaf: &Leaf<'_, L>, moving: &[Entry], next: u64);
+
+    /// What is wrong with a leaf that a crash left, if no crash leaves one of this form so; counts entries for readers
+    /// where they alone say how many there are.
+    fn damage<L: Memory>(leaf: &Leaf<'_, L>) -> Option<&'static str>;
+}
+
+/// The one match on the form.
+macro_rules! by_form {
+    ($leaf:expr, $change:ident($($with:expr),*)) => {
+        match $leaf.leaves.form {
+            Form::Sorted | Form::Rows => Sorted::$change($leaf, $($with),*),
+            Form::Unsorted => Unsorted::$change($leaf, $($with),*),
+            Form::WriteAhead => WriteAhead::$change($leaf, $($with),*),
+            Form::FastFair => FastFair::$change($leaf, $($with),*),
+            Form::PersistentUnsorted => PersistentUnsorted::$change($leaf, $($with),*),
+        }
+    };
+}
 
 impl<L: Memory> Leaf<'_, L> {
     fn store(&self, at: u64, word: u64) {
@@ -38,7 +70,7 @@ impl<L: Memory> Leaf<'_, L> {
 
     /// Bytes of this leaf are durable on return, where the form keeps them.
     fn persist(&self, at: u64, bytes: u64) {
-        if self.leaves.form.is_kept() {
+        if self.leaves.form.is_persistent() {
             // SAFETY: bytes of this committed node.
             unsafe { self.leaves.arena.memory.persist(self.at + at, bytes) };
         }
@@ -66,169 +98,52 @@ impl<L: Memory> Leaf<'_, L> {
         }
     }
 
-    /// Stores the entry so that it is either void or whole, whatever a crash leaves of the stores.
-    fn put_in_order(&self, slot: u64, entry: Entry) {
-        let at = self.entry_at(slot);
-        self.void(slot);
-        self.store(at, high(entry.head));
-        self.store(at + 8, low(entry.head));
-        self.store(at + 24, entry.value[1]);
-        self.store(at + 16, entry.value[0]);
+    /// Overwrites the value of the entry in `slot`, not durably.
+    fn put_value(&self, slot: u64, value: [u64; 2]) {
+        let at = self.word_at(slot, 2);
+        self.store(at, value[0]);
+        self.store(at + 8, value[1]);
     }
 
-    fn void(&self, slot: u64) {
-        self.store(self.word_at(slot, 2), 0);
-    }
-
-    /// Makes the slot's line durable if the next slot to be stored lies in another.
-    fn leave(&self, slot: u64, next: u64) {
-        let line = self.entry_at(slot) / LINE;
-        if line != self.entry_at(next) / LINE {
-            self.persist(line * LINE, LINE);
+    /// Gives the entry in `slot` another first word of its value, durably, if the second stays; else changes
+    /// nothing and returns false.
+    fn replace_first(&self, slot: u64, value: [u64; 2]) -> bool {
+        let at = self.word_at(slot, 2);
+        let stays = self.load(at + 8) == value[1];
+        if stays {
+            self.store(at, value[0]);
+            self.persist(at, 8);
         }
+        stays
+    }
+
+    fn invalidate(&self, slot: u64) {
+        self.store(self.word_at(slot, 2), 0);
     }
 
     fn persist_entry(&self, slot: u64) {
         self.persist(self.entry_at(slot), ENTRY);
     }
 
-    /// Makes room for an entry at `slot` of `count`.
-    fn shift_up(&self, slot: u64, count: u64) {
-        let in_order = self.leaves.form == Form::FastFair;
-        for to in (slot + 1..=count).rev() {
-            let entry = self.entry(to - 1);
-            if in_order {
-                self.put_in_order(to, entry);
-                self.leave(to, to - 1);
-            } else {
-                self.put(to, entry);
-            }
-        }
-    }
-
-    /// Closes the gap at `slot` of `count`.
-    fn shift_down(&self, slot: u64, count: u64) {
-        let in_order = self.leaves.form == Form::FastFair;
-        for to in slot..count - 1 {
-            let entry = self.entry(to + 1);
-            if in_order {
-                self.put_in_order(to, entry);
-                self.leave(to, to + 1);
-            } else {
-                self.put(to, entry);
-            }
-        }
-        if in_order {
-            self.void(count - 1);
-            self.persist_entry(count - 1);
-        }
-    }
-
-    fn free_slot(&self, slots: u64) -> u64 {
-        u64::from(slots.trailing_ones())
-    }
-
-    /// These slots of an unsorted leaf are the valid ones, durably where the form is kept.
-    fn hold(&self, slots: u64) {
-        self.store(WHICH, bitmap_word(slots));
-        self.persist(WHICH, 8);
-    }
-
     /// Adds an entry, for which there is room, where [`Leaf::find`] said.
+    #[inline]
     pub(super) fn insert(&self, slot: u64, entry: Entry) {
-        let which = self.load(WHICH);
-        match self.leaves.form {
-            Form::Sorted | Form::Rows => {
-                self.shift_up(slot, which);
-                self.put(slot, entry);
-                self.group(slot..which + 1);
-                self.store(WHICH, which + 1);
-            }
-            Form::FastFair => {
-                self.insert_in_order(slot, entry, which);
-                self.store(WHICH, which + 1);
-            }
-            Form::WriteAhead => {
-                let mut record = self.record();
-                let more = (slot..which).flat_map(|slot| self.entry(slot).words());
-                record.add(self.at + self.entry_at(slot), entry.words().into_iter().chain(more));
-                record.commit();
-                self.store(WHICH, which + 1);
-            }
-            Form::Unsorted | Form::PersistentUnsorted => {
-                let slots = self.valid_slots();
-                let slot = self.free_slot(slots);
-                self.put(slot, entry);
-                self.persist_entry(slot);
-                self.hold(slots | 1 << slot);
-            }
-        }
-    }
-
-    fn insert_in_order(&self, slot: u64, entry: Entry, count: u64) {
-        self.shift_up(slot, count);
-        self.put_in_order(slot, entry);
-        self.persist_entry(slot);
+        by_form!(self, insert(slot, entry));
     }
 
     /// Removes the entry in `slot`.
+    #[inline]
     pub(super) fn remove(&self, slot: u64) {
-        let which = self.load(WHICH);
-        match self.leaves.form {
-            Form::Sorted | Form::Rows | Form::FastFair => {
-                self.shift_down(slot, which);
-                if !self.leaves.form.is_kept() {
-                    self.group(slot..which);
-                }
-                self.store(WHICH, which - 1);
-            }
-            Form::WriteAhead => {
-                let mut record = self.record();
-                let rest = (slot + 1..which).flat_map(|slot| self.entry(slot).words());
-                record.add(self.at + self.entry_at(slot), rest.chain([0; 4]));
-                record.commit();
-                self.store(WHICH, which - 1);
-            }
-            Form::Unsorted | Form::PersistentUnsorted => {
-                self.hold(self.valid_slots() & !(1 << slot));
-            }
-        }
+        by_form!(self, remove(slot));
     }
 
     /// Gives the entry in `slot` another value.
+    #[inline]
     pub(super) fn replace(&self, slot: u64, value: [u64; 2]) {
-        let at = self.word_at(slot, 2);
-        let entry = Entry { value, ..self.entry(slot) };
-        match self.leaves.form {
-            Form::Sorted | Form::Rows | Form::Unsorted => {
-                self.store(at, value[0]);
-                self.store(at + 8, value[1]);
-            }
-            Form::WriteAhead => {
-                let mut record = self.record();
-                record.add(self.at + at, value);
-                record.commit();
-            }
-            Form::FastFair | Form::PersistentUnsorted if self.load(at + 8) == value[1] => {
-                self.store(at, value[0]);
-                self.persist(at, 8);
-            }
-            Form::FastFair => {
-                let count = self.load(WHICH);
-                self.insert_in_order(slot, entry, count);
-                self.shift_down(slot + 1, count + 1);
-            }
-            Form::PersistentUnsorted => {
-                let slots = self.valid_slots();
-                let new = self.free_slot(slots);
-                self.put(new, entry);
-                self.persist_entry(new);
-                self.hold(slots & !(1 << slot) | 1 << new);
-            }
-        }
+        by_form!(self, replace(slot, value));
     }
 
-    /// Makes this free leaf one with these entries; durable on return, where the form is kept.
+    /// Makes this free leaf one with these entries; durable on return, where the form is persistent.
     pub(super) fn begin<'e>(&self, entries: impl Iterator<Item = &'e Entry>, right: u64) {
         self.let_go();
         let mut count = 0;
@@ -236,7 +151,7 @@ impl<L: Memory> Leaf<'_, L> {
             self.put(count, *entry);
             count += 1;
         }
-        (count..self.leaves.slots()).for_each(|slot| self.void(slot));
+        (count..self.leaves.slots()).for_each(|slot| self.invalidate(slot));
         let sorted = self.leaves.form.is_sorted();
         self.store(WHICH, if sorted { count } else { bitmap_word((1 << count) - 1) });
         self.store(RIGHT, self.link_to(right));
@@ -259,31 +174,7 @@ impl<L: Memory> Leaf<'_, L> {
     ) -> Separator {
         let (staying, moving) = entries.split_at(from);
         right.begin(moving.iter().map(|(entry, _)| entry), self.right());
-        let slots = moving.iter().map(|(_, slot)| *slot);
-        let staying_mask = staying.iter().fold(0, |mask, (_, slot)| mask | 1u64 << (slot & 63));
-        match self.leaves.form {
-            Form::Sorted | Form::Rows | Form::Unsorted => {
-                let sorted = self.leaves.form.is_sorted();
-                self.store(WHICH, if sorted { from as u64 } else { bitmap_word(staying_mask) });
-                self.store(RIGHT, self.link_to(right.at));
-            }
-            Form::FastFair => {
-                self.link(right.at);
-                self.void_from(from as u64, entries.len() as u64);
-            }
-            Form::WriteAhead => {
-                let mut record = self.record();
-                slots.for_each(|slot| record.add(self.at + self.entry_at(slot) + 16, [0]));
-                record.add(self.at + RIGHT, [self.link_to(right.at)]);
-                record.commit();
-                self.store(WHICH, from as u64);
-            }
-            Form::PersistentUnsorted => {
-                let mut record = self.record();
-                record.add(self.at + WHICH, [bitmap_word(staying_mask), self.link_to(right.at)]);
-                record.commit();
-            }
-        }
+        by_form!(self, leave(staying, moving, right.at));
         Separator::between(entries[from - 1].0, entries[from].0, keys)
     }
 
@@ -293,15 +184,7 @@ impl<L: Memory> Leaf<'_, L> {
         self.persist(RIGHT, 8);
     }
 
-    /// Makes the slots from `from` to `count` void, and that durable.
-    fn void_from(&self, from: u64, count: u64) {
-        (from..count).for_each(|slot| self.void(slot));
-        let (start, end) = (self.entry_at(from), self.entry_at(count));
-        self.persist(start, end - start);
-        self.store(WHICH, from);
-    }
-
-    /// Makes this free leaf what `other` is, which is latched. Of a form that is not kept.
+    /// Makes this free leaf what `other` is, which is latched. Of a form that is not persistent.
     pub(super) fn take_over(&self, other: &Leaf<'_, L>) {
         self.store(WHICH, other.load(WHICH));
         self.store(RIGHT, self.link_to(other.right()));
@@ -314,117 +197,28 @@ impl<L: Memory> Leaf<'_, L> {
     pub(super) fn join(&self, right: &Leaf<'_, L>) {
         let mut moving = Vec::new();
         right.copy(&mut moving);
-        let next = right.right();
-        let taken = self.len()..self.len() + moving.len() as u64;
-        match self.leaves.form {
-            Form::Sorted | Form::Rows => {
-                taken.clone().zip(&moving).for_each(|(slot, entry)| self.put(slot, *entry));
-                if !moving.is_empty() {
-                    self.group(taken.clone());
-                }
-                self.store(RIGHT, self.link_to(next));
-                self.store(WHICH, taken.end);
-            }
-            Form::FastFair => {
-                taken
-                    .clone()
-                    .zip(&moving)
-                    .for_each(|(slot, entry)| self.put_in_order(slot, *entry));
-                if !moving.is_empty() {
-                    self.persist(self.entry_at(taken.start), ENTRY * moving.len() as u64);
-                }
-                self.link(next);
-                self.store(WHICH, taken.end);
-            }
-            Form::WriteAhead => {
-                let mut record = self.record();
-                let words = moving.iter().flat_map(|entry| entry.words());
-                record.add(self.at + self.entry_at(taken.start), words);
-                record.add(self.at + RIGHT, [self.link_to(next)]);
-                record.commit();
-                self.store(WHICH, taken.end);
-            }
-            Form::Unsorted | Form::PersistentUnsorted => {
-                let mut now = self.valid_slots();
-                for entry in &moving {
-                    let slot = self.free_slot(now);
-                    self.put(slot, *entry);
-                    now |= 1 << slot;
-                }
-                self.persist(ENTRY, self.leaves.slots() * ENTRY);
-                if self.leaves.form.is_kept() {
-                    let mut record = self.record();
-                    record.add(self.at + WHICH, [bitmap_word(now), self.link_to(next)]);
-                    return record.commit();
-                }
-                self.store(WHICH, bitmap_word(now));
-                self.store(RIGHT, self.link_to(next));
-            }
-        }
-    }
-
-    fn record(&self) -> Record<'_, L> {
-        self.leaves.logs.begin(&self.leaves.arena.memory, self.at / self.leaves.arena.node_bytes)
-    }
-
-    /// Puts right what a crash left of this leaf, given the entries of the one behind it; of a form whose
-    /// entries alone count. Every step is one that a crash may follow. Returns whether a crash may have
-    /// left it like this: at most one slot is void, or holds another entry of its neighbour's key.
-    pub(super) fn mend(&self, behind: &[Entry], keys: &impl Keys) -> bool {
-        // What a split or a merge left in two leaves is the right one's. Nobody changed either since, so
-        // these are copies to the bit, and what is none is no copy.
-        if let Some(next) = behind.first() {
-            let entries: Vec<_> = self.not_void(0).collect();
-            for slot in entries.into_iter().rev() {
-                let entry = self.entry(slot);
-                if entry.head >= next.head && behind.contains(&entry) {
-                    self.void(slot);
-                    self.persist_entry(slot);
-                }
-            }
-        }
-        let (mut slot, mut shifts) = (0, 0);
-        while let Some(last) = self.not_void(slot).next_back() {
-            let is_copy = slot > 0
-                && !self.is_void(slot)
-                && compare(self.entry(slot - 1), self.entry(slot), keys).is_eq();
-            if !keys.could_tell() || shifts > 1 {
-                return false;
-            }
-            if self.is_void(slot) || is_copy {
-                self.shift_down(slot, last + 1);
-                shifts += 1;
-            } else {
-                slot += 1;
-            }
-        }
-        self.store(WHICH, slot);
-        true
+        by_form!(self, join(&moving, right.right()));
     }
 
     /// Counts the entries of a leaf that a crash left, if they alone say how many there are, for readers;
     /// returns what is wrong with it, if no crash leaves a leaf of this form so.
     pub(super) fn damage(&self) -> Option<&'static str> {
-        match self.leaves.form {
-            Form::PersistentUnsorted => {
-                (!self.has_slots()).then_some("the bitmap of a leaf is not whole")
-            }
-            form => {
-                let count = self.not_void(0).count() as u64;
-                self.store(WHICH, count);
-                let has_gap = self.not_void(count).next().is_some();
-                (form == Form::WriteAhead && has_gap)
-                    .then_some("a leaf has a gap between its entries")
-            }
-        }
+        by_form!(self, damage())
     }
 
-    fn is_void(&self, slot: u64) -> bool {
+    /// Counts the entries of a sorted leaf for readers; returns how many there are before the first gap.
+    fn count(&self) -> u64 {
+        let count = self.valid_from(0).count() as u64;
+        self.store(WHICH, count);
+        count
+    }
+
+    fn is_invalid(&self, slot: u64) -> bool {
         self.load(self.entry_at(slot) + 16) == 0
     }
 
     /// Slots from `from` on that hold an entry.
-    fn not_void(&self, from: u64) -> impl DoubleEndedIterator<Item = u64> {
-        (from..self.leaves.slots()).filter(|slot| !self.is_void(*slot))
+    fn valid_from(&self, from: u64) -> impl DoubleEndedIterator<Item = u64> {
+        (from..self.leaves.slots()).filter(|slot| !self.is_invalid(*slot))
     }
 }

@@ -1,10 +1,10 @@
 //! The way down: from the root to the node of a level that is in charge of a key.
 
-use super::inner::Inner;
+use super::Tree;
 use super::leaf::Found;
-use super::{HEIGHT_SHIFT, Tree};
 use crate::keys::{Keys, Probe, Side};
 use crate::latch::{Latch, Seen};
+use crate::nodes::{Inner, root_of};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -16,11 +16,6 @@ pub(super) struct Way {
     pub(super) node: Seen,
     /// Levels below it: fewer than asked for if the tree is not as high.
     pub(super) level: u64,
-}
-
-/// The root's node, and the levels below it.
-pub(super) fn root_of(word: u64) -> (u64, u64) {
-    (word & ((1 << HEIGHT_SHIFT) - 1), word >> HEIGHT_SHIFT)
 }
 
 /// A look at a key's leaf, to tell later whether a writer came.

@@ -4,24 +4,24 @@
 //! right neighbour; one that is free. An entry never crosses a line; but in leaves with rows the first words
 //! of all heads come first, which are what a search reads, and behind them the other three of each entry.
 //!
-//! Of a sorted leaf that is kept the entries alone say what is there: one whose first word of value is
-//! zero is void. The number is only for readers.
+//! Of a sorted leaf that is persistent the entries alone say what is there: one whose first word of value is
+//! zero is invalid. The number is only for readers.
 //!
 //! Damage shows: the word of the right neighbour has a sum ([`whole`]), a bitmap an even number of bits, of
 //! which the highest stands for no slot. What entries hold is for their [`Keys`] to verify.
 
-use super::arena::Arena;
 use super::grouping::Grouping;
 use super::log::Logs;
 use super::{Form, RIGHT, WHICH};
 use crate::keys::{Entry, Keys, Probe, compare, high, joined, low};
+use crate::nodes::Arena;
 use std::cmp::Ordering;
 use terrace_durable::checked_word;
 use terrace_memory::Memory;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 
 /// Bytes before the first entry, and of an entry.
 pub(super) const ENTRY: u64 = 32;
-const LINE: u64 = 64;
 /// The bit of a bitmap that makes the number of its bits even.
 const EVEN: u64 = 1 << 63;
 

@@ -13,12 +13,12 @@ use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use terrace_durable::lock;
 use terrace_memory::Memory;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 
 /// Writers of different leaves rarely meet at one of so many.
 const LOGS: u64 = 8;
 /// Records a log has room for.
 const RECORDS: u64 = 4;
-const LINE: u64 = 64;
 /// In the line before the records, and in a record's first word: bits below the number.
 const NUMBER_SHIFT: u32 = 24;
 /// Words of a record before its runs.

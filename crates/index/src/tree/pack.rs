@@ -3,16 +3,17 @@
 //!
 //! A tree that shrinks, as by eviction, leaves free nodes everywhere. Nodes are moved as a merge changes them: the node
 //! above latched, then the neighbour on the left, whose link leads here, then the node itself. Readers that were in it
-//! find its version raised, and begin again; so does who finds zeros where memory was given back ([`super::arena`]).
+//! find its version raised, and begin again; so does who finds zeros where memory was given back (`nodes/arena.rs`).
 //! Nobody waits here: a node that a writer has is left where it is, for the next time.
 //!
-//! Leaves that are kept stay where they are: what a crash leaves of them is found by their places.
+//! Leaves that are persistent stay where they are: what a crash leaves of them is found by their places.
 
-use super::descend::{Way, root_of};
+use super::descend::Way;
 use super::structure::Latched;
-use super::{HEIGHT_SHIFT, LINE, Tree};
+use super::{LINE, Tree};
 use crate::keys::{Keys, Probe, Separator, Side};
 use crate::latch::{Latch, Seen};
+use crate::nodes::{root_of, root_word};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
@@ -103,7 +104,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
     /// Merges children that fit in one node, as far as nobody has them.
     fn merge_children(&self, way: &Way) {
         let level = way.level - 1;
-        if level == 0 && self.leaves.form.is_kept() {
+        if level == 0 && self.leaves.form.is_persistent() {
             return;
         }
         let inner = self.inner(way.node.at);
@@ -166,7 +167,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let Some(to) = self.inner.take_lower() else { return };
         node.change();
         self.inner(to).take_over(&self.inner(at));
-        self.root.store(to | height << HEIGHT_SHIFT, Ordering::Release);
+        self.root.store(root_word(to, height), Ordering::Release);
         drop(node);
         self.inner.give(at);
     }

@@ -9,9 +9,9 @@
 //! before the one it has.
 
 use super::Tree;
-use super::descend::root_of;
 use crate::keys::{Direction, Entry, Keys, Probe, Separator, Side, compare, whole_key};
 use crate::latch::Seen;
+use crate::nodes::root_of;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ const LEAVES_AHEAD: u64 = 4;
 enum Place {
     /// Before everything.
     Start,
-    /// At a key, which is visited too, or not. The key is kept where its head does not tell it.
+    /// At a key, which is visited too, or not. The key is persistent where its head does not tell it.
     Key { head: u128, key: Option<Vec<u8>>, is_included: bool },
     /// Downwards: before what this stands before.
     Before(Separator),

@@ -1,4 +1,4 @@
-//! What a crash leaves of a tree that is kept, and how it is taken up.
+//! What a crash leaves of a tree that is persistent, and how it is reopened.
 //!
 //! First the logs are replayed: every change that was logged is done. Then the list of leaves is followed,
 //! and many threads look at a part of it each: almost every leaf is as it should be, and its ends give the
@@ -7,12 +7,14 @@
 //! yet, or a merge no longer.
 //!
 //! What is there may be damaged, and [`Keys`] knows nothing yet of what entries name. So nothing is changed
-//! that no crash explains, and nothing once a key could not be told ([`Keys::could_tell`]): whoever makes
-//! the tree anew instead finds at the next attempt what made it do so.
+//! that no crash explains, and nothing once a key could not be told ([`Keys::could_tell`]): whoever rebuilds
+//! the tree instead finds at the next attempt what made it do so.
 
-use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions, build::Child};
+use super::{COMMITTED_AT, FIRST_AT, FORMAT_AT, Form, Tree, TreeOptions};
+use crate::Reserved;
 use crate::keys::{Entry, Keys, Separator, compare};
-use crate::{Ground, shares};
+use crate::nodes::Child;
+use crate::shares::{shares, spread};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,30 +34,30 @@ struct Looked {
     behind: Option<Separator>,
 }
 
-/// The leaves from left to right, and where their ground begins: for the places in errors.
+/// The leaves from left to right, and where their region begins: for the places in errors.
 struct List {
     leaves: Vec<u64>,
     start: u64,
 }
 
 impl<L: Memory, N: Memory> Tree<L, N> {
-    /// Takes up the tree that [`Tree::over`] made with the same options on the same ground for leaves,
-    /// after a crash or not, with so many threads; the ground for inner nodes may hold anything.
+    /// Takes up the tree that [`Tree::over`] made with the same options on the same region for leaves,
+    /// after a crash or not, with so many threads; the region for inner nodes may hold anything.
     /// O(entries).
     ///
     /// # Errors
-    /// Those of the grounds; [`io::ErrorKind::InvalidInput`] for a form that is not kept, and
+    /// Those of the regions; [`io::ErrorKind::InvalidInput`] for a form that is not persistent, and
     /// [`io::ErrorKind::InvalidData`], with the place, where there is no such tree, or no crash could have
     /// left what is there.
     pub fn recover<K: Keys + Sync>(
         options: &TreeOptions,
-        leaves: Ground<L>,
-        inner: Ground<N>,
+        leaves: Reserved<L>,
+        inner: Reserved<N>,
         keys: &K,
         threads: usize,
         budget: &Arc<Budget>,
     ) -> io::Result<Tree<L, N>> {
-        if !options.form.is_kept() {
+        if !options.form.is_persistent() {
             let what = format!("a tree of form {} is not found after a crash", options.form);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
@@ -126,7 +128,8 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         keys: &K,
         threads: usize,
     ) -> io::Result<Vec<Option<Looked>>> {
-        let parts = shares(list.leaves.len(), threads, |part| self.look_at_part(list, part, keys));
+        let parts =
+            shares(list.leaves.len(), threads, &spread, |part| self.look_at_part(list, part, keys));
         let mut looked = Vec::with_capacity(list.leaves.len());
         for part in parts {
             looked.extend(part?);

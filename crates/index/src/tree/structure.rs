@@ -4,11 +4,12 @@
 //! so what led to one still does. Only then the right neighbour under the same node, which nobody can
 //! remove meanwhile.
 
-use super::descend::{Way, root_of};
+use super::Tree;
+use super::descend::Way;
 use super::leaf::Leaf;
-use super::{HEIGHT_SHIFT, Tree};
 use crate::keys::{Entry, Keys, Probe, Separator, UNTOLD};
 use crate::latch::{Latch, Seen};
+use crate::nodes::{root_of, root_word};
 use std::io;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
@@ -111,7 +112,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let inner = self.inner(top);
         inner.begin(node.at());
         inner.insert(0, separator, right);
-        self.root.store(top | (way.level + 1) << HEIGHT_SHIFT, Ordering::Release);
+        self.root.store(root_word(top, way.level + 1), Ordering::Release);
         Ok(true)
     }
 
@@ -267,14 +268,14 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         let Some(latch) = way.node.latch(&self.inner.memory) else { return };
         let inner = self.inner(latch.at);
         latch.change();
-        let word = inner.child(0) | (way.level - 1) << HEIGHT_SHIFT;
+        let word = root_word(inner.child(0), way.level - 1);
         self.root.store(word, Ordering::Release);
         drop(latch);
         self.inner.give(way.node.at);
     }
 
     /// Removes every entry. The caller holds off writers; readers see what was there, or nothing. A tree
-    /// that is kept is empty durably on return, and before it holds all. Needs no memory.
+    /// that is persistent is empty durably on return, and before it holds all. Needs no memory.
     pub fn clear(&self) {
         let first = self.leaves.arena.take_last();
         self.leaves.leaf(first).begin([].iter(), 0);

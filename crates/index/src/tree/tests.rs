@@ -79,7 +79,7 @@ fn all(tree: &Tree, direction: Direction, page: usize, keys: &impl Keys) -> Vec<
 
 /// Every invariant of a tree that nobody uses at the time.
 fn check<K: Keys>(tree: &Tree, keys: &K) {
-    let (at, height) = descend::root_of(tree.root.load(Ordering::Relaxed));
+    let (at, height) = root_of(tree.root.load(Ordering::Relaxed));
     let mut leaves = Vec::new();
     gather(tree, height, at, &mut leaves);
     let mut linked = leaves.first().copied();
@@ -480,15 +480,15 @@ fn writers_of_one_key_never_lose_an_increment() {
     }
 }
 
-/// A ground of its own, of which only so many bytes are to be had.
-fn ground(region: &Arc<Region>, most: u64) -> Ground<Native> {
+/// A region of its own, of which only so many bytes are to be had.
+fn reserved(region: &Arc<Region>, most: u64) -> Reserved<Native> {
     let memory = region.native();
     let region = Arc::clone(region);
     let commit = Box::new(move |at, bytes| match at + bytes <= most {
         true => region.commit(at, bytes),
         false => Err(io::ErrorKind::OutOfMemory.into()),
     });
-    Ground { memory, commit, start: 0 }
+    Reserved { memory, commit, start: 0 }
 }
 
 fn region(bytes: u64) -> Arc<Region> {
@@ -500,14 +500,14 @@ fn region(bytes: u64) -> Arc<Region> {
 fn a_log_that_no_tree_writes_is_refused_with_its_offset() {
     let options = TreeOptions::of(Form::WriteAhead, 256);
     let (leaves, inner) = (region(8 << 20), region(8 << 20));
-    let grounds = || (ground(&leaves, u64::MAX), ground(&inner, u64::MAX));
-    let (on_leaves, on_inner) = grounds();
+    let regions = || (reserved(&leaves, u64::MAX), reserved(&inner, u64::MAX));
+    let (on_leaves, on_inner) = regions();
     let tree = Tree::over(&options, on_leaves, on_inner, &budget()).expect("memory");
     (1..41).for_each(|n| assert_eq!(put(&tree, n, n), None));
     drop(tree);
     let memory = leaves.native();
     let recovered = || {
-        let (leaves, inner) = grounds();
+        let (leaves, inner) = regions();
         Tree::recover(&options, leaves, inner, &Sixteen, 2, &budget()).map(|tree| tree.len())
     };
     assert_eq!(recovered().expect("as it was"), 40);
@@ -531,10 +531,10 @@ fn a_log_that_no_tree_writes_is_refused_with_its_offset() {
 #[test]
 fn inner_nodes_that_could_not_be_built_give_back_what_they_own() {
     let (leaves, inner) = (region(8 << 20), region(8 << 20));
-    let on_inner = ground(&inner, FIRST_COMMIT_BYTES);
+    let on_inner = reserved(&inner, FIRST_COMMIT_BYTES);
     let options = TreeOptions::of(Form::Unsorted, 256);
     let tree =
-        Tree::over(&options, ground(&leaves, u64::MAX), on_inner, &budget()).expect("memory");
+        Tree::over(&options, reserved(&leaves, u64::MAX), on_inner, &budget()).expect("memory");
     let tie: Arc<[u8]> = b"a key that ties with its neighbour"[..].into();
     let child = |n: u64| {
         let separator = crate::keys::Separator { head: n.into(), tie: Some(Arc::clone(&tie)) };

@@ -7,9 +7,9 @@
 
 use super::slots::Slots;
 use super::step::{Step, Steps};
+pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory};
 
-pub(super) const LINE: u64 = 64;
 /// No node.
 pub(super) const END: u64 = 0;
 

@@ -2,7 +2,6 @@
 
 use super::slot::{Content, HEADER_BYTES, Kind, position_of};
 use super::{CLAIMED, HEAD, Ring, popped, ready};
-use crossbeam_utils::Backoff;
 use terrace_memory::{Memory, Spin};
 
 /// Elements that were popped, one behind the other in one buffer that may be used again.
@@ -142,7 +141,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Claims positions with at most `most`, and void ones among them; none if the ring is empty.
     fn claim_elements(&self, most: Most) -> Result<Option<(u64, u64)>, TooLarge> {
-        let (spin, backoff) = (Spin::on(&self.turns), Backoff::new());
+        let spin = Spin::on(&self.turns);
         loop {
             let from = self.turn_word(CLAIMED);
             let head = self.turn_word(HEAD);
@@ -156,10 +155,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                     if self.turn_word_goes(CLAIMED, from, to) {
                         return Ok(Some((from, to)));
                     }
-                    backoff.spin();
+                    spin.wait();
                 }
                 Err(too_large) if self.turn_word(CLAIMED) == from => return Err(too_large),
-                Err(_) => backoff.spin(),
+                Err(_) => spin.wait(),
                 Ok(_) => spin.wait(),
             }
         }

@@ -2,8 +2,7 @@
 
 use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, sequence};
 use super::{Form, HEAD, PushError, Ring, SETTLED, Step, ready};
-use crossbeam_utils::Backoff;
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Domain, Memory, Spin};
 
 impl<M: Memory, T: Memory> Ring<M, T> {
     /// Pushes one element.
@@ -59,7 +58,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     }
 
     fn claim_room(&self, slots: u64) -> Result<u64, PushError> {
-        let backoff = Backoff::new();
+        let spin = Spin::on(&self.turns);
         loop {
             let head = self.turn_word(HEAD);
             // Loaded behind the head, the tail may have passed it: then the head is an old one.
@@ -72,7 +71,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                     return Ok(head);
                 }
             }
-            backoff.spin();
+            spin.wait();
         }
     }
 

@@ -4,9 +4,8 @@ use super::{Cost, Piece, Prestore, look_at, measure};
 use crate::random::Rng;
 use crate::test_bed::{Bench, TestBed};
 use std::io;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory};
-
-const LINE: u64 = 64;
 
 /// A loop of MG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

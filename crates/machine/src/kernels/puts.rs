@@ -9,6 +9,7 @@ use crate::random::Rng;
 use crate::test_bed::{Bench, TestBed};
 use std::collections::VecDeque;
 use std::io;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::{Domain, Memory, lab};
 
 /// What leads to a value.
@@ -42,7 +43,6 @@ pub struct Puts<'a> {
     pub operations: u64,
 }
 
-const LINE: u64 = 64;
 /// Keys of a bucket.
 const IN_BUCKET: u64 = 2;
 /// Bytes of a tree's node, and its children.

@@ -2,8 +2,8 @@
 
 use super::curve::Curve;
 use super::{Flavour, NodeProfile};
+use crate::instructions::LINE_BYTES as LINE;
 
-const LINE: u64 = 64;
 /// Pieces up to here are asked for by the lines of a core's own misses: larger ones by prefetchers too.
 const OWN_MISSES_BYTES: u64 = 1024;
 

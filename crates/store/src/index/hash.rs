@@ -1,13 +1,17 @@
 //! The hash table as a map's index.
 
-use super::{KeyIndex, Position, Watches};
+use super::{KeyIndex, Position, Site, Watches};
 use crate::engine::BATCH;
+use crate::form::TreeForm;
+use crate::kept::grounds;
+use crate::open::Opening;
+use std::fmt;
 use std::io;
 use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
 use terrace_index::keys::Keys;
-use terrace_index::{Change, HashIndex, Items, Watch};
-use terrace_memory::Memory;
+use terrace_index::{Change, HashIndex, Items, Line, Watch};
+use terrace_memory::{Divide, Memory};
 
 impl<I: Memory> Watches for Watch<'_, I> {
     #[inline(always)]
@@ -17,14 +21,66 @@ impl<I: Memory> Watches for Watch<'_, I> {
 }
 
 impl<I: Memory> KeyIndex for HashIndex<I> {
+    type Memory = I;
+    type InDram = HashIndex;
     type Watch<'a>
         = Watch<'a, I>
     where
         Self: 'a;
 
+    fn makes(form: Option<TreeForm>) -> bool {
+        form.is_none()
+    }
+
+    fn in_dram(opening: &Opening<'_>, capacity: u64) -> io::Result<HashIndex> {
+        HashIndex::on_node(opening.tables(), capacity, opening.index_node(), opening.index_budget())
+    }
+
+    fn create(site: &Site<'_, I>) -> io::Result<HashIndex<I>>
+    where
+        I: Divide,
+    {
+        HashIndex::persistent(grounds(site.file), site.opening.budget)
+    }
+
+    fn reopen(
+        site: &Site<'_, I>,
+        _claimed: &(impl Keys + Sync),
+        is_intact: impl FnOnce(&[(u64, u64)]) -> io::Result<bool>,
+    ) -> io::Result<HashIndex<I>>
+    where
+        I: Divide,
+    {
+        HashIndex::reopen(grounds(site.file), site.opening.budget, is_intact)
+    }
+
+    fn repair(site: &Site<'_, I>, _claimed: &(impl Keys + Sync)) -> io::Result<HashIndex<I>>
+    where
+        I: Divide,
+    {
+        HashIndex::repair(grounds(site.file), site.opening.budget)
+    }
+
+    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("hash")
+    }
+
+    fn use_sections(&mut self) {
+        HashIndex::use_sections(self);
+    }
+
+    fn note_allocation(&self) {
+        self.note_allocation();
+    }
+
     fn looked_at(&self) -> [u64; 2] {
         // But for chains, which are rare: a bucket is a line.
         [1, 64]
+    }
+
+    #[inline(always)]
+    fn line(&self, hash: u64) -> Option<Line<'_, I>> {
+        Some(HashIndex::line(self, hash))
     }
 
     #[inline(always)]

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use terrace_lockfree::Ring;
-use terrace_memory::{Memory, Native};
+use terrace_memory::{Memory, Native, Spin};
 
 /// Why a queue that was closed takes no more.
 pub(super) const CLOSED: &str = "closed";
@@ -246,9 +246,8 @@ impl<M: Memory + Clone> Inner<M> {
 
     /// Waits for pops under way: their threads are copying.
     fn await_pops(&self, to: u64) {
-        while self.ring.popped_through() < to && self.ring.settled_through() < to {
-            std::thread::yield_now();
-        }
+        let are_done = || self.ring.popped_through() >= to || self.ring.settled_through() >= to;
+        Spin::on(self.medium.memory()).until(|| are_done().then_some(()));
     }
 
     fn flush(&self) -> Result<()> {

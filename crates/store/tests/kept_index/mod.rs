@@ -35,7 +35,7 @@ impl Kept {
     /// Of all forms, or those of one kind.
     fn ways(kind: Option<Kind>) -> Vec<Kept> {
         let hash = [Persist::Index, Persist::Full].map(|persist| (Kind::Hash, None, persist));
-        let trees = TreeForm::ALL.into_iter().filter(|form| form.is_kept());
+        let trees = TreeForm::ALL.into_iter().filter(|form| form.is_persistent());
         let trees = trees.map(|form| (Kind::Ordered, Some(form), Persist::Index));
         let ways =
             hash.into_iter().chain(trees).filter(|way| kind.is_none_or(|kind| way.0 == kind));

@@ -16,12 +16,12 @@ use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
 use terrace_durable::{Medium, Result};
 use terrace_machine::{Crashable, Explorer, Volatile};
+use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, lab};
 use terrace_store::{Durability, Map, MapOptions};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
-const LINE_BYTES: u64 = 64;
 /// Head, and as many logs as the collector's scenario has.
 const DISK_BYTES: u64 = 9 * SEGMENT_BYTES;
 /// The explorer's memory for that.

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::Arc;
-use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Direction, Grounds, Options, Steps};
+use terrace_index::Reserved;
+use terrace_index::deltas::{Change, Deltas, Direction, Options, Regions, Steps};
 use terrace_index::keys::{Entry, Keys, Sixteen};
 use terrace_machine::{Crashable, Explorer, Noted};
 use terrace_memory::{Backing, Budget, Native, Region, lab};
@@ -105,16 +105,16 @@ fn options(logs: u32, steps: Steps) -> Options {
     }
 }
 
-fn dram() -> Ground<Native> {
+fn dram() -> Reserved<Native> {
     let region = Region::reserve(DRAM_BYTES, Backing::Anonymous).expect("memory");
     let memory = region.native();
-    Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
+    Reserved { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
 }
 
 /// The logs in this memory; the rest is in DRAM and is rebuilt.
-fn grounds(memory: &Crashable) -> Grounds<Crashable, Native> {
-    let logs = Ground { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 };
-    Grounds { logs, table: dram(), inner: dram() }
+fn grounds(memory: &Crashable) -> Regions<Crashable, Native> {
+    let logs = Reserved { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 };
+    Regions { logs, table: dram(), inner: dram() }
 }
 
 fn budget() -> Arc<Budget> {

@@ -10,8 +10,8 @@ use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::measure::ns_per_operation;
 use modelled::{ModelledIndex, Ran, failed, in_tree, insert, label};
 use std::sync::Arc;
-use terrace_index::Ground;
-use terrace_index::deltas::{Deltas, Grounds, Options};
+use terrace_index::Reserved;
+use terrace_index::deltas::{Deltas, Regions, Options};
 use terrace_index::keys::Sixteen;
 use terrace_index::tree::{self, TreeOptions};
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
@@ -84,32 +84,32 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(judge(entries, &found))
 }
 
-fn ground(bytes: u64, domain: Domain) -> Result<(Arc<Region>, Ground<Native>)> {
+fn ground(bytes: u64, domain: Domain) -> Result<(Arc<Region>, Reserved<Native>)> {
     let region = Region::reserve(bytes, Backing::HugePages).map_err(failed())?.declared(domain);
     let region = Arc::new(region);
     Ok((Arc::clone(&region), again(&region)))
 }
 
-fn again(region: &Arc<Region>) -> Ground<Native> {
+fn again(region: &Arc<Region>) -> Reserved<Native> {
     let held = Arc::clone(region);
     let commit = Box::new(move |at, bytes| held.commit(at, bytes));
-    Ground { memory: region.native(), commit, start: 0 }
+    Reserved { memory: region.native(), commit, start: 0 }
 }
 
 /// Processor time of recovering an entry by one thread, ns.
 fn native_recovery(entries: u64, options: &Options) -> Result<f64> {
     let budget = Arc::new(Budget::new(1 << 60));
     let (memory, logs) = ground(500 * entries + (64 << 20), Domain::Adr)?;
-    let dram = || -> Result<[Ground<Native>; 2]> {
+    let dram = || -> Result<[Reserved<Native>; 2]> {
         Ok([ground(80 * entries + (1 << 20), Domain::None)?.1, ground(80 * entries + (1 << 20), Domain::None)?.1])
     };
     let [table, inner] = dram()?;
-    let grounds = Grounds { logs, table, inner };
+    let grounds = Regions { logs, table, inner };
     let index = Deltas::create(grounds, options, &Sixteen, &budget).map_err(failed())?;
     (0..entries).try_for_each(|n| insert(&index, n)).map_err(failed())?;
     drop(index);
     let [table, inner] = dram()?;
-    let grounds = Grounds { logs: again(&memory), table, inner };
+    let grounds = Regions { logs: again(&memory), table, inner };
     ns_per_operation(entries, || {
         let index = Deltas::recover(grounds, options, 1, &Sixteen, &budget).map_err(failed())?;
         assert_eq!(index.len(), entries, "all is recovered");

@@ -7,7 +7,7 @@ use crate::reproduce::measure::ns_per_operation;
 use crate::trees::{self, DRAM, OnModel, PMEM};
 use std::io;
 use std::sync::Arc;
-use terrace_index::Ground;
+use terrace_index::Reserved;
 use terrace_index::tree::{self, Sixteen, Tree, TreeOptions};
 use terrace_memory::{Backing, Budget, Domain, Native, Region};
 
@@ -79,13 +79,13 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// A memory, to be had again and again.
-fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Ground<Native>> {
+fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Reserved<Native>> {
     let region = Region::reserve((entries + 10_000) * 128, Backing::HugePages)?.declared(domain);
     let region = Arc::new(region);
     Ok(move || {
         let region = Arc::clone(&region);
         let memory = region.native();
-        Ground { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
+        Reserved { memory, commit: Box::new(move |at, bytes| region.commit(at, bytes)), start: 0 }
     })
 }
 

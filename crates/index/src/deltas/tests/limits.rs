@@ -26,7 +26,7 @@ fn settings_that_cannot_be_are_named() {
     }
     let tiny = region(8 << 10);
     let refused =
-        Deltas::create(grounds(&tiny), &fine, &Sixteen, &budget()).expect_err("too small");
+        Deltas::create(regions(&tiny), &fine, &Sixteen, &budget()).expect_err("too small");
     assert!(refused.to_string().contains("8 logs need 10 at least"), "{refused}");
 }
 
@@ -135,7 +135,7 @@ fn damage_is_named_with_its_place() {
         let before = unsafe { native.load(at) };
         // SAFETY: as above.
         unsafe { native.store(at, before ^ 4) };
-        let refused = Deltas::recover(grounds(&memory), &options, 1, &Sixteen, &budget())
+        let refused = Deltas::recover(regions(&memory), &options, 1, &Sixteen, &budget())
             .expect_err("damaged");
         // SAFETY: as above.
         unsafe { native.store(at, before) };
@@ -170,7 +170,7 @@ fn damage_is_named_with_its_place() {
     assert!(words.contains("does not match its checksum"), "{words}");
     let empty = region(256 << 10);
     let refused =
-        Deltas::recover(grounds(&empty), &options, 1, &Sixteen, &budget()).expect_err("empty");
+        Deltas::recover(regions(&empty), &options, 1, &Sixteen, &budget()).expect_err("empty");
     assert!(refused.to_string().contains("holds no delta logs"), "{refused}");
     assert_eq!(recover(&memory, &options, 1, &Sixteen).len(), 200);
 }
@@ -281,7 +281,7 @@ fn a_lost_last_record_takes_one_change_or_is_told() {
             let before = word_at(&memory, tail - 64);
             // SAFETY: a word of a committed memory that nothing else uses.
             unsafe { native.store(tail - 64, before ^ 1 << random.below(64)) };
-            match Deltas::recover(grounds(&memory), &options, 1, &Sixteen, &budget()) {
+            match Deltas::recover(regions(&memory), &options, 1, &Sixteen, &budget()) {
                 Err(refused) => {
                     assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
                     assert!(refused.to_string().contains("damaged"), "{refused}");

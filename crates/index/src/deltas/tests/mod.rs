@@ -18,16 +18,16 @@ fn region(bytes: u64) -> Arc<Region> {
     Arc::new(Region::reserve(bytes, Backing::Anonymous).expect("memory").declared(Domain::Adr))
 }
 
-fn ground(region: &Arc<Region>) -> Ground<Native> {
+fn reserved(region: &Arc<Region>) -> Reserved<Native> {
     let held = Arc::clone(region);
     let commit = Box::new(move |at, bytes| held.commit(at, bytes));
-    Ground { memory: region.native(), commit, start: 0 }
+    Reserved { memory: region.native(), commit, start: 0 }
 }
 
-/// Grounds whose logs are this memory.
-fn grounds(logs: &Arc<Region>) -> Grounds<Native, Native> {
+/// Regions whose logs are this memory.
+fn regions(logs: &Arc<Region>) -> Regions<Native, Native> {
     let [table, inner] = [64 << 20, 64 << 20].map(region);
-    Grounds { logs: ground(logs), table: ground(&table), inner: ground(&inner) }
+    Regions { logs: reserved(logs), table: reserved(&table), inner: reserved(&inner) }
 }
 
 fn small(logs: u32) -> Options {
@@ -35,7 +35,7 @@ fn small(logs: u32) -> Options {
 }
 
 fn create(logs: &Arc<Region>, options: &Options, keys: &impl Keys) -> Index {
-    Deltas::create(grounds(logs), options, keys, &budget()).expect("an index")
+    Deltas::create(regions(logs), options, keys, &budget()).expect("an index")
 }
 
 fn recover(
@@ -44,7 +44,7 @@ fn recover(
     threads: usize,
     keys: &(impl Keys + Sync),
 ) -> Index {
-    Deltas::recover(grounds(logs), options, threads, keys, &budget()).expect("the index")
+    Deltas::recover(regions(logs), options, threads, keys, &budget()).expect("the index")
 }
 
 fn sixteen(n: u64) -> [u8; 16] {
@@ -365,13 +365,13 @@ fn an_insert_costs_a_write_back_and_a_fence() {
     let counted = Counted::new(logs.native());
     let held = Arc::clone(&logs);
     let commit = Box::new(move |at, bytes| held.commit(at, bytes));
-    let grounds = Grounds {
-        logs: Ground { memory: counted.clone(), commit, start: 0 },
-        table: ground(&table),
-        inner: ground(&inner),
+    let regions = Regions {
+        logs: Reserved { memory: counted.clone(), commit, start: 0 },
+        table: reserved(&table),
+        inner: reserved(&inner),
     };
     let options = Options { logs: 1, node_bytes: 512, ..Options::default() };
-    let index = Deltas::create(grounds, &options, &Sixteen, &budget()).expect("an index");
+    let index = Deltas::create(regions, &options, &Sixteen, &budget()).expect("an index");
     let change = |n: u64, change: Change| {
         let run = || {
             index.update_then(&sixteen(n), &Sixteen, |_, _| (change, ()), |()| ()).expect("room")

@@ -9,6 +9,7 @@ use crate::random::Rng;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Instant;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::topology::CacheKind;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, Topology};
 
@@ -30,7 +31,6 @@ pub struct Measured {
     pub stream_ns: f64,
 }
 
-const LINE: u64 = 64;
 const MIB: u64 = 1 << 20;
 /// Memory is measured over at most so much, though caches may be larger.
 const REGION_MAX: u64 = 1 << 30;

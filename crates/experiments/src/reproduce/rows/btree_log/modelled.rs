@@ -11,8 +11,8 @@ use crate::structures::Random;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
-use terrace_index::Ground;
-use terrace_index::deltas::{Change, Deltas, Grounds, Options, Pass, Replay};
+use terrace_index::Reserved;
+use terrace_index::deltas::{Change, Deltas, Regions, Options, Pass, Replay};
 use terrace_index::keys::Sixteen;
 use terrace_index::tree::{Tree, TreeOptions};
 use terrace_machine::model::NodeCounts;
@@ -71,11 +71,11 @@ pub(in super::super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
     Error::system("run an index of deltas")
 }
 
-fn ground(memory: &Modelled) -> Ground<Modelled> {
-    Ground { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 }
+fn ground(memory: &Modelled) -> Reserved<Modelled> {
+    Reserved { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 }
 }
 
-fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Ground<Modelled>; 2]> {
+fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Reserved<Modelled>; 2]> {
     let bytes = entries * DRAM_BYTES + ASIDE_BYTES;
     let memory = || machine.memory("dram0", bytes, Domain::None).map(|memory| ground(&memory));
     Ok([memory()?, memory()?])
@@ -164,7 +164,7 @@ impl ModelledIndex {
         let bytes = entries * LOG_BYTES + 4 * u64::from(options.logs * options.segment_bytes) + ASIDE_BYTES;
         let logs = machine.memory("pmem0", bytes, Domain::Adr).map_err(failed())?;
         let [table, inner] = dram(&machine, entries).map_err(failed())?;
-        let grounds = Grounds { logs: ground(&logs), table, inner };
+        let grounds = Regions { logs: ground(&logs), table, inner };
         let budget = Arc::new(Budget::new(1 << 60));
         let made = machine.free_of_charge(|| {
             let index = Deltas::create(grounds, options, &Sixteen, &budget)?;
@@ -223,7 +223,7 @@ impl ModelledIndex {
         machine.barrier();
         machine.enter(0);
         let [table, inner] = dram(machine, self.entries).map_err(failed())?;
-        let grounds = Grounds { logs: ground(&self.logs), table, inner };
+        let grounds = Regions { logs: ground(&self.logs), table, inner };
         let start = machine.elapsed();
         let budget = Arc::new(Budget::new(1 << 60));
         let replay = Replay::open(grounds, &self.options, &budget).map_err(failed())?;

@@ -17,11 +17,11 @@ use super::check::{CORES_MAX, THREADS_MAX};
 use super::{Preset, PresetError};
 use std::fmt::{Display, Write};
 use terrace_memory::Profile;
+use terrace_memory::instructions::LINE_BYTES as LINE;
 use terrace_memory::profile::{Measured, NOT_ASKED_FOR, NodeProfile};
 
 /// The name of every preset that is made here.
 const NAME: &str = "this-machine";
-const LINE: u64 = 64;
 /// Where no profile shows them.
 const FILL_BUFFERS: usize = 12;
 

@@ -9,8 +9,9 @@
 //! as a whole; a reader that meets a tie holds an epoch while it looks at the table, so a tree with ties
 //! has its inner nodes in this process's memory. Keys that are their own heads never tie.
 //!
-//! Inner nodes are not kept: whatever a crash leaves of them, they are built anew from the leaves.
+//! Inner nodes are not persistent: whatever a crash leaves of them, they are rebuilt from the leaves.
 
+use super::Child;
 use crate::keys::{Keys, Probe, Separator, Side, high, joined, low};
 use crate::latch::Seen;
 use crossbeam_epoch as epoch;
@@ -30,9 +31,9 @@ type Ties = Vec<Option<Arc<[u8]>>>;
 
 /// Where the rows of an inner node lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     /// Separators it may have.
-    pub(super) room: u64,
+    pub(crate) room: u64,
     /// Bytes to the row of children and to that of low words.
     child: u64,
     low: u64,
@@ -45,7 +46,7 @@ impl Rows {
     }
 
     /// Of a node of so many bytes.
-    pub(super) fn of(node_bytes: u64) -> Rows {
+    pub(crate) fn of(node_bytes: u64) -> Rows {
         let words = node_bytes / 8;
         let room = |high: u64| (high - HEADER_WORDS).min((words - high) / 2);
         let lines = (LINE_WORDS..words).step_by(LINE_WORDS as usize);
@@ -56,7 +57,7 @@ impl Rows {
 }
 
 /// An inner node.
-pub(super) struct Inner<'a, N: Memory> {
+pub(crate) struct Inner<'a, N: Memory> {
     memory: &'a N,
     at: u64,
     rows: &'a Rows,
@@ -64,12 +65,12 @@ pub(super) struct Inner<'a, N: Memory> {
 
 impl<'a, N: Memory> Inner<'a, N> {
     #[inline(always)]
-    pub(super) fn new(memory: &'a N, at: u64, rows: &'a Rows) -> Inner<'a, N> {
+    pub(crate) fn new(memory: &'a N, at: u64, rows: &'a Rows) -> Inner<'a, N> {
         Inner { memory, at, rows }
     }
 
     /// Where it is.
-    pub(super) fn node(&self) -> u64 {
+    pub(crate) fn node(&self) -> u64 {
         self.at
     }
 
@@ -101,27 +102,27 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// Separators.
     #[inline(always)]
-    pub(super) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.load(COUNT).min(self.rows.room)
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.count() == self.rows.room
     }
 
     /// The child before the separator of this number.
     #[inline(always)]
-    pub(super) fn child(&self, number: u64) -> u64 {
+    pub(crate) fn child(&self, number: u64) -> u64 {
         self.load(if number == 0 { FIRST } else { self.child_at(number - 1) })
     }
 
     /// Makes `node` the child of this number.
-    pub(super) fn set_child(&self, number: u64, node: u64) {
+    pub(crate) fn set_child(&self, number: u64, node: u64) {
         self.store(if number == 0 { FIRST } else { self.child_at(number - 1) }, node);
     }
 
     /// Makes this free node what `other` is, which is latched, and free from here on.
-    pub(super) fn take_over(&self, other: &Inner<'_, N>) {
+    pub(crate) fn take_over(&self, other: &Inner<'_, N>) {
         for at in (COUNT..8 * self.rows.words()).step_by(8) {
             self.store(at, other.load(at));
         }
@@ -131,15 +132,21 @@ impl<'a, N: Memory> Inner<'a, N> {
 
     /// Asks for what a search looks at, line by line.
     #[inline(always)]
-    pub(super) fn prefetch(memory: &N, at: u64, rows: &Rows, ask: impl Fn(&N, u64)) {
+    pub(crate) fn prefetch(memory: &N, at: u64, rows: &Rows, ask: impl Fn(&N, u64)) {
         for line in (0..rows.low).step_by(64) {
             ask(memory, at + line);
         }
     }
 
+    /// The same without the children.
+    #[inline(always)]
+    pub(crate) fn prefetch_heads(memory: &N, at: u64, rows: &Rows, ask: impl Fn(&N, u64)) {
+        (0..rows.child).step_by(64).for_each(|line| ask(memory, at + line));
+    }
+
     /// The number of the child that leads to the probe. None if the node changed.
     #[inline(always)]
-    pub(super) fn find<K: Keys>(
+    pub(crate) fn find<K: Keys>(
         &self,
         probe: &Probe<'_, K>,
         side: Side,
@@ -241,13 +248,13 @@ impl<'a, N: Memory> Inner<'a, N> {
     }
 
     /// Frees what the node owns beside its bytes. Nobody looks at it any more but in an epoch.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.set_ties(Vec::new());
     }
 
     /// The separator of this number, and the child behind it. Of a latched node, or of one that is
     /// checked afterwards.
-    pub(super) fn separator(&self, slot: u64, seen: &Seen) -> Option<Separator> {
+    pub(crate) fn separator(&self, slot: u64, seen: &Seen) -> Option<Separator> {
         let head = joined(self.load(self.high_at(slot)), self.load(self.low_at(slot)));
         let tie = match self.load(TIES) {
             0 => None,
@@ -257,7 +264,7 @@ impl<'a, N: Memory> Inner<'a, N> {
     }
 
     /// Makes this free node one with a first child and no separators yet.
-    pub(super) fn begin(&self, first: u64) {
+    pub(crate) fn begin(&self, first: u64) {
         // Odd, if a crash took whoever had it last.
         self.store(0, self.load(0).next_multiple_of(2));
         self.store(COUNT, 0);
@@ -297,7 +304,7 @@ impl<'a, N: Memory> Inner<'a, N> {
     }
 
     /// Adds a separator and the child behind it at this number. There is room.
-    pub(super) fn insert(&self, slot: u64, separator: Separator, child: u64) {
+    pub(crate) fn insert(&self, slot: u64, separator: Separator, child: u64) {
         let count = self.count();
         let ties = (self.load(TIES) != 0 || separator.tie.is_some()).then(|| self.ties());
         for row in [self.high_at(0), self.low_at(0), self.child_at(0)] {
@@ -314,14 +321,31 @@ impl<'a, N: Memory> Inner<'a, N> {
     }
 
     /// Removes a separator and the child behind it.
-    pub(super) fn remove(&self, slot: u64) {
+    pub(crate) fn remove(&self, slot: u64) {
         let (_, mut separators) = self.contents();
         separators.remove(slot as usize);
         self.set(slot as usize, &separators);
     }
 
+    /// Removes the child of this number, which is not the only one; its neighbour takes over.
+    pub(crate) fn remove_child(&self, number: u64) {
+        if number == 0 {
+            self.set_child(0, self.child(1));
+        }
+        self.remove(number.saturating_sub(1));
+    }
+
+    /// Makes this free node one with these children; all but the first have a separator.
+    pub(crate) fn fill(&self, group: &[Child]) {
+        self.begin(group[0].1);
+        for (slot, (separator, child)) in (0..).zip(&group[1..]) {
+            let separator = separator.clone().expect("all but the first have one");
+            self.insert(slot, separator, *child);
+        }
+    }
+
     /// Moves the upper half to a free node; returns what stands between.
-    pub(super) fn split(&self, right: &Inner<'_, N>) -> Separator {
+    pub(crate) fn split(&self, right: &Inner<'_, N>) -> Separator {
         let (_, mut separators) = self.contents();
         let mut upper = separators.split_off(separators.len() / 2);
         let (between, first) = upper.remove(0);
@@ -332,7 +356,7 @@ impl<'a, N: Memory> Inner<'a, N> {
     }
 
     /// Takes over everything of its right neighbour, which `between` stands before.
-    pub(super) fn join(&self, between: Separator, right: &Inner<'_, N>) {
+    pub(crate) fn join(&self, between: Separator, right: &Inner<'_, N>) {
         let (_, mut separators) = self.contents();
         let from = separators.len();
         let (first, more) = right.contents();
