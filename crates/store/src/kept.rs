@@ -131,7 +131,7 @@ fn as_io(error: Below) -> std::io::Error {
     std::io::Error::new(kind, error)
 }
 
-fn ground<I: Divide>(area: Area<I>) -> Reserved<I> {
+fn region<I: Divide>(area: Area<I>) -> Reserved<I> {
     Reserved {
         memory: area.memory(),
         start: area.start(),
@@ -139,26 +139,26 @@ fn ground<I: Divide>(area: Area<I>) -> Reserved<I> {
     }
 }
 
-/// The grounds of the index's tables.
-pub(crate) fn grounds<I: Divide>(file: &IndexFile<I>) -> Vec<[Reserved<I>; 2]> {
-    file.areas().into_iter().map(|areas| areas.map(ground)).collect()
+/// The regions of the index's tables.
+pub(crate) fn regions<I: Divide>(file: &IndexFile<I>) -> Vec<[Reserved<I>; 2]> {
+    file.areas().into_iter().map(|areas| areas.map(region)).collect()
 }
 
-/// The ground of leaves, if the file has no tables.
+/// The region of leaves, if the file has no tables.
 pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Option<Reserved<I>> {
-    file.leaves().map(ground)
+    file.leaves().map(region)
 }
 
 /// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
 pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Index<I>> {
     let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
-    let ground = |start: u64, end: u64| Reserved {
+    let region = |start: u64, end: u64| Reserved {
         memory: memory.part(start, end - start),
         commit: Box::new(|_, _| Ok(())),
         start,
     };
-    let grounds = vec![[ground(0, buckets), ground(buckets, memory.len())]];
-    HashIndex::on(grounds, budget).map(Index::Hash).map_err(|source| {
+    let regions = vec![[region(0, buckets), region(buckets, memory.len())]];
+    HashIndex::on(regions, budget).map(Index::Hash).map_err(|source| {
         let path = "(memory)".into();
         Error::Io { path, doing: "make room in the index", source }
     })

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::index::{Index, KeyIndex, Position, found_in};
-use crate::kept::{IndexInDirectory, IndexPlace, grounds};
+use crate::kept::{IndexInDirectory, IndexPlace, regions};
 use crate::map::Map;
 use std::io;
 use std::path::PathBuf;
@@ -155,8 +155,8 @@ fn looked_at(file: &IndexFile, verified: &mut IndexVerified) -> Result<Looked> {
     }
     let budget = Arc::new(Budget::new(u64::MAX));
     let table = match state.is_exact {
-        true => HashIndex::reopen(grounds(file), &budget, is_closed),
-        false => HashIndex::repair(grounds(file), &budget),
+        true => HashIndex::reopen(regions(file), &budget, is_closed),
+        false => HashIndex::repair(regions(file), &budget),
     };
     Ok(match table {
         Ok(table) => Ok(Some(Index::Hash(table))),

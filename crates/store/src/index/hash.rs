@@ -3,7 +3,7 @@
 use super::{KeyIndex, Position, Site, Watches};
 use crate::engine::BATCH;
 use crate::form::TreeForm;
-use crate::kept::grounds;
+use crate::kept::regions;
 use crate::open::Opening;
 use std::fmt;
 use std::io;
@@ -40,7 +40,7 @@ impl<I: Memory> KeyIndex for HashIndex<I> {
     where
         I: Divide,
     {
-        HashIndex::persistent(grounds(site.file), site.opening.budget)
+        HashIndex::persistent(regions(site.file), site.opening.budget)
     }
 
     fn reopen(
@@ -51,14 +51,14 @@ impl<I: Memory> KeyIndex for HashIndex<I> {
     where
         I: Divide,
     {
-        HashIndex::reopen(grounds(site.file), site.opening.budget, is_intact)
+        HashIndex::reopen(regions(site.file), site.opening.budget, is_intact)
     }
 
     fn repair(site: &Site<'_, I>, _claimed: &(impl Keys + Sync)) -> io::Result<HashIndex<I>>
     where
         I: Divide,
     {
-        HashIndex::repair(grounds(site.file), site.opening.budget)
+        HashIndex::repair(regions(site.file), site.opening.budget)
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -90,8 +90,8 @@ impl<I: Memory> KeyIndex for InLogs<I> {
     where
         I: Divide,
     {
-        let (grounds, options) = site.logs(site.plan().node_bytes)?;
-        let entries = Deltas::create(grounds, &options, &Sixteen, site.opening.budget)?;
+        let (regions, options) = site.logs(site.plan().node_bytes)?;
+        let entries = Deltas::create(regions, &options, &Sixteen, site.opening.budget)?;
         Ok(InLogs::of(entries, site))
     }
 
@@ -111,9 +111,9 @@ impl<I: Memory> KeyIndex for InLogs<I> {
     where
         I: Divide,
     {
-        let (grounds, options) = site.logs(found_in::<InLogs<I>>(site.file)?.node_bytes)?;
+        let (regions, options) = site.logs(found_in::<InLogs<I>>(site.file)?.node_bytes)?;
         let (threads, budget) = (site.opening.threads, site.opening.budget);
-        let entries = Deltas::recover(grounds, &options, threads, claimed, budget)?;
+        let entries = Deltas::recover(regions, &options, threads, claimed, budget)?;
         Ok(InLogs::of(entries, site))
     }
 
