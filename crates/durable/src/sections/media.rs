@@ -10,7 +10,7 @@ use super::step::{Purpose, Step, Steps};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Claim, Domain, Memory};
 
 /// Bytes of a cache line: what is written back, and what shadow sub-paging remaps.
 pub(super) const LINE: u64 = 64;
@@ -27,6 +27,7 @@ type Overlay = Mutex<BTreeMap<u64, [u8; LINE as usize]>>;
 #[derive(Debug)]
 pub(super) struct Media<M> {
     memory: M,
+    _claim: Claim,
     steps: Steps,
     write_backs: bool,
     /// Lines written back for each [`Purpose`].
@@ -44,7 +45,15 @@ impl<M: Memory> Media<M> {
         }
         let overlay = read_only.then(Overlay::default);
         let write_backs = domain == Domain::Adr;
-        Ok(Media { memory, steps, write_backs, written: Default::default(), overlay })
+        let claim = memory.claim(0, memory.len());
+        Ok(Media {
+            memory,
+            _claim: claim,
+            steps,
+            write_backs,
+            written: Default::default(),
+            overlay,
+        })
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -92,6 +92,7 @@ fn committed_for(count: u64) -> u64 {
 
 impl<I: Memory> Shard<I> {
     fn existing([buckets, overflow]: [Ground<I>; 2], budget: &Arc<Budget>) -> io::Result<Shard<I>> {
+        let claims = [buckets.claim(), overflow.claim()];
         (overflow.commit)(0, FIRST_COMMIT_BYTES)?;
         // SAFETY: line 0, committed.
         let [count, overflow_bytes, next] =
@@ -118,6 +119,7 @@ impl<I: Memory> Shard<I> {
         let next = next.clamp(1, overflow_bytes / LINE);
         let lines = OverflowLines { free: Vec::new(), next, committed: overflow_bytes };
         Ok(Shard {
+            _claims: claims,
             starts: [buckets.start, overflow.start],
             buckets: buckets.memory,
             overflow: overflow.memory,

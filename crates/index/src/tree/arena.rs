@@ -17,11 +17,12 @@ use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use terrace_durable::lock;
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Claim, Memory};
 
 /// Nodes by their offsets; 0 is none.
 pub(super) struct Arena<M: Memory> {
     pub(super) memory: M,
+    _claim: Claim,
     pub(super) node_bytes: u64,
     commit: Commit,
     /// Gives memory back to the system, where that is possible.
@@ -59,6 +60,7 @@ impl<M: Memory> Arena<M> {
         committed: u64,
         budget: &Arc<Budget>,
     ) -> io::Result<Arena<M>> {
+        let claim = ground.claim();
         let next = reserved.max(1).next_multiple_of(node_bytes);
         let committed = committed.max(next).next_multiple_of(4096).min(ground.memory.len());
         if next > committed {
@@ -69,6 +71,7 @@ impl<M: Memory> Arena<M> {
         budget.take_anyway(committed);
         Ok(Arena {
             memory: ground.memory,
+            _claim: claim,
             node_bytes,
             commit: ground.commit,
             release: None,

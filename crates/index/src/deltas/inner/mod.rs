@@ -29,7 +29,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
-use terrace_memory::{Budget, Memory, Spin};
+use terrace_memory::{Budget, Claim, Memory, Spin};
 
 const COMMIT_BYTES: u64 = 2 << 20;
 /// Nodes that are there for whoever splits a leaf: more than a path from the root has.
@@ -46,6 +46,7 @@ pub(super) enum Down {
 /// The inner nodes.
 pub(super) struct Inner<D: Memory> {
     memory: D,
+    _claim: Claim,
     commit: Commit,
     budget: Arc<Budget>,
     root: AtomicU64,
@@ -98,6 +99,7 @@ impl<D: Memory> Inner<D> {
     /// Those of an index whose only leaf is `leaf`. The ground is zero.
     pub(super) fn new(ground: Ground<D>, leaf: u32, budget: &Arc<Budget>) -> io::Result<Inner<D>> {
         let inner = Inner {
+            _claim: ground.claim(),
             memory: ground.memory,
             commit: ground.commit,
             budget: Arc::clone(budget),
