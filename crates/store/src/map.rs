@@ -425,6 +425,12 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.engine.values.logs().map(|logs| logs.survey().len())
     }
 
+    /// For tests: closes the logs that are open.
+    #[doc(hidden)]
+    pub fn seal_open_logs(&self) {
+        self.inner.engine.values.logs().iter().for_each(|logs| logs.seal_open());
+    }
+
     /// For tests: of a map in slabs, whether each slot has one owner, and how many there are.
     #[doc(hidden)]
     pub fn check_slots(&self) -> Option<std::result::Result<Census, String>> {
