@@ -90,7 +90,7 @@ fn a_log_is_visited_and_freed_only_while_it_is_claimed_and_frozen() {
     let guard = crossbeam_epoch::pin();
     let is_refused =
         |what: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)).is_err();
-    let visit = || drop(logs.each_item(log, &guard, |_, _, _| ()));
+    let visit = || assert!(logs.each_item(log, &guard, |_, _, _| ()).is_ok());
     let free = || drop(logs.free(&[log]));
     assert!(is_refused(&visit) && is_refused(&free), "it is open");
     logs.seal_open();
