@@ -131,7 +131,8 @@ impl<I: Memory> IndexFile<I> {
         medium.grow(0, BLOCK_BYTES)?;
         if !medium.is_new() {
             let zeros = vec![0; (medium.capacity_bytes() - BLOCK_BYTES) as usize];
-            // SAFETY: a medium that is no new file is there as a whole; nobody else has it yet.
+            let _alone = medium.claim();
+            // SAFETY: a medium that is no new file is there as a whole; nobody else has it (claimed).
             unsafe { medium.memory().write(BLOCK_BYTES, &zeros) };
             medium.write_out(BLOCK_BYTES, zeros.len() as u64, true)?;
         }

@@ -43,7 +43,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_memory::binding::Placement;
-use terrace_memory::{Backing, Domain, Memory, Native, Region};
+use terrace_memory::{Backing, Claim, Domain, Memory, Native, Region};
 use watched::{Watch, Watched};
 
 /// Unit of transfer of a mirrored medium.
@@ -189,10 +189,10 @@ impl Medium {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io).
     pub fn read_all(&mut self) -> Result<()> {
+        let _alone = self.claim();
         let bytes = self.file_bytes()?.next_multiple_of(BLOCK_BYTES).min(self.capacity_bytes);
         self.commit(0, bytes)?;
-        // SAFETY: the medium is borrowed alone; who uses a copy of its memory meanwhile breaks the promise that
-        // every use of a memory gives.
+        // SAFETY: the medium is borrowed alone, and no structure stands on its memory (claimed).
         unsafe { self.read_in(0, bytes) }
     }
 }
@@ -212,6 +212,11 @@ impl<M: Memory> Medium<M> {
             access: Access::Write,
             lifetime,
         }
+    }
+
+    /// Claims all of its memory, for what is about to stand on it.
+    pub(crate) fn claim(&self) -> Claim {
+        self.memory.claim(0, self.memory.len())
     }
 
     /// The same medium, used as one that was opened for this; one that was opened to be read stays so.

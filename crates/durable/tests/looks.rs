@@ -80,3 +80,28 @@ fn locations_that_name_nothing_are_refused() {
         assert!(!Values::copy_item(&logs, at, &mut ItemCopy::new()));
     }
 }
+
+/// The numbers of logs come from a survey, and what they stand for may have changed since.
+#[test]
+fn a_log_is_visited_and_freed_only_while_it_is_claimed_and_frozen() {
+    let dir = tempfile::tempdir().expect("directory");
+    let logs = logs(dir.path());
+    let log = (put(&logs, &new(b"key", b"value")) / SEGMENT) as u32;
+    let guard = crossbeam_epoch::pin();
+    let is_refused =
+        |what: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(what)).is_err();
+    let visit = || assert!(logs.each_item(log, &guard, |_, _, _| ()).is_ok());
+    let free = || drop(logs.free(&[log]));
+    assert!(is_refused(&visit) && is_refused(&free), "it is open");
+    logs.seal_open();
+    assert!(logs.claim(log) && !logs.claim(log));
+    assert!(is_refused(&visit) && is_refused(&free), "items in it may be overwritten");
+    logs.freeze(&[log]);
+    let mut found = Vec::new();
+    logs.each_item(log, &guard, |_, item, _| found.push(item)).expect("whole");
+    logs.free(&[log]).expect("free").reuse_after_readers(&guard);
+    assert!(is_refused(&visit) && is_refused(&free), "it is free");
+    assert!(!logs.each_key(log, &guard, |_| ()));
+    // Nobody uses the log again before this reader has gone.
+    assert_eq!((found[0].key, found[0].value), (&b"key"[..], &b"value"[..]));
+}

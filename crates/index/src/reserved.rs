@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use terrace_memory::{Backing, Budget, Memory, Native, Region};
+use terrace_memory::{Backing, Budget, Claim, Memory, Native, Region};
 
 /// An index takes memory in steps as large as what it has, up to this many bytes.
 pub(crate) const COMMIT_BYTES: u64 = 2 << 20;
@@ -62,6 +62,13 @@ impl Reserved<Native> {
 
 /// As [`Reserved::commit`]: offset and number of bytes.
 pub type Commit = Box<dyn Fn(u64, u64) -> io::Result<()> + Send + Sync>;
+
+impl<I: Memory> Reserved<I> {
+    /// All of it, for the structure that is about to stand on it.
+    pub(crate) fn claim(&self) -> Claim {
+        self.memory.claim(0, self.memory.len())
+    }
+}
 
 impl<I> fmt::Debug for Reserved<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

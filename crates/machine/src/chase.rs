@@ -34,10 +34,11 @@ impl<'a, B: Bench> Chase<'a, B> {
     /// A store for each line.
     pub fn lay(bench: &'a B, memory: &'a B::Memory, bytes: u64) -> Chase<'a, B> {
         assert!(bytes >= 2 * LINE && bytes <= memory.len(), "two lines that are in the memory");
+        let _alone = memory.claim(0, bytes);
         let lines = 1 << (bytes / LINE).ilog2();
         for place in 0..lines {
             let (here, next) = (scattered(place, lines), scattered((place + 1) % lines, lines));
-            // SAFETY: lines are of the memory, aligned; nobody else has it while it is laid.
+            // SAFETY: lines are of the memory, aligned; nobody else has it while it is laid (claimed).
             unsafe { memory.store(here * LINE, next) };
         }
         Chase { bench, memory, lines, line: 0 }

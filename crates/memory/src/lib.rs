@@ -12,6 +12,7 @@
 
 pub mod binding;
 pub mod budget;
+pub mod claim;
 pub mod cpu;
 pub mod dax;
 pub mod domain;
@@ -31,6 +32,7 @@ pub mod topology;
 pub mod wrapper;
 
 pub use budget::{Budget, BudgetSpent};
+pub use claim::Claim;
 pub use domain::Domain;
 pub use lab::Laboratory;
 pub use memory::Memory;

@@ -1,5 +1,6 @@
 //! The one idea: a structure is written once, against a memory; there are several memories.
 
+use crate::claim::Claim;
 use crate::domain::Domain;
 use crate::lab::Laboratory;
 
@@ -9,7 +10,7 @@ use crate::lab::Laboratory;
 /// memory that is not this machine's. `load`, `store`, `compare_exchange` and `fetch_add` act on 8-byte words
 /// and are atomic with acquire and release order; `read`, `write` and `bytes` are plain.
 ///
-/// Every method is required, but for the two that follow from others: a memory that stands on another one is a
+/// Every method is required, but for three: a memory that stands on another one is a
 /// [`Wrapper`](crate::Wrapper), which passes all of them on. What only the laboratory asks of a memory is
 /// [`Laboratory`]'s.
 ///
@@ -28,6 +29,17 @@ pub unsafe trait Memory: Send + Sync + 'static {
     /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+    /// Claims a range for one structure, until the claim is dropped. Whoever is about to use a memory that safe code
+    /// gave it claims it first: clones and parts are names of the same bytes.
+    ///
+    /// Not so of a memory that watches nothing, as of the crash explorer's: there threads take turns, and a structure
+    /// that a crash cut off may never be dropped. Those who try structures on it keep to one at a time.
+    ///
+    /// # Panics
+    /// If another structure has part of the range.
+    fn claim(&self, _at: u64, _bytes: u64) -> Claim {
+        Claim::unwatched()
     }
     /// When a store survives a power cut.
     fn domain(&self) -> Domain;

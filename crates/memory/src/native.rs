@@ -1,5 +1,6 @@
 //! `Native`: this machine's own memory. Every method compiles to the plain instruction.
 
+use crate::claim::{Claim, Claims};
 use crate::domain::Domain;
 use crate::instructions;
 use crate::lab::Laboratory;
@@ -24,6 +25,7 @@ pub struct Native {
 #[derive(Debug)]
 struct Backed {
     domain: Domain,
+    claims: Arc<Claims>,
     /// Held, so that it is not unmapped.
     _mapping: Option<Arc<Mapping>>,
 }
@@ -37,13 +39,18 @@ impl Native {
     /// # Safety
     /// `base` must point to a mapping of `bytes` bytes that outlives this value, every clone and every part of it.
     pub unsafe fn new(base: NonNull<u8>, bytes: u64, domain: Domain) -> Self {
-        Native { base, bytes, ground: Arc::new(Backed { domain, _mapping: None }) }
+        Native {
+            base,
+            bytes,
+            ground: Arc::new(Backed { domain, claims: Arc::default(), _mapping: None }),
+        }
     }
 
     /// All of a mapping, which it holds.
     pub(crate) fn of(mapping: &Arc<Mapping>, domain: Domain) -> Native {
         let (base, bytes) = mapping.range();
-        let backed = Backed { domain, _mapping: Some(Arc::clone(mapping)) };
+        let claims = Arc::clone(mapping.claims());
+        let backed = Backed { domain, claims, _mapping: Some(Arc::clone(mapping)) };
         Native { base, bytes, ground: Arc::new(backed) }
     }
 
@@ -91,6 +98,13 @@ unsafe impl Memory for Native {
     #[inline(always)]
     fn len(&self) -> u64 {
         self.bytes
+    }
+
+    fn claim(&self, at: u64, bytes: u64) -> Claim {
+        let end = at.checked_add(bytes).filter(|end| *end <= self.bytes);
+        let end = end.expect("what is claimed lies in the memory");
+        let base = self.base.as_ptr() as u64;
+        self.ground.claims.claim(base + at..base + end)
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 //! A region reserves its whole range up front and commits parts of it later, so a structure can
 //! grow in place and its offsets stay valid; nothing is ever remapped under a reader.
 
+use crate::claim::Claims;
 use crate::domain::Domain;
 use crate::native::Native;
 use rustix::fs::{Mode, OFlags};
@@ -43,6 +44,7 @@ pub struct Region {
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: u64,
+    claims: Arc<Claims>,
 }
 
 // SAFETY: a mapping is a range of addresses; access to its contents goes through `Memory`, whose
@@ -55,6 +57,11 @@ impl Mapping {
     /// Where it begins, and its length.
     pub(crate) fn range(&self) -> (NonNull<u8>, u64) {
         (self.base, self.bytes)
+    }
+
+    /// What structures have of it.
+    pub(crate) fn claims(&self) -> &Arc<Claims> {
+        &self.claims
     }
 
     /// Where `[at, at + bytes)` begins.
@@ -80,7 +87,7 @@ impl Drop for Mapping {
 
 impl Region {
     fn of(base: NonNull<u8>, bytes: u64, backing: Backing, domain: Domain) -> Region {
-        let mapping = Arc::new(Mapping { base, bytes });
+        let mapping = Arc::new(Mapping { base, bytes, claims: Arc::default() });
         Region { mapping, backing, domain, of_file: Mutex::new(bytes) }
     }
 

@@ -3,6 +3,7 @@
 //! There is one implementation of [`Memory`] for all wrappers, here. A method that the trait gains is passed on by
 //! every wrapper or nothing compiles; one cannot be forgotten.
 
+use crate::claim::Claim;
 use crate::domain::Domain;
 use crate::lab::{self, Laboratory};
 use crate::memory::Memory;
@@ -92,6 +93,10 @@ unsafe impl<W: Wrapper> Memory for W {
     #[inline(always)]
     fn len(&self) -> u64 {
         self.length()
+    }
+
+    fn claim(&self, at: u64, bytes: u64) -> Claim {
+        self.inner().claim(self.start() + at, bytes)
     }
 
     #[inline(always)]

@@ -17,6 +17,7 @@ use crate::watch::Watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::NewItem;
+use terrace_durable::slabs::Census;
 use terrace_durable::values::Room;
 use terrace_durable::{Medium, Values};
 use terrace_memory::{Memory, Native};
@@ -418,10 +419,36 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.engine.values.medium()
     }
 
-    /// The values below, for tests that break them.
+    /// For tests: how many logs are in use, open and sealed; none of a map in slabs.
     #[doc(hidden)]
-    pub fn values(&self) -> &terrace_durable::LogsOrSlabs<M> {
-        &self.inner.engine.values
+    pub fn logs_in_use(&self) -> Option<usize> {
+        self.inner.engine.values.logs().map(|logs| logs.survey().len())
+    }
+
+    /// For tests: closes the logs that are open.
+    #[doc(hidden)]
+    pub fn seal_open_logs(&self) {
+        self.inner.engine.values.logs().iter().for_each(|logs| logs.seal_open());
+    }
+
+    /// For tests: of a map in slabs, whether each slot has one owner, and how many there are.
+    #[doc(hidden)]
+    pub fn check_slots(&self) -> Option<std::result::Result<Census, String>> {
+        self.inner.engine.values.slabs().map(|slabs| slabs.check())
+    }
+
+    /// For tests: notes where logs end, as the checkpointer does.
+    #[doc(hidden)]
+    pub fn note_tails(&self) -> Result<()> {
+        let noted = self.inner.engine.values.logs().map(|logs| logs.note_tails());
+        Ok(noted.transpose().map(drop)?)
+    }
+
+    /// For tests: from here on its logs make this mistake.
+    #[doc(hidden)]
+    #[cfg(feature = "faults")]
+    pub fn commit_fault(&self, fault: terrace_durable::logs::Fault) {
+        self.inner.engine.values.logs().iter().for_each(|logs| logs.commit_fault(fault));
     }
 
     /// Sizes and counts.

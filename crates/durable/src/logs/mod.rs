@@ -68,7 +68,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use terrace_memory::profile::Keeping;
-use terrace_memory::{Budget, Memory, Native, lab};
+use terrace_memory::{Budget, Claim, Memory, Native, lab};
 
 /// The collector's writer.
 pub const COLLECTOR: usize = 0;
@@ -89,6 +89,7 @@ pub const MAX_ITEM_BYTES: usize = (SEGMENT_BYTES - SEGMENT_HEADER_BYTES) as usiz
 #[derive(Debug)]
 pub struct Logs<M: Memory = Native> {
     medium: Medium<M>,
+    _claim: Claim,
     segments: Box<[Segment]>,
     residents: Residents,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
@@ -146,6 +147,7 @@ impl<M: Memory> Logs<M> {
     /// Those of [`superblock::open_head`].
     pub fn open(medium: Medium<M>, writers: usize, budget: &Arc<Budget>) -> Result<Logs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
+        let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape)?;
         let (left, redo_damage) = redo::left(&medium, &cut, budget)?;
@@ -154,6 +156,7 @@ impl<M: Memory> Logs<M> {
         let lane =
             if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
         Ok(Logs {
+            _claim: claim,
             segments: Segment::rows(count),
             residents: Residents::default(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),

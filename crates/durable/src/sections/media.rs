@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Claim, Domain, Memory};
 
 /// Bytes of a page of the heap.
 pub(super) const PAGE: u64 = 4096;
@@ -26,6 +26,7 @@ type Overlay = Mutex<BTreeMap<u64, [u8; LINE as usize]>>;
 #[derive(Debug)]
 pub(super) struct Media<M> {
     memory: M,
+    _claim: Claim,
     steps: Steps,
     write_backs: bool,
     /// Lines written back for each [`Purpose`].
@@ -43,7 +44,15 @@ impl<M: Memory> Media<M> {
         }
         let overlay = read_only.then(Overlay::default);
         let write_backs = domain == Domain::Adr;
-        Ok(Media { memory, steps, write_backs, written: Default::default(), overlay })
+        let claim = memory.claim(0, memory.len());
+        Ok(Media {
+            memory,
+            _claim: claim,
+            steps,
+            write_backs,
+            written: Default::default(),
+            overlay,
+        })
     }
 
     pub(super) fn len(&self) -> u64 {

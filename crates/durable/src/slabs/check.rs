@@ -4,7 +4,7 @@ use super::Slabs;
 use super::classes;
 use super::free::Free;
 use super::header::Found;
-use crate::item::{self, Record};
+use crate::item::{self, FLAGS_AT, Record};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Memory, lab};
@@ -27,7 +27,7 @@ pub struct Census {
 }
 
 impl<M: Memory> Slabs<M> {
-    /// Compares the free lists with storage, slot by slot, while nobody writes or retires.
+    /// Compares the free lists with storage, slot by slot. Writers wait; of what is retired meanwhile it may be wrong.
     ///
     /// # Errors
     /// What is wrong: a slot owned twice, one that nobody owns, an item in a free slot.
@@ -35,8 +35,9 @@ impl<M: Memory> Slabs<M> {
     pub fn check(&self) -> Result<Census, String> {
         let mut census = Census { waiting: self.waiting_slots() as u64, ..Census::default() };
         let mut cached = HashSet::new();
-        for writer in &self.writers {
-            for location in writer.lock().borrow().caches.iter().flatten() {
+        let writers: Vec<_> = self.writers.iter().map(|writer| writer.lock()).collect();
+        for writer in &writers {
+            for location in writer.borrow().caches.iter().flatten() {
                 census.cached += 1;
                 if !cached.insert(*location) {
                     return Err(format!("slot {location} is in two caches"));
@@ -82,12 +83,15 @@ impl<M: Memory> Slabs<M> {
                 return Err(format!("slot {location} is in a cache and on a free list"));
             }
             slot += 1;
-            // SAFETY: in use, so the file holds it; nobody writes meanwhile, says the caller.
-            let bytes = unsafe { self.medium.memory().bytes(location, slot_bytes.into()) };
-            if bytes[..4] == [0; 4] {
+            let (rest_at, rest_bytes) = (location + FLAGS_AT, u64::from(slot_bytes) - FLAGS_AT);
+            let memory = self.medium.memory();
+            // SAFETY: in use, so the file holds it. All writers are locked out, and who retires an item writes its
+            // checksum alone.
+            let (checksum, rest) =
+                unsafe { (memory.load(location) as u32, memory.bytes(rest_at, rest_bytes)) };
+            if checksum == 0 {
                 let left = u64::from(slot_bytes) * u64::from(free.slots - slot);
-                let zeros =
-                    lab::zeros(self.medium.memory(), location + u64::from(slot_bytes), left);
+                let zeros = lab::zeros(memory, location + u64::from(slot_bytes), left);
                 // Behind what was ever written there are free slots alone.
                 if zeros == left && cached.iter().all(|cached| *cached <= location) {
                     break;
@@ -97,7 +101,7 @@ impl<M: Memory> Slabs<M> {
             if is_listed || cached.contains(&location) {
                 return Err(format!("free slot {location} holds something"));
             }
-            if !matches!(item::verify(bytes, salt), Record::Item(..)) {
+            if !matches!(item::verify_rest(checksum, rest, salt), Record::Item(..)) {
                 return Err(format!("slot {location} is torn"));
             }
             census.live += 1;

@@ -71,7 +71,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use terrace_memory::profile::Keeping;
-use terrace_memory::{Budget, Memory, Native, lab};
+use terrace_memory::{Budget, Claim, Memory, Native, lab};
 
 /// Most writers: those that can be writing at a crash, one torn slot each.
 pub const MAX_WRITERS: usize = MAX_OPEN;
@@ -88,6 +88,7 @@ const NO_CHECKSUM: [u8; 4] = [0; 4];
 #[derive(Debug)]
 pub struct Slabs<M: Memory = Native> {
     medium: Medium<M>,
+    _claim: Claim,
     shared: Arc<Shared>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     deferred: Deferred,
@@ -159,6 +160,7 @@ impl<M: Memory> Slabs<M> {
     pub fn open(medium: Medium<M>, writers: usize, budget: &Arc<Budget>) -> Result<Slabs<M>> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
+        let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
         let (cut, head_damage) = superblock::open_head(&medium, shape)?;
         if medium.access().writes() {
@@ -166,6 +168,7 @@ impl<M: Memory> Slabs<M> {
         }
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         Ok(Slabs {
+            _claim: claim,
             shared: Arc::new(Shared::new(count)),
             // Number 0 is nobody's: writers are counted from 1, as in logs.
             writers: (0..=writers)

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use terrace_durable::checked_word;
 use terrace_durable::checksum::Crc;
 use terrace_durable::lock;
-use terrace_memory::{Budget, Domain, Memory};
+use terrace_memory::{Budget, Claim, Domain, Memory};
 
 /// Where the first segment begins.
 pub(super) const FIRST_AT: u64 = PAGE;
@@ -172,6 +172,7 @@ fn free_word(segment: u32) -> u64 {
 /// The segments of a memory.
 pub(super) struct Segments<P: Memory> {
     pub(super) memory: P,
+    _claim: Claim,
     pub(super) bytes: u64,
     pub(super) steps: Steps,
     commit: Commit,
@@ -256,6 +257,7 @@ impl<P: Memory> Segments<P> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         Ok(Segments {
+            _claim: region.claim(),
             memory: region.memory,
             bytes,
             steps,

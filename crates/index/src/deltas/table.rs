@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Claim, Memory};
 
 const ENTRY_BYTES: u64 = 2 * LINE;
 /// Addresses that can be remembered, that of the head among them.
@@ -62,6 +62,7 @@ pub(super) struct Leaf {
 /// The table.
 pub(super) struct Table<D: Memory> {
     pub(super) memory: D,
+    _claim: Claim,
     commit: Commit,
     budget: Arc<Budget>,
     /// Where the first entry lies; before it, a line for each log.
@@ -92,6 +93,7 @@ impl<D: Memory> Table<D> {
         budget: &Arc<Budget>,
     ) -> io::Result<Self> {
         let table = Table {
+            _claim: region.claim(),
             memory: region.memory,
             commit: region.commit,
             budget: Arc::clone(budget),

@@ -16,11 +16,12 @@ use std::cmp::Reverse;
 use std::io;
 use std::sync::Arc;
 use terrace_durable::lock;
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Claim, Memory};
 
 /// Nodes by their offsets; 0 is none.
 pub(crate) struct Arena<M: Memory> {
     pub(crate) memory: M,
+    _claim: Claim,
     pub(crate) node_bytes: u64,
     commit: Commit,
     /// Gives memory back to the system, where that is possible.
@@ -72,6 +73,7 @@ impl<M: Memory> Arena<M> {
         committed: u64,
         budget: &Arc<Budget>,
     ) -> io::Result<Arena<M>> {
+        let claim = region.claim();
         let next = reserved.max(1).next_multiple_of(node_bytes);
         let committed = committed.max(next).next_multiple_of(4096).min(region.memory.len());
         if next > committed {
@@ -82,6 +84,7 @@ impl<M: Memory> Arena<M> {
         budget.take_anyway(committed);
         Ok(Arena {
             memory: region.memory,
+            _claim: claim,
             node_bytes,
             commit: region.commit,
             release: None,

@@ -60,12 +60,9 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
                 }
             }
             let header = self.shard.seen(changes, memory, line);
-            let next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-            if next == 0 {
-                return None;
-            }
+            let next = self.shard.next_line(header)?;
             memory = &self.shard.overflow;
-            line = next * LINE;
+            line = next;
         }
     }
 
@@ -87,12 +84,9 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
                 slots &= slots - 1;
             }
             // SAFETY: the header of a committed line.
-            let next = unsafe { memory.load(line) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-            if next == 0 {
-                return None;
-            }
+            let next = self.shard.next_line(unsafe { memory.load(line) })?;
             memory = &self.shard.overflow;
-            line = next * LINE;
+            line = next;
         }
     }
 
@@ -164,8 +158,8 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
             // SAFETY: a committed line of the bucket, here and for its header.
             unsafe { memory.write_back(at, LINE) };
             // SAFETY: as above.
-            let next = unsafe { memory.load(at) } >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-            line = (next != 0).then_some((&self.shard.overflow, next * LINE));
+            let next = self.shard.next_line(unsafe { memory.load(at) });
+            line = next.map(|next| (&self.shard.overflow, next));
         }
         self.shard.buckets.fence();
     }
@@ -234,14 +228,13 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     /// Unlinks and frees the overflow lines.
     pub(super) fn unlink_overflow(&self, lines: &mut Lines<'a, I>, changes: &mut Changes) {
         let header = self.header();
-        let mut next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+        let mut next = self.shard.next_line(header);
         // Two more than now: a split raises it by one before the section's words are stored.
         self.set(changes, &self.shard.buckets, self.at, self.without_overflow(header, 2));
-        while next != 0 {
+        while let Some(line) = next {
             // SAFETY: an overflow number names a committed line; its link is read before it is freed.
-            let header = unsafe { self.shard.overflow.load(next * LINE) };
-            lines.free(next, changes);
-            next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
+            next = self.shard.next_line(unsafe { self.shard.overflow.load(line) });
+            lines.free(line / LINE, changes);
         }
     }
 }

@@ -100,6 +100,7 @@ impl<I: Memory> Shard<I> {
         [buckets, overflow]: [Reserved<I>; 2],
         budget: &Arc<Budget>,
     ) -> io::Result<Shard<I>> {
+        let claims = [buckets.claim(), overflow.claim()];
         (overflow.commit)(0, FIRST_COMMIT_BYTES)?;
         // SAFETY: line 0, committed.
         let [count, overflow_bytes, next] =
@@ -126,6 +127,7 @@ impl<I: Memory> Shard<I> {
         let next = next.clamp(1, overflow_bytes / LINE);
         let lines = OverflowLines { free: Vec::new(), next, committed: overflow_bytes };
         Ok(Shard {
+            _claims: claims,
             starts: [buckets.start, overflow.start],
             buckets: buckets.memory,
             overflow: overflow.memory,

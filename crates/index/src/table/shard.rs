@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use terrace_durable::BucketLock;
 use terrace_durable::sections::{Address, Changes};
-use terrace_memory::{Budget, Memory};
+use terrace_memory::{Budget, Claim, Memory};
 
 /// What a table owes to a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ pub(super) struct Shard<I: Memory> {
     pub(super) commit_overflow: Commit,
     /// Where sections find buckets and overflow lines.
     pub(super) starts: [u64; 2],
+    pub(super) _claims: [Claim; 2],
 }
 
 /// A look at a key's bucket, to tell later whether a writer came.
@@ -91,11 +92,23 @@ impl<I: Memory> Shard<I> {
         persistence: Persistence,
         budget: &Arc<Budget>,
     ) -> io::Result<Shard<I>> {
+        let claims = [buckets.claim(), overflow.claim()];
         let committed = FIRST_COMMIT_BYTES;
         (buckets.commit)(0, committed)?;
         (overflow.commit)(0, committed)?;
         budget.take_anyway(2 * committed);
+        // What is not zero would be taken for entries, and links to overflow lines that are not there.
+        // SAFETY: words of the first buckets, committed.
+        let is_zero = |at| unsafe { buckets.memory.load(at) } == 0;
+        if !(0..FIRST_BUCKETS * LINE).step_by(8).all(is_zero) {
+            budget.give(2 * committed);
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a new table begins with zeros",
+            ));
+        }
         let shard = Shard {
+            _claims: claims,
             buckets: buckets.memory,
             overflow: overflow.memory,
             persistence,
@@ -244,12 +257,9 @@ impl<I: Memory> Shard<I> {
                     slots &= slots - 1;
                 }
                 self.settle(bucket, memory, line);
-                let next = header >> OVERFLOW_SHIFT & OVERFLOW_MASK;
-                if next == 0 {
-                    break;
-                }
+                let Some(next) = self.next_line(header) else { break };
                 memory = &self.overflow;
-                line = next * LINE;
+                line = next;
                 // SAFETY: an overflow number names a committed line.
                 header = unsafe { memory.load(line) };
             }
@@ -274,6 +284,13 @@ impl<I: Memory> Shard<I> {
         if self.is_locked(header) {
             self.keep(memory, line, LINE);
         }
+    }
+
+    /// Where the overflow line is that a header names: none that is not in the memory, whatever it names.
+    #[inline(always)]
+    pub(super) fn next_line(&self, header: u64) -> Option<u64> {
+        let line = overflow_of(header) * LINE;
+        (line != 0 && line < self.overflow.len()).then_some(line)
     }
 
     #[inline(always)]
@@ -474,9 +491,9 @@ impl<I: Memory> Shard<I> {
                     entries += 1;
                     sum = sum.wrapping_add(mixed(*entry));
                 }
-                match overflow_of(words[0]) {
-                    0 => break,
-                    next => (memory, line) = (&self.overflow, next * LINE),
+                match self.next_line(words[0]) {
+                    None => break,
+                    Some(next) => (memory, line) = (&self.overflow, next),
                 }
             }
         }

@@ -8,7 +8,7 @@
 use super::slots::Slots;
 use super::step::{Step, Steps};
 pub(super) use terrace_memory::instructions::LINE_BYTES as LINE;
-use terrace_memory::{Domain, Memory};
+use terrace_memory::{Claim, Domain, Memory};
 
 /// No node.
 pub(super) const END: u64 = 0;
@@ -135,6 +135,7 @@ impl Shape {
 /// Slots of 64 bytes in one memory or two: where links are followed, and where nodes survive.
 #[derive(Debug)]
 pub struct Nodes<M> {
+    _claims: [Option<Claim>; 2],
     /// Where links, and keys beside them, are read.
     pub(super) links: M,
     /// Where what survives is written; the same memory but for SOFT.
@@ -149,9 +150,12 @@ pub struct Nodes<M> {
 // shape alone (links of a file are checked when it is opened), and the shape lies inside both memories;
 // words are aligned and only ever accessed as words.
 impl<M: Memory> Nodes<M> {
-    pub(super) fn new(kept: M, links: M, shape: Shape, steps: Steps) -> Nodes<M> {
+    /// `links` are the same memory if there is no second one, which is told by `is_one`.
+    pub(super) fn new(kept: M, links: M, is_one: bool, shape: Shape, steps: Steps) -> Nodes<M> {
+        let second = (!is_one).then(|| links.claim(0, links.len()));
+        let claims = [Some(kept.claim(0, kept.len())), second];
         let slots = Slots::new(shape.first_node(), shape.end());
-        Nodes { domain: kept.domain(), links, kept, steps, shape, slots }
+        Nodes { _claims: claims, domain: kept.domain(), links, kept, steps, shape, slots }
     }
 
     #[inline(always)]

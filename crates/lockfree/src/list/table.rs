@@ -208,6 +208,7 @@ impl<M: Memory, P: Protocol> ListTable<M, P> {
 }
 
 fn nodes_of<M: Memory + Clone>(media: Media<M>, shape: Shape, steps: Steps) -> Nodes<M> {
+    let is_one = media.links.is_none();
     let links = media.links.unwrap_or_else(|| media.kept.clone());
-    Nodes::new(media.kept, links, shape, steps)
+    Nodes::new(media.kept, links, is_one, shape, steps)
 }

@@ -79,7 +79,7 @@ pub use step::{Step, Steps};
 
 use head::{HeadWord, MAGICS};
 use slot::{HEADER_BYTES, MOST_PARTS};
-use terrace_memory::{Memory, Native};
+use terrace_memory::{Claim, Memory, Native};
 
 /// How a ring is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +164,7 @@ impl RingOptions {
 pub struct Ring<M: Memory, T: Memory = Native> {
     memory: M,
     turns: T,
+    _claims: [Claim; 2],
     options: RingOptions,
     steps: Steps,
     /// Until recovery has made it one of the second.
@@ -187,7 +188,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     ) -> Result<Ring<M, T>, OpenError> {
         options.check()?;
         Ring::<M, T>::check_form(&memory, options.form)?;
-        let ring = Ring { memory, turns, options, steps, is_first_version: false };
+        let claims = claim_all(&memory, &turns);
+        let ring = Ring { memory, turns, _claims: claims, options, steps, is_first_version: false };
         ring.check_room()?;
         // SAFETY: inside the memory (checked), and nobody else has it.
         unsafe {
@@ -327,6 +329,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         // SAFETY: as above.
         unsafe { self.turns.compare_exchange(at, from, to) }.is_ok()
     }
+}
+
+fn claim_all(memory: &impl Memory, turns: &impl Memory) -> [Claim; 2] {
+    [memory.claim(0, memory.len()), turns.claim(0, turns.len())]
 }
 
 /// The word of a slot whose position may be popped.

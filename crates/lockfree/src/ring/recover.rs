@@ -13,7 +13,7 @@ use super::head::{HeadWord, MAGICS, is_intact};
 use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, position_of, sequence};
 use super::{
     CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
-    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, ready,
+    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, claim_all, ready,
 };
 use terrace_durable::checksum::Crc;
 use terrace_memory::Memory;
@@ -116,7 +116,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         Ring::<M, T>::check_form(&memory, form)?;
         // SAFETY: a word of the first page, which is there.
         let is_first_version = unsafe { memory.load(MAGIC_AT) } == MAGICS[0];
-        let ring = Ring { memory, turns, options, steps, is_first_version };
+        let claims = claim_all(&memory, &turns);
+        let ring = Ring { memory, turns, _claims: claims, options, steps, is_first_version };
         ring.check_room()?;
         Ok(ring)
     }

@@ -67,6 +67,7 @@ fn a_ring_agrees_with_a_queue_for_every_form_length_and_batch() {
             assert_eq!(popped.iter().collect::<Vec<_>>(), wanted, "{form:?} {number}");
             assert!(taken > 0 || model.is_empty() || number % 4 == 0, "{form:?} {number}");
         }
+        drop(ring);
         if form != Form::Volatile {
             let (ring, found) = place.open(form).expect("the ring");
             assert_eq!((found.elements, found.void), (model.len() as u64, 0));
@@ -92,6 +93,7 @@ fn an_element_that_does_not_fit_is_refused_with_the_limit() {
     assert_eq!(ring.try_push(&[]), Ok(5));
     assert_eq!(ring.try_pop(), Some(vec![]));
     assert_eq!(ring.try_pop(), None);
+    drop(ring);
     for (slots, slot_bytes, field) in
         [(1, 64, "slots"), (4, 100, "slot_bytes"), (4, 65536, "slot_bytes")]
     {
@@ -118,8 +120,10 @@ fn damage_after_an_orderly_end_is_named() {
     }
     ring.close();
     let at = ring.at(1) + HEADER_BYTES;
-    // SAFETY: a byte of a slot; the ring is closed.
-    unsafe { ring.memory().write(at + 3, &[0xff]) };
+    drop(ring);
+    let memory = place.memory.native();
+    // SAFETY: a byte of a slot; the ring is gone.
+    unsafe { memory.write(at + 3, &[0xff]) };
     let refused = place.open(Form::TxFree).expect_err("damage");
     assert_eq!(
         refused,
@@ -129,12 +133,12 @@ fn damage_after_an_orderly_end_is_named() {
         }
     );
     // SAFETY: as above; the mark.
-    unsafe { ring.memory().store(MAGIC_AT, 1) };
+    unsafe { memory.store(MAGIC_AT, 1) };
     assert_eq!(place.open(Form::TxFree).err(), Some(OpenError::NoRing));
     // SAFETY: as above.
     unsafe {
-        ring.memory().store(MAGIC_AT, MAGICS[1]);
-        ring.memory().store(SLOTS_AT, 7);
+        memory.store(MAGIC_AT, MAGICS[1]);
+        memory.store(SLOTS_AT, 7);
     }
     let refused = place.open(Form::TxFree).err();
     assert!(matches!(refused, Some(OpenError::Damaged { at: CHECK_AT, .. })), "{refused:?}");

@@ -1,7 +1,7 @@
 //! `Modelled`: a memory of a modelled machine.
 
 use super::machine::Machine;
-use terrace_memory::{Divide, Domain, Laboratory, Memory, Native, Region};
+use terrace_memory::{Claim, Divide, Domain, Laboratory, Memory, Native, Region};
 
 /// What a pause lasts, ps: the order of the processors' own pause instructions.
 const PAUSE: u64 = 40_000;
@@ -84,6 +84,10 @@ impl Divide for Modelled {
 // SAFETY: for every method too: the access itself is the native memory's, of the same range and under
 // the same promise of the caller.
 unsafe impl Memory for Modelled {
+    fn claim(&self, at: u64, bytes: u64) -> Claim {
+        self.native.claim(at, bytes)
+    }
+
     #[inline]
     fn len(&self) -> u64 {
         self.native.len()

@@ -162,8 +162,8 @@ fn reopened(dir: &Path, options: MapOptions, model: &Contents, expected: Way) ->
     assert_eq!(way(&map), expected, "{:?}", map.recovery());
     assert_eq!(map.len(), model.len() as u64);
     assert!(contents(&map) == *model, "the map holds what was written");
-    if let Some(slabs) = map.values().slabs() {
-        let census = slabs.check().expect("every slot has one owner");
+    if let Some(census) = map.check_slots() {
+        let census = census.expect("every slot has one owner");
         assert_eq!(census.live, model.len() as u64, "no slot leaks");
     }
     map

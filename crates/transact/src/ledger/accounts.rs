@@ -17,7 +17,7 @@
 //! The table makes nothing durable: its owner keeps what happened to it elsewhere.
 #![allow(unsafe_code, reason = "words of a raw memory")]
 
-use terrace_memory::Memory;
+use terrace_memory::{Claim, Memory};
 
 /// Bytes of an account.
 pub const ACCOUNT_BYTES: u64 = 64;
@@ -100,6 +100,7 @@ pub enum OpenAccountError {
 #[derive(Debug)]
 pub struct Accounts<M: Memory> {
     memory: M,
+    _claim: Claim,
     /// Words of the index less one.
     mask: u64,
     /// Where the lines begin.
@@ -128,8 +129,15 @@ impl<M: Memory> Accounts<M> {
         let numbered = (1..u64::from(u32::MAX)).contains(&capacity);
         assert!(fits && numbered, "{} bytes are no table of {capacity} accounts", memory.len());
         let words = words_for(capacity);
-        let mut accounts =
-            Accounts { memory, mask: words - 1, lines: 8 * words, capacity, taken: 0 };
+        let claim = memory.claim(0, memory.len());
+        let mut accounts = Accounts {
+            memory,
+            _claim: claim,
+            mask: words - 1,
+            lines: 8 * words,
+            capacity,
+            taken: 0,
+        };
         let is_taken = |line: &u64| accounts.word(*line, 0) != 0;
         accounts.taken = (0..capacity).take_while(is_taken).count() as u64;
         accounts

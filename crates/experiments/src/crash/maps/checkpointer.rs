@@ -85,7 +85,7 @@ fn fill(map: &OnImage) {
 
 /// Logs in use, open and sealed.
 fn logs_of(map: &OnImage) -> usize {
-    map.values().logs().map_or(0, |logs| logs.survey().len())
+    map.logs_in_use().unwrap_or(0)
 }
 
 fn perform(map: &OnImage, operation: Operation) {

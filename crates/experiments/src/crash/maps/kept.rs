@@ -88,16 +88,16 @@ impl MapSetup for WithIndex {
     fn audit(&self, map: Map<Media, Media>, memory: &Crashable) -> Result<(), String> {
         if self.persist != Persist::Full {
             // In logs a batch that was not finished is a reason.
-            let unfit = map.recovery().unfit.as_ref().filter(|_| map.values().slabs().is_some());
+            let unfit = map.recovery().unfit.as_ref().filter(|_| map.logs_in_use().is_none());
             return unfit.map_or(Ok(()), |why| Err(format!("a crash is no damage: {why}")));
         }
         let recovery = map.recovery();
-        let has_batches = map.values().logs().is_some();
+        let has_batches = map.logs_in_use().is_some();
         if recovery.procedure != Procedure::Replay && !has_batches {
             return Err(format!("not as it should be: {recovery:?}"));
         }
-        if let Some(slabs) = map.values().slabs() {
-            let census = slabs.check()?;
+        if let Some(census) = map.check_slots() {
+            let census = census?;
             if census.live != map.len() {
                 return Err(format!("{} slots hold items of {} keys", census.live, map.len()));
             }

@@ -152,7 +152,7 @@ fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Th
             log.note(Moment::Returned(None));
         }
         ThreadStep::Tick => session.map().keep(0, false).expect("a tick"),
-        ThreadStep::Seal => session.map().values().logs().expect("logs").seal_open(),
+        ThreadStep::Seal => session.map().seal_open_logs(),
         ThreadStep::Collect => while session.map().collect().expect("a round") > 0 {},
     }
 }

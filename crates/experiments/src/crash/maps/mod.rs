@@ -135,8 +135,8 @@ impl MapSetup for Opening {
 
 /// The map, whose logs make a mistake from here on.
 fn faulty<M: Memory, I: Memory>(map: Map<M, I>, fault: Option<Fault>) -> Map<M, I> {
-    if let (Some(fault), Some(logs)) = (fault, map.values().logs()) {
-        logs.commit_fault(fault);
+    if let Some(fault) = fault {
+        map.commit_fault(fault);
     }
     map
 }
