@@ -60,7 +60,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Which items count after a crash. What a persistent index names is durable, and there is no going back
     /// to an earlier state of it.
     pub fn policy_of(&self, durability: Durability) -> Rule {
-        // Where each item is durable as soon as it is written, leaving it out would only take back what was acknowledged.
+        // Where each item is durable as soon as it is written, leaving it out would only take back acknowledged writes.
         let is_at_once =
             self.values.medium().is_byte_addressable() && durability != Durability::None;
         let all = durability == Durability::Sync || is_at_once || self.kept.is_some();

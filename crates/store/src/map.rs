@@ -1,5 +1,6 @@
 //! A durable map, and the sessions that work on it.
 
+mod by_hand;
 mod inner;
 mod open;
 
@@ -16,10 +17,9 @@ use crate::stats::MapStats;
 use crate::watch::Watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use terrace_durable::Values;
 use terrace_durable::item::NewItem;
-use terrace_durable::slabs::Census;
 use terrace_durable::values::Room;
-use terrace_durable::{Medium, Values};
 use terrace_memory::{Memory, Native};
 
 pub(crate) use inner::Inner;
@@ -60,17 +60,6 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// Those of the medium.
     pub fn collect(&self) -> Result<usize> {
         Ok(self.inner.engine.collect()?.freed_segments)
-    }
-
-    /// A tick of the keeper by hand, for a map without threads of its own under a promise that takes
-    /// cuts: the oldest logs are written out, but for so many bytes, and a cut is taken if it is due.
-    /// With that, everything before the call survives once it has returned.
-    ///
-    /// # Errors
-    /// Those of the medium.
-    #[doc(hidden)]
-    pub fn keep(&self, unwritten_bytes: u64, is_cut_due: bool) -> Result<()> {
-        Ok(crate::background::keep(&self.inner.engine, unwritten_bytes, is_cut_due)?)
     }
 
     /// A worker's handle: its operations do not wait for the medium; [`Session::commit`] does.
@@ -411,44 +400,6 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// Those of the medium.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
-    }
-
-    /// The medium below, for tests that record or break it.
-    #[doc(hidden)]
-    pub fn medium(&self) -> &Medium<M> {
-        self.inner.engine.values.medium()
-    }
-
-    /// For tests: how many logs are in use, open and sealed; none of a map in slabs.
-    #[doc(hidden)]
-    pub fn logs_in_use(&self) -> Option<usize> {
-        self.inner.engine.values.logs().map(|logs| logs.survey().len())
-    }
-
-    /// For tests: closes the logs that are open.
-    #[doc(hidden)]
-    pub fn seal_open_logs(&self) {
-        self.inner.engine.values.logs().iter().for_each(|logs| logs.seal_open());
-    }
-
-    /// For tests: of a map in slabs, whether each slot has one owner, and how many there are.
-    #[doc(hidden)]
-    pub fn check_slots(&self) -> Option<std::result::Result<Census, String>> {
-        self.inner.engine.values.slabs().map(|slabs| slabs.check())
-    }
-
-    /// For tests: notes where logs end, as the checkpointer does.
-    #[doc(hidden)]
-    pub fn note_tails(&self) -> Result<()> {
-        let noted = self.inner.engine.values.logs().map(|logs| logs.note_tails());
-        Ok(noted.transpose().map(drop)?)
-    }
-
-    /// For tests: from here on its logs make this mistake.
-    #[doc(hidden)]
-    #[cfg(feature = "faults")]
-    pub fn commit_fault(&self, fault: terrace_durable::logs::Fault) {
-        self.inner.engine.values.logs().iter().for_each(|logs| logs.commit_fault(fault));
     }
 
     /// Sizes and counts.

@@ -9,7 +9,7 @@
 //! | the same | logs or slabs | hash table, or tree (FAST/FAIR leaves or delta logs, by the profile), beside the values | index |
 //! | the same | logs or slabs | hash table beside the values, free space and counts with it | full |
 //!
-//! `docs/shapes.md` says where each of them wins. What else could be asked for is refused by [`refused`](crate::refused).
+//! `docs/shapes.md` says where each of them wins. Anything else is refused by [`refused`](crate::refused).
 //!
 //! Settings that may change while the map is open (durability, budget, what happens when that is spent) are no part of
 //! a plan.

@@ -1,5 +1,5 @@
-//! Settings that do not go together, of maps, queues and word tables: one table, which `docs/shapes.md` prints. Builders
-//! and openings refuse by it, before anything is made.
+//! Settings that do not go together, of maps, queues and word tables: one table, which `docs/shapes.md` prints.
+//! Builders and openings refuse by it, before anything is made.
 
 use crate::error::{Error, Result};
 use crate::form::TreeForm;
@@ -73,7 +73,7 @@ impl<O: Combined> Refusal<O> {
     }
 }
 
-/// Refuses what the tables name, of options for what lies, or is to lie, at `path`. Whoever only reads takes it as it is.
+/// Refuses what the tables name, of options for what lies, or is to lie, at `path`. A reader takes it as it is.
 ///
 /// # Errors
 /// [`Error::Option`].

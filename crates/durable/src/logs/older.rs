@@ -62,8 +62,8 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// Visits the keys of a log of [`Logs::holding_older`]; whether all of it could be read. Nothing is, of one that was
-    /// opened or freed meanwhile.
+    /// Visits the keys of a log of [`Logs::holding_older`]; whether all of it could be read. Nothing is of one that
+    /// was opened or freed meanwhile.
     pub fn each_key(&self, segment: u32, _guard: &Guard, mut visit: impl FnMut(&[u8])) -> bool {
         let state = self.segments[segment as usize].state();
         let is_frozen = self.frozen[segment as usize].load(Ordering::Acquire) == ALL;
