@@ -163,7 +163,7 @@ fn lines_of(name: &str, text: &str) -> Vec<(usize, String, &'static [Retired])> 
 
 /// Where a comment begins in a line of a program: at slashes that are in no text.
 fn comment_begins(line: &str) -> usize {
-    let begins = |(at, _): &(usize, &str)| line[..*at].matches('"').count() % 2 == 0;
+    let begins = |(at, _): &(usize, &str)| line[..*at].matches('"').count().is_multiple_of(2);
     line.match_indices("//").find(begins).map_or(line.len(), |(at, _)| at)
 }
 
