@@ -108,7 +108,7 @@ fn of_form(form: usize) -> MapOptions {
 /// What each design leaves after a kill on a disk that is full is read.
 #[test]
 fn every_form_that_was_killed_is_opened_on_a_full_disk() {
-    for form in 0..FORMS.len() {
+    for (form, what) in FORMS.iter().enumerate() {
         let disk_dir = tempfile::tempdir().expect("directory");
         let Some(disk) = SmallDisk::mount(disk_dir.path(), 160 << 20) else { return };
         let store = disk_dir.path().join("store");
@@ -122,11 +122,11 @@ fn every_form_that_was_killed_is_opened_on_a_full_disk() {
         assert_eq!(child.status.code(), None, "it was to die: {child:?}");
         let ballast = disk.fill();
         let open = || Map::open(&store, of_form(form));
-        let map = open().unwrap_or_else(|error| panic!("{:?}: {error}", FORMS[form]));
+        let map = open().unwrap_or_else(|error| panic!("{what:?}: {error}"));
         all_are_there(&map);
         drop(map);
         std::fs::remove_file(ballast).expect("space is freed");
-        let map = open().unwrap_or_else(|error| panic!("{:?}: {error}", FORMS[form]));
+        let map = open().unwrap_or_else(|error| panic!("{what:?}: {error}"));
         all_are_there(&map);
         put(&map, 0..KEYS);
     }

@@ -18,7 +18,6 @@ use terrace_memory::{Divide, Memory, Native};
 macro_rules! kinds {
     ($d:tt $($name:ident($kind:ty),)+) => {
         /// An index of any kind.
-        #[expect(clippy::large_enum_variant, reason = "there is one of a map")]
         pub(crate) enum Index<I: Memory> {
             $($name($kind)),+
         }

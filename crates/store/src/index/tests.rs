@@ -299,16 +299,19 @@ fn a_sorted_vector_conforms() {
     conforms_persistently::<SortedVec>(None);
 }
 
+/// Keys and locations, in order of the keys.
+type Entries = Arc<RwLock<Vec<(Vec<u8>, u64)>>>;
+
 /// Keys and locations in order. A real kind would lie in the file; this one is left on a shelf.
 struct SortedVec {
-    entries: Arc<RwLock<Vec<(Vec<u8>, u64)>>>,
+    entries: Entries,
     overwritten: AtomicU64,
     /// One bucket: only an index that latches entries, in the room where unsafe code is, has the lock that callers are
     /// given.
     latch: HashIndex,
 }
 
-static SHELF: Mutex<BTreeMap<u64, Arc<RwLock<Vec<(Vec<u8>, u64)>>>>> = Mutex::new(BTreeMap::new());
+static SHELF: Mutex<BTreeMap<u64, Entries>> = Mutex::new(BTreeMap::new());
 
 struct NoItems;
 
@@ -333,7 +336,7 @@ impl Watches for Count<'_> {
 }
 
 impl SortedVec {
-    fn of(entries: Arc<RwLock<Vec<(Vec<u8>, u64)>>>) -> io::Result<SortedVec> {
+    fn of(entries: Entries) -> io::Result<SortedVec> {
         let latch = HashIndex::new(1, 1 << 16, &Arc::new(Budget::new(u64::MAX)))?;
         Ok(SortedVec { entries, overwritten: AtomicU64::new(0), latch })
     }

@@ -2,8 +2,8 @@
 
 use super::Map;
 use crate::error::Result;
-use terrace_durable::slabs::Census;
 use terrace_durable::Medium;
+use terrace_durable::slabs::Census;
 use terrace_memory::Memory;
 
 impl<M: Memory, I: Memory> Map<M, I> {
