@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use terrace_memory::profile::{
     Bandwidth, Estimate, Flavour, Latency, Measured, MemoryCosts, NodeProfile, Quantiles,
@@ -149,11 +150,16 @@ fn a_map_that_evicts_makes_room_in_its_index() {
         let map = Map::open(dir.path(), evicting).expect("open");
         let writers = 2;
         let each = 300_000;
+        // One order for both, so that a writer that starts late does not write the oldest keys last.
+        let next = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            for writer in 0..writers {
-                let map = &map;
-                scope.spawn(move || {
-                    for n in (writer..each * writers).step_by(writers as usize) {
+            for _ in 0..writers {
+                scope.spawn(|| {
+                    loop {
+                        let n = next.fetch_add(1, Ordering::Relaxed);
+                        if n >= each * writers {
+                            return;
+                        }
                         map.put(&key(n), &n.to_le_bytes()).expect("room is made");
                     }
                 });
