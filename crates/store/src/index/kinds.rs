@@ -1,6 +1,9 @@
 //! The kinds of index, one a line of `kinds!`, and [`Index`], which is any of them.
 
-use super::{Found, InLogs, InTree, KeyIndex, Position, Site, Unordered, Watches, found_in};
+use super::{
+    Found, InLogs, InTree, KeyIndex, Position, Site, Unordered, Watches, changed_at_rest, found_in,
+    illegible,
+};
 use crate::engine::BATCH;
 use crate::form::TreeForm;
 use crate::open::Opening;
@@ -134,6 +137,12 @@ impl<I: Memory> KeyIndex for Index<I> {
     where
         I: Divide,
     {
+        if site.file.tables == 0 && found(site.file)?.is_none() {
+            // What it is cannot be read any more; whether it changed at rest can still be told.
+            let start = site.file.areas_at();
+            let is_intact = is_intact(&[(start, 0)])?;
+            return Err(if is_intact { illegible(start) } else { changed_at_rest() });
+        }
         made_as!(form_in(site.file)?, reopen(site, claimed, is_intact))
     }
 

@@ -183,7 +183,7 @@ pub(crate) trait KeyIndex: Sized {
         Self::Memory: Divide,
     {
         if !is_intact(&[found_in::<Self>(site.file)?.used])? {
-            return Err(damaged("the index is not as it was closed".into()));
+            return Err(changed_at_rest());
         }
         Self::repair(site, claimed)
     }
@@ -352,16 +352,21 @@ pub(crate) trait KeyIndex: Sized {
 pub(crate) fn found_in<K: KeyIndex<Memory: Divide>>(
     file: &IndexFile<K::Memory>,
 ) -> io::Result<Found> {
-    let start = file.areas_at();
-    let illegible =
-        || damaged(format!("at offset {start}: the line before the leaves is no tree's"));
-    let found = K::found(file)?.ok_or_else(illegible)?;
+    let found = K::found(file)?.ok_or_else(|| illegible(file.areas_at()))?;
     let (start, bytes) = found.used;
     let in_file = file.file_bytes().map_err(io::Error::other)?.saturating_sub(start);
     match bytes > in_file {
         true => Err(damaged(format!("at offset {start}: leaves end behind the file"))),
         false => Ok(found),
     }
+}
+
+fn illegible(start: u64) -> io::Error {
+    damaged(format!("at offset {start}: the line before the leaves is no tree's"))
+}
+
+fn changed_at_rest() -> io::Error {
+    damaged("the index is not as it was closed".into())
 }
 
 fn damaged(what: String) -> io::Error {
