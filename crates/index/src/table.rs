@@ -33,6 +33,7 @@ mod version_lock;
 
 use crate::{COMMIT_BYTES, Reserved};
 use crossbeam_utils::CachePadded;
+pub use line::have_one_tag;
 use line::*;
 pub use shard::Watch;
 use shard::{Persistence, Shard};

@@ -11,7 +11,7 @@ use terrace_durable::item::Item;
 use terrace_durable::sections::Changes;
 use terrace_durable::{BucketLock, NoItem, Seen, Values};
 use terrace_index::tree::Keys;
-use terrace_index::{Items, hash_key};
+use terrace_index::{Items, hash_key, have_one_tag};
 use terrace_memory::{Memory, lab};
 
 /// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken. A hash index
@@ -80,6 +80,24 @@ impl<'g, M: Memory, I: Memory> Located<'g, M, I> {
         self.guard.expect("who takes no lock has a guard")
     }
 
+    /// False, since the item of an entry with the tag of `key` is another key's. See [`Located::check_tag`].
+    #[cold]
+    fn is_of_another(&self, location: u64, key: &[u8]) -> bool {
+        let seen = self.engine.values.seen_again(location, self.guard());
+        self.check_tag(location, key, seen.ok().map(|seen| seen.key()))
+    }
+
+    /// False. An entry with the tag of `key` names an item of the key `found`: if the tags of the two differ, the entry
+    /// is not of that item, and blocks of the file were exchanged.
+    #[cold]
+    fn check_tag(&self, location: u64, key: &[u8], found: Option<&[u8]>) -> bool {
+        let hash = |key| hash_key(self.engine.seed, key);
+        if found.is_some_and(|found| !have_one_tag(hash(found), hash(key))) {
+            self.damaged.set(Some(NoItem(location)));
+        }
+        false
+    }
+
     /// The key of an item whose lock nobody needs to have.
     #[inline(always)]
     fn key_at(&self, location: u64) -> Option<&[u8]> {
@@ -94,14 +112,20 @@ impl<M: Memory, I: Memory> Items for Located<'_, M, I> {
         // All its lines at once: compared and copied, they would be waited for one after another.
         self.engine.values.prefetch(location, self.engine.lines_ahead());
         let seen = self.engine.values.seen_if_key(location, key, self.guard());
-        let Some(Some(seen)) = self.noted(seen) else { return false };
+        let Some(Some(seen)) = self.noted(seen) else { return self.is_of_another(location, key) };
         self.found.set(Some(seen));
         true
     }
 
     #[inline(always)]
     fn has_key_locked(&self, location: u64, key: &[u8], lock: &BucketLock) -> bool {
-        self.noted(self.engine.values.has_key(location, key, lock)).unwrap_or(false)
+        match self.noted(self.engine.values.has_key(location, key, lock)) {
+            Some(false) => {
+                let item = self.engine.values.item_again(location, lock);
+                self.check_tag(location, key, item.ok().map(|item| item.key))
+            }
+            found => found.unwrap_or(false),
+        }
     }
 
     fn hash(&self, location: u64) -> Option<u64> {
