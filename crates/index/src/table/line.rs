@@ -89,8 +89,8 @@ pub(super) fn bucket_of(hash: u64, count: u64) -> u64 {
     if bucket < count { bucket } else { hash & (mask >> 1) }
 }
 
-/// Whether entries of keys with these hashes have one tag: of two keys whose tags differ, an entry of one never names an
-/// item of the other.
+/// Whether entries of keys with these hashes have one tag: of two keys whose tags differ, an entry of one never names
+/// an item of the other.
 #[inline(always)]
 pub fn have_one_tag(a: u64, b: u64) -> bool {
     tag_of(a) == tag_of(b)
