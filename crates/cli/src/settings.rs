@@ -376,7 +376,10 @@ pub fn must_exist(dir: &Path) -> Result<(), Failure> {
     if dir.join("maps").is_dir() {
         return Ok(());
     }
-    let what = if dir.is_dir() { "contains no database" } else { "no such directory" };
+    let what = match dir.is_dir() {
+        true => "contains no database; check the path, or create one with `terrace serve DIR`",
+        false => "no such directory; check the path, or create a database with `terrace serve DIR`",
+    };
     Err(Failure::new(format_args!("{}: {what}", dir.display())))
 }
 

@@ -280,11 +280,7 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
             return false;
         }
         let since = *self.beyond_since.get_or_insert_with(Instant::now);
-        let waits = since.elapsed() < SWEEP_PATIENCE;
-        if !waits {
-            self.beyond_since = None;
-        }
-        waits
+        since.elapsed() < SWEEP_PATIENCE
     }
 
     /// Looks at the next items. False: there was no room to write down that they are gone.

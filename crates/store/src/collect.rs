@@ -87,7 +87,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub fn tidy(&self) {
         let Stored::Logs(logs) = &self.values else { return };
         // Nobody waits for room any more.
-        let _pressed = self.pressure.take();
+        let _pressed = (self.pressure.take(), self.deletes_pressure.take());
         let _index_pressed = self.index_room.as_ref().map(|room| room.pressure.take());
         let _moved = self.collect_logs(logs);
     }
@@ -217,8 +217,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             due = sealed;
             due.truncate((logs.total_segments() / 16).max(VICTIMS));
         }
-        let room = logs.room_for_copies();
+        let (was_due, room) = (!due.is_empty(), logs.room_for_copies());
         truncate_to_room(&mut due, room, logs.waiting_segments() > 0);
+        if was_due && due.is_empty() {
+            // Freed logs come back first; to evict keys that live would be a waste.
+            return (due, false);
+        }
         match missing {
             // What was freed may wait for readers to leave; to evict more would not bring it sooner.
             Some(missing) if due.is_empty() && self.evicts() => {

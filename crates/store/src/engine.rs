@@ -314,8 +314,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let seen = |(location, _)| self.values.undurable(location);
             let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
             let stamp = &mut [0; 8];
-            let wanted = self.wanted(key, old, f, stamp);
-            let new = match self.unreserved(held, (hash, key), allowed, old, wanted) {
+            let mut wanted = self.wanted(key, old, f, stamp);
+            if let Some(why) = self.withheld(held, (hash, key), allowed, old, &wanted) {
+                wanted = Wanted::Nothing(Ok(why));
+            }
+            let new = match wanted {
                 Wanted::Written(new) => new,
                 Wanted::Removed => {
                     grown = -1;
@@ -325,10 +328,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     return (Entry::Remove, None);
                 }
                 unwritten => {
-                    outcome = match unwritten {
-                        Wanted::Nothing(why) => why,
-                        _ => Ok(Outcome::Done([None, old.and_then(seen)])),
-                    };
+                    outcome = unwritten.outcome(|| old.and_then(seen));
                     return (Entry::Keep, None);
                 }
             };

@@ -46,6 +46,9 @@ pub(crate) struct Pressure {
 /// Rounds that wait for readers to leave before no more is hoped for: at the collector's tick of 5 ms, two seconds.
 const ROUNDS_FOR_READERS: usize = 400;
 
+/// Rounds without room for anybody that are enough: a map of thousands of logs is not copied for one delete.
+const ROUNDS_IN_VAIN: usize = 32;
+
 impl Pressure {
     /// Whether somebody waits, which is forgotten with the answer.
     pub fn take(&self) -> bool {
@@ -59,12 +62,13 @@ impl Pressure {
         self.is_full.store(true, Ordering::Release);
     }
 
-    /// Counts a round, of a map of so many segments; whether all of them were collected, and still nobody found room.
+    /// Counts a round, of a map of so many segments; whether all of them were collected, or as many
+    /// as are enough, and still nobody found room.
     /// While freed logs wait for readers to leave, room is to come: such rounds are counted apart.
     pub fn is_in_vain(&self, segments: usize, is_to_come: bool) -> bool {
         match is_to_come {
             true => self.rounds_for_readers.fetch_add(1, Ordering::Relaxed) > ROUNDS_FOR_READERS,
-            false => self.rounds.fetch_add(1, Ordering::Relaxed) > segments,
+            false => self.rounds.fetch_add(1, Ordering::Relaxed) > segments.min(ROUNDS_IN_VAIN),
         }
     }
 

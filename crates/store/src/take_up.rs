@@ -145,6 +145,8 @@ impl Opening<'_> {
         medium.commit(0, Joint::VALUES_BYTES.min(values_bytes))?;
         // Where no section was ever logged there is nothing to be replayed.
         let values_bytes = if medium.is_hole(Joint::VALUES_FROM) { 0 } else { values_bytes };
+        // What the file has beyond the mapping is refused where its segments are counted.
+        let values_bytes = values_bytes.min(medium.capacity_bytes());
         let index = match file {
             Some(file) => Some((file.memory(), file.file_bytes()?)),
             None => None,

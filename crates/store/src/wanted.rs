@@ -38,12 +38,12 @@ pub(crate) enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether somebody who watches the key is to hear of it: not if it removes what had expired.
-    pub fn is_seen(&self, old: Option<Item<'_>>) -> bool {
+    /// What becomes of an update that leaves its key as it is; `seen` is what it saw and others made.
+    #[inline(always)]
+    pub fn outcome(self, seen: impl FnOnce() -> Option<Ticket>) -> Result<Outcome> {
         match self {
-            Wanted::Written(new) if !new.tombstone => true,
-            Wanted::Written(_) | Wanted::Removed => old.is_some_and(|item| is_live(&item)),
-            Wanted::Kept | Wanted::Nothing(_) => false,
+            Wanted::Nothing(why) => why,
+            _ => Ok(Outcome::Done([None, seen()])),
         }
     }
 }
@@ -60,43 +60,54 @@ pub(crate) enum Outcome {
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {
-    /// What is wanted, if the key is not reserved for a batch; whoever watches it is told.
+    /// Tells whoever watches the key what is wanted. Returns why nothing is done, if so: a batch has reserved
+    /// the key, or there is no room, and a write that is refused is none.
     #[inline(always)]
-    pub(crate) fn unreserved<'k>(
+    pub(crate) fn withheld(
+        &self,
+        held: &Held<'_, M>,
+        key: (u64, &[u8]),
+        allowed: Allowed,
+        old: Option<(u64, Item<'_>)>,
+        wanted: &Wanted<'_>,
+    ) -> Option<Outcome> {
+        if !self.watches.has_watchers() {
+            return None;
+        }
+        match wanted {
+            Wanted::Written(new) => self.withheld_from(held, key, allowed, old, Some(*new)),
+            Wanted::Removed => self.withheld_from(held, key, allowed, old, None),
+            Wanted::Kept | Wanted::Nothing(_) => None,
+        }
+    }
+
+    /// The same of an item to be written; of none, the key is to be removed. By value and out of line: an update that
+    /// nobody watches has its item in registers.
+    #[cold]
+    #[inline(never)]
+    fn withheld_from(
         &self,
         held: &Held<'_, M>,
         (hash, key): (u64, &[u8]),
         allowed: Allowed,
         old: Option<(u64, Item<'_>)>,
-        wanted: Wanted<'k>,
-    ) -> Wanted<'k> {
-        let is_told = self.watches.has_watchers() && wanted.is_seen(old.map(|(_, item)| item));
-        if !is_told {
-            return wanted;
-        }
-        // A write that is refused is none.
-        if let Some(why) = self.refused(held, allowed, old, &wanted) {
-            return Wanted::Nothing(Ok(why));
-        }
-        match self.watches.may_write(hash, key, allowed.reserved) {
-            true => wanted,
-            false => Wanted::Nothing(Ok(Outcome::Reserved)),
-        }
-    }
-
-    #[cold]
-    fn refused(
-        &self,
-        held: &Held<'_, M>,
-        allowed: Allowed,
-        old: Option<(u64, Item<'_>)>,
-        wanted: &Wanted<'_>,
+        new: Option<NewItem<'_>>,
     ) -> Option<Outcome> {
-        let Wanted::Written(new) = wanted else { return None };
-        match old {
-            Some((location, item)) if held.may_overwrite(location, &item, new) => None,
-            _ => self.no_room(held, allowed, old.is_none(), new.item_bytes()),
+        // What removes an expired key is not seen.
+        let is_written = new.is_some_and(|new| !new.tombstone);
+        if !is_written && !old.is_some_and(|(_, item)| is_live(&item)) {
+            return None;
         }
+        let overwrites = |new: &NewItem<'_>| {
+            old.is_some_and(|(location, item)| held.may_overwrite(location, &item, new))
+        };
+        if let Some(new) = new.filter(|new| !overwrites(new))
+            && let Some(why) = self.no_room(held, allowed, old.is_none(), new.item_bytes())
+        {
+            return Some(why);
+        }
+        let may_write = self.watches.may_write(hash, key, allowed.reserved);
+        (!may_write).then_some(Outcome::Reserved)
     }
 
     /// Why an item of so many bytes cannot be written, which takes another entry of the index if it `adds`.

@@ -8,6 +8,7 @@ mod adversary;
 mod attack;
 mod batches;
 mod budget_is_held;
+mod closing;
 mod concurrent_histories_have_an_explanation;
 mod costs;
 mod damage_in_open_logs;

@@ -378,6 +378,7 @@ fn closing_a_queue_wakes_its_waiters_with_an_error() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(thread.is_finished(), "a minute after the close it still waits");
+    thread.join().expect("no panic").expect_err("the queue is closed");
 }
 
 /// What was acknowledged while another handle closed is there, on memory where each push is durable.

@@ -154,10 +154,10 @@ impl<M: Memory> Logs<M> {
     /// too little room. [`Error::DiskFull`], [`Error::Stopped`]. Nothing was changed then.
     #[inline]
     pub fn appender(&self, id: usize, bytes: usize, room: Room) -> Result<Appender<'_, M>> {
-        if self.stopped.get().is_some() {
-            self.check_writable()?;
-        }
         let lock = self.lock_writer(id);
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(self.refusal());
+        }
         let mut writer = lock.borrow_mut();
         if !writer.fits(bytes) {
             debug_assert!(bytes <= MAX_ITEM_BYTES);
@@ -171,6 +171,12 @@ impl<M: Memory> Logs<M> {
         }
         drop(writer);
         Ok(Appender { logs: self, lock, id })
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        let reason = self.stopped().unwrap_or("closed");
+        Error::Stopped(reason.into())
     }
 
     #[cold]

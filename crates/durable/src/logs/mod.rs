@@ -120,6 +120,8 @@ pub struct Logs<M: Memory = Native> {
     is_bounded: AtomicBool,
     generation: AtomicU64,
     stopped: OnceLock<String>,
+    /// Whether writers are refused: the logs stopped, or are about to be closed.
+    refuses: AtomicBool,
     /// Drawn at every opening: makes salts differ although a crash may make sequence numbers
     /// repeat.
     lifetime: u32,
@@ -176,6 +178,7 @@ impl<M: Memory> Logs<M> {
             generation: AtomicU64::new(cut.generation),
             cut: Mutex::new(cut),
             stopped: OnceLock::new(),
+            refuses: AtomicBool::new(false),
             lifetime: medium.lifetime(),
             head_damage: head_damage.or(redo_damage),
             books: OnceLock::new(),
@@ -370,7 +373,7 @@ impl<M: Memory> Logs<M> {
             ))?;
         }
         self.stop_on_error(self.medium.sync())?;
-        // One that was cleared away meanwhile is free already.
+        // None was cleared away meanwhile: who clears holds the collector off.
         let is_freed = |s: &u32| self.segments[*s as usize].goes(State::Collecting, State::Free);
         let segments = segments.iter().copied().filter(is_freed).collect();
         Ok(Freed { logs: self, segments })
@@ -426,6 +429,14 @@ impl<M: Memory> Logs<M> {
     pub fn stop(&self, reason: String) {
         // The first reason stays.
         let _later = self.stopped.set(reason);
+        self.refuses.store(true, Ordering::Release);
+    }
+
+    /// Refuses writers from here on: what was written before is there for a last flush, and nothing comes after it.
+    pub fn refuse_writers(&self) {
+        // Set while nobody writes, and asked by whoever has become a writer.
+        let _nobody_writes = self.lock_writers();
+        self.refuses.store(true, Ordering::Release);
     }
 
     fn check_writable(&self) -> Result<()> {

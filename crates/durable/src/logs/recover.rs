@@ -114,14 +114,7 @@ impl<M: Memory> Logs<M> {
             true => file_bytes / segment_bytes,
             false => file_bytes.div_ceil(segment_bytes),
         };
-        let present = present.max(1);
-        if present as usize > self.segments.len() {
-            let what = format!(
-                "the file holds {present} segments, room was made for {}",
-                self.segments.len()
-            );
-            return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
-        }
+        let present = self.check_room(present.max(1))?;
         let promised = u64::from(cut.segments) * segment_bytes;
         let mut damage = Vec::new();
         if cut.segments > 1 && file_bytes < promised {
@@ -152,12 +145,22 @@ impl<M: Memory> Logs<M> {
         Ok(SegmentHeader::decode(header))
     }
 
+    /// Refuses a file with more segments than room was made for.
+    fn check_room(&self, segments: u64) -> Result<u64> {
+        let most = self.segments.len();
+        if segments <= most as u64 {
+            return Ok(segments);
+        }
+        let what = format!("the file holds {segments} segments, room was made for {most}");
+        Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what })
+    }
+
     /// Refuses a file with segments that a later version made. Looks at it alone, and at memory that is the file.
     ///
     /// # Errors
-    /// [`Error::Newer`].
+    /// [`Error::Newer`]; [`Error::Damaged`] if the file is longer than there is room for.
     pub fn check_known(&self) -> Result<()> {
-        let count = self.medium.file_bytes()? / u64::from(SEGMENT_BYTES);
+        let count = self.check_room(self.medium.file_bytes()? / u64::from(SEGMENT_BYTES))?;
         for segment in 1..count as u32 {
             if let Some(error) = self.newer(self.read_header(segment)?) {
                 return Err(error);

@@ -128,13 +128,7 @@ impl<M: Memory> Slabs<M> {
             self.medium.grow(present * segment, segment)?;
             present += 1;
         }
-        if present as usize > self.shared.superblocks.len() {
-            let what = format!(
-                "the file holds {present} segments, room was made for {}",
-                self.shared.superblocks.len()
-            );
-            return Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what });
-        }
+        self.check_room(present)?;
         Ok((present as u32, damage))
     }
 
@@ -147,12 +141,22 @@ impl<M: Memory> Slabs<M> {
         generations.max().unwrap_or(0)
     }
 
+    /// Refuses a file with more superblocks than room was made for.
+    fn check_room(&self, segments: u64) -> Result<u64> {
+        let most = self.shared.superblocks.len();
+        if segments <= most as u64 {
+            return Ok(segments);
+        }
+        let what = format!("the file holds {segments} segments, room was made for {most}");
+        Err(Error::Damaged { path: self.medium.path().into(), offset: 0, what })
+    }
+
     /// Refuses a file with superblocks that a later version made.
     ///
     /// # Errors
-    /// [`Error::Newer`].
+    /// [`Error::Newer`]; [`Error::Damaged`] if the file is longer than there is room for.
     pub fn check_known(&self) -> Result<()> {
-        let count = self.medium.file_bytes()? / u64::from(SEGMENT_BYTES);
+        let count = self.check_room(self.medium.file_bytes()? / u64::from(SEGMENT_BYTES))?;
         for number in 1..count as u32 {
             let (what, found, known) = match self.header(number) {
                 Found::NewerFormat(found) => ("superblock of format", found.into(), 1),

@@ -103,7 +103,8 @@ impl Residents {
         Residents::resolve_by_segment(location, usable(), place(segment))
     }
 
-    #[cold]
+    /// The way behind the first segment that is away; there are such as soon as a log was given back to the system.
+    #[inline(always)]
     fn resolve_by_segment(location: u64, usable: u64, place: Option<&Place>) -> Found<Resolved> {
         let (segment, end) = (segment_of(location), end_of(location).min(usable));
         match place {

@@ -5,7 +5,8 @@
 pub enum Room {
     /// Refused when the budget is spent but for its headroom, or the collector is behind.
     Ordinary,
-    /// For deletes, which free room in the end: takes of the headroom, but for a segment that is left to the collector.
+    /// For deletes, which free room in the end: takes of the headroom; in logs, but for a segment that is left
+    /// to the collector.
     Urgent,
     /// For the collector, and what cannot wait for it: takes more than the budget if need be.
     Anyway,

@@ -312,7 +312,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| sections::cache(EngineKind::Shadow, s), no_controls;
     "shadow-agency", "sections by shadow sub-paging: a travel agency's bookings, cancellations, changes",
         |s| sections::agency(EngineKind::Shadow, s), no_controls;
-    "kept-index-look", "a persistent index, every schedule of a writer and a reader",
+    "kept-index-look", "a persistent index, every schedule of up to two preemptions of a writer and a reader",
         |s| index_looks::explorer(Look::Get, s), left_out::controls;
     "kept-index-look-ahead", "the same, the reader looks as batches do",
         |s| index_looks::explorer(Look::Candidate, s), no_controls;
@@ -320,7 +320,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| index_looks::explorer(Look::Overflow, s), left_out::controls;
     "kept-index-look-moving", "the same, the entry moves out of an overflow line that is used again",
         |s| index_looks::explorer(Look::Moving, s), no_controls;
-    "map-logs-index-look", "a map in logs with a persistent index, every schedule of a writer and a reader",
+    "map-logs-index-look", "a map in logs with a persistent index, every schedule of up to two preemptions of a writer and a reader",
         |s| maps::kept_look(maps::Design::Logs, s), no_controls;
     "map-slabs-index-look", "the same in slabs",
         |s| maps::kept_look(maps::Design::Slabs, s), no_controls;
@@ -334,13 +334,13 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::mirrored_in_sync(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-queue", "two threads in one commit queue of a mirrored map",
         |s| maps::mirrored_queue(Wrong::NOTHING, s), left_out::controls;
-    "map-mirrored-checkpoint", "a checkpoint of two commit queues against a writer that overwrites, every schedule",
+    "map-mirrored-checkpoint", "a checkpoint of two commit queues against a writer that overwrites, every schedule of up to two preemptions",
         |s| maps::mirrored_checkpoint(Wrong::NOTHING, s), left_out::controls;
-    "map-mirrored-look", "a reader against a writer that overwrites, every schedule",
+    "map-mirrored-look", "a reader against a writer that overwrites, every schedule of up to two preemptions",
         |s| maps::mirrored_look(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-collector", "the collector of a mirrored map against a writer of batches, between checkpoints",
         |s| maps::mirrored_collector(Wrong::NOTHING, s), left_out::controls;
-    "map-mirrored-tick", "a sealed log is written out while a writer overwrites in it, every schedule",
+    "map-mirrored-tick", "a sealed log is written out while a writer overwrites in it, every schedule of up to two preemptions",
         |s| maps::mirrored_tick(Wrong::NOTHING, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;

@@ -14,7 +14,7 @@
 //!
 //! An operation of the first form that waits for another thread waits for ever. Whoever waits in the
 //! second form must wait through the memory, with
-//! [`pause`](terrace_memory::Memory::pause): a lock of the operating system that is held by a thread
+//! [`pause`](terrace_memory::lab::pause): a lock of the operating system that is held by a thread
 //! without the turn is never released.
 
 use super::machine::Machine;

@@ -234,8 +234,11 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     lines.add("disk_bytes", totals.disk_bytes);
     lines.add("redo_log_bytes", totals.redo_log_bytes);
     for (number, map) in shared.maps.opened() {
-        if let Some(path) = map.stats().redo_log {
-            let (bytes, keys) = (map.stats().redo_log_bytes, map.recovery().redone);
+        let stats = map.stats();
+        if let Some(path) = stats.redo_log {
+            // Whoever asks may be in another directory.
+            let path = std::fs::canonicalize(&path).unwrap_or(path);
+            let (bytes, keys) = (stats.redo_log_bytes, map.recovery().redone);
             let shown = format_args!("bytes={bytes},replayed_keys={keys},path={}", path.display());
             lines.add(&format!("db{number}_redo_log"), shown);
         }

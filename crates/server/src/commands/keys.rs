@@ -8,8 +8,11 @@ pub(super) fn del(context: &mut Context<'_>, session: &mut Session, args: Args<'
     let mut deleted = 0;
     for key in args.from(1) {
         let was_key = session.delete(key)?;
-        // Those that are gone are to be told of: from here on the others wait for room.
-        session.set_wait(Wait::ForRoom);
+        // Those that are gone are to be told of: from here on the others wait for room. In a transaction nothing is
+        // done before its end.
+        if !context.atomic {
+            session.set_wait(Wait::ForRoom);
+        }
         let was_queue = lists::empty(context, key)?;
         deleted += i64::from(was_key || was_queue);
     }
@@ -88,12 +91,12 @@ pub(super) fn database(context: &Context<'_>, argument: &[u8]) -> Result<usize, 
     Ok(number.ok_or("ERR DB index is out of range")?)
 }
 
-/// COPY source target [DB n] [REPLACE].
 /// Whether COPY is told a database: it may be another one than the client's.
 pub(super) fn names_database(args: Args<'_>) -> bool {
     args.from(3).any(|option| option.eq_ignore_ascii_case(b"db"))
 }
 
+/// COPY source target [DB n] [REPLACE].
 pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let (source, target) = (args.at(1), args.at(2));
     let mut to = context.client.database;

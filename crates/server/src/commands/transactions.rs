@@ -195,12 +195,16 @@ pub(super) fn exec(
         return Ok(());
     }
     let database = client.database;
-    let result = run_all(executor, client, out, &transaction);
+    let mut ran = Vec::with_capacity(transaction.len());
+    let result = run_all(executor, client, out, &transaction, &mut ran);
     if let Err(Failure::Engine(Error::Busy { .. })) = result {
         client.database = database;
         client.transaction = Some(transaction);
         client.watched = watched;
+        // It is run again from its start, and counted then.
+        return result;
     }
+    ran.into_iter().for_each(|ran| executor.count_queued(ran));
     result
 }
 
@@ -209,6 +213,7 @@ fn run_all(
     client: &mut Client,
     out: &mut Output,
     transaction: &Transaction,
+    ran: &mut Vec<Ran>,
 ) -> Outcome {
     let start = out.mark();
     out.array(transaction.len());
@@ -219,8 +224,7 @@ fn run_all(
         let section = transaction.section(next);
         if section.is_empty() {
             let (command, args) = transaction.request(next);
-            let ran = run_alone(executor, client, out, command, args);
-            executor.count_queued(ran);
+            ran.push(run_alone(executor, client, out, command, args));
             has_begun |= command.name != "select";
             next += 1;
             continue;
@@ -232,7 +236,10 @@ fn run_all(
             false => Wait::Never { since: client.busy_since },
         };
         match run_section(executor, client, out, transaction, section, wait) {
-            Ok(wrote) => has_begun |= wrote,
+            Ok((wrote, of_section)) => {
+                has_begun |= wrote;
+                ran.extend(of_section);
+            }
             Err(busy @ Error::Busy { .. }) => return Err(busy.into()),
             Err(error) => {
                 let text = abort_text(&Failure::from(error).text());
@@ -268,7 +275,7 @@ fn run_alone(
     Executor::run_queued(&mut context, session.ok(), command, args)
 }
 
-/// Runs requests of one database, atomically if any of them writes; whether one does.
+/// Runs requests of one database, atomically if any of them writes; whether one does, and what each came to.
 ///
 /// # Errors
 /// Those of the engine: none of them did anything then, and none is answered.
@@ -279,7 +286,7 @@ fn run_section(
     transaction: &Transaction,
     section: Range<usize>,
     wait: Wait,
-) -> terrace::Result<bool> {
+) -> terrace::Result<(bool, Vec<Ran>)> {
     client.touched |= 1 << client.database;
     let (sessions, mut context) = executor.split(client, out);
     context.atomic = true;
@@ -300,6 +307,5 @@ fn run_section(
     let writes = section.clone().any(|i| transaction.request(i).0.is(flag::WRITE));
     let result: terrace::Result<()> = if writes { session.atomic(run) } else { run(session) };
     result.inspect_err(|_| context.out.truncate(mark))?;
-    ran.into_iter().for_each(|ran| executor.count_queued(ran));
-    Ok(writes)
+    Ok((writes, ran))
 }

@@ -70,6 +70,8 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         if let Some(reason) = self.engine.values.stopped() {
             return Err(Error::ReadOnly(reason.into()));
         }
+        // Who writes through another handle meanwhile is refused, or in the last checkpoint.
+        self.engine.values.logs().iter().for_each(|logs| logs.refuse_writers());
         let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
         self.engine.values.stop(CLOSED.into());
         flushed?;

@@ -113,13 +113,13 @@ pub fn with_an_answer_moved<C: Clone, T: Clone>(
     history: History<C, T>,
     rng: &mut Rng,
 ) -> History<C, T> {
-    let response: Vec<usize> = (0..history.operations().len())
+    let answered: Vec<usize> = (0..history.operations().len())
         .filter(|n| history.operations()[*n].response.is_some())
         .collect();
-    if response.is_empty() {
+    if answered.is_empty() {
         return history;
     }
-    let mut pick = || response[rng.below(response.len() as u64) as usize];
+    let mut pick = || answered[rng.below(answered.len() as u64) as usize];
     let (from, to) = (pick(), pick());
     let answer = history.operations()[from].response.clone();
     retold(&history, |n| if n == to { answer.clone() } else { None })

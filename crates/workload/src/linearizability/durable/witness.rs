@@ -93,12 +93,12 @@ fn fewest<'a, C: Clone, T: Clone>(
     mut items: Vec<Item<'a, C, T>>,
     fails: &mut impl FnMut(&[Item<'a, C, T>]) -> bool,
 ) -> Vec<Item<'a, C, T>> {
-    let mut response: Vec<usize> =
+    let mut answered: Vec<usize> =
         (0..items.len()).filter(|i| items[*i].response.is_some()).collect();
-    let mut chunk = response.len().div_ceil(2);
+    let mut chunk = answered.len().div_ceil(2);
     loop {
         let mut kept = Vec::new();
-        for some in response.chunks(chunk.max(1)) {
+        for some in answered.chunks(chunk.max(1)) {
             let mut fewer = items.clone();
             some.iter().for_each(|i| fewer[*i].response = None);
             if fails(&fewer) {
@@ -107,8 +107,8 @@ fn fewest<'a, C: Clone, T: Clone>(
                 kept.extend_from_slice(some);
             }
         }
-        let is_minimal = chunk <= 1 && kept.len() == response.len();
-        response = kept;
+        let is_minimal = chunk <= 1 && kept.len() == answered.len();
+        answered = kept;
         if is_minimal {
             return items;
         }
