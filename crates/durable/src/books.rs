@@ -1,5 +1,5 @@
 //! The books of a map's values: what recovery finds out by reading them, kept beside the index instead
-//! (paper 000, A6: allocator metadata).
+//! (Wu, section 2.4).
 //!
 //! ```text
 //! 0    8  whether any item ever had an expiry       1024 .. a word for each writer: whether it is in

@@ -1,4 +1,4 @@
-//! Whether an item's lines are written back as soon as it is written (paper 000, A5, figure 2.7).
+//! Whether an item's lines are written back as soon as it is written (Wu, section 2.5, figure 2.7).
 //!
 //! Where stores survive only once they are written back (ADR) there is no choice. Where the caches
 //! survive too (eADR) an item is durable without it, and the question is one of speed: written back at
@@ -19,7 +19,7 @@
 //! faster when they are written back at once are all kept.
 //!
 //! Or a value never enters the caches ([`Flush::Skip`]): what is neither read nor written again soon only
-//! displaces there what is (paper 000, B8), and its lines need not be fetched to be written.
+//! displaces there what is (Wu, section 3.7), and its lines need not be fetched to be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

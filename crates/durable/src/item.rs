@@ -18,7 +18,7 @@
 //! bytes when it is the key's first version and of 8 up to the 255th.
 //!
 //! The *version* orders the writes of one key: every write takes its predecessor's version plus
-//! one, under the key's lock (paper 000 A5's timestamp, without a global clock). A *tombstone*'s
+//! one, under the key's lock (the timestamp of Wu, section 2.2, without a global clock). A *tombstone*'s
 //! value is 8 bytes: the sequence number of the next log at the time of the delete; older
 //! versions of the key can only lie in logs below it. The *seed* is the log's salt, so an item
 //! left over from a log's former life never passes for one of its present.

@@ -62,7 +62,7 @@ pub fn head_of(key: &[u8]) -> u128 {
     u128::from_be_bytes(bytes) | length
 }
 
-/// Keys of 16 bytes, each of which is its own head: the form of paper 004, section 5.1.
+/// Keys of 16 bytes, each of which is its own head: the form of Ni, section 5.1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sixteen;
 

@@ -1,4 +1,4 @@
-//! A concurrent B+-tree whose nodes lie in memories: one tree, five forms of leaves (paper 004, chapter 5).
+//! A concurrent B+-tree whose nodes lie in memories: one tree, five forms of leaves (Ni, chapter 5).
 //!
 //! A leaf holds entries of 32 bytes: the *head* of a key, 16 bytes that order most keys, and a value of
 //! 16 bytes, say the location of an item; where heads tie the tree asks [`Keys`] for the rest. Inner
@@ -172,7 +172,7 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// Of this form, with all nodes of this size: the trees of paper 004.
+    /// Of this form, with all nodes of this size: the trees of Ni.
     pub fn of(form: Form, node_bytes: u64) -> TreeOptions {
         TreeOptions { form, node_bytes, inner_bytes: node_bytes, group_flush: GroupFlush::Never }
     }

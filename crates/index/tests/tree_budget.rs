@@ -1,5 +1,5 @@
 //! What an insert of each form of tree asks of its memory, counted and held to a budget: beside table
-//! 5.1 of paper 004 (write-backs and fences of an insert into nodes of 512 bytes).
+//! 5.1 of Ni (write-backs and fences of an insert into nodes of 512 bytes).
 
 use std::sync::Arc;
 use terrace_index::Reserved;

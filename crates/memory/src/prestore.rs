@@ -1,5 +1,5 @@
 //! Pre-stores: what was written is moved down the memory hierarchy before it must be, in the
-//! background (paper 000, chapter 3; the converse of a prefetch).
+//! background (Wu, chapter 3; the converse of a prefetch).
 //!
 //! * [`clean`] starts the write-back of lines, which stay cached: written one after the other by the
 //!   program, they reach a memory of large lines one after the other, and not in the order in which
@@ -8,7 +8,7 @@
 //!   after has nothing to wait for.
 //! * [`copy`] and [`fill`] *skip* the caches: for what will not be read or written again soon.
 //!
-//! Which one, by what happens to the data next (paper 000, 3.6): written again, demote; read again,
+//! Which one, by what happens to the data next (Wu, section 3.6): written again, demote; read again,
 //! clean; neither, skip. Data that is rewritten in the cache again and again must get none of them.
 //!
 //! # What they are not

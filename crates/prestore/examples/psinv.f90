@@ -1,4 +1,4 @@
-! A stencil loop that cleans each row when its inner loop has written it, in Fortran: what paper 000 does
+! A stencil loop that cleans each row when its inner loop has written it, in Fortran: what Wu does
 ! to the loop psinv of NAS MG (its Listing 6).
 program psinv
   use, intrinsic :: iso_c_binding

@@ -1,5 +1,5 @@
 //! Which index an ordered map keeps, and in leaves of how many bytes, where nothing was asked for: the one whose
-//! lookup and insert together take least of its memory's time, by what that was measured to cost (paper 004,
+//! lookup and insert together take least of its memory's time, by what that was measured to cost (Ni,
 //! findings 3 and 7: sizes are to be chosen anew for a memory that writes large lines).
 //!
 //! Only what an operation asks of the memory is in it, while all threads do the same; inner nodes are in DRAM. How full
@@ -55,7 +55,7 @@ impl fmt::Display for Advised {
 }
 
 /// Lookups of a batch that go down an index together: as many as lines that one core has on its way at once, beyond
-/// which they gain nothing (paper 004, 5.4.2); where that was not measured, more than most cores have.
+/// which they gain nothing (Ni, section 5.4.1); where that was not measured, more than most cores have.
 pub(crate) fn lookups_together(options: &MapOptions) -> usize {
     options
         .accesses()

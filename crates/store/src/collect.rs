@@ -1,5 +1,5 @@
-//! The collector: moves what lives out of logs that are mostly dead, and frees them (paper 000,
-//! A3).
+//! The collector: moves what lives out of logs that are mostly dead, and frees them (Wu,
+//! section 2.3).
 //!
 //! One round: claim the deadest sealed logs; append what is still current to the collector's own
 //! log and redirect the index under the key's lock, so that a concurrent update always wins; make

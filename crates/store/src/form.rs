@@ -9,7 +9,7 @@ use terrace_index::tree::Form as LeafForm;
 pub enum TreeForm {
     /// A B+-tree whose leaves are nodes, changed where they lie.
     Leaves(LeafForm),
-    /// A B+-tree whose leaves are chains of deltas in parallel logs (btree-LS, paper 004): kept, and written in
+    /// A B+-tree whose leaves are chains of deltas in parallel logs (btree-LS, Ni): kept, and written in
     /// order; a lookup reads several places instead of one node.
     Logs,
 }

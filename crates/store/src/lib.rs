@@ -2,7 +2,7 @@
 //!
 //! A [`Map`] keeps its items in logs (or slabs) of `durable` and finds them through an index of `index`,
 //! by hash or in the order of keys, which lives in DRAM and is rebuilt by scanning the values when the
-//! map is opened (minimal persistence, paper 000 A6), or is kept beside them. A [`Queue`] is a bounded ring, and
+//! map is opened (minimal persistence, Wu, section 2.4), or is kept beside them. A [`Queue`] is a bounded ring, and
 //! [`Words`] a table of 64-bit words. Nothing here knows of any transport.
 
 #![forbid(unsafe_code)]

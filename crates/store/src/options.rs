@@ -31,8 +31,8 @@ pub enum ValueDesign {
     Slab,
 }
 
-/// What of a map is kept in persistent memory, and so need not be made anew after a crash (paper 000,
-/// A6).
+/// What of a map is kept in persistent memory, and so need not be made anew after a crash (Wu,
+/// section 2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
     /// What the map was opened with last; for a new one, values.

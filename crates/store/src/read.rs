@@ -20,7 +20,7 @@ const LOOKS: usize = 4;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 
-/// The stages of a batched lookup before the verification (paper 000, C9).
+/// The stages of a batched lookup before the verification (Wu, section 4.3.4).
 struct Batch {
     hashes: [u64; BATCH],
     candidates: [Option<u64>; BATCH],

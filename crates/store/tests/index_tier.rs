@@ -343,7 +343,7 @@ fn measured(kept_ns: f64, gain: f64) -> Arc<MemoryCosts> {
     Arc::new(MemoryCosts::of(&node).expect("bandwidth was measured"))
 }
 
-/// Paper 004, 5.4.2: writing the lines of a change back together pays while the memory is busy.
+/// Ni, section 5.4.2: writing the lines of a change back together pays while the memory is busy.
 #[test]
 fn changes_of_a_tree_are_written_back_together_while_its_memory_is_busy() {
     let opened = |form, costs| {

@@ -1,7 +1,7 @@
 //! The books of logs: how far each open log counts, and how many bytes of each are dead.
 //!
 //! With sections the end of an open log is a word like the index's entry for its last item, so that an
-//! item counts exactly when its entry does, and recovery needs neither (paper 000, A8 procedure 5). The
+//! item counts exactly when its entry does, and recovery needs neither (Wu, section 2.4, full persistence). The
 //! items of a batch count together: its last section moves the end behind all of them. Until then
 //! their entries name what does not count, and a word says that a batch is under way: recovery then
 //! reads the logs instead.

@@ -1,4 +1,4 @@
-//! Log-structured values (paper 000, A3): every write is appended to its writer's current log.
+//! Log-structured values (Wu, section 2.3): every write is appended to its writer's current log.
 //!
 //! A log is a segment of 4 MB. Each writer has one open log; a full one is sealed and the next
 //! opened. Bytes that no index entry points to any more are counted per segment; a collector

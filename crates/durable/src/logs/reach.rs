@@ -1,4 +1,4 @@
-//! Recovery of logs from a kept index (paper 000, A8 procedure 4).
+//! Recovery of logs from a persistent index: an index walk (Wu, section 2.4).
 //!
 //! Closed logs are not read through: what an entry names is verified where it lies and counted, and
 //! the rest of a log is dead. Logs that were open are read to find where they end, and what they hold

@@ -1,4 +1,4 @@
-//! Recovery of logs: a parallel scan of every segment (paper 000, A8 procedure 2).
+//! Recovery of logs: a parallel scan of every segment (Wu, section 2.4).
 //!
 //! Order of things: read and verify every segment, telling the caller each item that counts; sync,
 //! because a killed process may have left items in the system's hands that are not durable yet;

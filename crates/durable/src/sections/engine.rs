@@ -42,7 +42,7 @@ pub enum Grain {
     /// The 8-byte words that are written: the least that software can log.
     #[default]
     Word,
-    /// The 64-byte lines that are written, as the paper's hardware rivals do (004 section 3.3.1).
+    /// The 64-byte lines that are written, as the paper's hardware rivals do (Ni, section 3.3.1).
     Line,
 }
 

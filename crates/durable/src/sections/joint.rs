@@ -1,4 +1,4 @@
-//! Sections over the words of two memories: what makes `persist = "full"` (paper 000, A6 and A7).
+//! Sections over the words of two memories: what makes `persist = "full"` (Wu, section 2.4).
 //!
 //! A map's index and its books lie in one memory, its values in another, and each has a layout of its
 //! own, which no [`Pool`](super::Pool) could give them. What they need of one is its redo log: an

@@ -2,7 +2,7 @@
 //!
 //! Engines say *what* they store, write back and fence, and under which [`Step`]; this says how,
 //! given the memory's domain: under eADR a visible store is durable, so a write-back would only
-//! cost (000 A5), and fences alone order.
+//! cost (Wu, section 2.5), and fences alone order.
 
 use super::engine::Written;
 use super::error::{Error, Result};

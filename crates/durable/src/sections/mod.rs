@@ -1,5 +1,5 @@
 //! Failure-atomic sections: changes to a memory that are there after a crash as a whole or not at
-//! all (004 chapter 3; 000 A7).
+//! all (Ni, chapter 3; Wu, section 2.4).
 //!
 //! ```
 //! use terrace_durable::plain;

@@ -1,4 +1,4 @@
-//! Redo, the shadow copy of 000 A7: new values wait in memory, go to a log, then to their places.
+//! Redo, the shadow copy of Wu, section 2.4: new values wait in memory, go to a log, then to their places.
 //!
 //! ```text
 //! write   into a buffer; reads of the section look there first

@@ -1,4 +1,4 @@
-//! Undo: the old value is durable before each write in place (004 sections 2.1 and 3.3.1).
+//! Undo: the old value is durable before each write in place (Ni, sections 3.2 and 3.3.1).
 //!
 //! ```text
 //! write   log the old words | write back | FENCE | write in place

@@ -3,7 +3,7 @@
 //! ```text
 //! entry: | offset / 8, 40 bits; words, 24 bits | CRC-32C, 32; generation, 32 | old words .. |
 //! ```
-//! One entry per write, written back and fenced before the data are overwritten (004 section 2.1,
+//! One entry per write, written back and fenced before the data are overwritten (Ni, section 3.2,
 //! undo logging), so at most the last entry can be torn, and then nothing was overwritten yet. An
 //! entry counts only under its generation: raising the generation voids the whole log in one store.
 //! The checksum covers generation, place and contents, so what an earlier generation left behind

@@ -3,7 +3,7 @@
 //! With sections an item counts exactly when its entry does: what is written first lacks its checksum,
 //! and so is a free slot, as far as anyone can tell. The word with the checksum and the slot's bit are
 //! words of the section that makes the entry, as are those of the slot that it frees. Recovery needs
-//! nothing but the bits (paper 000, A8 procedure 5), and reading all slots would find the same.
+//! nothing but the bits (Wu, section 2.4, full persistence), and reading all slots would find the same.
 //!
 //! A slot is handed out again only after the section that freed it, and after its readers have left:
 //! what a transaction-safe allocator has to see to.

@@ -1,7 +1,7 @@
 //! Deferred frees: superseded slots that are cleared later, many behind one fence.
 //!
 //! Freeing a slot in storage costs a write-back and a fence on a line of its own, more than half of
-//! what the write of a small item costs, and paper 000 (finding 1) puts the lead that logs have in
+//! what the write of a small item costs, and Wu (finding 1) puts the lead that logs have in
 //! bursts down to not doing it. A version that was superseded need not be freed at once: the newer one
 //! is durable before the older is given up, recovery keeps the newer of all versions it finds and frees
 //! the others, however many they are. So a writer may put the slot on its queue instead.

@@ -1,4 +1,4 @@
-//! Values in slabs (paper 000, A4): every item in a slot of its size, freed and used again in
+//! Values in slabs (Wu, section 2.3): every item in a slot of its size, freed and used again in
 //! place.
 //!
 //! A *superblock* is a segment of 4 MB whose slots are all of one size (`classes.rs`). A write takes a

@@ -1,4 +1,4 @@
-//! Recovery of slabs from a kept index (paper 000, A8 procedure 3).
+//! Recovery of slabs from a persistent index: an index walk (Wu, section 2.4).
 //!
 //! What an entry names is verified and its slot marked. Then every slot that nobody marked is free if
 //! its checksum is cleared. An intact item there is offered to the index: it is a version whose entry

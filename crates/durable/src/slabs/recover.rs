@@ -1,4 +1,4 @@
-//! Recovery of slabs: a parallel scan of every superblock and slot (paper 000, A8 procedure 1).
+//! Recovery of slabs: a parallel scan of every superblock and slot (Wu, section 2.4).
 //!
 //! Every slot whose checksum matches holds an item that counts, and the caller is told. Of two
 //! versions of a key the caller retires the older, which is cleared in storage once the scan is

@@ -1,4 +1,4 @@
-//! Lookups in batches: each goes one step while the memory fetches what the others need next (004 section
+//! Lookups in batches: each goes one step while the memory fetches what the others need next (Ni, section
 //! 5.4.1).
 
 use super::Deltas;
@@ -8,7 +8,7 @@ use crate::keys::{Keys, Probe};
 use crate::latch::Seen;
 use terrace_memory::Memory;
 
-/// Lookups under way at once, at most: processors have 10 to 20 places for lines that are on their way (004
+/// Lookups under way at once, at most: processors have 10 to 20 places for lines that are on their way (Ni,
 /// section 5.4.1), and a lookup asks for several at a time. Whoever knows how many passes fewer.
 const UNDER_WAY: usize = 32;
 

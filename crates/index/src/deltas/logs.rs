@@ -3,7 +3,7 @@
 //! What an appender needs is a line in DRAM for each log: a latch, and where the next record goes. A record
 //! is made durable under the latch, so that of two records of a log the later is never there without the
 //! earlier: replay ends at the first that is not whole. Several logs are what lets several threads append
-//! at once (004 section 5.4.3, "Supporting multiple logs").
+//! at once (Ni, section 5.4.3, "Supporting multiple logs").
 //!
 //! Whoever must not fail later claims a line before: there is room for every claimed one.
 

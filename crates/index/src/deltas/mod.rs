@@ -1,4 +1,4 @@
-//! btree-LS: an ordered index whose leaves are chains of deltas in parallel logs (paper 004, section 5.4.3).
+//! btree-LS: an ordered index whose leaves are chains of deltas in parallel logs (Ni, section 5.4.3).
 //!
 //! Writing a leaf of a B+-tree where it lies is a small random write, of which persistent memory makes a large
 //! one. Here a change is a *delta*, one line appended to one of several logs, so writes are sequential; the

@@ -1,4 +1,4 @@
-//! Recovery: logs are replayed in parallel, then the inner nodes are built (004 section 5.4.3).
+//! Recovery: logs are replayed in parallel, then the inner nodes are built (Ni, section 5.4.3).
 //!
 //! Passes, each by any number of threads, with nothing between them but that one has ended:
 //!

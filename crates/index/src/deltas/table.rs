@@ -1,7 +1,7 @@
 //! The leaf mapping table: from a leaf's number to the head of its chain, in DRAM.
 //!
 //! An entry is two lines. The first is all that is known of a leaf; the second, addresses of the deltas
-//! behind the head, newest first, so that a reader asks for all of them before it walks (004 section 5.4.3,
+//! behind the head, newest first, so that a reader asks for all of them before it walks (Ni, section 5.4.3,
 //! "Hiding access latencies with prefetching"). An index that remembers one address leaves it alone.
 //!
 //! The first word is a version and a latch: odd while a writer has the leaf, and another even number

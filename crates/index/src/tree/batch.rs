@@ -1,4 +1,4 @@
-//! Lookups of many keys at once: group prefetching (paper 004, section 5.4.2).
+//! Lookups of many keys at once: group prefetching (Ni, section 5.4.1).
 //!
 //! All keys of a group go down a level together. At each level the node below is asked for, for one key
 //! after the other, before the first of them is looked at: their misses overlap.

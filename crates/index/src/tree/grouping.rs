@@ -1,4 +1,4 @@
-//! Group flushing by load: whether it pays depends on how busy the memory is (paper 004, section 5.4.2). A
+//! Group flushing by load: whether it pays depends on how busy the memory is (Ni, section 5.4.2). A
 //! memory that writes large pieces gains by seeing the lines of a change together once it is short of bandwidth;
 //! before that a write-back is only work.
 

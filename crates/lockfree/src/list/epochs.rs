@@ -1,4 +1,4 @@
-//! When the slot of an unlinked node may be used again (paper 001, section 2.5; Fraser's epochs).
+//! When the slot of an unlinked node may be used again (Gugnani, section 6.2; Fraser's epochs).
 //!
 //! A session says the epoch in which its operation began; whoever unlinks a node notes the epoch of that.
 //! A slot is free when every operation under way began in a later epoch. So nobody who may still hold a

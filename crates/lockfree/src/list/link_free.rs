@@ -1,4 +1,4 @@
-//! Link-free (Zuriel et al., OOPSLA 2019; paper 001, section 3): nodes survive, links do not.
+//! Link-free (Zuriel et al., OOPSLA 2019; Gugnani, section 6.2): nodes survive, links do not.
 //!
 //! # What is durable when
 //! A slot is made invalid before it is written anew, and valid when it is linked; all in one line, whose
@@ -6,7 +6,7 @@
 //! the set when its line is written back after that, and durably out of it when its line is written back
 //! with the mark in its link. Both are done by the operation before it tells, or by whoever tells of the
 //! node before (`kept` and `gone` say that it was done, and are set only after it was: the artifact of
-//! paper 001 sets them before, and a reader that believes them may tell of what a crash takes back). A
+//! Gugnani sets them before, and a reader that believes them may tell of what a crash takes back). A
 //! marked node is written back before it is unlinked, so that a key that is not found is durably gone.
 //!
 //! Recovery looks at every slot: what is valid and not marked is linked anew.

@@ -1,4 +1,4 @@
-//! Lists whose links survive: TLog with a record for each session, Log-free with none (paper 001, 2.6).
+//! Lists whose links survive: TLog with a record for each session, Log-free with none (Gugnani, section 6.2).
 //!
 //! # What is durable when (TLog)
 //! 1. The record (what, key, value, *the node*) and the new node, before the node is linked or marked.

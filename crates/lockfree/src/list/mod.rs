@@ -1,7 +1,7 @@
 //! Persistent lock-free sets: sorted linked lists, alone or as the buckets of a hash table.
 //!
 //! Four persistence protocols over one algorithm (Harris' list, `session`) and one allocator (a slab of
-//! 64-byte nodes, free slots as bits in DRAM, epochs; paper 001, sections 2.5 and 2.6):
+//! 64-byte nodes, free slots as bits in DRAM, epochs; Gugnani, section 6.2):
 //!
 //! | list | survives | recovery | an insertion, a removal write back / wait |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! Which slots are free: a bit each, in DRAM (paper 001, section 2.5).
+//! Which slots are free: a bit each, in DRAM (Gugnani, section 6.2).
 //!
 //! Nothing of it is persistent, so taking a slot needs no transaction and a crash leaks none: recovery
 //! takes the slots of the nodes it finds, and all others are free.

@@ -1,4 +1,4 @@
-//! SOFT (Zuriel et al., OOPSLA 2019; paper 001, section 3): what is walked need not survive.
+//! SOFT (Zuriel et al., OOPSLA 2019; Gugnani, section 6.2): what is walked need not survive.
 //!
 //! A node is two lines with one slot number: in the memory of links its link, key and value, which are
 //! gone with the power, and in the other its persistent self: key, value, `valid`, `deleted`.

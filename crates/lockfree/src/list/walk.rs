@@ -1,5 +1,5 @@
 //! Recovery of lists whose links survive: every bucket is walked, its nodes are taken, and nodes that are
-//! gone are dropped: each run of them from the node before it (the artifact of paper 001 unmarks such a
+//! gone are dropped: each run of them from the node before it (the artifact of Gugnani unmarks such a
 //! node and skips its successor, which brings one back and loses one).
 
 use super::error::{Error, Result};

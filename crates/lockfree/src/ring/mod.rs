@@ -1,5 +1,5 @@
-//! A bounded ring of byte strings for many producers and many consumers, in three forms (paper 001,
-//! section 5.2 and figures 14 to 16).
+//! A bounded ring of byte strings for many producers and many consumers, in three forms (Gugnani,
+//! section 6.3 and figures 14 to 16).
 //!
 //! Elements lie in slots of one size; one that is longer takes several, side by side. Positions count up
 //! for ever, and position `p` lies in slot `p mod slots`. A push claims positions, fills their slots and

@@ -1,6 +1,6 @@
 //! Whether this processor keeps the lines it cleans.
 //!
-//! The manuals allow a `clwb` to evict, and early processors do (paper 001, 2.0); then a clean of what is
+//! The manuals allow a `clwb` to evict, and early processors do (Gugnani, section 7.1); then a clean of what is
 //! read again costs a miss, and the rule of [`prestore`](super) changes. Nothing tells which it is but
 //! a try: lines are written, one thing or another is done to them, a fence waits for that, and each is
 //! read again, the address of the next in every one of them.

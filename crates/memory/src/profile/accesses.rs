@@ -78,8 +78,8 @@ impl Accesses {
     }
 
     /// Lines a second above which the memory is busy, if they are written one by one as caches give them up: half of
-    /// what it takes of these. From there on it may pay to write together those that a change dirtied (paper 004,
-    /// 5.4.2).
+    /// what it takes of these. From there on it may pay to write together those that a change dirtied (Ni,
+    /// section 5.4.2).
     pub fn busy_above(&self) -> u64 {
         (self.most_kept(LINE) / 2.0) as u64
     }

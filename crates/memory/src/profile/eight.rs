@@ -1,4 +1,4 @@
-//! The eight tests of paper 001 in a profile: their factors, their causes, and what follows.
+//! The eight tests of Gugnani in a profile: their factors, their causes, and what follows.
 
 use super::estimate::Estimate;
 use super::measured::Point;
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What one of the tests I1 to I8 of paper 001 found of a memory.
+/// What one of the tests I1 to I8 (Gugnani) found of a memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Effect {
@@ -27,7 +27,7 @@ pub struct Effect {
     pub unexplained: Option<String>,
 }
 
-/// How much a recommendation is worth (the scale of table 4 of paper 001).
+/// How much a recommendation is worth (the scale of Gugnani, table 4).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -66,7 +66,7 @@ impl Impact {
     }
 }
 
-/// One of the recommendations R1 to R7 of paper 001 (table 4) for a memory.
+/// One of the recommendations R1 to R7 of Gugnani, table 4, for a memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recommendation {

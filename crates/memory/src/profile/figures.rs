@@ -88,7 +88,7 @@ pub struct StoreCost {
     pub piece: Quantiles,
 }
 
-/// Loads that miss, while the cache has lines to write back and while it has none (test I8 of paper 001).
+/// Loads that miss, while the cache has lines to write back and while it has none (Gugnani, test I8).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DirtyCache {

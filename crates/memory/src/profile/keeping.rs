@@ -1,7 +1,7 @@
 //! Whether written lines are left to the caches or written back at once, by what a memory was measured to
 //! do with either.
 //!
-//! Where the caches survive a power cut, a write-back is a matter of speed (paper 000, A5): caches give
+//! Where the caches survive a power cut, a write-back is a matter of speed (Wu, section 2.5): caches give
 //! lines up one by one and in their own order, which a memory of large lines pays for, while DRAM does
 //! not. Both ways are in a profile, as the bandwidth of random pieces.
 

@@ -89,7 +89,7 @@ pub struct NodeProfile {
     /// Pieces of a file through the kernel, of tiers that are files.
     #[serde(default)]
     pub files: Measured<FileCost>,
-    /// The eight tests of paper 001, where they were asked for.
+    /// The eight tests of Gugnani, where they were asked for.
     #[serde(default)]
     pub effects: Measured<Effect>,
     /// What follows from them for this memory: the recommendations R1 to R7 of the paper.
@@ -219,7 +219,7 @@ impl NodeProfile {
         }
     }
 
-    /// The unit that the medium is written in, as far as it shows (test I3 of paper 001): the smallest piece that is
+    /// The unit that the medium is written in, as far as it shows (Gugnani, test I3): the smallest piece that is
     /// streamed to random places about as fast as in order, and by how many threads, the most that were measured.
     /// Smaller ones are gathered by a device only where they are neighbours; threads too few to saturate the medium
     /// wait for their fences instead, and see a smaller unit. `None` where not all of that was measured, or no piece

@@ -11,7 +11,7 @@
 //! slot page: | class, used, magic | next | previous | bitmap, 4 words | 0 | slots .. |
 //! large:     | magic | pages | bytes | .. 64 | the object .. |
 //! ```
-//! As in 000 A4, a page has slots of one size and its own books; a class's pages with free slots are
+//! As in Wu, section 2.3, a page has slots of one size and its own books; a class's pages with free slots are
 //! on a list. An allocation or a free changes one line, the head of the page, unless the page becomes
 //! full, empty, or neither any more. Objects of 64 bytes and more begin on lines of their own.
 

@@ -1,5 +1,5 @@
 //! Checkpoints: the tables take over what the journal says, so that it can go on in its ring
-//! (004 section 2.4).
+//! (Ni, section 3.2).
 //!
 //! ```text
 //! page table:    a word for each virtual page: its home

@@ -1,4 +1,4 @@
-//! The metadata journal: 16 bytes for each modified page, and one commit mark (004 section 2.4).
+//! The metadata journal: 16 bytes for each modified page, and one commit mark (Ni, section 3.2).
 //!
 //! ```text
 //! record: | committed bitmap, 64 bits | page, 24; PPN0, 24; slot, 12; kind, 4 |

@@ -1,4 +1,4 @@
-//! Consolidation: the two pages of an idle virtual page become one (004 section 2.5).
+//! Consolidation: the two pages of an idle virtual page become one (Ni, section 3.2).
 //!
 //! Of the two sets of valid lines the smaller is copied to the other's page, over lines that the
 //! committed bitmap says are dead. Several pages share the fences and the journal group. A crash

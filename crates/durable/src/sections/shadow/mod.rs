@@ -1,4 +1,4 @@
-//! Shadow sub-paging in software (004 chapter 3; sections 2.1-2.8 of the digest).
+//! Shadow sub-paging in software (Ni, chapter 3).
 //!
 //! ```text
 //! write   first write of a line in the section: copy it to the other page, flip its current bit

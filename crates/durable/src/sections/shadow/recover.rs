@@ -1,4 +1,4 @@
-//! Recovery: the last checkpoint, then the journal up to its last whole group (004 section 2.6).
+//! Recovery: the last checkpoint, then the journal up to its last whole group (Ni, section 3.2).
 //!
 //! No data move, but for a fall-back section that a crash cut off: its old values are put back.
 //! Then its number is skipped, by a checkpoint. If it were given again, the next group, torn in its

@@ -1,4 +1,4 @@
-//! Slots and page table: which physical page holds which line (004 sections 2.1 and 2.3).
+//! Slots and page table: which physical page holds which line (Ni, section 3.2).
 //!
 //! A virtual page of the heap has one physical page, its *home* in the page table, while it is
 //! inactive. While active it has a slot as well, with a second physical page and three bitmaps of a

@@ -1,5 +1,5 @@
-//! `btree-auto`: the index that `index = "auto"` keeps by a memory's profile, beside the others it might (paper
-//! Ni, figure 5.8 and findings 3 and 7: the size of nodes is to be chosen anew for a memory).
+//! `btree-auto`: the index that `index = "auto"` keeps by a memory's profile, beside the others it might
+//! (Ni, figure 5.8 and findings 3 and 7: the size of nodes is to be chosen anew for a memory).
 
 use super::btree_log::modelled::{ModelledIndex, Ran, in_tree, preset};
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};

@@ -1,5 +1,5 @@
-//! `btree-selective`: FAST/FAIR with its inner nodes in DRAM, and what it takes to build them anew (paper
-//! Ni, figure 5.6).
+//! `btree-selective`: FAST/FAIR with its inner nodes in DRAM, and what it takes to build them anew
+//! (Ni, figure 5.6).
 
 use super::{Check, Figure, FigureKind, Outcome, Result, Row, Run};
 use crate::reproduce::error::Error;

@@ -1,5 +1,5 @@
-//! `prestore-amplification`: what a persistent DIMM writes for each byte that the caches give up (paper
-//! Wu, figure 3.3b).
+//! `prestore-amplification`: what a persistent DIMM writes for each byte that the caches give up
+//! (Wu, figure 3.3b).
 //!
 //! Threads write random elements of an array (Listing 2). A cache gives its lines up in an order of its
 //! own, and a DIMM writes 256 bytes for whatever part of them comes; cleaned, lines come as they were

@@ -1,5 +1,5 @@
-//! `uma-litmus`: what threads may rely on when they share memory, by atomics and message passing (paper
-//! Wu, listings 12 and 13), processor against processor.
+//! `uma-litmus`: what threads may rely on when they share memory, by atomics and message passing
+//! (Wu, listings 12 and 13), processor against processor.
 //!
 //! The probes of [`terrace_machine::litmus`], and each in its broken form, which must fail: otherwise it
 //! would see nothing. From the outcomes follows how data may be shared.

@@ -358,7 +358,7 @@ impl Random {
     }
 }
 
-/// An insert without a split is a line written back and a fence (004 section 5.4.3); a lookup writes nothing.
+/// An insert without a split is a line written back and a fence (Ni, section 5.4.3); a lookup writes nothing.
 #[test]
 fn an_insert_costs_a_write_back_and_a_fence() {
     let [logs, table, inner] = [1 << 20; 3].map(region);

@@ -1,4 +1,4 @@
-//! What an operation asks of the memory, to the line: budgets of paper 001, section 2.6.
+//! What an operation asks of the memory, to the line: budgets of Gugnani, section 6.2.
 
 use super::*;
 use terrace_machine::Counted;
