@@ -3,7 +3,9 @@
 
 use crate::run::binary;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What whole maps consist of: most states are theirs.
 const MAPS: [&str; 11] = [
@@ -21,18 +23,18 @@ const MAPS: [&str; 11] = [
 ];
 
 pub fn main(root: &Path, is_long: bool) -> Result<(), String> {
-    let (many, few) = if is_long { ("1700000", "500000") } else { ("92000", "6000") };
-    let in_eadr = if is_long { "100000" } else { "2000" };
+    let (many, few) = if is_long { ("1700000", "500000") } else { ("46000", "3000") };
+    let in_eadr = if is_long { "100000" } else { "1000" };
     let binary = &binary(root)?;
     let (all, on_disk) = (names(binary, "adr")?, names(binary, "page-cache")?);
     let others: Vec<_> = all.iter().filter(|name| !MAPS.contains(&name.as_str())).collect();
     // A disk has the same sectors in either domain.
     let in_lines: Vec<_> = all.iter().filter(|name| !on_disk.contains(name)).collect();
-    dealt(binary, &MAPS, &["--states", many])?;
-    dealt(binary, &MAPS, &["--controls", "--states", few])?;
-    dealt(binary, &others, &["--all", "--states", few])?;
-    dealt(binary, &on_disk, &["--domain", "page-cache", "--states", few])?;
-    dealt(binary, &in_lines, &["--domain", "eadr", "--states", in_eadr])
+    each(binary, &MAPS, &["--states", many])?;
+    each(binary, &MAPS, &["--controls", "--states", few])?;
+    each(binary, &others, &["--all", "--states", few])?;
+    each(binary, &on_disk, &["--domain", "page-cache", "--states", few])?;
+    each(binary, &in_lines, &["--domain", "eadr", "--states", in_eadr])
 }
 
 fn crash_test(binary: &Path) -> Command {
@@ -53,24 +55,36 @@ fn names(binary: &Path, domain: &str) -> Result<Vec<String>, String> {
     Ok(listed.lines().filter_map(|line| line.split_whitespace().next()).map(String::from).collect())
 }
 
-/// Runs the tests in as many processes as there are processors, each with every so many-th. Not in threads: what a
-/// seed leads to is repeatable only as long as nobody else in the process keeps what is to be freed.
-fn dealt<S: AsRef<str>>(binary: &Path, tests: &[S], arguments: &[&str]) -> Result<(), String> {
+/// Runs each test in a process of its own, as many at a time as there are processors. Not in threads: what a seed leads
+/// to is repeatable only as long as nobody else in the process keeps what is to be freed.
+fn each<S: AsRef<str> + Sync>(
+    binary: &Path,
+    tests: &[S],
+    arguments: &[&str],
+) -> Result<(), String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(tests.len());
-    println!("    {} crash tests in {processors} processes: {}", tests.len(), arguments.join(" "));
-    let start = |first: usize| -> Result<Child, String> {
-        let hand = tests.iter().skip(first).step_by(processors).map(AsRef::as_ref);
-        let started = crash_test(binary).args(hand).args(arguments).spawn();
-        started.map_err(|e| format!("crash tests could not be started: {e}"))
-    };
-    let started: Vec<Child> = (0..processors).map(start).collect::<Result<_, _>>()?;
-    // All are waited for before one that failed is told of.
-    let ended: Vec<_> = started.into_iter().map(|mut child| child.wait()).collect();
-    for status in ended {
-        let status = status.map_err(|e| format!("crash tests could not be waited for: {e}"))?;
-        if !status.success() {
-            return Err(format!("`crash-test {}` ended with {status}", arguments.join(" ")));
+    println!("    {} crash tests, {processors} at a time: {}", tests.len(), arguments.join(" "));
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let output = crash_test(binary).arg(test.as_ref()).args(arguments).output();
+            let what = match &output {
+                Ok(output) if output.status.success() => None,
+                Ok(output) => Some(output.status.to_string()),
+                Err(refused) => Some(refused.to_string()),
+            };
+            let mut failed = failed.lock().expect("no panic");
+            // Whole, under the lock: what two tests say is not mixed.
+            if let Ok(output) = output {
+                print!("{}", String::from_utf8_lossy(&output.stdout));
+                eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            }
+            failed.extend(what.map(|what| format!("{}: {what}", test.as_ref())));
         }
+    };
+    std::thread::scope(|scope| (0..processors).for_each(|_| drop(scope.spawn(work))));
+    match failed.into_inner().expect("no panic") {
+        failed if failed.is_empty() => Ok(()),
+        failed => Err(format!("`crash-test {}`: {}", arguments.join(" "), failed.join("; "))),
     }
-    Ok(())
 }

@@ -22,7 +22,10 @@ const STEPS: &[(&str, &str)] = &[
     ("clippy", "cargo clippy, warnings denied"),
     ("tests", "unit, property, integration and documentation tests"),
     ("ordered", "what every map promises, of ordered ones"),
-    ("crashes", "the whole map in a million crash states, and every ordering point left out"),
+    (
+        "crashes",
+        "every structure in half a million crash states, and every ordering point left out",
+    ),
     ("bench-machine", "the binary on an emulated machine with persistent memory; power cuts"),
     ("docs", "cargo doc, warnings denied"),
     ("python", "the Python Redis client against a real server"),
