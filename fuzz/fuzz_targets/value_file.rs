@@ -1,7 +1,7 @@
 //! Whatever the file, opening it recovers or refuses, with salvage and without; salvage and reading leave the
 //! file as it was, and a file that opened once opens again.
 //!
-//! The input's first byte says how the rest becomes a file: as it is, or as head, cuts, log header
+//! The input's first byte says how the rest becomes a file: as it is, or as head, checkpoints, log header
 //! and items, each with its checksum repaired if a bit says so.
 
 #![no_main]
@@ -48,12 +48,12 @@ fn composed(how: u8, mut data: &[u8]) -> Vec<u8> {
     put(&mut file, 16, &1u32.to_le_bytes());
     seal(&mut file[..BLOCK], 1);
     for block in [1, 2] {
-        let cut = &mut file[block * BLOCK..(block + 1) * BLOCK];
-        put(cut, 0, &0x0054_5543u32.to_le_bytes());
+        let record = &mut file[block * BLOCK..(block + 1) * BLOCK];
+        put(record, 0, &0x0054_5543u32.to_le_bytes());
         // Rule, number, generation, next sequence, segments, count; then the open logs.
-        put(cut, 4, take(&mut data, 36 + 32));
+        put(record, 4, take(&mut data, 36 + 32));
         if how & (1 << block) == 0 {
-            seal(cut, 1);
+            seal(record, 1);
         }
     }
     for _ in 0..1 + (how >> 4 & 1) {

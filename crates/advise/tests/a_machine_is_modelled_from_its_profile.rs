@@ -25,7 +25,7 @@ fn profile() -> Profile {
         };
         let mut profile = probe(&server, &plan, &|_, _, _| {}).expect("a profile");
         profile.machine.is_modelled = false;
-        profile.machine.name = "stand-in".into();
+        profile.machine.name = "emulated".into();
         profile.machine.threads = 2;
         profile.machine.nodes = plan.only;
         profile

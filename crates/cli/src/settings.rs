@@ -338,7 +338,7 @@ pub fn open_words(db: &Database, name: &str, config: &Config) -> Result<Words, F
     db.words_in(name, &place, options).map_err(|e| locked_or(db.dir(), e))
 }
 
-/// Tables of words in the database's directory, and those of the settings that lie elsewhere and are there.
+/// Word tables in the database's directory, and those of the settings that lie elsewhere and are there.
 pub fn words_there(db: &Database, config: &Config) -> Result<Vec<String>, Failure> {
     let mut names = db.words_names().map_err(Failure::new)?;
     let elsewhere = config.words.iter().filter_map(|(name, own)| {

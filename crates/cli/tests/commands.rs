@@ -47,7 +47,7 @@ fn a_persistent_tree_is_told_and_taken_up_and_a_retired_setting_is_named() {
 
 /// Whoever only looks need not know how a directory was served, and changes nothing in it; whoever writes is told.
 #[test]
-fn a_kept_index_outlives_those_who_read_without_its_settings() {
+fn a_persistent_index_outlives_those_who_read_without_its_settings() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = path(dir.path(), "data");
     let settings = path(dir.path(), "served.toml");

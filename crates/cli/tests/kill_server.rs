@@ -169,7 +169,7 @@ fn acknowledged_writes_survive_kill_9_with_slabs() {
 }
 
 #[test]
-fn acknowledged_writes_survive_kill_9_with_slabs_and_a_kept_index() {
+fn acknowledged_writes_survive_kill_9_with_slabs_and_a_persistent_index() {
     kill_loop_in_memory("--values slab --persist index", 5);
 }
 
@@ -179,7 +179,7 @@ fn acknowledged_writes_survive_kill_9_with_logs_on_a_declared_medium() {
 }
 
 #[test]
-fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_index() {
+fn acknowledged_writes_survive_kill_9_with_logs_and_a_persistent_index() {
     kill_loop_in_memory("--values log --persist index", 7);
 }
 

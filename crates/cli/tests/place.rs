@@ -162,7 +162,7 @@ fn figures_of_another_machine_are_said_to_be_and_where_they_are_taken_for_this_o
     let rates = ["--reads-per-s", "1e5", "--writes-per-s", "1e4"];
     let (code, _, said) = run(&[&["place", path, "--map", data][..], &rates].concat());
     assert!(code == 0 && is_told(&said), "{said}");
-    // And where the engine goes by them.
+    // And where the engine follows them.
     let toml = format!("profile = {profile:?}\nprofile_node = 0\n");
     std::fs::write(Path::new(data).join("terrace.toml"), toml).expect("written");
     let (code, value, said) = run(&["get", data, "users", "key"]);

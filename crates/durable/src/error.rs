@@ -64,7 +64,7 @@ pub enum Error {
         /// The highest number that is known here.
         known: u64,
     },
-    /// A kept index does not say what the values say: it is made anew from them.
+    /// A persistent index does not say what the values say: it is rebuilt from them.
     #[error("the persistent index does not match the values: {0}")]
     Unfit(String),
     /// The file was made with other parameters.

@@ -117,7 +117,7 @@ impl Flusher {
         Flusher { flush, ..Flusher::default() }
     }
 
-    /// Goes by what was measured of the memory.
+    /// According to what was measured of the memory.
     pub fn by(&mut self, keeping: Option<Arc<Keeping>>) {
         self.keeping = keeping;
     }

@@ -29,7 +29,7 @@ use terrace_memory::{Divide, Memory, Native};
 
 const MAGIC: &[u8; 8] = b"TERRACEi";
 const FORMAT: u32 = 3;
-/// What that of before says of itself is read; the index is made anew.
+/// What that of before says of itself is read; the index is rebuilt.
 const FORMAT_BEFORE: u32 = 2;
 const HEAD_BYTES: usize = 64;
 const MARK_AT: u64 = 64;
@@ -64,7 +64,7 @@ pub struct State {
     pub is_closed: bool,
 }
 
-/// The place of a kept index.
+/// The place of a persistent index.
 #[derive(Debug)]
 pub struct IndexFile<I: Memory = Native> {
     medium: Arc<Medium<I>>,

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! block 0      superblock: magic, format, segment size, design; written once
-//! block 1, 2   cut, in turns: number, rule, generation, next sequence, the open logs' tails,
+//! block 1, 2   checkpoint, in turns: number, rule, generation, next sequence, the open logs' tails,
 //!              the mark of the index that goes with the values, features, name of the redo log
 //! segment 1 .. logs or superblocks of slots, each `segment_bytes` long
 //! ```
 //! A file of a later format is refused by its number, before anything else of it is believed
-//! (`version.rs`); so is a cut with a *feature* that is not known here. Format 2 differs from 1 in what
+//! (`version.rs`); so is a checkpoint with a *feature* that is not known here. Format 2 differs from 1 in what
 //! may stand in segments, which say their own format: a file of format 1 opens as it is, keeps its superblock, and
-//! gets segments of format 2 as its logs are written anew (`docs/decisions/0023-formats-two.md`).
+//! gets segments of format 2 as its logs are rewritten (`docs/decisions/0023-formats-two.md`).
 //!
-//! The *cut* says which bytes of the logs count after a crash:
+//! The *checkpoint* says which bytes of the logs count after a crash:
 //! * rule **All**: every intact item (durability `sync`: an item is acknowledged once it is safe);
-//! * rule **Bounded**: only what was there when the cut was taken, all logs at one instant. Then
+//! * rule **Bounded**: only what was there when the checkpoint was taken, all logs at one instant. Then
 //!   what is recovered is exactly a prefix of the history, never one with holes.
 //!
-//! A cut is written to its turn's block, synced, and then to the other block as well. A crash
-//! between leaves one intact cut, the newest that was acknowledged; a bad sector later leaves the
+//! A checkpoint is written to its turn's block, synced, and then to the other block as well. A crash
+//! between leaves one intact checkpoint, the newest that was acknowledged; a bad sector later leaves the
 //! other copy.
 
 use crate::checksum::Crc;
@@ -33,9 +33,9 @@ const CHECK_SEED: u32 = 1;
 const CUT_MAGIC: u32 = 0x0054_5543;
 /// Bytes of the head of the file that these blocks take.
 pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
-/// Most logs that can be open at a cut.
+/// Most logs that can be open at a checkpoint.
 pub const MAX_OPEN: usize = 64;
-/// Offset in a cut's block of the mark of its index: behind the open logs.
+/// Offset in a checkpoint's block of the mark of its index: behind the open logs.
 const INDEX_AT: usize = 40 + 16 * MAX_OPEN;
 /// Offset of the features: bits without which what the file holds cannot be read. None is known yet. What follows is
 /// reserved and zero: place and bytes of an image of the index, floor of commit timestamps, seed of the hashes in
@@ -49,11 +49,11 @@ const REDO_AT: usize = FEATURES_AT + 40;
 pub enum Rule {
     /// Every intact item.
     All,
-    /// What was there at the cut.
+    /// What was there at the checkpoint.
     Bounded,
 }
 
-/// A log that was open at a cut.
+/// A log that was open at a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenLog {
     /// Its segment.
@@ -66,8 +66,8 @@ pub struct OpenLog {
 
 /// How much of the file counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// Grows with every cut.
+pub struct Checkpoint {
+    /// Grows with every checkpoint.
     pub number: u64,
     /// Which items count.
     pub rule: Rule,
@@ -77,9 +77,9 @@ pub struct Cut {
     pub next_sequence: u64,
     /// Segments ever used: the file is at least this long.
     pub segments: u32,
-    /// The logs open at the cut (rule Bounded).
+    /// The logs open at the checkpoint (`Rule::Bounded`).
     pub open: Vec<OpenLog>,
-    /// Mark of the kept index that goes with the values; 0: none does.
+    /// Mark of the persistent index that goes with the values; 0: none does.
     pub index: u64,
     /// Names the redo log that goes with the values; 0: none does (`docs/value-file.md`).
     pub redo: u64,
@@ -179,7 +179,7 @@ impl Shape {
     }
 }
 
-impl Cut {
+impl Checkpoint {
     fn encode(&self) -> Vec<u8> {
         assert!(self.open.len() <= MAX_OPEN, "at most {MAX_OPEN} logs are open");
         let mut block = vec![0; BLOCK_BYTES as usize];
@@ -207,7 +207,7 @@ impl Cut {
         get_u32(&block, block.len() - 4)
     }
 
-    fn decode(block: &[u8]) -> Option<Cut> {
+    fn decode(block: &[u8]) -> Option<Checkpoint> {
         let count = get_u32(block, 36) as usize;
         if get_u32(block, 0) != CUT_MAGIC || !block_is_intact(block) || count > MAX_OPEN {
             return None;
@@ -217,7 +217,7 @@ impl Cut {
             tail: get_u32(block, 44 + 16 * i),
             sequence: get_u64(block, 48 + 16 * i),
         });
-        Some(Cut {
+        Some(Checkpoint {
             number: get_u64(block, 8),
             rule: if get_u32(block, 4) == 1 { Rule::Bounded } else { Rule::All },
             generation: get_u64(block, 16),
@@ -229,7 +229,7 @@ impl Cut {
         })
     }
 
-    /// Writes the cut. Durable on return; a crash before leaves the cut before it.
+    /// Writes the checkpoint. Durable on return; a crash before leaves the checkpoint before it.
     ///
     /// # Errors
     /// Those of [`Medium::write_out`].
@@ -237,32 +237,32 @@ impl Cut {
         let block = self.encode();
         let turn = self.number % 2;
         for (at, durable) in [(1 + turn, true), (2 - turn, false)] {
-            // SAFETY: the head was committed by `open_head`; callers store cuts one at a time.
+            // SAFETY: the head was committed by `open_head`; callers store checkpoints one at a time.
             unsafe { medium.memory().write(at * BLOCK_BYTES, &block) };
             medium.write_out(at * BLOCK_BYTES, BLOCK_BYTES, durable)?;
         }
         Ok(())
     }
 
-    /// Becomes the next cut, stored, which goes with the kept index `index`. After an error it is as
+    /// Becomes the next checkpoint, stored, which goes with the persistent index `index`. After an error it is as
     /// before, and what is on the medium is unknown.
     ///
     /// # Errors
-    /// As [`Cut::store`].
+    /// As [`Checkpoint::store`].
     pub fn set_index<M: Memory>(&mut self, index: u64, medium: &Medium<M>) -> Result<()> {
         if self.index == index {
             return Ok(());
         }
-        let next = Cut { number: self.number + 1, index, ..self.clone() };
+        let next = Checkpoint { number: self.number + 1, index, ..self.clone() };
         next.store(medium)?;
         *self = next;
         Ok(())
     }
 
-    /// What is assumed under salvage when no cut can be read: everything intact counts, of the
+    /// What is assumed under salvage when no checkpoint can be read: everything intact counts, of the
     /// newest generation found.
-    fn unknown() -> Cut {
-        Cut {
+    fn unknown() -> Checkpoint {
+        Checkpoint {
             number: 0,
             rule: Rule::All,
             generation: 0,
@@ -275,25 +275,28 @@ impl Cut {
     }
 }
 
-/// Opens the head of a value file, or makes it in a new one. Returns the newest cut, and under
+/// Opens the head of a value file, or makes it in a new one. Returns the newest checkpoint, and under
 /// [`Access::Salvage`](crate::Access) what was wrong with the head, if anything.
 ///
 /// # Errors
 /// [`Error::Mismatch`] and [`Error::Damaged`] name what was found.
-pub fn open_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<(Cut, Option<String>)> {
+pub fn open_head<M: Memory>(
+    medium: &Medium<M>,
+    shape: Shape,
+) -> Result<(Checkpoint, Option<String>)> {
     if medium.is_new() {
         medium.grow(0, HEAD_BYTES)?;
         return Ok((make_head(medium, shape)?, None));
     }
     match read_head(medium, shape) {
         Err(Error::Damaged { what, .. }) if medium.access().passes_damage() => {
-            Ok((Cut::unknown(), Some(what)))
+            Ok((Checkpoint::unknown(), Some(what)))
         }
         other => Ok((other?, None)),
     }
 }
 
-fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
+fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Checkpoint> {
     let damaged =
         |offset, what: String| Error::Damaged { path: medium.path().into(), offset, what };
     let file_bytes = medium.file_bytes()?;
@@ -309,8 +312,8 @@ fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
     // SAFETY: committed above and not written while borrowed.
     let block = |number: u64| unsafe { medium.memory().bytes(number * BLOCK_BYTES, BLOCK_BYTES) };
     shape.check(block(0), medium)?;
-    let newest = [1, 2].into_iter().filter_map(|n| Some((Cut::decode(block(n))?, block(n))));
-    let Some((newest, block)) = newest.max_by_key(|(cut, _)| cut.number) else {
+    let newest = [1, 2].into_iter().filter_map(|n| Some((Checkpoint::decode(block(n))?, block(n))));
+    let Some((newest, block)) = newest.max_by_key(|(checkpoint, _)| checkpoint.number) else {
         return Err(damaged(
             BLOCK_BYTES,
             "neither of the two checkpoint records matches its checksum".into(),
@@ -325,8 +328,8 @@ fn read_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
     }
 }
 
-fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
-    let cut = Cut {
+fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Checkpoint> {
+    let checkpoint = Checkpoint {
         number: 1,
         rule: Rule::All,
         generation: 1,
@@ -336,11 +339,11 @@ fn make_head<M: Memory>(medium: &Medium<M>, shape: Shape) -> Result<Cut> {
         index: 0,
         redo: 0,
     };
-    cut.store(medium)?;
+    checkpoint.store(medium)?;
     // SAFETY: committed by the caller; nobody else has the medium yet.
     unsafe { medium.memory().write(0, &shape.encode()) };
     medium.write_out(0, BLOCK_BYTES, true)?;
     // Only now does the file get its name: a file of that name always has a whole head.
     medium.publish()?;
-    Ok(cut)
+    Ok(checkpoint)
 }

@@ -95,8 +95,8 @@ fn crash_everywhere(rule: Rule) {
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 63 == 0
     };
-    // Without a commit nothing after the cut was handed over: the first crash keeps exactly the
-    // cut (Bounded) or whatever of the unsynced sectors verifies (All).
+    // Without a commit nothing after the checkpoint was handed over: the first crash keeps exactly the
+    // checkpoint (Bounded) or whatever of the unsynced sectors verifies (All).
     let mut first = Vec::new();
     apply(&mut first, &events, at_cut, &mut pick);
     let scratch = tempfile::tempdir().expect("directory");

@@ -517,7 +517,7 @@ impl<L: Memory, N: Memory> Tree<L, N> {
         (self.leaves.form, self.leaves.arena.node_bytes)
     }
 
-    /// Tells the tree that so much time went by since this was told before: [`GroupFlush::Above`] goes by it.
+    /// Tells the tree that so much time went by since this was told before: [`GroupFlush::Above`] follows it.
     /// Returns whether the lines of a change are written back together from here on.
     pub fn went_by(&self, time: Duration) -> bool {
         self.leaves.grouping.went_by(time)

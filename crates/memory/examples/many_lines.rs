@@ -1,5 +1,5 @@
 //! How many lines can be asked for at once: nanoseconds a line when batches of lines at random places of a large
-//! memory are asked for together and then read one after the other, by the hint that asks.
+//! memory are prefetched as a batch and then read one after the other, by the hint that asks.
 //!
 //! `cargo run --release -p terrace-memory --example many_lines`
 //!

@@ -74,7 +74,7 @@ pub unsafe trait Memory: Send + Sync + 'static {
     fn fence(&self);
     /// Asks for the line at `at` to be brought near; any offset is allowed.
     fn prefetch(&self, at: u64);
-    /// The same for a line of many that are asked for together, as by a batch or a range: near, though not nearest. The
+    /// The same for a line of many that are prefetched as a batch: near, though not nearest. The
     /// first-level cache has places for a dozen or two of misses, and some processors forget what is asked beyond
     /// them (docs/performance.md, "Many lines at once").
     fn prefetch_of_many(&self, at: u64);

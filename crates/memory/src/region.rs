@@ -174,7 +174,7 @@ impl Region {
         Ok(())
     }
 
-    /// The same region, declared to be of `domain`: a stand-in for memory that this machine lacks. What
+    /// The same region, declared to be of `domain`: emulated memory, which this machine lacks. What
     /// is written for such memory runs on it; nothing survives.
     #[must_use]
     pub fn declared(mut self, domain: Domain) -> Region {

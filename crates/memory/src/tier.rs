@@ -5,8 +5,8 @@
 //! it is written in and what survives a power cut, with the reason as a sentence.
 //!
 //! The promise is never guessed upward. A tier gets the domain the system was found to keep; a
-//! declaration may weaken it (to measure the dearer protocol) and may strengthen it only for a
-//! *stand-in*: a file or tmpfs with `declared = true`, which plays persistent memory for tests and
+//! declaration may weaken it (to measure the dearer protocol) and may strengthen it only for an
+//! *emulated medium*: a file or tmpfs with `declared = true`, which plays persistent memory for tests and
 //! says so wherever it is printed.
 
 mod medium;
@@ -61,7 +61,7 @@ impl TierKind {
     }
 
     /// Whether such a tier may be declared to be what it is not.
-    pub fn may_stand_in(self) -> bool {
+    pub fn may_be_emulated(self) -> bool {
         matches!(self, TierKind::File | TierKind::Tmpfs)
     }
 }
@@ -86,7 +86,7 @@ pub struct TierSpec {
     /// The persistence domain to use; without it, the one found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Domain>,
-    /// Accept a `domain` stronger than the one found: the tier is a stand-in. For `file` and
+    /// Accept a `domain` stronger than the one found: the tier is emulated. For `file` and
     /// `tmpfs` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub declared: bool,
@@ -207,7 +207,7 @@ impl TierSpec {
         if kind.has_path() && self.node.is_some() {
             return Err(idle("node"));
         }
-        if self.declared && !kind.may_stand_in() {
+        if self.declared && !kind.may_be_emulated() {
             return Err(idle("declared"));
         }
         if self.declared && self.domain.is_none() {

@@ -64,7 +64,7 @@ fn build_example() -> PathBuf {
     let profile = "profile.dev.package.terrace-memory";
     let output = Command::new(env!("CARGO"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
-        // Of the workspace: with this package alone its dependencies would have other features, and be built anew.
+        // Of the workspace: with this package alone its dependencies would have other features, and be rebuilt.
         .args(["build", "--quiet", "--workspace", "--example", "native_asm"])
         .args(["--message-format", "json"])
         .args(["--config", &format!("{profile}.opt-level=3")])

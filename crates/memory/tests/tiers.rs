@@ -66,7 +66,7 @@ impl Machine {
 
     fn medium(&self, toml: &str) -> (Access, Domain, bool, String) {
         let medium = self.resolve(toml).expect(toml).medium;
-        (medium.access, medium.domain, medium.stand_in, medium.reason)
+        (medium.access, medium.domain, medium.is_emulated, medium.reason)
     }
 
     fn refusal(&self, toml: &str) -> String {
@@ -90,7 +90,7 @@ fn every_machine_has_its_tiers_found() {
                 tier.kind.word(),
                 tier.medium
             ));
-            assert!(!tier.medium.stand_in);
+            assert!(!tier.medium.is_emulated);
         }
     }
     check_snapshot("found_tiers", &shown);
@@ -99,8 +99,8 @@ fn every_machine_has_its_tiers_found() {
 #[test]
 fn files_are_kept_by_the_page_cache_and_memory_by_nothing() {
     let machine = Machine::of("single_vm");
-    let (access, domain, stand_in, reason) = machine.medium("kind = 'file'\npath = '/data'");
-    assert_eq!((access, domain, stand_in), (Access::Block, Domain::PageCache, false));
+    let (access, domain, is_emulated, reason) = machine.medium("kind = 'file'\npath = '/data'");
+    assert_eq!((access, domain, is_emulated), (Access::Block, Domain::PageCache, false));
     assert_eq!(reason, "page cache: ext4 on /dev/vda, made durable by fdatasync");
 
     let (access, domain, _, reason) = machine.medium("kind = 'tmpfs'\npath = '/dev/shm/t'");
@@ -158,13 +158,13 @@ fn a_weaker_domain_may_be_declared() {
             .resolve(&format!("kind = 'dax'\npath = '/mnt/pmem 1'\ndomain = '{weaker}'"))
             .expect(weaker);
         assert_ne!(tier.medium.domain, Domain::Eadr);
-        assert!(!tier.medium.stand_in);
+        assert!(!tier.medium.is_emulated);
         assert!(tier.medium.reason.contains("by declaration, though more was found (eADR:"));
     }
 }
 
 #[test]
-fn a_stand_in_says_that_it_is_one() {
+fn an_emulated_medium_says_that_it_is_one() {
     let vm = Machine::of("single_vm");
     for (kind, path) in [("tmpfs", "/dev/shm"), ("file", "/data"), ("file", "/dev/shm")] {
         for (word, domain) in [("adr", Domain::Adr), ("eadr", Domain::Eadr)] {
@@ -172,10 +172,10 @@ fn a_stand_in_says_that_it_is_one() {
                 .resolve(&format!(
                     "kind = '{kind}'\npath = '{path}'\ndomain = '{word}'\ndeclared = true"
                 ))
-                .expect("a stand-in");
+                .expect("emulated");
             assert_eq!(tier.medium.access, Access::ByteAddressable);
             assert_eq!(tier.medium.domain, domain);
-            assert!(tier.medium.stand_in && tier.medium.allows_slabs());
+            assert!(tier.medium.is_emulated && tier.medium.allows_slabs());
             assert!(
                 tier.medium
                     .reason
@@ -183,11 +183,11 @@ fn a_stand_in_says_that_it_is_one() {
             );
         }
     }
-    // Declaring what is found anyway makes no stand-in.
+    // Declaring what is found anyway makes no emulated medium.
     let tier = vm
         .resolve("kind = 'file'\npath = '/data'\ndomain = 'page-cache'\ndeclared = true")
         .expect("what is found");
-    assert!(!tier.medium.stand_in && !tier.medium.allows_slabs());
+    assert!(!tier.medium.is_emulated && !tier.medium.allows_slabs());
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn here() -> &'static Path {
 fn libraries() -> [PathBuf; 2] {
     let output = Command::new(env!("CARGO"))
         .current_dir(here())
-        // Of the workspace: with this package alone its dependencies would have other features, and be built anew.
+        // Of the workspace: with this package alone its dependencies would have other features, and be rebuilt.
         .args(["build", "--quiet", "--workspace", "--example", LIBRARY, "--message-format", "json"])
         .output()
         .expect("cargo runs");

@@ -51,7 +51,7 @@ impl SlowLog {
     }
 }
 
-/// Cuts a request down to what the slow log keeps.
+/// Shortens a request to what the slow log keeps.
 pub(crate) fn abridge<'a>(arguments: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let count = arguments.len();
     let kept = if count > ARGUMENTS_KEPT { ARGUMENTS_KEPT - 1 } else { count };

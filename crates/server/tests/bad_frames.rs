@@ -1,5 +1,5 @@
 //! Frames that are not the protocol: the exact reply, and whether the connection goes on. Each
-//! row is also sent cut at every position.
+//! row is also sent in two parts, split at every position.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 use crate::common::{Client, TestServer};

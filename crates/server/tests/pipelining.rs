@@ -1,4 +1,4 @@
-//! Many requests before any reply: order, batches, and requests cut anywhere.
+//! Many requests before any reply: order, batches, and requests split anywhere.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 use crate::common::{Reply, TestServer, options, request};
@@ -65,7 +65,7 @@ fn batches_do_not_mix_databases() {
     }
 }
 
-/// One stream, cut at every position.
+/// One stream, split at every position.
 #[test]
 fn a_cut_anywhere_changes_nothing() {
     let server = TestServer::start();

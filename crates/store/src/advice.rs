@@ -20,10 +20,10 @@ const FULL: f64 = 0.7;
 /// A level of inner nodes leads to so many, and costs a look at DRAM, ns: what larger leaves save.
 const FAN_OUT: f64 = 28.0;
 const LEVEL_NS: f64 = 100.0;
-/// Deltas of a chain of delta logs on the average, and inserts until it is written anew.
+/// Deltas of a chain of delta logs on the average, and inserts until it is rewritten.
 const DELTAS: usize = 3;
 const UNTIL_ANEW: f64 = 4.5;
-/// Whatever is written anew in logs is so once more when it is collected.
+/// Whatever is rewritten in logs is so once more when it is collected.
 const COLLECTED: f64 = 2.0;
 
 /// An index and what it is thought to cost.

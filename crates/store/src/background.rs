@@ -1,4 +1,4 @@
-//! A map's own threads: the keeper writes logs out, takes cuts and sweeps expired keys; the
+//! A map's own threads: the checkpointer writes logs out, takes checkpoints and sweeps expired keys; the
 //! collector frees logs.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
@@ -18,24 +18,24 @@ use terrace_durable::logs::Logs;
 use terrace_durable::values::Room;
 use terrace_memory::Memory;
 
-/// How often the keeper looks for sealed logs to write.
-const KEEPER_TICK: Duration = Duration::from_millis(10);
+/// How often the checkpointer looks for sealed logs to write.
+const CHECKPOINTER_TICK: Duration = Duration::from_millis(10);
 /// How often the collector looks for work when nobody presses it.
 const COLLECTOR_TICK: Duration = Duration::from_millis(5);
 /// Segments of an index in logs that are collected in a row.
 const TIDIED_MOST: usize = 64;
-/// Sealed logs that wait for the next cut all the same: what is updated often is overwritten there,
+/// Sealed logs that wait for the next checkpoint all the same: what is updated often is overwritten there,
 /// and written out once. A device of 1 GB/s takes them in 64 ms.
 const KEPT_UNWRITTEN_BYTES: u64 = 64 << 20;
-/// How often a map without a durability promise takes a cut all the same.
-const UNPROMISED_CUT: Duration = Duration::from_secs(5);
+/// How often a map without a durability promise takes a checkpoint all the same.
+const UNPROMISED_CHECKPOINT: Duration = Duration::from_secs(5);
 /// Free logs that are kept, in a hundred of those in use; and how often the others are given back to
 /// the system.
 const KEPT_FREE: usize = 8;
 const RELEASE_TICK: Duration = Duration::from_secs(1);
-/// How soon after the last cut a pause brings the next, or a quarter of the interval if that is
+/// How soon after the last checkpoint a pause brings the next, or a quarter of the interval if that is
 /// sooner.
-const PAUSE_CUT: Duration = Duration::from_secs(1);
+const PAUSE_CHECKPOINT: Duration = Duration::from_secs(1);
 /// How often the durable ends of open logs are noted where every write is durable once it is told: what a crash
 /// cuts off cannot be told from damage if it is younger.
 const NOTE_TICK: Duration = Duration::from_secs(1);
@@ -64,7 +64,7 @@ impl Background {
     /// The system refuses a thread.
     pub fn start<M: Memory, I: Memory>(engine: &Arc<Engine<M, I>>) -> io::Result<Background> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let keeper = Keeper {
+        let checkpointer = Checkpointer {
             engine: Arc::clone(engine),
             pace: Pace::default(),
             last_sweep: Instant::now(),
@@ -76,13 +76,13 @@ impl Background {
             last_pass: Pass::default(),
             beyond_since: None,
             writes: 0,
-            writes_in_cut: 0,
+            writes_in_checkpoint: 0,
         };
         let collector = Arc::clone(engine);
         let mut is_index_damaged = false;
-        let keeping = spawn("terrace-keeper", &stop, KEEPER_TICK, {
-            let mut keeper = keeper;
-            move || keeper.tick()
+        let keeping = spawn("terrace-checkpt", &stop, CHECKPOINTER_TICK, {
+            let mut checkpointer = checkpointer;
+            move || checkpointer.tick()
         })?;
         let mut background = Background { stop, threads: vec![keeping] };
         let is_over = Arc::clone(&background.stop);
@@ -157,8 +157,8 @@ fn tidy_index<M: Memory, I: Memory>(engine: &Engine<M, I>) -> bool {
     true
 }
 
-/// What the keeper does at a tick under a promise that takes cuts, but for the clock: writes the oldest
-/// logs out, but for so many bytes, and takes a cut if it is due.
+/// What the checkpointer does at a tick under a promise that takes checkpoints, but for the clock: writes the oldest
+/// logs out, but for so many bytes, and takes a checkpoint if it is due.
 pub(crate) fn keep<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
     unwritten_bytes: u64,
@@ -168,7 +168,7 @@ pub(crate) fn keep<M: Memory, I: Memory>(
     if is_cut_due { engine.values.flush_all() } else { Ok(()) }
 }
 
-struct Keeper<M: Memory, I: Memory> {
+struct Checkpointer<M: Memory, I: Memory> {
     engine: Arc<Engine<M, I>>,
     pace: Pace,
     last_sweep: Instant,
@@ -181,9 +181,9 @@ struct Keeper<M: Memory, I: Memory> {
     last_pass: Pass,
     /// Since when more than the budget is used and sweeping waits.
     beyond_since: Option<Instant>,
-    /// Items written, at the last tick and at the last cut.
+    /// Items written, at the last tick and at the last checkpoint.
     writes: u64,
-    writes_in_cut: u64,
+    writes_in_checkpoint: u64,
 }
 
 /// What a pass over all items in search of expired ones came to.
@@ -199,14 +199,14 @@ impl Pass {
     }
 }
 
-impl<M: Memory, I: Memory> Keeper<M, I> {
+impl<M: Memory, I: Memory> Checkpointer<M, I> {
     /// Whether to go on. An error has stopped the logs by itself; callers learn of it.
     fn tick(&mut self) -> bool {
         let engine = Arc::clone(&self.engine);
         let kept = match engine.durability.get() {
             Durability::Sync => self.get_ready(),
             Durability::Interval(every) => self.keep(every),
-            Durability::None => self.keep(UNPROMISED_CUT),
+            Durability::None => self.keep(UNPROMISED_CHECKPOINT),
         };
         if self.last_release.elapsed() >= RELEASE_TICK {
             self.last_release = Instant::now();
@@ -238,14 +238,15 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         logs.note_tails().map_err(|_| ())
     }
 
-    /// Writes the oldest logs out, and takes a cut when it is time, or earlier when nobody writes: an
+    /// Writes the oldest logs out, and takes a checkpoint when it is time, or earlier when nobody writes: an
     /// idle map is durable, and its items are read where they lie.
     fn keep(&mut self, every: Duration) -> Result<(), ()> {
         let writes = self.engine.values.logs().map_or(0, Logs::writes);
         // Not after every single write of a trickle.
-        let soon = (every / 4).min(PAUSE_CUT);
-        let pause =
-            writes == self.writes && writes != self.writes_in_cut && self.pace.since() >= soon;
+        let soon = (every / 4).min(PAUSE_CHECKPOINT);
+        let pause = writes == self.writes
+            && writes != self.writes_in_checkpoint
+            && self.pace.since() >= soon;
         self.writes = writes;
         let engine = &self.engine;
         let presses = engine.values.logs().is_some_and(Logs::redo_presses);
@@ -253,7 +254,7 @@ impl<M: Memory, I: Memory> Keeper<M, I> {
         if !is_due {
             return keep(engine, KEPT_UNWRITTEN_BYTES, false).map_err(|_| ());
         }
-        self.writes_in_cut = writes;
+        self.writes_in_checkpoint = writes;
         self.pace.run(|| keep(engine, KEPT_UNWRITTEN_BYTES, true)).map_err(|_| ())
     }
 

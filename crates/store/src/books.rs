@@ -1,4 +1,4 @@
-//! The engine's part in sections and books: `persist = "full"`, and the orderly end of a kept index.
+//! The engine's part in sections and books: `persist = "full"`, and the orderly end of a persistent index.
 
 use crate::engine::Engine;
 use crate::error::Result;

@@ -118,7 +118,7 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
 pub(crate) struct Written {
     /// Live keys, as changes.
     pub keys: AtomicI64,
-    /// Bytes of items, where they were written anew and where they were overwritten.
+    /// Bytes of items, where they were rewritten and where they were overwritten.
     pub item_bytes: AtomicU64,
     /// Values that the sessions of this writer found, a few dozen at a time.
     pub reads: AtomicU64,
@@ -487,7 +487,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.check_index_fits()
     }
 
-    /// Counts an item that an entry of a kept index names.
+    /// Counts an item that an entry of a persistent index names.
     pub fn reached(&self, found: &Item<'_>, bytes: usize) {
         self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
         self.note_recovered(found, bytes);
@@ -513,7 +513,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     #[cold]
     pub fn index_refused(&self, source: std::io::Error) -> Error {
-        // Of a kept index, what its file says.
+        // Of a persistent index, what its file says.
         match source.downcast::<Below>() {
             Ok(below) => below.into(),
             Err(source) => {

@@ -66,7 +66,7 @@ pub enum Error {
         "the next element has {0} bytes, and at most {1} were to be popped; it stays in the queue"
     )]
     ElementBeyond(u64, u64),
-    /// A table of words has no node left for another key.
+    /// A word table has no node left for another key.
     #[error(
         "all {capacity} nodes of the table are in use; remove keys, or create it with a larger capacity"
     )]
@@ -74,7 +74,7 @@ pub enum Error {
         /// Nodes that there are.
         capacity: u64,
     },
-    /// As many sessions of a table of words as can be.
+    /// As many sessions of a word table as can be.
     #[error("all {0} sessions of the table are in use; drop one first")]
     Sessions(usize),
     /// The disk has no room.

@@ -1,4 +1,4 @@
-//! Where a kept index lies: in a file beside the values, or in a memory that was given.
+//! Where a persistent index lies: in a file beside the values, or in a memory that was given.
 
 use crate::error::{Error, Result};
 use crate::index::Index;
@@ -13,7 +13,7 @@ use terrace_memory::{Backing, Budget, Divide, Memory, Native};
 /// Parts of a memory begin at multiples of this.
 const PART_BYTES: u64 = 4096;
 
-/// A kept index's file, and what is kept with it.
+/// A persistent index's file, and what is kept with it.
 pub(crate) struct Kept<I: Memory> {
     pub file: IndexFile<I>,
     pub books: Books<I>,
@@ -37,7 +37,7 @@ pub(crate) trait IndexPlace<I: Divide> {
     fn make(&self, tables: u32, seed: u64, mark: u64, pages: Pages) -> Result<IndexFile<I>>;
     /// What it is called in errors.
     fn path(&self) -> PathBuf;
-    /// Room in the same memory for inner nodes, which are built anew: nothing of before is there.
+    /// Room in the same memory for inner nodes, which are rebuilt: nothing of before is there.
     fn inner(&self, bytes: u64) -> std::io::Result<Reserved<Native>>;
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Option<Reserved<I>> {
     file.leaves().map(region)
 }
 
-/// An index that is made anew, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
+/// An index that is rebuilt, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
 pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Index<I>> {
     let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
     let region = |start: u64, end: u64| Reserved {

@@ -31,7 +31,7 @@ pub enum ValueDesign {
     Slab,
 }
 
-/// What of a map is kept in persistent memory, and so need not be made anew after a crash (Wu,
+/// What of a map is kept in persistent memory, and so need not be rebuilt after a crash (Wu,
 /// section 2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
@@ -78,7 +78,7 @@ pub struct IndexTier {
     /// to be collected or nodes are less full than they were.
     pub budget: Arc<Budget>,
     /// What was measured of its memory: whether the lines that a change of a tree dirtied are written back together
-    /// goes by it ([`GroupFlush::Above`](terrace_index::tree::GroupFlush)). Nothing is where nothing was.
+    /// follows it ([`GroupFlush::Above`](terrace_index::tree::GroupFlush)). Nothing is where nothing was.
     pub costs: Option<Arc<MemoryCosts>>,
 }
 

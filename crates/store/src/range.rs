@@ -10,7 +10,7 @@ use terrace_durable::values::Ticket;
 use terrace_index::tree::Direction;
 use terrace_memory::Memory;
 
-/// Entries of which the items are asked for together.
+/// Entries of which the items are prefetched as a batch.
 pub(crate) const PAGE: usize = 128;
 /// The same at the start of a range that has an end: it may be near, and nobody wants what is behind it.
 const FIRST_PAGE: usize = 16;

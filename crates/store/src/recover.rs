@@ -88,7 +88,7 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Which recovery ran.
     pub procedure: Procedure,
-    /// Why a kept index was not used, though one was asked for.
+    /// Why a persistent index was not used, though one was asked for.
     pub unfit: Option<String>,
     /// The index that is kept with the values: the one in use; of a map that is only read, the one that lies beside
     /// them.
@@ -105,7 +105,7 @@ pub struct RecoveryReport {
 
 /// Entries that a walk takes at a time.
 const PAGE: usize = 1000;
-/// Items asked for ahead by a walk, and lines of each.
+/// Items prefetched by a walk, and lines of each.
 const AHEAD: usize = 16;
 const AHEAD_LINES: u64 = 3;
 

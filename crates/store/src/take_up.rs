@@ -3,7 +3,7 @@
 //! In this order: the last section is replayed, if there was one, whatever the map is opened as, since
 //! its words may have been told. Then the index is taken up with its books, if they may be relied on;
 //! or it is repaired and walked; or, if it does not fit the values (a crash while it was made or
-//! cleared, a batch that was never finished, damage), it is made anew from them: they alone say what
+//! cleared, a batch that was never finished, damage), it is rebuilt from them: they alone say what
 //! the map holds.
 //!
 //! # What is durable when
@@ -51,7 +51,7 @@ type Unfit<M> = (Stored<M>, String);
 type Tried<M, I> = Result<std::result::Result<Fit<M, I>, Unfit<M>>>;
 
 impl Opening<'_> {
-    /// Takes up the kept index, or makes it from the values if none goes with them.
+    /// Takes up the persistent index, or makes it from the values if none goes with them.
     ///
     /// # Errors
     /// Those of the two media.
@@ -171,7 +171,7 @@ impl Opening<'_> {
         let refused = |field, asked: String, has: String| {
             let why = format!(
                 "{asked} was asked for, and the tree in {} has {has}; ask for that or for auto, or open the map \
-                 once with persist = \"values\", and the tree is made anew",
+                 once with persist = \"values\", and the tree is rebuilt",
                 path.display()
             );
             Err(Error::Option { field, why })

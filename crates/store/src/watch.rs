@@ -56,7 +56,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 /// Watches a key from [`Map::watch`] until it is dropped.
 ///
 /// # Guarantees
-/// [`Watch::is_unchanged`] says yes only if the key was not written, deleted or made anew since, nor
+/// [`Watch::is_unchanged`] says yes only if the key was not written, deleted or made again since, nor
 /// has it expired or been evicted. A value written again, the same bytes included, is a change, and
 /// so is a key that was absent, was written and deleted again. A value that the map only moved is none.
 pub struct Watch<M: Memory = Native, I: Memory = Native> {

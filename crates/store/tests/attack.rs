@@ -323,10 +323,10 @@ fn a_damaged_map_from(seed: u64) {
     assert!(wrong.is_empty(), "seed {seed}: {} of {tried}:\n  {shown}", wrong.len());
 }
 
-/// Every block of 4 KiB of a kept index, zeroed in turn: keys that were in it were gone without a word, and SCAN
+/// Every block of 4 KiB of a persistent index, zeroed in turn: keys that were in it were gone without a word, and SCAN
 /// counted others that GET did not find.
 #[test]
-fn no_zeroed_block_of_a_kept_index_hides_a_key() {
+fn no_zeroed_block_of_a_persistent_index_hides_a_key() {
     for shape in Shape::all().into_iter().filter(|shape| shape.persist != Persist::Values) {
         let (left, holds, ever) = shape.made();
         let path: PathBuf = left.path().join("index");

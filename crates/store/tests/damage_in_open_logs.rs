@@ -60,7 +60,7 @@ fn one_bit_in_an_open_log_is_named_and_hides_nothing_behind_it() {
     }
 }
 
-/// The last write has nothing behind it that vouches for it, until the keeper has noted how far the log came.
+/// The last write has nothing behind it that vouches for it, until the checkpointer has noted how far the log came.
 #[test]
 fn the_last_write_is_vouched_for_after_a_second() {
     for domain in [Domain::PageCache, Domain::Adr] {

@@ -198,12 +198,12 @@ fn in_the_superblock() {
 }
 
 #[test]
-fn in_the_first_cut() {
+fn in_the_first_checkpoint() {
     check_flips_in_block(1);
 }
 
 #[test]
-fn in_the_second_cut() {
+fn in_the_second_checkpoint() {
     check_flips_in_block(2);
 }
 
@@ -253,7 +253,7 @@ fn in_whole_sectors() {
             let mut image = sound.image.clone();
             let bytes = &mut image[sector * 512..(sector + 1) * 512];
             match noise {
-                // A log whose header reads as zero looks free; the cut knows that it was open.
+                // A log whose header reads as zero looks free; the checkpoint knows that it was open.
                 None => bytes.fill(0),
                 Some(noise) => bytes
                     .iter_mut()

@@ -102,7 +102,7 @@ fn in_the_middle_of_a_collection() {
     let mut random = Random(31);
     let scratch = in_memory();
     for state in 0..cases(36) {
-        // Most cuts fall where logs are freed.
+        // Most power cuts fall where logs are freed.
         let cut = match state % 4 {
             0 => random.below(events.len() as u64 + 1) as usize,
             _ => (freed[random.below(freed.len() as u64) as usize] + random.below(3) as usize)
@@ -118,7 +118,7 @@ fn in_the_middle_of_a_collection() {
     }
 }
 
-/// The map works on and is closed: nothing from before the cut that was cut off may turn up when
+/// The map works on and is closed: nothing from before the power cut that was cut off may turn up when
 /// it is opened again. (Closed, because a copy of a file that a collector is at work on is no
 /// state that the file was ever in.)
 fn twice(

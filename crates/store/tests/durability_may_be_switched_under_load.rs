@@ -1,5 +1,5 @@
 //! The durability of a map is changed again and again while threads write; then the power fails.
-//! What was acknowledged while `sync` was in force survives every state the cut could leave
+//! What was acknowledged while `sync` was in force survives every state the power cut could leave
 //! behind, and so does everything written before a change of durability returned.
 
 use crate::adversary::{

@@ -227,7 +227,7 @@ fn kill_loop(parent: Option<&Path>, place: &str) {
         "{place}: {cycles} kills, seed {seed}: {clock} notes, {in_flight} writes in flight, {torn} torn ends, \
          {walks} walks"
     );
-    assert_eq!(walks > 0, place.ends_with("tree"), "a kept index is walked");
+    assert_eq!(walks > 0, place.ends_with("tree"), "a persistent index is walked");
     assert!(clock > 10 * cycles, "the process hardly wrote anything: {clock} notes");
 }
 

@@ -1,4 +1,4 @@
-//! Kill -9 of a process whose threads insert into a table of words and remove from it, again and again on one
+//! Kill -9 of a process whose threads insert into a word table and remove from it, again and again on one
 //! directory: what a call told is there afterwards, and nothing else is, but for the call that each thread was in.
 //!
 //! The process is this test binary, started anew with `TERRACE_KILL_DIR`. Each thread has keys of its own and a

@@ -36,7 +36,7 @@ fn options(durability: Durability) -> MapOptions {
 fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -> Vec<u8> {
     let mut image = base.to_vec();
     let synced = Event::synced(&events[..cut]);
-    // One write beyond the cut was under way: it may have reached the medium too.
+    // One write beyond the power cut was under way: it may have reached the medium too.
     for (i, event) in events[..events.len().min(cut + 1)].iter().enumerate() {
         if let Event::Grow(to) = event
             && (i < synced || random.below(2) == 0)
@@ -67,7 +67,7 @@ fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -
     image
 }
 
-/// Where to cut: half of the time anywhere, half of the time around the freeing of a log, where a
+/// Where the power cut comes: half of the time anywhere, half of the time around the freeing of a log, where a
 /// tombstone and what it shadows may go at different moments.
 fn cut_point(events: &[Event], random: &mut Random) -> usize {
     let frees = |event: &Event| match event {
@@ -125,7 +125,7 @@ fn run(map: &Map, steps: u64, seed: u64, keys: Range<u64>, longest: u64) -> Vec<
                 session.put(&key.to_be_bytes(), &value, None).expect("put");
             }
             if longest == ONE_LENGTH && n % 64 == 0 {
-                // Small and fast: time for cuts in between.
+                // Small and fast: time for checkpoints in between.
                 std::thread::sleep(Duration::from_millis(1));
             }
             session.commit().expect("commit");
@@ -284,7 +284,7 @@ fn under_an_interval_what_survives_is_a_prefix_of_the_history() {
     assert!(longest > history.len() as u64 / 2, "cuts were taken while writing");
 }
 
-/// Values of one length are overwritten where they lie until a cut takes them: by their writer, and
+/// Values of one length are overwritten where they lie until a checkpoint takes them: by their writer, and
 /// by another one whose log they are not in.
 #[test]
 fn under_an_interval_what_was_overwritten_is_a_prefix_too() {
@@ -360,7 +360,7 @@ fn a_medium_that_lies_about_syncs_is_caught() {
         let image = image_after(&recorded.base, &lying, cut, &mut random);
         let dir = scratch.path().join(state.to_string());
         // Without syncs an event number no longer tells when: ask only for what was acknowledged
-        // before half of the cut.
+        // before half of the power cut.
         let Ok((_, found)) = recover(&dir, &image, options(Durability::Sync)) else { return true };
         (0..60).any(|key| {
             !allowed(&recorded.history, key, cut / 2).contains(&found.get(&key).copied())

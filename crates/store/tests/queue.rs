@@ -93,7 +93,7 @@ fn elements_acknowledged_under_sync_are_in_the_file() {
 }
 
 #[test]
-fn under_interval_a_crash_leaves_the_queue_as_it_was_at_the_last_cut() {
+fn under_interval_a_crash_leaves_the_queue_as_it_was_at_the_last_checkpoint() {
     let (dir, copy) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     let options = options(Durability::Interval(Duration::from_secs(3600)));
     let queue = open(dir.path(), &options);
@@ -292,7 +292,8 @@ fn salvage_reads_the_intact_elements_and_leaves_the_file() {
             damaged[at..at + bytes.len()].copy_from_slice(bytes);
             damaged
         };
-        // Elements 0 to 2 have a slot each, 3 and 4 two: a byte of 1, a header of 4's second, bound, tail, a cut.
+        // Elements 0 to 2 have a slot each, 3 and 4 two: a byte of 1, a header of 4's second, bound, tail, a
+        // checkpoint.
         let cases: [(Vec<u8>, u64, &[u64]); 5] = [
             (with(4096 + 128 + 20, b"?"), 4224, &[0, 2, 3, 4]),
             (with(4096 + 6 * 128 + 8, b"?"), 4096 + 5 * 128, &[0, 1, 2, 3]),

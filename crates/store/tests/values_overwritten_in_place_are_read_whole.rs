@@ -1,6 +1,6 @@
-//! Until a cut takes them, items of hot keys are overwritten where they lie. That saves log space
+//! Until a checkpoint takes them, items of hot keys are overwritten where they lie. That saves log space
 //! and writes, and must never show: readers see whole values, the newest acknowledged or newer,
-//! whether they read one, many, or scan, while cuts freeze the items under them.
+//! whether they read one, many, or scan, while checkpoints freeze the items under them.
 
 use crate::adversary::{Random, cases, options, value_of, write_of};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +11,8 @@ const KEYS: u64 = 24;
 const VALUE_BYTES: usize = 120;
 /// How long a slow machine is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Writes between two cuts: each cut writes some pages, whatever is in them.
-const WRITES_OF_A_CUT: u64 = 2_000;
+/// Writes between two checkpoints: each checkpoint writes some pages, whatever is in them.
+const WRITES_OF_A_CHECKPOINT: u64 = 2_000;
 
 fn put(map: &Map, key: u64, number: u64) {
     map.put(&key.to_be_bytes(), &value_of(key, number, VALUE_BYTES)).expect("put");
@@ -34,9 +34,9 @@ fn hot_keys_take_no_more_room_than_the_first_time() {
     }
 }
 
-/// What a cut took is never overwritten: the promise was made on it.
+/// What a checkpoint took is never overwritten: the promise was made on it.
 #[test]
-fn after_a_cut_an_item_is_written_anew() {
+fn after_a_checkpoint_an_item_is_rewritten() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(Durability::None)).expect("open");
     let location = || map.get_with(&1u64.to_be_bytes(), |value| value.location).expect("get");
@@ -151,11 +151,11 @@ fn readers_see_whole_values_while_writers_overwrite_and_cuts_freeze() {
             });
         }
         scope.spawn(|| {
-            let mut cut_at = 0;
+            let mut checkpoint_at = 0;
             while Instant::now() < end {
-                if writes.load(Ordering::Relaxed) >= cut_at {
+                if writes.load(Ordering::Relaxed) >= checkpoint_at {
                     map.sync().expect("sync");
-                    cut_at = writes.load(Ordering::Relaxed) + WRITES_OF_A_CUT;
+                    checkpoint_at = writes.load(Ordering::Relaxed) + WRITES_OF_A_CHECKPOINT;
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

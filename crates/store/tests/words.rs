@@ -1,4 +1,4 @@
-//! A table of words in a directory: what a call told is in the file, what was made as one thing is not opened as
+//! A word table in a directory: what a call told is in the file, what was made as one thing is not opened as
 //! another, threads agree, and damage is named.
 
 use std::collections::BTreeMap;

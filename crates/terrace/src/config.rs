@@ -50,7 +50,7 @@ pub struct Config {
     pub ledgers: BTreeMap<String, LedgerConfig>,
     /// Queues that are opened at the start, and how.
     pub queues: BTreeMap<String, QueueConfig>,
-    /// Tables of words that are opened at the start, and how.
+    /// Word tables that are opened at the start, and how.
     pub words: BTreeMap<String, WordsConfig>,
     /// Bytes of memory all maps may take together.
     pub memory_budget_bytes: u64,
@@ -79,7 +79,7 @@ pub struct MapConfig {
     pub kind: Option<Kind>,
     /// The value design.
     pub values: Option<ValueDesign>,
-    /// What is kept, and so not made anew by recovery.
+    /// What is kept, and so not rebuilt by recovery.
     pub persist: Option<Persist>,
     /// What a write gets when the budget is spent.
     pub when_full: Option<WhenFull>,

@@ -1,4 +1,4 @@
-//! A directory of maps, queues, ledgers and tables of words, opened as one.
+//! A directory of maps, queues, ledgers and word tables, opened as one.
 
 mod ledgers;
 mod medium;
@@ -45,7 +45,7 @@ pub struct TierUse {
     pub ledgers: Vec<String>,
 }
 
-/// A directory of maps, queues and tables of words. They share one memory budget, but for those in tiers of their
+/// A directory of maps, queues and word tables. They share one memory budget, but for those in tiers of their
 /// own.
 ///
 /// Each map is a folder below `maps/` with its value file and its lock, each queue one below `queues/`, each table
@@ -491,7 +491,7 @@ impl Database {
         synced.fold(Ok(()), Result::and)
     }
 
-    /// Flushes and closes every map, queue and ledger, and lets go of tables of words, which have nothing to flush.
+    /// Flushes and closes every map, queue and ledger, and lets go of word tables, which have nothing to flush.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! Terrace, the library people embed: a directory of durable maps, queues and tables of words on this machine's
+//! Terrace, the library people embed: a directory of durable maps, queues and word tables on this machine's
 //! memory.
 //!
 //! ```

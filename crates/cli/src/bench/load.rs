@@ -399,7 +399,7 @@ mod tests {
         assert!(outcome.p50_us <= outcome.p99_us && outcome.p99_us <= outcome.max_us);
     }
 
-    /// One `+OK` for every request, wherever reads cut them.
+    /// One `+OK` for every request, wherever reads split them.
     fn answer(mut stream: TcpStream) {
         let request = batch(&load(Protocol::Resp, Operation::Set)).0.len() / 4;
         let (mut buffer, mut got, mut answered) = ([0; 4096], 0, 0);

@@ -101,7 +101,7 @@ impl<M: Memory> Appender<'_, M> {
         let mut writer = self.lock.borrow_mut();
         if !std::mem::replace(&mut writer.in_batch, true) {
             if self.logs.medium.is_byte_addressable() {
-                self.logs.lanes[self.id].batch_begins(writer.position());
+                self.logs.commit_queues[self.id].batch_begins(writer.position());
             }
             self.logs.book_batch(self.id, true, changes);
         }
@@ -110,7 +110,7 @@ impl<M: Memory> Appender<'_, M> {
     /// The batch has ended, and what it added to a section was committed: others may be told of it.
     pub fn batch_ended(&mut self) {
         if self.logs.medium.is_byte_addressable() {
-            self.logs.lanes[self.id].batch_ended();
+            self.logs.commit_queues[self.id].batch_ended();
         }
     }
 

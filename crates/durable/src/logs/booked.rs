@@ -102,8 +102,8 @@ impl<M: Memory> Logs<M> {
         entries: Option<Entries<'_>>,
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let cut = self.lock_cut().clone();
-        if cut.rule != Rule::All {
+        let checkpoint = self.lock_checkpoint().clone();
+        if checkpoint.rule != Rule::All {
             return Err(Error::Unfit("not every item counts after a crash".into()));
         }
         let mut batches = [0; MAX_OPEN];
@@ -113,7 +113,7 @@ impl<M: Memory> Logs<M> {
                 "a batch, or a round of the collector, was never finished".into(),
             ));
         }
-        let (count, whole_file) = self.segments_in_file(&cut)?;
+        let (count, whole_file) = self.segments_in_file(&checkpoint)?;
         let mut words = vec![0; 2 * count as usize];
         get(pages.word(0, 0), &mut words);
         let (words, _) = words.as_chunks::<2>();
@@ -124,7 +124,8 @@ impl<M: Memory> Logs<M> {
         let visit = |_: u64, _: &Item<'_>, _: usize| {};
         let tails = Some(&tails as _);
         let (found, control) = (Mutex::default(), Mutex::default());
-        let scan = Scan { logs: self, cut, visit: &visit, found, open_only: true, tails, control };
+        let scan =
+            Scan { logs: self, checkpoint, visit: &visit, found, open_only: true, tails, control };
         let mends = scan.run(count, 1)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {

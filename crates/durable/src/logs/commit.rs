@@ -1,17 +1,17 @@
-//! Making logs durable: group commit for each writer, cuts across all of them.
+//! Making logs durable: group commit for each writer, checkpoints across all of them.
 //!
-//! One *lane* per writer. Whoever leads a lane hands everything the writer has appended to the
+//! One *commit queue* per writer. Whoever leads a commit queue hands everything the writer has appended to the
 //! medium in one go; those who come meanwhile wait and find their items safe when the leader is
-//! done, or lead the next round. A lane's leader works outside the writer's lock: appending goes
+//! done, or lead the next round. A commit queue's leader works outside the writer's lock: appending goes
 //! on while the medium is busy.
 
 use super::appender::Writer;
-use super::lane::Lead;
+use super::commit_queue::Lead;
 use super::turns::Held;
 use super::{Logs, SEGMENT_HEADER_BYTES, overwrite, segment_of, start_of};
 use crate::error::{Error, Result};
 use crate::item;
-use crate::superblock::{Cut, OpenLog, Rule};
+use crate::superblock::{Checkpoint, OpenLog, Rule};
 use crate::values::Ticket;
 use crate::values::place::offset_of;
 use std::sync::atomic::Ordering;
@@ -113,15 +113,15 @@ impl<M: Memory> Logs<M> {
             }
             self.check_writable()?;
             let Some(lead) = self.lead_or_wait(id) else { continue };
-            // A cut changes this only while it leads all lanes.
+            // A checkpoint changes this only while it leads all commit queues.
             if self.overwrites() {
-                // Bytes that other writers may overwrite are handed over by cuts alone.
+                // Bytes that other writers may overwrite are handed over by checkpoints alone.
                 drop(lead);
                 self.flush_all()?;
                 continue;
             }
             if self.durable(id) < ticket.position {
-                self.stop_on_error(self.write_lane(id, &lead))?;
+                self.stop_on_error(self.write_queue(id, &lead))?;
             }
         }
     }
@@ -142,7 +142,7 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    fn write_lane(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
+    fn write_queue(&self, id: usize, lead: &Lead<'_>) -> Result<()> {
         let mut handed = Handed::default();
         let position = {
             let lock = self.lock_writer(id);
@@ -178,7 +178,7 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Makes everything appended before the call durable, all writers at one instant. Under the
-    /// rule Bounded this is the new cut.
+    /// recovery up to the last checkpoint this is the new checkpoint.
     ///
     /// # Errors
     /// As [`Logs::commit`].
@@ -188,7 +188,7 @@ impl<M: Memory> Logs<M> {
         if self.forgets_to_flush() {
             return Ok(());
         }
-        self.stop_on_error(self.take_cut(None))
+        self.stop_on_error(self.take_checkpoint(None))
     }
 
     /// Which items count after a crash.
@@ -204,35 +204,35 @@ impl<M: Memory> Logs<M> {
     pub fn set_rule(&self, rule: Rule) -> Result<()> {
         self.check_writable()?;
         // To All: items count as soon as they are committed, which callers may rely on only after
-        // the cut says so. To Bounded: the cut holds everything before it.
-        self.stop_on_error(self.take_cut(Some(rule)))
+        // the checkpoint says so. To Bounded: the checkpoint holds everything before it.
+        self.stop_on_error(self.take_checkpoint(Some(rule)))
     }
 
-    /// Mark of the kept index that goes with the values, 0 if none does.
+    /// Mark of the persistent index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
-        self.lock_cut().index
+        self.lock_checkpoint().index
     }
 
-    /// Says, durably on return, which kept index goes with the values; 0: none.
+    /// Says, durably on return, which persistent index goes with the values; 0: none.
     ///
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        let mut cut = self.lock_cut();
-        if cut.index != index {
-            let next = Cut { number: cut.number + 1, index, ..cut.clone() };
-            self.stop_on_error(self.store_cut(&next))?;
-            *cut = next;
+        let mut checkpoint = self.lock_checkpoint();
+        if checkpoint.index != index {
+            let next = Checkpoint { number: checkpoint.number + 1, index, ..checkpoint.clone() };
+            self.stop_on_error(self.store_checkpoint(&next))?;
+            *checkpoint = next;
         }
         Ok(())
     }
 
-    /// A cut under `rule`, or the rule in force. The rule is read and changed under the cut's lock.
-    fn take_cut(&self, rule: Option<Rule>) -> Result<()> {
-        let mut cut = self.lock_cut();
-        let rule = rule.unwrap_or(cut.rule);
+    /// A checkpoint under `rule`, or the rule in force. The rule is read and changed under the checkpoint's lock.
+    fn take_checkpoint(&self, rule: Option<Rule>) -> Result<()> {
+        let mut checkpoint = self.lock_checkpoint();
+        let rule = rule.unwrap_or(checkpoint.rule);
         let leads = self.lead_all();
-        let mut next = cut.clone();
+        let mut next = checkpoint.clone();
         let mut handed = Handed::default();
         let mut positions = Vec::with_capacity(leads.len());
         let redone;
@@ -257,7 +257,7 @@ impl<M: Memory> Logs<M> {
                     });
                 }
             }
-            redone = self.note_checkpoint(&mut writers, cut.number + 1);
+            redone = self.note_checkpoint(&mut writers, checkpoint.number + 1);
             next.next_sequence = self.next_sequence();
             next.segments = self.lock_pool().fresh;
         }
@@ -268,20 +268,26 @@ impl<M: Memory> Logs<M> {
             unsafe { self.medium.write_out_at_rest(*at, *bytes, false)? };
         }
         let unsynced = leads.iter().any(|lead| lead.is_unsynced());
-        if !handed.ranges.is_empty() || unsynced || next.segments != cut.segments {
+        if !handed.ranges.is_empty() || unsynced || next.segments != checkpoint.segments {
             self.medium.sync()?;
         }
-        // Only now may the cut count the bytes.
+        // Only now may the checkpoint count the bytes.
         next.redo = self.redo.lock().as_ref().map_or(0, |log| log.name());
         let changed = (&next.open, next.next_sequence, next.segments, rule, next.redo)
-            != (&cut.open, cut.next_sequence, cut.segments, cut.rule, cut.redo);
+            != (
+                &checkpoint.open,
+                checkpoint.next_sequence,
+                checkpoint.segments,
+                checkpoint.rule,
+                checkpoint.redo,
+            );
         if changed || redone.has_noted {
             next.number += 1;
             next.rule = rule;
-            self.store_cut(&next)?;
-            *cut = next;
+            self.store_checkpoint(&next)?;
+            *checkpoint = next;
         } else {
-            self.belongs_to(&cut);
+            self.belongs_to(&checkpoint);
         }
         #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
@@ -292,8 +298,8 @@ impl<M: Memory> Logs<M> {
         self.write_seals(&handed, &leads[0])
     }
 
-    /// Hands the oldest sealed logs to the medium without a sync, so that a later cut has little to
-    /// write; the newest `keep_bytes` stay, to be overwritten. Rule Bounded only.
+    /// Hands the oldest sealed logs to the medium without a sync, so that a later checkpoint has little to
+    /// write; the newest `keep_bytes` stay, to be overwritten. Only under [`Rule::Bounded`].
     ///
     /// # Errors
     /// As [`Logs::commit`].
@@ -312,7 +318,7 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// Freezes and takes the oldest sealed ranges beyond `keep_bytes`, with their lanes.
+    /// Freezes and takes the oldest sealed ranges beyond `keep_bytes`, with their commit queues.
     fn take_sealed<'l, 'a>(
         &self,
         leads: &'l [Lead<'a>],

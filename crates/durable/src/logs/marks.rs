@@ -1,4 +1,4 @@
-//! What tells damage from the torn end of an open log, where every intact item counts (rule All).
+//! What tells damage from the torn end of an open log, where every intact item counts (`Rule::All`).
 //!
 //! Nothing but the order of writing says where an open log ends, and a write that a crash cut off looks like
 //! damage. So what was once durable is said to have been:
@@ -7,8 +7,8 @@
 //!   follows it, in the same write.
 //! * On a byte-addressable medium every record is durable before the next is begun: any intact record vouches for all
 //!   before it, and no mark is written.
-//! * The keeper notes the durable ends of open logs in the cut ([`Logs::note_tails`]), for the last commit of a log
-//!   has no mark behind it.
+//! * The checkpointer notes the durable ends of open logs in the checkpoint ([`Logs::note_tails`]), for the last commit
+//!   of a log has no mark behind it.
 //!
 //! What remains in doubt after a crash is the last commit of each log if it is younger than the last note.
 //!
@@ -19,12 +19,12 @@ use super::appender::Writer;
 use super::{Logs, SEGMENT_HEADER_BYTES, start_of};
 use crate::control::{COMMIT_MARK_BYTES, encode_commit_mark};
 use crate::error::Result;
-use crate::superblock::{Cut, MAX_OPEN, OpenLog, Rule};
+use crate::superblock::{Checkpoint, MAX_OPEN, OpenLog, Rule};
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
 impl<M: Memory> Logs<M> {
-    /// Whether open logs have marks: where items count before a cut says so, and are not durable one by one.
+    /// Whether open logs have marks: where items count before a checkpoint says so, and are not durable one by one.
     pub(super) fn has_marks(&self) -> bool {
         !self.medium.is_byte_addressable() && !self.overwrites()
     }
@@ -54,8 +54,8 @@ impl<M: Memory> Logs<M> {
         dead.store(dead.load(Ordering::Relaxed) + COMMIT_MARK_BYTES as u32, Ordering::Relaxed);
     }
 
-    /// Notes in the cut how long the file is by now, so that a file cut short is noticed. The keeper
-    /// calls it; under the rule Bounded every cut does it anyway.
+    /// Notes in the checkpoint how long the file is by now, so that a file cut short is noticed. The checkpointer
+    /// calls it; under `Rule::Bounded` every checkpoint does it anyway.
     ///
     /// # Errors
     /// As [`Logs::commit`].
@@ -63,7 +63,7 @@ impl<M: Memory> Logs<M> {
         self.note(false)
     }
 
-    /// The same, and under the rule All how far open logs are durable: damage before that is known for what it is,
+    /// The same, and under `Rule::All` how far open logs are durable: damage before that is known for what it is,
     /// whatever is behind it. Nobody waits for it, and it waits for nobody.
     ///
     /// # Errors
@@ -73,21 +73,21 @@ impl<M: Memory> Logs<M> {
     }
 
     fn note(&self, with_tails: bool) -> Result<()> {
-        let mut cut = self.lock_cut();
+        let mut checkpoint = self.lock_checkpoint();
         if self.stopped().is_some() {
             return Ok(());
         }
-        let mut next = Cut { segments: self.lock_pool().fresh, ..cut.clone() };
-        if with_tails && cut.rule == Rule::All {
-            next.open = self.durable_tails(&cut.open);
+        let mut next = Checkpoint { segments: self.lock_pool().fresh, ..checkpoint.clone() };
+        if with_tails && checkpoint.rule == Rule::All {
+            next.open = self.durable_tails(&checkpoint.open);
         }
-        if next == *cut {
+        if next == *checkpoint {
             return Ok(());
         }
         next.number += 1;
-        // The seals of logs that the cut does not name any more are durable before.
-        self.stop_on_error(self.medium.sync().and_then(|()| self.store_cut(&next)))?;
-        *cut = next;
+        // The seals of logs that the checkpoint does not name any more are durable before.
+        self.stop_on_error(self.medium.sync().and_then(|()| self.store_checkpoint(&next)))?;
+        *checkpoint = next;
         Ok(())
     }
 

@@ -15,15 +15,15 @@
 //! * A freed segment's header is zeroed durably before anything it shadowed may go and before it
 //!   is used again ([`Logs::free`]).
 //!
-//! Locks, in the order they may be taken: a lane's leadership, a writer, the pool. The index's
+//! Locks, in the order they may be taken: the lead of a commit queue, a writer, the pool. The index's
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod appender;
 mod booked;
 mod commit;
+mod commit_queue;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
-mod lane;
 mod marks;
 mod older;
 mod overwrite;
@@ -49,14 +49,14 @@ use crate::flush::{Flush, Flusher};
 use crate::item::{self, BATCH_END_BYTES};
 use crate::medium::Medium;
 use crate::redo_log::{Left, Owed, RedoLog};
-use crate::superblock::{self, Cut, MAX_OPEN, Rule, Shape};
+use crate::superblock::{self, Checkpoint, MAX_OPEN, Rule, Shape};
 use crate::values::place::{Residents, segment_of, start_of};
 use crate::values::rows::Zeroed;
 use crate::values::{Residence, SEGMENT_BYTES};
 use appender::Writer;
+use commit_queue::CommitQueue;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
-use lane::Lane;
 use parking_lot::{Mutex, ReentrantMutex};
 use pool::Pool;
 use rows::Frozen;
@@ -93,7 +93,7 @@ pub struct Logs<M: Memory = Native> {
     segments: Box<[Segment]>,
     residents: Residents,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
-    lanes: Box<[CachePadded<Lane>]>,
+    commit_queues: Box<[CachePadded<CommitQueue>]>,
     pool: Arc<Mutex<Pool>>,
     waiting: Arc<AtomicUsize>,
     /// Free segments that a writer under `sync` is to find, see [`Logs::prepare`].
@@ -114,9 +114,9 @@ pub struct Logs<M: Memory = Native> {
     dead: Box<[Box<[AtomicU32]>]>,
     /// By segment, the offset below which nothing is overwritten any more.
     frozen: Box<[Frozen]>,
-    cut: Mutex<Cut>,
-    /// The recovery policy that writers follow: that of `cut`, or of the checkpoint that is being taken. Changed under
-    /// all locks; nothing reaches the medium until that checkpoint is durable.
+    checkpoint: Mutex<Checkpoint>,
+    /// The recovery policy that writers follow: that of `checkpoint`, or of the checkpoint that is being taken. Changed
+    /// under all locks; nothing reaches the medium until that checkpoint is durable.
     is_bounded: AtomicBool,
     generation: AtomicU64,
     stopped: OnceLock<String>,
@@ -151,22 +151,25 @@ impl<M: Memory> Logs<M> {
         assert!((1..MAX_WRITERS).contains(&writers), "1 to {} writers", MAX_WRITERS - 1);
         let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (cut, head_damage) = superblock::open_head(&medium, shape)?;
-        let (left, redo_damage) = redo::left(&medium, &cut, budget)?;
+        let (checkpoint, head_damage) = superblock::open_head(&medium, shape)?;
+        let (left, redo_damage) = redo::left(&medium, &checkpoint, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
         let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1, has_freed: false };
-        let lane =
-            if medium.is_byte_addressable() { Lane::of_durable_items } else { Lane::default };
+        let queue = if medium.is_byte_addressable() {
+            CommitQueue::of_durable_items
+        } else {
+            CommitQueue::default
+        };
         Ok(Logs {
             _claim: claim,
             segments: Segment::rows(count),
             residents: Residents::default(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
-            lanes: (0..=writers).map(|_| CachePadded::new(lane())).collect(),
+            commit_queues: (0..=writers).map(|_| CachePadded::new(queue())).collect(),
             pool: Arc::new(Mutex::new(pool)),
             waiting: Arc::default(),
             prepared: AtomicUsize::new(0),
-            next_sequence: AtomicU64::new(cut.next_sequence),
+            next_sequence: AtomicU64::new(checkpoint.next_sequence),
             unverified_below: AtomicU64::new(0),
             frozen: Frozen::rows(count),
             backlog: AtomicI64::new(0),
@@ -174,9 +177,9 @@ impl<M: Memory> Logs<M> {
             is_disk_full: AtomicBool::new(false),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
-            is_bounded: AtomicBool::new(cut.rule == Rule::Bounded),
-            generation: AtomicU64::new(cut.generation),
-            cut: Mutex::new(cut),
+            is_bounded: AtomicBool::new(checkpoint.rule == Rule::Bounded),
+            generation: AtomicU64::new(checkpoint.generation),
+            checkpoint: Mutex::new(checkpoint),
             stopped: OnceLock::new(),
             refuses: AtomicBool::new(false),
             lifetime: medium.lifetime(),
@@ -201,7 +204,7 @@ impl<M: Memory> Logs<M> {
         self
     }
 
-    /// [`Flush::Auto`] goes by what was measured of the memory. To be called after [`Logs::flushing`].
+    /// [`Flush::Auto`] follows what was measured of the memory. To be called after [`Logs::flushing`].
     #[must_use]
     pub fn by_measured(mut self, keeping: Option<&Arc<Keeping>>) -> Logs<M> {
         for writer in &mut self.writers {
@@ -386,21 +389,21 @@ impl<M: Memory> Logs<M> {
     /// As [`Medium::write_out`]; the logs stop, and the next opening finds everything or nothing.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
         self.check_writable()?;
-        let mut cut = self.lock_cut();
+        let mut checkpoint = self.lock_checkpoint();
         let leads = self.lead_all();
         let locks = self.lock_writers();
         let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
-        let mut next = cut.clone();
+        let mut next = checkpoint.clone();
         next.number += 1;
         next.generation += 1;
         next.open.clear();
         next.index = 0;
         next.next_sequence = self.next_sequence();
         let redone = self.note_checkpoint(&mut writers, next.number);
-        self.stop_on_error(self.store_cut(&next))?;
+        self.stop_on_error(self.store_checkpoint(&next))?;
         self.checkpoint_is_durable(redone);
         self.generation.store(next.generation, Ordering::Release);
-        *cut = next;
+        *checkpoint = next;
         for writer in &mut writers {
             // The position goes on growing, so that tickets already given out are met.
             writer.origin = writer.position();

@@ -1,10 +1,10 @@
 //! Overwriting: a hot key's newest item, changed where it lies until it is handed to the medium.
 //!
 //! A log-structured store pays for every update with space that the collector must win back, and a
-//! skewed load updates few keys again and again. What no cut has counted yet exists in DRAM only:
+//! skewed load updates few keys again and again. What no checkpoint has counted yet exists in DRAM only:
 //! overwriting it there loses nothing that was promised, writes nothing to the medium twice, and
 //! leaves nothing dead behind. (The mutable region of hybrid logs; here it ends where the medium
-//! begins, so the cut stays a plain prefix of the writes.)
+//! begins, so the checkpoint stays a plain prefix of the writes.)
 //!
 //! # Who may touch what
 //! `frozen[segment]` is the offset below which the items of a segment never change again. It is
@@ -14,7 +14,7 @@
 //! Readers take no lock: what is not frozen they copy, and ask the index whether a writer came in
 //! between ([`Logs::copy_item`]).
 //!
-//! Under the rule All, and on byte-addressable media, nothing is ever overwritten: there an item
+//! Under `Rule::All`, and on byte-addressable media, nothing is ever overwritten: there an item
 //! may be durable, and told of, as soon as it is written.
 
 use super::appender::Appender;

@@ -29,25 +29,32 @@ pub(super) struct Counted {
 }
 
 impl<M: Memory> Logs<M> {
-    /// Recovers what the entries of a kept index name, instead of [`Logs::recover`].
+    /// Recovers what the entries of a persistent index name, instead of [`Logs::recover`].
     ///
     /// # Errors
     /// [`Error::Unfit`] if the index does not fit these logs; then nothing was changed, and `recover`
     /// may follow. Those of the medium.
     pub fn recover_reached(&self, threads: usize, reach: Reach<'_>) -> Result<Recovered> {
         let start = Instant::now();
-        let cut = self.lock_cut().clone();
-        if cut.rule != Rule::All {
+        let checkpoint = self.lock_checkpoint().clone();
+        if checkpoint.rule != Rule::All {
             return Err(Error::Unfit("not every item counts after a crash".into()));
         }
-        let (count, whole_file) = self.segments_in_file(&cut)?;
+        let (count, whole_file) = self.segments_in_file(&checkpoint)?;
         let tails = Mutex::new(Vec::new());
         let visit = |at: u64, _: &Item<'_>, bytes: usize| {
             tails.lock().expect("no scanner panicked").push((at, bytes));
         };
         let (found, control) = (Mutex::default(), Mutex::default());
-        let scan =
-            Scan { logs: self, cut, visit: &visit, found, open_only: true, tails: None, control };
+        let scan = Scan {
+            logs: self,
+            checkpoint,
+            visit: &visit,
+            found,
+            open_only: true,
+            tails: None,
+            control,
+        };
         let mends = scan.run(count, threads)?;
         let mut found = scan.found.into_inner().expect("no scanner panicked");
         if let Some(damage) = found.damage.first().or(whole_file.first()) {

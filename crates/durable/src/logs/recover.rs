@@ -3,7 +3,7 @@
 //! Order of things: read and verify every segment, telling the caller each item that counts; sync,
 //! because a killed process may have left items in the system's hands that are not durable yet;
 //! then close the logs that were open at the crash at the last item that counted, and free
-//! segments that do not count, durably; then a new cut. Only then may new items be written:
+//! segments that do not count, durably; then a new checkpoint. Only then may new items be written:
 //! nothing that was cut off can come back at a later recovery, and a crash during recovery finds
 //! what this one found.
 
@@ -13,7 +13,7 @@ use crate::control::{self, Control, KNOWN_KINDS};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
 use crate::medium::BLOCK_BYTES;
-use crate::superblock::{Cut, HEAD_BYTES, OpenLog, Rule};
+use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule};
 use crate::values::{Damage, Recovered, TornTail};
 use std::ops::Range;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ const RESYNC_BYTES: usize = 256 << 20;
 pub(super) enum Mend {
     /// Its header is zero.
     AlreadyFree,
-    /// Does not count (opened after the cut, empty, or of an earlier generation).
+    /// Does not count (opened after the checkpoint, empty, or of an earlier generation).
     Free,
     /// Sealed and intact.
     Keep,
@@ -42,7 +42,7 @@ pub(super) type Tails<'a> = &'a (dyn Fn(u32, &SegmentHeader) -> u32 + Sync);
 
 pub(super) struct Scan<'a, M: Memory> {
     pub logs: &'a Logs<M>,
-    pub cut: Cut,
+    pub checkpoint: Checkpoint,
     pub visit: &'a (dyn Fn(u64, &Item<'_>, usize) + Sync),
     pub found: Mutex<Recovered>,
     /// Whether only logs that were open are read through.
@@ -67,14 +67,15 @@ impl<M: Memory> Logs<M> {
         visit: &(dyn Fn(u64, &Item<'_>, usize) + Sync),
     ) -> Result<Recovered> {
         let start = Instant::now();
-        let mut cut = self.lock_cut().clone();
-        let (count, mut whole_file) = self.segments_in_file(&cut)?;
+        let mut checkpoint = self.lock_checkpoint().clone();
+        let (count, mut whole_file) = self.segments_in_file(&checkpoint)?;
         if let Some(what) = &self.head_damage {
             whole_file.push(Damage { offset: 0, bytes: HEAD_BYTES, what: what.clone() });
-            cut.generation = self.newest_generation(count)?;
+            checkpoint.generation = self.newest_generation(count)?;
         }
         let (found, control) = (Mutex::default(), Mutex::default());
-        let scan = Scan { logs: self, cut, visit, found, open_only: false, tails: None, control };
+        let scan =
+            Scan { logs: self, checkpoint, visit, found, open_only: false, tails: None, control };
         let mends = scan.run(count, threads)?;
         for (segment, bytes) in scan.control.into_inner().expect("no scanner panicked") {
             self.supersede(start_of(segment), bytes as usize);
@@ -106,7 +107,7 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Segments to scan, counting the head, and whether the file is as long as it was.
-    pub(super) fn segments_in_file(&self, cut: &Cut) -> Result<(u32, Vec<Damage>)> {
+    pub(super) fn segments_in_file(&self, checkpoint: &Checkpoint) -> Result<(u32, Vec<Damage>)> {
         let file_bytes = self.medium.file_bytes()?;
         let segment_bytes = u64::from(SEGMENT_BYTES);
         // A mirrored file may end inside its last segment; a mapped one is only touched where it is.
@@ -115,16 +116,16 @@ impl<M: Memory> Logs<M> {
             false => file_bytes.div_ceil(segment_bytes),
         };
         let present = self.check_room(present.max(1))?;
-        let promised = u64::from(cut.segments) * segment_bytes;
+        let promised = u64::from(checkpoint.segments) * segment_bytes;
         let mut damage = Vec::new();
-        if cut.segments > 1 && file_bytes < promised {
+        if checkpoint.segments > 1 && file_bytes < promised {
             let what = format!("the file ends at {file_bytes}, it held {promised} bytes");
             damage.push(Damage { offset: file_bytes, bytes: promised - file_bytes, what });
         }
         Ok((present as u32, damage))
     }
 
-    /// The newest generation among the segments, when no cut tells.
+    /// The newest generation among the segments, when no checkpoint tells.
     fn newest_generation(&self, count: u32) -> Result<u64> {
         let mut newest = 0;
         for segment in 1..count {
@@ -238,7 +239,7 @@ impl<M: Memory> Logs<M> {
         }
         if count > 1 && self.medium.file_bytes()? < start_of(count) {
             // The crash came while the file grew: the last segment gets its full length, before
-            // the next cut promises it.
+            // the next checkpoint promises it.
             self.medium.grow(start_of(count - 1), u64::from(SEGMENT_BYTES))?;
         }
         self.medium.sync()?;
@@ -285,12 +286,13 @@ impl<M: Memory> Scan<'_, M> {
         let logs = self.logs;
         let start = start_of(segment);
         // A free segment stays unread: it takes no memory.
-        // The cut after a log was closed no longer names it; only then may it be freed. But a log that was begun and
-        // has nothing is freed by recovery while the cut still names it, and a crash may come before the next cut.
+        // The checkpoint after a log was closed no longer names it; only then may it be freed. But a log that was begun
+        // and has nothing is freed by recovery while the checkpoint still names it, and a crash may come before the
+        // next checkpoint.
         let holds = |open: &OpenLog| open.segment == segment && open.tail > SEGMENT_HEADER_BYTES;
         let found = logs.read_header(segment)?;
         let header = match found {
-            FoundHeader::Free if !self.cut.open.iter().any(holds) => {
+            FoundHeader::Free if !self.checkpoint.open.iter().any(holds) => {
                 return Ok(Mend::AlreadyFree);
             }
             FoundHeader::Intact(header) => header,
@@ -333,17 +335,20 @@ impl<M: Memory> Scan<'_, M> {
 
     /// How far a segment counts, and how much of that must be intact. `None`: it does not count.
     fn limit(&self, segment: u32, header: &SegmentHeader) -> Option<Limit> {
-        if header.generation != self.cut.generation {
+        if header.generation != self.checkpoint.generation {
             return None;
         }
         let clamp = |bytes: u32| bytes.clamp(SEGMENT_HEADER_BYTES, SEGMENT_BYTES);
-        let open =
-            self.cut.open.iter().find(|o| o.segment == segment && o.sequence == header.sequence);
-        if self.cut.rule == Rule::Bounded {
+        let open = self
+            .checkpoint
+            .open
+            .iter()
+            .find(|o| o.segment == segment && o.sequence == header.sequence);
+        if self.checkpoint.rule == Rule::Bounded {
             if let Some(open) = open {
                 return Some(Limit { exact: clamp(open.tail), end: clamp(open.tail) });
             }
-            if header.sequence >= self.cut.next_sequence {
+            if header.sequence >= self.checkpoint.next_sequence {
                 return None;
             }
         }
@@ -426,7 +431,7 @@ impl<M: Memory> Scan<'_, M> {
     }
 
     /// The offset before which a segment was durable, going by what lies intact behind `at`, where nothing does; not
-    /// beyond `at` if that may be where a crash cut it off.
+    /// beyond `at` if that may be where a crash tore it.
     fn vouched_for(&self, start: u64, at: usize, header: &SegmentHeader, limit: &Limit) -> usize {
         let end = limit.end as usize;
         if at >= end {

@@ -5,7 +5,7 @@ use super::{COLLECTOR, Logs};
 use crate::error::{Error, Result};
 use crate::medium::Medium;
 use crate::redo_log::{Left, NAME, Pen, RedoLog};
-use crate::superblock::Cut;
+use crate::superblock::Checkpoint;
 use std::cell::RefMut;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -22,15 +22,15 @@ pub(super) struct Redone {
     pub(super) has_noted: bool,
 }
 
-/// What a process that died left beside `medium`, whose checkpoint is `cut`, and under
+/// What a process that died left beside `medium`, whose checkpoint is `checkpoint`, and under
 /// [`Access::Salvage`](crate::Access) why it cannot be read, if so; what belongs to no such process goes.
 pub(super) fn left<M: Memory>(
     medium: &Medium<M>,
-    cut: &Cut,
+    checkpoint: &Checkpoint,
     budget: &Arc<Budget>,
 ) -> Result<(Option<Left>, Option<String>)> {
     let Some(path) = medium.companion(NAME) else { return Ok((None, None)) };
-    match Left::find(&path, medium.path(), cut, medium.access(), budget) {
+    match Left::find(&path, medium.path(), checkpoint, medium.access(), budget) {
         Ok(None) if medium.access().writes() => {
             let _absent = std::fs::remove_file(&path);
             Ok((None, None))
@@ -150,13 +150,13 @@ impl<M: Memory> Logs<M> {
     }
 
     /// Writes a checkpoint record, and before it to which one the redo log belongs.
-    pub(super) fn store_cut(&self, next: &Cut) -> Result<()> {
+    pub(super) fn store_checkpoint(&self, next: &Checkpoint) -> Result<()> {
         self.belongs_to(next);
         next.store(&self.medium)
     }
 
-    pub(super) fn belongs_to(&self, cut: &Cut) {
-        self.redo.lock().iter().for_each(|log| log.expect(cut));
+    pub(super) fn belongs_to(&self, checkpoint: &Checkpoint) {
+        self.redo.lock().iter().for_each(|log| log.expect(checkpoint));
     }
 
     /// Notes checkpoint `number` in the redo log. Under all writers' locks.

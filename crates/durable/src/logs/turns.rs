@@ -1,10 +1,10 @@
 //! Locks and atomics of the logs, where threads may be scheduled by the memory below: [`lock`] and [`lab::step`].
 
 use super::appender::Writer;
-use super::lane::Lead;
+use super::commit_queue::Lead;
 use super::pool::Pool;
 use super::{Logs, PATIENCE};
-use crate::superblock::Cut;
+use crate::superblock::Checkpoint;
 use crate::sync::lock;
 use parking_lot::{MutexGuard, ReentrantMutexGuard};
 use std::cell::RefCell;
@@ -30,55 +30,55 @@ impl<M: Memory> Logs<M> {
         lock(self.medium.memory(), &*self.pool)
     }
 
-    pub(super) fn lock_cut(&self) -> MutexGuard<'_, Cut> {
-        lock(self.medium.memory(), &self.cut)
+    pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {
+        lock(self.medium.memory(), &self.checkpoint)
     }
 
-    /// The lead of every lane.
+    /// The lead of every commit queue.
     pub(super) fn lead_all(&self) -> Vec<Lead<'_>> {
         let memory = self.medium.memory();
-        let mut leads = Vec::with_capacity(self.lanes.len());
-        for lane in &self.lanes {
+        let mut leads = Vec::with_capacity(self.commit_queues.len());
+        for queue in &self.commit_queues {
             leads.push(match memory.lab() {
-                None => lane.lead(),
+                None => queue.lead(),
                 Some(lab) => {
                     lab.step();
-                    Spin::on(memory).until(|| lane.try_lead())
+                    Spin::on(memory).until(|| queue.try_lead())
                 }
             });
         }
         leads
     }
 
-    /// As [`Lane::lead_or_wait`](super::Lane::lead_or_wait).
+    /// As [`CommitQueue::lead_or_wait`](super::CommitQueue::lead_or_wait).
     pub(super) fn lead_or_wait(&self, id: usize) -> Option<Lead<'_>> {
-        let (memory, lane) = (self.medium.memory(), &self.lanes[id]);
+        let (memory, queue) = (self.medium.memory(), &self.commit_queues[id]);
         if memory.lab().is_none() {
-            return lane.lead_or_wait();
+            return queue.lead_or_wait();
         }
         lab::step(memory);
-        let lead = lane.try_lead();
+        let lead = queue.try_lead();
         if lead.is_none() {
             lab::pause(memory);
         }
         lead
     }
 
-    /// The lead of a lane, unless somebody has it for long.
+    /// The lead of a commit queue, unless somebody has it for long.
     pub(super) fn lead_within_patience(&self, id: usize) -> Option<Lead<'_>> {
-        let (memory, lane) = (self.medium.memory(), &self.lanes[id]);
+        let (memory, queue) = (self.medium.memory(), &self.commit_queues[id]);
         if memory.lab().is_none() {
-            return lane.lead_within(PATIENCE);
+            return queue.lead_within(PATIENCE);
         }
         lab::step(memory);
-        lane.try_lead()
+        queue.try_lead()
     }
 
     /// Position up to which nothing of a writer's log is lost any more.
     #[inline(always)]
     pub(super) fn durable(&self, id: usize) -> u64 {
         lab::step(self.medium.memory());
-        self.lanes[id].durable()
+        self.commit_queues[id].durable()
     }
 
     /// Everything of a writer's log up to `position` is durable.

@@ -35,7 +35,7 @@ pub use read::{Left, Newest, Redo};
 
 use crate::checksum::Crc;
 use crate::error::{Result, io_error};
-use crate::superblock::Cut;
+use crate::superblock::Checkpoint;
 use chunks::Chunks;
 use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
@@ -60,7 +60,7 @@ const CHUNK_BYTES_AT: u64 = 56;
 const CHECK_AT: u64 = 64;
 const REPLAY_AT: u64 = 72;
 const MADE_AT: u64 = 80;
-const CUTS_AT: u64 = 88;
+const CHECKPOINTS_AT: u64 = 88;
 const CONTROL_BYTES: u64 = 4096;
 
 /// The head of a chunk, one word ([`Head`]), and what is free behind it.
@@ -119,7 +119,7 @@ fn sealed(at: u64, value: u64) -> u64 {
 
 /// The second word of what is said of checkpoint `number`, whose record has the checksum `check`.
 fn expected(number: u64, check: u32) -> u64 {
-    u64::from(check) | check_of(number, CUTS_AT, check.into(), 0) >> 32 << 32
+    u64::from(check) | check_of(number, CHECKPOINTS_AT, check.into(), 0) >> 32 << 32
 }
 
 fn control_check(bytes: &[u8]) -> u64 {
@@ -263,24 +263,24 @@ impl RedoLog {
         1 + self.stamps[slot as usize].fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The checkpoint record `cut` is about to be written, or is there: the log belongs to it.
-    pub(crate) fn expect(&self, cut: &Cut) {
-        self.store_expected(cut.number, cut.check());
+    /// The checkpoint record `checkpoint` is about to be written, or is there: the log belongs to it.
+    pub(crate) fn expect(&self, checkpoint: &Checkpoint) {
+        self.store_expected(checkpoint.number, checkpoint.check());
     }
 
     fn store_expected(&self, number: u64, check: u32) {
-        let at = CUTS_AT + 16 * (number % 2);
+        let at = CHECKPOINTS_AT + 16 * (number % 2);
         self.store(at, number);
         self.store(at + 8, expected(number, check));
     }
 
-    /// Whether it belongs to `cut`; none if its word for that is damaged: it changes only once a later checkpoint is
-    /// durable.
-    fn expects(&self, cut: &Cut) -> Option<bool> {
-        let at = CUTS_AT + 16 * (cut.number % 2);
+    /// Whether it belongs to `checkpoint`; none if its word for that is damaged: it changes only once a later
+    /// checkpoint is durable.
+    fn expects(&self, checkpoint: &Checkpoint) -> Option<bool> {
+        let at = CHECKPOINTS_AT + 16 * (checkpoint.number % 2);
         let (number, word) = (self.load(at), self.load(at + 8));
         let is_intact = word == expected(number, word as u32);
-        is_intact.then(|| (number, word as u32) == (cut.number, cut.check()))
+        is_intact.then(|| (number, word as u32) == (checkpoint.number, checkpoint.check()))
     }
 
     /// What a checkpoint record says of the redo log that goes with it.

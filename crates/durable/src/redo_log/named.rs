@@ -7,7 +7,7 @@
 
 use super::boot;
 use crate::checksum::Crc;
-use crate::superblock::Cut;
+use crate::superblock::Checkpoint;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -24,11 +24,13 @@ pub(super) enum Expected {
 }
 
 impl Expected {
-    /// Of the redo log beside the value file `values`, whose checkpoint record is `cut`.
-    pub fn of(cut: &Cut, values: &Path) -> Expected {
+    /// Of the redo log beside the value file `values`, whose checkpoint record is `checkpoint`.
+    pub fn of(checkpoint: &Checkpoint, values: &Path) -> Expected {
         match name(values) {
-            name if cut.redo == 0 || cut.redo as u32 != name as u32 => Expected::Nothing,
-            name if name == cut.redo => Expected::Present,
+            name if checkpoint.redo == 0 || checkpoint.redo as u32 != name as u32 => {
+                Expected::Nothing
+            }
+            name if name == checkpoint.redo => Expected::Present,
             _ => Expected::Intact,
         }
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::access::Access;
 use crate::error::{Error, Result, io_error};
 use crate::item::{self, Item, Record};
-use crate::superblock::{Cut, get_u64};
+use crate::superblock::{Checkpoint, get_u64};
 use crate::values::Damage;
 use crate::version;
 use std::collections::{BTreeMap, HashMap};
@@ -62,20 +62,20 @@ enum Found<'a> {
 type ByKey<'a> = HashMap<&'a [u8], (u64, Redo<'a>)>;
 
 impl Left {
-    /// Looks for one at `path`, beside the value file `values`, that belongs to the checkpoint `cut`. With
+    /// Looks for one at `path`, beside the value file `values`, that belongs to `checkpoint`. With
     /// [`Access::Write`] it is marked as about to be replayed.
     ///
     /// # Errors
-    /// [`Error::Newer`], [`Error::Io`]; [`Error::Damaged`] if it is missing or cannot be read though `cut` says that
-    /// there is one of this boot.
+    /// [`Error::Newer`], [`Error::Io`]; [`Error::Damaged`] if it is missing or cannot be read though `checkpoint` says
+    /// that there is one of this boot.
     pub(crate) fn find(
         path: &Path,
         values: &Path,
-        cut: &Cut,
+        checkpoint: &Checkpoint,
         access: Access,
         budget: &Arc<Budget>,
     ) -> Result<Option<Left>> {
-        let expected = Expected::of(cut, values);
+        let expected = Expected::of(checkpoint, values);
         let file = match OpenOptions::new().read(true).write(access.writes()).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -96,13 +96,13 @@ impl Left {
             Ok(None) => return Ok(None),
             Err(error) => return Err(error),
         };
-        match log.expects(cut) {
+        match log.expects(checkpoint) {
             Some(true) => {}
             Some(false) => return Ok(None),
-            None => return Err(damaged(path, super::CUTS_AT, CONTROL)),
+            None => return Err(damaged(path, super::CHECKPOINTS_AT, CONTROL)),
         }
         let from = match log.load_sealed(REPLAY_AT) {
-            Some(0) => cut.number,
+            Some(0) => checkpoint.number,
             Some(from) => from - 1,
             None => return Err(damaged(path, REPLAY_AT, CONTROL)),
         };

@@ -9,8 +9,8 @@ const SALT: u32 = 7;
 
 type Pairs = BTreeMap<String, Option<String>>;
 
-fn cut(number: u64) -> Cut {
-    Cut {
+fn checkpoint(number: u64) -> Checkpoint {
+    Checkpoint {
         number,
         rule: Rule::Bounded,
         generation: 1,
@@ -34,7 +34,7 @@ impl Fixture {
         let dir = tempfile::tempdir().expect("temporary directory");
         let (budget, owed) = (Arc::new(Budget::new(64 << 20)), Arc::default());
         let log = RedoLog::make(&dir.path().join(NAME), dir.path(), &budget, &owed).expect("made");
-        log.expect(&cut(1));
+        log.expect(&checkpoint(1));
         Fixture { dir, budget, owed, log: Arc::new(log) }
     }
 
@@ -43,13 +43,13 @@ impl Fixture {
     }
 
     /// What the process's death leaves: the mapping is shared, so another of the file shows it.
-    fn left(&self, cut: &Cut) -> Result<Option<Pairs>> {
-        self.left_under(Access::Read, cut)
+    fn left(&self, checkpoint: &Checkpoint) -> Result<Option<Pairs>> {
+        self.left_under(Access::Read, checkpoint)
     }
 
-    fn left_under(&self, access: Access, cut: &Cut) -> Result<Option<Pairs>> {
+    fn left_under(&self, access: Access, checkpoint: &Checkpoint) -> Result<Option<Pairs>> {
         let values = self.dir.path();
-        let Some(left) = Left::find(&self.path(), values, cut, access, &self.budget)? else {
+        let Some(left) = Left::find(&self.path(), values, checkpoint, access, &self.budget)? else {
             return Ok(None);
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -58,8 +58,8 @@ impl Fixture {
         Ok(Some(newest.keys.iter().map(of).collect()))
     }
 
-    fn found(&self, cut: &Cut) -> Pairs {
-        self.left(cut).expect("readable").expect("it belongs to the checkpoint")
+    fn found(&self, checkpoint: &Checkpoint) -> Pairs {
+        self.left(checkpoint).expect("readable").expect("it belongs to the checkpoint")
     }
 
     /// Flips a bit of the file, as whoever has it mapped sees it.
@@ -90,7 +90,7 @@ fn the_newest_of_each_key_is_found_whoever_wrote_it() {
     put(&mut one, "a", "newer", false);
     put(&mut one, "b", "x", false);
     put(&mut two, "b", "", false);
-    assert_eq!(fixture.found(&cut(1)), pairs(&[("a", "newer"), ("b", "")]));
+    assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "newer"), ("b", "")]));
 }
 
 #[test]
@@ -100,22 +100,22 @@ fn records_are_skipped_only_once_their_checkpoint_exists() {
     put(&mut pen, "a", "1", false);
     assert!(pen.note(2, &mut Vec::new()) && !pen.note(3, &mut Vec::new()));
     put(&mut pen, "b", "2", false);
-    fixture.log.expect(&cut(2));
-    assert_eq!(fixture.found(&cut(1)), pairs(&[("a", "1"), ("b", "2")]));
-    assert_eq!(fixture.found(&cut(2)), pairs(&[("b", "2")]));
+    fixture.log.expect(&checkpoint(2));
+    assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1"), ("b", "2")]));
+    assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("b", "2")]));
 }
 
 #[test]
 fn a_log_of_another_checkpoint_or_another_boot_is_none() {
     let fixture = Fixture::new();
     put(&mut Pen::new(&fixture.log, 1), "a", "1", false);
-    let other = Cut { next_sequence: 10, ..cut(1) };
+    let other = Checkpoint { next_sequence: 10, ..checkpoint(1) };
     assert_eq!(fixture.left(&other).expect("readable"), None);
-    assert_eq!(fixture.left(&cut(2)).expect("readable"), None);
+    assert_eq!(fixture.left(&checkpoint(2)).expect("readable"), None);
     let boot = fixture.log.load(BOOT_AT);
     fixture.log.store(BOOT_AT, boot ^ 1);
     fixture.log.store(CHECK_AT, fixture.log.control_check());
-    assert_eq!(fixture.left(&cut(1)).expect("readable"), None);
+    assert_eq!(fixture.left(&checkpoint(1)).expect("readable"), None);
 }
 
 #[test]
@@ -124,16 +124,16 @@ fn a_batch_counts_with_its_end() {
     let mut pen = Pen::new(&fixture.log, 1);
     put(&mut pen, "a", "1", true);
     put(&mut pen, "b", "2", true);
-    assert_eq!(fixture.found(&cut(1)), pairs(&[]));
+    assert_eq!(fixture.found(&checkpoint(1)), pairs(&[]));
     pen.record(None, SALT, &[&encode_batch_end(SALT)]);
-    assert_eq!(fixture.found(&cut(1)), pairs(&[("a", "1"), ("b", "2")]));
+    assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1"), ("b", "2")]));
 }
 
 /// A checkpoint record that names `fixture`'s redo log.
-fn named(fixture: &Fixture) -> Cut {
-    let cut = Cut { redo: fixture.log.name(), ..cut(1) };
-    fixture.log.expect(&cut);
-    cut
+fn named(fixture: &Fixture) -> Checkpoint {
+    let checkpoint = Checkpoint { redo: fixture.log.name(), ..checkpoint(1) };
+    fixture.log.expect(&checkpoint);
+    checkpoint
 }
 
 /// A flipped bit in the head of a chunk dropped up to 4 MiB of acknowledged writes without a word, one in the control
@@ -153,9 +153,9 @@ fn no_flipped_byte_loses_anything_silently() {
     fixture.log.covered(0, full);
     put(&mut pens[0], "a", "1", false);
     put(&mut pens[1], "c", "", false);
-    let cut = named(&fixture);
+    let checkpoint = named(&fixture);
     let whole = pairs(&[("a", "1"), ("b", "2"), ("c", "")]);
-    assert_eq!(fixture.found(&cut), whole);
+    assert_eq!(fixture.found(&checkpoint), whole);
     let made = fixture.log.load_sealed(MADE_AT).expect("intact") as u32;
     assert!(made >= 3, "{made} chunks");
     // The big items are sampled.
@@ -165,17 +165,17 @@ fn no_flipped_byte_loses_anything_silently() {
         (start..start + 256).chain(sampled)
     };
     let (mut named_ones, mut harmless) = (0, 0);
-    for at in (0..CUTS_AT + 32).chain((0..made).flat_map(of_chunk)) {
+    for at in (0..CHECKPOINTS_AT + 32).chain((0..made).flat_map(of_chunk)) {
         fixture.flip(at);
-        match fixture.left(&cut) {
+        match fixture.left(&checkpoint) {
             Ok(found) => assert_eq!(found.expect("it belongs to it"), whole, "silent at {at}"),
             Err(error) => assert!(error.to_string().contains("--salvage"), "{at}: {error}"),
         }
-        match fixture.left(&cut).is_err() {
+        match fixture.left(&checkpoint).is_err() {
             true => named_ones += 1,
             false => harmless += 1,
         }
-        let salvaged = fixture.left_under(Access::Salvage, &cut);
+        let salvaged = fixture.left_under(Access::Salvage, &checkpoint);
         let salvaged = salvaged.ok().flatten().unwrap_or_default();
         let is_older = |(key, value): (&String, &Option<String>)| whole.get(key) == Some(value);
         let known = salvaged.iter().filter(|(key, _)| *key != "filler").all(is_older);
@@ -183,7 +183,7 @@ fn no_flipped_byte_loses_anything_silently() {
         fixture.flip(at);
     }
     assert!(named_ones > 200 && harmless > 50, "{named_ones} named, {harmless} harmless");
-    assert_eq!(fixture.found(&cut), whole);
+    assert_eq!(fixture.found(&checkpoint), whole);
 }
 
 /// The control of the test above: a head that says, with a right check, that its records do not count. What is lost
@@ -192,11 +192,11 @@ fn no_flipped_byte_loses_anything_silently() {
 fn a_head_that_lies_loses_records() {
     let fixture = Fixture::new();
     put(&mut Pen::new(&fixture.log, 1), "a", "1", false);
-    let cut = named(&fixture);
+    let checkpoint = named(&fixture);
     let start = fixture.log.start_of(0);
     let head = Head::of(fixture.log.load_sealed(start).expect("intact"));
     fixture.log.store_sealed(start, Head { is_used: false, ..head }.word());
-    assert_eq!(fixture.found(&cut), pairs(&[]));
+    assert_eq!(fixture.found(&checkpoint), pairs(&[]));
 }
 
 #[test]
@@ -204,11 +204,11 @@ fn zeros_in_place_of_a_head_or_a_first_page_are_damage() {
     let fixture = Fixture::new();
     let mut pen = Pen::new(&fixture.log, 1);
     (0..100).for_each(|key| put(&mut pen, &format!("{key}"), &"x".repeat(100), false));
-    let cut = named(&fixture);
+    let checkpoint = named(&fixture);
     let start = fixture.log.start_of(0);
     for bytes in [8, 4096] {
         (start..start + bytes).step_by(8).for_each(|at| fixture.log.store(at, 0));
-        let error = fixture.left(&cut).expect_err("damage").to_string();
+        let error = fixture.left(&checkpoint).expect_err("damage").to_string();
         assert!(error.contains(&format!("offset {start}")), "{error}");
     }
 }
@@ -222,8 +222,8 @@ fn a_missing_or_short_redo_log_is_told_where_there_must_be_one() {
     let here = named(&fixture);
     let (copied, rebooted) = (here.redo ^ 1 << 40, here.redo ^ 1 << 8);
     let open = |redo| {
-        let cut = Cut { redo, ..here.clone() };
-        Left::find(&fixture.path(), fixture.dir.path(), &cut, Access::Read, &fixture.budget)
+        let checkpoint = Checkpoint { redo, ..here.clone() };
+        Left::find(&fixture.path(), fixture.dir.path(), &checkpoint, Access::Read, &fixture.budget)
     };
     let bytes = std::fs::read(fixture.path()).expect("read");
     for length in [0, 100, CONTROL_BYTES as usize, bytes.len() - 1] {
@@ -236,7 +236,7 @@ fn a_missing_or_short_redo_log_is_told_where_there_must_be_one() {
         };
         assert!(is_named(here.redo) && is_named(copied) || length > 100, "{length}");
         if length > 100 {
-            let of_here = Cut { redo: here.redo, ..here.clone() };
+            let of_here = Checkpoint { redo: here.redo, ..here.clone() };
             let error = fixture.left(&of_here).expect_err("it is short").to_string();
             assert!(error.contains("ends before its last chunk"), "{error}");
         } else {
@@ -255,13 +255,13 @@ fn a_missing_or_short_redo_log_is_told_where_there_must_be_one() {
 #[test]
 fn a_newer_redo_log_is_refused_by_its_number() {
     let fixture = Fixture::new();
-    let cut = named(&fixture);
+    let checkpoint = named(&fixture);
     fixture.log.store(VERSION_AT, VERSION + 1);
     // Had the rest stayed, it would be the number that is damaged.
-    assert!(matches!(fixture.left(&cut), Err(Error::Damaged { .. })));
+    assert!(matches!(fixture.left(&checkpoint), Err(Error::Damaged { .. })));
     fixture.log.store(CHECK_AT, 1);
     for access in [Access::Read, Access::Write, Access::Salvage] {
-        let error = fixture.left_under(access, &cut).expect_err("newer");
+        let error = fixture.left_under(access, &checkpoint).expect_err("newer");
         assert!(matches!(error, Error::Newer { found: 2, .. }), "{error}");
     }
 }
@@ -276,7 +276,7 @@ fn an_unfinished_record_is_the_last() {
     let second = fixture.log.records_of(0) + 40;
     // Its first word comes last, and is zero before.
     fixture.log.store(second, 0);
-    assert_eq!(fixture.found(&cut(1)), pairs(&[("a", "1")]));
+    assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1")]));
 }
 
 #[test]
@@ -291,15 +291,15 @@ fn without_room_a_checkpoint_is_owed_and_brings_the_room_back() {
         assert!(keys < 1000, "there is an end to it");
     }
     put(&mut pen, "behind", "lost", false);
-    assert_eq!(fixture.found(&cut(1)).len(), keys - 1, "nothing behind what is missing");
+    assert_eq!(fixture.found(&checkpoint(1)).len(), keys - 1, "nothing behind what is missing");
     assert!(fixture.budget.used() >= 4 << 20, "it is counted");
     let (left_out, mut full) = (fixture.log.left_out(), Vec::new());
     pen.note(2, &mut full);
-    fixture.log.expect(&cut(2));
+    fixture.log.expect(&checkpoint(2));
     fixture.log.covered(left_out, full);
     assert!(!fixture.owed.is_any());
     put(&mut pen, "a", "1", false);
-    assert_eq!(fixture.found(&cut(2)), pairs(&[("a", "1")]));
+    assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("a", "1")]));
     for _ in 0..40 {
         fixture.log.release_unused();
     }

@@ -210,7 +210,7 @@ impl<M: Memory> Media<M> {
             let bytes = overlay.entry(line).or_insert_with(|| {
                 let mut bytes = [0; LINE as usize];
                 let length = (self.len() - line * LINE).min(LINE) as usize;
-                // SAFETY: in bounds, being cut to the length; nobody writes a read-only pool.
+                // SAFETY: in bounds, being shortened to the length; nobody writes a read-only pool.
                 unsafe { self.memory.read(line * LINE, &mut bytes[..length]) };
                 bytes
             });
@@ -228,7 +228,7 @@ fn overlay_read(overlay: &BTreeMap<u64, [u8; LINE as usize]>, at: u64, target: &
     }
 }
 
-/// Cuts `[at, at + bytes)` at lines: number of the line, offset in it, and the part of the range.
+/// Divides `[at, at + bytes)` at lines: number of the line, offset in it, and the part of the range.
 pub(super) fn pieces(
     at: u64,
     bytes: usize,

@@ -114,14 +114,14 @@ impl<M: Memory> Slabs<M> {
         superblock.age.store(header.sequence, Ordering::Relaxed);
         self.account(self.shared.begin(number, Free::all(class), || self.step()));
         if is_new {
-            // Only now may the cut promise the file's new length.
-            let mut cut = lock(self.medium.memory(), &self.cut);
-            let mut next = cut.clone();
+            // Only now may the checkpoint promise the file's new length.
+            let mut checkpoint = lock(self.medium.memory(), &self.checkpoint);
+            let mut next = checkpoint.clone();
             next.number += 1;
             next.segments = pool.fresh;
             next.next_sequence = self.next_sequence.load(Ordering::Acquire);
             self.stop_on_error(next.store(&self.medium))?;
-            *cut = next;
+            *checkpoint = next;
         }
         Ok(())
     }

@@ -28,7 +28,7 @@
 //!
 //! Batches are not atomic in slabs: each item is durable by itself.
 //!
-//! Locks, in the order they may be taken: a writer, the pool, a class, a superblock; the cut is taken
+//! Locks, in the order they may be taken: a writer, the pool, a class, a superblock; the checkpoint is taken
 //! last and alone. The index's bucket lock is taken by callers inside a writer; inside it only a
 //! class, a superblock and, innermost, a queue of deferred frees are.
 
@@ -55,7 +55,7 @@ use crate::flush::{Flush, Flusher};
 use crate::item::{self, Item, Record};
 use crate::medium::{BLOCK_BYTES, Medium};
 use crate::sections::Changes;
-use crate::superblock::{self, Cut, HEAD_BYTES, MAX_OPEN, Shape};
+use crate::superblock::{self, Checkpoint, HEAD_BYTES, MAX_OPEN, Shape};
 use crate::sync::lock;
 use crate::values::Room;
 use crate::values::place::Resolved;
@@ -92,8 +92,8 @@ pub struct Slabs<M: Memory = Native> {
     shared: Arc<Shared>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     deferred: Deferred,
-    cut: Mutex<Cut>,
-    /// Number of the cut that was found.
+    checkpoint: Mutex<Checkpoint>,
+    /// Number of the checkpoint that was found.
     found_number: u64,
     generation: AtomicU64,
     next_sequence: AtomicU64,
@@ -162,7 +162,7 @@ impl<M: Memory> Slabs<M> {
         assert!(medium.is_byte_addressable(), "slabs are on a byte-addressable medium");
         let claim = medium.claim();
         let shape = Shape { segment_bytes: SEGMENT_BYTES, design: DESIGN };
-        let (cut, head_damage) = superblock::open_head(&medium, shape)?;
+        let (checkpoint, head_damage) = superblock::open_head(&medium, shape)?;
         if medium.access().writes() {
             medium.grow(IN_USE_AT, BLOCK_BYTES)?;
         }
@@ -175,10 +175,10 @@ impl<M: Memory> Slabs<M> {
                 .map(|_| CachePadded::new(ReentrantMutex::new(RefCell::new(Writer::new()))))
                 .collect(),
             deferred: Deferred::none(writers),
-            generation: AtomicU64::new(cut.generation),
-            next_sequence: AtomicU64::new(cut.next_sequence),
-            found_number: cut.number,
-            cut: Mutex::new(cut),
+            generation: AtomicU64::new(checkpoint.generation),
+            next_sequence: AtomicU64::new(checkpoint.next_sequence),
+            found_number: checkpoint.number,
+            checkpoint: Mutex::new(checkpoint),
             superseded: Mutex::new(None),
             marked: AtomicBool::new(false),
             is_ordered: false,
@@ -204,7 +204,7 @@ impl<M: Memory> Slabs<M> {
         self
     }
 
-    /// [`Flush::Auto`] goes by what was measured of the memory. To be called after [`Slabs::flushing`].
+    /// [`Flush::Auto`] follows what was measured of the memory. To be called after [`Slabs::flushing`].
     #[must_use]
     pub fn by_measured(mut self, keeping: Option<&Arc<Keeping>>) -> Slabs<M> {
         for writer in &mut self.writers {
@@ -468,8 +468,8 @@ impl<M: Memory> Slabs<M> {
         let locks: Vec<_> = self.writers.iter().map(|writer| lock(memory, &**writer)).collect();
         let segments = self.total() + 1;
         {
-            let mut cut = lock(memory, &self.cut);
-            let mut next = cut.clone();
+            let mut checkpoint = lock(memory, &self.checkpoint);
+            let mut next = checkpoint.clone();
             next.number += 1;
             next.generation += 1;
             next.next_sequence = self.next_sequence.load(Ordering::Acquire);
@@ -478,7 +478,7 @@ impl<M: Memory> Slabs<M> {
             self.stop_on_error(next.store(&self.medium))?;
             // From here on every superblock in the file is of an earlier generation: free.
             self.generation.store(next.generation, Ordering::Release);
-            *cut = next;
+            *checkpoint = next;
         }
         for writer in &locks {
             let mut writer = writer.borrow_mut();
@@ -498,18 +498,18 @@ impl<M: Memory> Slabs<M> {
         Ok(())
     }
 
-    /// Mark of the kept index that goes with the values, 0 if none does.
+    /// Mark of the persistent index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
-        lock(self.medium.memory(), &self.cut).index
+        lock(self.medium.memory(), &self.checkpoint).index
     }
 
-    /// Says, durably on return, which kept index goes with the values; 0: none.
+    /// Says, durably on return, which persistent index goes with the values; 0: none.
     ///
     /// # Errors
     /// As [`Medium::write_out`](crate::Medium::write_out).
     pub fn set_index_mark(&self, index: u64) -> Result<()> {
-        let mut cut = lock(self.medium.memory(), &self.cut);
-        self.stop_on_error(cut.set_index(index, &self.medium))
+        let mut checkpoint = lock(self.medium.memory(), &self.checkpoint);
+        self.stop_on_error(checkpoint.set_index(index, &self.medium))
     }
 
     /// The error that stopped the slabs, if one did.

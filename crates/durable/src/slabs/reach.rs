@@ -50,7 +50,7 @@ impl Marked {
 }
 
 impl<M: Memory> Slabs<M> {
-    /// Recovers what the entries of a kept index name, instead of [`Slabs::recover`].
+    /// Recovers what the entries of a persistent index name, instead of [`Slabs::recover`].
     ///
     /// # Errors
     /// [`Error::Unfit`] if the index does not fit these slabs; then nothing was changed, and `recover`

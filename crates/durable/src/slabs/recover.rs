@@ -112,7 +112,7 @@ impl<M: Memory> Slabs<M> {
     pub(super) fn superblocks_in_file(&self) -> Result<(u32, Vec<Damage>)> {
         let segment = u64::from(SEGMENT_BYTES);
         let file_bytes = self.medium.file_bytes()?;
-        let promised = u64::from(self.cut.lock().segments) * segment;
+        let promised = u64::from(self.checkpoint.lock().segments) * segment;
         let mut damage = Vec::new();
         if promised > segment && file_bytes < promised {
             let what = format!("the file ends at {file_bytes}, it held {promised} bytes");
@@ -338,13 +338,13 @@ impl<M: Memory> Slabs<M> {
                 self.shared.superblocks[superblock_of(*location)].life.load(Ordering::Acquire);
             self.shared.give_back(*location, life, || ());
         }
-        let mut cut = self.cut.lock();
-        let mut next = cut.clone();
+        let mut checkpoint = self.checkpoint.lock();
+        let mut next = checkpoint.clone();
         next.number += 1;
         next.segments = count;
         next.next_sequence = self.next_sequence.load(Ordering::Acquire);
         next.store(&self.medium)?;
-        *cut = next;
+        *checkpoint = next;
         // Before the first write, so that a torn slot is never taken for damage.
         self.set_in_use(Some(self.may_tear()));
         self.marked.store(true, Ordering::Relaxed);

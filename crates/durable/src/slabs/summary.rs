@@ -2,11 +2,11 @@
 //! it was none.
 //!
 //! ```text
-//! head      8 bytes behind the word of use: CRC-32C of the number of the cut and of the table, above it superblocks
-//! 256 KiB   for each superblock: items, 8 bytes; sum of what their places and checksums come to, 8 bytes
+//! head      8 bytes behind the word of use: CRC-32C of the number of the checkpoint and of the table, above it
+//! superblocks 256 KiB   for each superblock: items, 8 bytes; sum of what their places and checksums come to, 8 bytes
 //! ```
-//! It counts while the file is not in use and the cut is the one it was written with: every opening writes another.
-//! One that does not match its checksum says nothing.
+//! It counts while the file is not in use and the checkpoint is the one it was written with: every opening writes
+//! another. One that does not match its checksum says nothing.
 
 use super::free::superblock_of;
 use super::{IN_USE_AT, SEGMENT_BYTES, Slabs};
@@ -60,7 +60,7 @@ impl<M: Memory> Slabs<M> {
         if self.medium.grow(TABLE_AT, bytes).is_err() {
             return;
         }
-        let number = crate::sync::lock(self.medium.memory(), &self.cut).number;
+        let number = crate::sync::lock(self.medium.memory(), &self.checkpoint).number;
         let memory = self.medium.memory();
         // SAFETY: in segment 0, which is there with any superblock; drop, the only user, is alone.
         unsafe {

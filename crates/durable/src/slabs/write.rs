@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 use terrace_memory::{Memory, Native};
 
-/// Lines of a slot asked for ahead; the processor itself follows further ones.
+/// Lines of a slot that are prefetched; the processor itself follows further ones.
 const PREFETCHED_LINES: u64 = 4;
 
 /// A writer's free slots, held. Reentrant: the holder's thread may ask for them again.

@@ -212,12 +212,12 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.settle_writers())
     }
 
-    /// Mark of the kept index that goes with the values, 0 if none does.
+    /// Mark of the persistent index that goes with the values, 0 if none does.
     pub fn index_mark(&self) -> u64 {
         either!(self, values => values.index_mark())
     }
 
-    /// Says, durably on return, which kept index goes with the values; 0: none.
+    /// Says, durably on return, which persistent index goes with the values; 0: none.
     ///
     /// # Errors
     /// As [`Medium::write_out`].

@@ -40,7 +40,7 @@ pub type PutWord<'a> = &'a mut dyn FnMut(Address, u64);
 /// Reads words of the books that follow each other.
 pub type GetWords<'a> = &'a dyn Fn(Address, &mut [u64]);
 
-/// A kept index, as a recovery that starts from it sees it.
+/// A persistent index, as a recovery that starts from it sees it.
 #[derive(Clone, Copy)]
 pub struct Reach<'a> {
     /// Its entries.

@@ -12,7 +12,7 @@ pub enum Room {
     Anyway,
 }
 
-/// A position in a writer's log; durable once the lane has reached it.
+/// A position in a writer's log; durable once the commit queue has reached it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     /// The writer.

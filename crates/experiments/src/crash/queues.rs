@@ -203,7 +203,11 @@ pub(super) fn controls(
     let checkpoint = "what was promised less is whole before every slot that is whole counts";
     let without = [
         ("Sync", sync, Rule { syncs: false, ..rule }),
-        ("SwitchCheckpoint", checkpoint, Rule { switch: Some(Queue::switch_without_cut), ..rule }),
+        (
+            "SwitchCheckpoint",
+            checkpoint,
+            Rule { switch: Some(Queue::switch_without_checkpoint), ..rule },
+        ),
     ];
     let has_step = |step: &&(&str, &str, Rule)| step.0 == "Sync" || rule.switch.is_some();
     let run = |(step, meaning, rule): &(&str, &'static str, Rule)| {

@@ -2,7 +2,7 @@
 //!
 //! Every key that is there from the first step of a range to its last is visited once, in order; one that is
 //! inserted or removed meanwhile may be or not, and is never visited twice. A leaf is seen as it was at one
-//! instant. From leaf to leaf a range goes by what stands between them, so leaves may be split and vanish
+//! instant. From leaf to leaf a range follows what stands between them, so leaves may be split and vanish
 //! meanwhile; between two pages nothing is held.
 
 use super::Deltas;

@@ -156,7 +156,7 @@ impl<L: Memory> Record<'_, L> {
         self.next.number << NUMBER_SHIFT | self.words
     }
 
-    /// Of the head and all words: a record that a crash cut, or an older one, does not match it.
+    /// Of the head and all words: a record that a crash cut short, or an older one, does not match it.
     fn checksum(&self) -> u64 {
         let mix = |sum: u64, word: u64| {
             let product = u128::from(sum ^ word) * u128::from(0x9e37_79b9_7f4a_7c15u64);

@@ -17,7 +17,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering;
 use terrace_memory::Memory;
 
-/// Leaves asked for together: what they name is asked for too.
+/// Leaves prefetched as a batch: what they name is prefetched too.
 const LEAVES_AHEAD: u64 = 4;
 
 /// Where a range is: what it visits next stands behind this, in its direction.

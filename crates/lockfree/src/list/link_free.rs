@@ -1,7 +1,7 @@
 //! Link-free (Zuriel et al., OOPSLA 2019; Gugnani, section 6.2): nodes survive, links do not.
 //!
 //! # What is durable when
-//! A slot is made invalid before it is written anew, and valid when it is linked; all in one line, whose
+//! A slot is made invalid before it is rewritten, and valid when it is linked; all in one line, whose
 //! stores persist in order (so one word says it; the published node has two bits). So a node is durably in
 //! the set when its line is written back after that, and durably out of it when its line is written back
 //! with the mark in its link. Both are done by the operation before it tells, or by whoever tells of the

@@ -58,7 +58,6 @@
 mod error;
 mod form;
 mod head;
-mod lanes;
 mod pop;
 mod push;
 mod recover;
@@ -66,6 +65,7 @@ mod salvage;
 mod settle;
 mod slot;
 mod step;
+mod transactions;
 
 #[cfg(test)]
 mod tests;
@@ -106,7 +106,7 @@ const CHECK_AT: u64 = 24;
 const CHANGING_AT: u64 = 64;
 /// Undo logs of transactions: a line each; the last is the pops'.
 const LOGS_AT: u64 = 1024;
-const LANES: u64 = 16;
+const LOGS: u64 = 16;
 /// First slot.
 const FIRST_SLOT_AT: u64 = 4096;
 
@@ -115,9 +115,9 @@ const HEAD: u64 = 0;
 const CLAIMED: u64 = 128;
 const SETTLED: u64 = 256;
 const LEADER: u64 = 384;
-/// Locks of the lanes, a line each.
-const LANE_LOCKS: u64 = 512;
-const TURNS: u64 = LANE_LOCKS + 64 * LANES;
+/// Locks of the logs, a line each.
+const LOG_LOCKS: u64 = 512;
+const TURNS: u64 = LOG_LOCKS + 64 * LOGS;
 
 impl RingOptions {
     /// Bytes that a ring takes in its memory.
@@ -248,7 +248,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// Says in the memory what counts from here on: what lies behind `tail`, and before `bound`, where everything
     /// is whole; without a bound, whatever is whole. For the owner of a ring on a disk, who writes
     /// the first [`Ring::HEAD_BYTES`] out afterwards.
-    pub fn cut(&self, tail: u64, bound: Option<u64>) {
+    pub fn checkpoint(&self, tail: u64, bound: Option<u64>) {
         self.set_head_word(HeadWord::Tail, tail);
         self.set_head_word(HeadWord::Bound, bound.map_or(0, |bound| bound + 1));
     }

@@ -12,8 +12,8 @@
 use super::head::{HeadWord, MAGICS, is_intact};
 use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, position_of, sequence};
 use super::{
-    CHECK_AT, CLAIMED, Form, HEAD, LANE_LOCKS, LANES, LEADER, MAGIC_AT, OpenError, Ring,
-    RingOptions, SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, claim_all, ready,
+    CHECK_AT, CLAIMED, Form, HEAD, LEADER, LOG_LOCKS, LOGS, MAGIC_AT, OpenError, Ring, RingOptions,
+    SETTLED, SLOT_BYTES_AT, SLOTS_AT, Step, Steps, claim_all, ready,
 };
 use terrace_durable::checksum::Crc;
 use terrace_memory::Memory;
@@ -311,8 +311,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         for position in tail..head {
             self.set_turn_word(self.turn_at(position), ready(position));
         }
-        for lane in 0..LANES {
-            self.set_turn_word(LANE_LOCKS + 64 * lane, 0);
+        for number in 0..LOGS {
+            self.set_turn_word(LOG_LOCKS + 64 * number, 0);
         }
         for (at, word) in [(HEAD, head), (CLAIMED, tail), (SETTLED, tail), (LEADER, 0)] {
             self.set_turn_word(at, word);

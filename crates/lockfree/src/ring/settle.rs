@@ -1,7 +1,7 @@
 //! The tail: pops become durable in their order, and their slots free.
 
 use super::head::HeadWord;
-use super::lanes::Transaction;
+use super::transactions::Transaction;
 use super::{CLAIMED, Form, LEADER, Ring, SETTLED, Step, popped, ready};
 use terrace_memory::{Memory, Spin};
 

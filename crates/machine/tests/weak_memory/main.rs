@@ -26,14 +26,14 @@ mod keys {
 
 #[path = "../../../store/src/queue/bell.rs"]
 mod bell;
+#[path = "../../../durable/src/logs/commit_queue.rs"]
+#[allow(dead_code)]
+mod commit_queue;
 #[path = "../../../lockfree/src/list/epochs.rs"]
 #[allow(dead_code)]
 mod epochs;
 #[path = "../../../server/src/gate.rs"]
 mod gate;
-#[path = "../../../durable/src/logs/lane.rs"]
-#[allow(dead_code)]
-mod lane;
 #[path = "../../../index/src/latch.rs"]
 #[allow(dead_code)]
 mod latch;

@@ -1,10 +1,10 @@
 //! One model for each protocol, and its control.
 
 use crate::bell::Bell;
+use crate::commit_queue::CommitQueue;
 use crate::epochs::Epochs;
 use crate::gate::Gate;
 use crate::keys::Keys;
-use crate::lane::Lane;
 use crate::latch::{Latch, Seen};
 use crate::registry::{Reads, Registry};
 use crate::sync::{AtomicU64, LeftOut, Mutex, Ordering, does, explore};
@@ -109,22 +109,22 @@ fn a_slot_is_used_again_when_nobody_holds_its_node() {
 }
 
 /// Two threads append and commit; each finds on the medium what it appended.
-fn lane() {
-    let lane = Arc::new(Lane::default());
+fn commit_queue() {
+    let queue = Arc::new(CommitQueue::default());
     let appended = Arc::new(Mutex::new(0));
     let medium = Arc::new(UnsafeCell::new(0));
     let commit = {
-        let (lane, appended, medium) =
-            (Arc::clone(&lane), Arc::clone(&appended), Arc::clone(&medium));
+        let (queue, appended, medium) =
+            (Arc::clone(&queue), Arc::clone(&appended), Arc::clone(&medium));
         move || {
             let position = {
                 let mut appended = appended.lock();
                 *appended += 1;
                 *appended
             };
-            while lane.durable() < position {
-                let Some(lead) = lane.lead_or_wait() else { continue };
-                if lane.durable() < position {
+            while queue.durable() < position {
+                let Some(lead) = queue.lead_or_wait() else { continue };
+                if queue.durable() < position {
                     let all = *appended.lock();
                     medium.with_mut(|medium| {
                         // SAFETY: the leader's alone, which loom checks.
@@ -134,7 +134,7 @@ fn lane() {
                 }
             }
             // Nobody leads any more who has more to write than what is there, or this waits for them.
-            let _lead = lane.lead();
+            let _lead = queue.lead();
             medium.with(|medium| {
                 // SAFETY: only leaders write it.
                 assert!(unsafe { *medium } >= position);
@@ -146,20 +146,20 @@ fn lane() {
     other.join().expect("it ends");
 }
 
-/// One thread commits, the other learns from the lane alone that it is done, as a reader under `sync` does.
+/// One thread commits, the other learns from the commit queue alone that it is done, as a reader under `sync` does.
 fn told() {
-    let lane = Arc::new(Lane::default());
+    let queue = Arc::new(CommitQueue::default());
     let medium = Arc::new(UnsafeCell::new(0));
     let leader = {
-        let (lane, medium) = (Arc::clone(&lane), Arc::clone(&medium));
+        let (queue, medium) = (Arc::clone(&queue), Arc::clone(&medium));
         thread::spawn(move || {
-            let lead = lane.lead();
+            let lead = queue.lead();
             // SAFETY: the leader's alone, which loom checks.
             medium.with_mut(|medium| unsafe { *medium = 1 });
             lead.reached(1);
         })
     };
-    if lane.durable() >= 1 {
+    if queue.durable() >= 1 {
         // SAFETY: nobody writes it any more, which loom checks.
         medium.with(|medium| assert_eq!(unsafe { *medium }, 1));
     }
@@ -168,7 +168,7 @@ fn told() {
 
 #[test]
 fn a_commit_queue_reports_only_durable_bytes() {
-    explore(LeftOut::Nothing, lane);
+    explore(LeftOut::Nothing, commit_queue);
     holds_but_not_without(LeftOut::Orders, told);
 }
 

@@ -54,7 +54,7 @@ impl Accesses {
         &self.memory
     }
 
-    /// Pieces at random places that are asked for together and waited for, while all threads do the same, ns: the
+    /// Pieces at random places that are prefetched as a batch and waited for, while all threads do the same, ns: the
     /// latency and what more lines than one take, or, if that is longer, their share of the bandwidth.
     pub fn look_ns(&self, pieces: &[u64]) -> f64 {
         let sum = |curve: &Curve| pieces.iter().map(|bytes| of_lines(curve, *bytes)).sum::<f64>();

@@ -1,4 +1,4 @@
-//! What an engine goes by of a memory that was measured.
+//! What an engine follows of a memory that was measured.
 
 use super::{Accesses, Keeping, NodeProfile};
 use std::sync::Arc;

@@ -28,7 +28,8 @@ pub struct Medium {
     /// When a store survives.
     pub domain: Domain,
     /// Whether the domain is declared rather than found: never to be relied on against a power cut.
-    pub stand_in: bool,
+    #[serde(rename = "stand_in")]
+    pub is_emulated: bool,
     /// Why, as a sentence: what was found, and what makes a store durable.
     pub reason: String,
 }
@@ -58,7 +59,12 @@ pub(super) fn domain_word(domain: Domain) -> &'static str {
 
 /// A medium found, with the sentence `word: detail`.
 fn found(access: Access, domain: Domain, detail: &str) -> Medium {
-    Medium { access, domain, stand_in: false, reason: format!("{}: {detail}", domain_word(domain)) }
+    Medium {
+        access,
+        domain,
+        is_emulated: false,
+        reason: format!("{}: {detail}", domain_word(domain)),
+    }
 }
 
 /// The medium of ordinary memory: nothing survives, whatever the memory is made of, because it is
@@ -187,7 +193,7 @@ pub(super) fn apply_declaration(spec: &TierSpec, found: Medium) -> Result<Medium
     Ok(Medium {
         access,
         domain: declared,
-        stand_in: true,
+        is_emulated: true,
         reason: format!(
             "{word} by declaration, emulated: it survives a killed process but no power cut \
              (found {})",

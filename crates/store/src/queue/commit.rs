@@ -9,7 +9,7 @@
 //! * Under `sync` every whole slot behind the tail counts. Those of pushes that nobody was told of may be there
 //!   or not, in any order: their pushes were cut off.
 //! * Otherwise what counts is what lies between tail and bound, all of it whole since it was synced before:
-//!   the queue as it was at the cut. What reached the disk behind the bound is made void.
+//!   the queue as it was at the checkpoint. What reached the disk behind the bound is made void.
 //! * A slot is filled again only when a tail behind it is durable, so the file never has something else in
 //!   the place of an element that would come back.
 //! * Slots that are popped already are not written: the tail passes them by the same sync.
@@ -34,9 +34,9 @@ use terrace_memory::{Memory, Native, Spin};
 pub(super) const CLOSED: &str = "closed";
 /// Why one takes no more that was empty, and is removed.
 const GIVEN_UP: &str = "removed while it was empty";
-/// How often a queue without a promise takes a cut all the same.
-const UNPROMISED_CUT: Duration = Duration::from_secs(5);
-/// How often the keeper looks at the clock and the durability.
+/// How often a queue without a promise takes a checkpoint all the same.
+const UNPROMISED_CHECKPOINT: Duration = Duration::from_secs(5);
+/// How often the checkpointer looks at the clock and the durability.
 const TICK: Duration = Duration::from_millis(10);
 
 impl<M: Memory + Clone> Queue<M> {
@@ -110,7 +110,7 @@ impl<M: Memory + Clone> Queue<M> {
     ///
     /// # Durability
     /// A crash within the call leaves the queue as one of the two promises allows: what was promised less is
-    /// made whole, and a cut, before every slot that is whole counts. Pushes and pops wait meanwhile.
+    /// made whole, and a checkpoint, before every slot that is whole counts. Pushes and pops wait meanwhile.
     ///
     /// # Errors
     /// As [`Queue::commit`].
@@ -118,19 +118,19 @@ impl<M: Memory + Clone> Queue<M> {
         self.switch(durability, true)
     }
 
-    /// The same without the cut: what the crash tests are to notice.
+    /// The same without the checkpoint: what the crash tests are to notice.
     #[doc(hidden)]
-    pub fn switch_without_cut(&self, durability: Durability) -> Result<()> {
+    pub fn switch_without_checkpoint(&self, durability: Durability) -> Result<()> {
         self.switch(durability, false)
     }
 
-    fn switch(&self, durability: Durability, cuts: bool) -> Result<()> {
+    fn switch(&self, durability: Durability, checkpoints: bool) -> Result<()> {
         let inner = &*self.inner;
         // Nobody pushes under one rule what is written out under the other.
         let _alone = inner.working.write();
         let _flushing = inner.flushing.lock();
         self.check_writable()?;
-        inner.stop_on_error(inner.switch(durability, cuts))
+        inner.stop_on_error(inner.switch(durability, checkpoints))
     }
 
     /// Keeps a word with the queue, durably on return; with a volatile one as long as that.
@@ -171,8 +171,8 @@ impl<M: Memory + Clone> Queue<M> {
     /// # Errors
     /// As [`Queue::commit`].
     pub fn close(&self) -> Result<()> {
-        if let Some(keeper) = self.inner.keeper.lock().take() {
-            keeper.stop();
+        if let Some(checkpointer) = self.inner.checkpointer.lock().take() {
+            checkpointer.stop();
         }
         self.inner.end(CLOSED, false).map(drop)
     }
@@ -192,8 +192,8 @@ impl<M: Memory + Clone> Queue<M> {
     /// As [`Queue::commit`]; then it has stopped for this reason, as by any failure, and was not given up.
     pub fn give_up(&self) -> Result<bool> {
         let ended = self.inner.end(GIVEN_UP, true)?;
-        if ended && let Some(keeper) = self.inner.keeper.lock().take() {
-            keeper.stop();
+        if ended && let Some(checkpointer) = self.inner.checkpointer.lock().take() {
+            checkpointer.stop();
         }
         // One that had stopped before did so for another reason.
         Ok(ended && self.was_given_up())
@@ -283,7 +283,7 @@ impl<M: Memory + Clone> Inner<M> {
         if is_bounded && start < head {
             self.medium.sync()?;
         }
-        self.ring.cut(tail, is_bounded.then_some(head));
+        self.ring.checkpoint(tail, is_bounded.then_some(head));
         self.medium.write_out(0, Ring::<M, M>::HEAD_BYTES, false)?;
         self.medium.sync()?;
         self.ring.settled(tail);
@@ -291,23 +291,23 @@ impl<M: Memory + Clone> Inner<M> {
         Ok(())
     }
 
-    /// Goes over to another durability, with a cut under the one in force. Nobody pushes or pops, and under
+    /// Goes over to another durability, with a checkpoint under the one in force. Nobody pushes or pops, and under
     /// the lock of those who flush.
-    fn switch(&self, durability: Durability, cuts: bool) -> terrace_durable::Result<()> {
+    fn switch(&self, durability: Durability, checkpoints: bool) -> terrace_durable::Result<()> {
         if self.never_writes_out() {
             self.durability.set(durability);
             return Ok(());
         }
-        if cuts {
+        if checkpoints {
             self.write_out(None)?;
         }
         self.durability.set(durability);
-        // Writes out what is left without the cut; with it, nothing.
+        // Writes out what is left without the checkpoint; with it, nothing.
         self.write_out(None)?;
         // Whether the head page has a bound follows from the durability. Everything before it is whole.
         let is_bounded = durability != Durability::Sync;
         let (tail, head) = (self.ring.settled_through(), self.committed.load(Ordering::Relaxed));
-        self.ring.cut(tail, is_bounded.then_some(head));
+        self.ring.checkpoint(tail, is_bounded.then_some(head));
         self.medium.write_out(0, Ring::<M, M>::HEAD_BYTES, true)
     }
 
@@ -362,23 +362,23 @@ impl<M: Memory + Clone> Inner<M> {
     }
 }
 
-/// The thread that takes cuts where acknowledged does not mean durable.
-pub(super) struct Keeper {
+/// The thread that takes checkpoints where acknowledged does not mean durable.
+pub(super) struct Checkpointer {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// Starts it.
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn start(inner: &Arc<Inner<Native>>) -> std::io::Result<Keeper> {
+    pub fn start(inner: &Arc<Inner<Native>>) -> std::io::Result<Checkpointer> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let (queue, told) = (Arc::downgrade(inner), Arc::clone(&stop));
         let body = move || keep(&queue, &told);
         let thread = std::thread::Builder::new().name("terrace-queue".into()).spawn(body)?;
-        Ok(Keeper { stop, thread })
+        Ok(Checkpointer { stop, thread })
     }
 
     pub fn stop(self) {
@@ -403,7 +403,7 @@ fn keep(queue: &Weak<Inner<Native>>, told: &(Mutex<bool>, Condvar)) {
         let every = match inner.durability.get() {
             Durability::Sync => continue,
             Durability::Interval(every) => every,
-            Durability::None => UNPROMISED_CUT,
+            Durability::None => UNPROMISED_CHECKPOINT,
         };
         // A failure has stopped the queue by itself; callers learn of it.
         if pace.is_due(every) && pace.run(|| inner.flush()).is_err() {

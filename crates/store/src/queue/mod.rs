@@ -44,7 +44,7 @@ use crate::lock::DirectoryLock;
 use crate::options::Durability;
 use allocated::{Allocated, Expected};
 use bell::Bell;
-use commit::Keeper;
+use commit::Checkpointer;
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -159,8 +159,8 @@ struct Ends<M: Memory + Clone>(Arc<Inner<M>>);
 
 impl<M: Memory + Clone> Drop for Ends<M> {
     fn drop(&mut self) {
-        if let Some(keeper) = self.0.keeper.lock().take() {
-            keeper.stop();
+        if let Some(checkpointer) = self.0.checkpointer.lock().take() {
+            checkpointer.stop();
         }
         // A failure has stopped the queue; whoever was promised something has been told.
         let _stopped = self.0.end(commit::CLOSED, false);
@@ -175,7 +175,7 @@ impl<M: Memory + Clone> std::fmt::Debug for Queue<M> {
 
 struct Inner<M: Memory + Clone> {
     // Dropped in this order: the thread first, the lock on the directory last.
-    keeper: Mutex<Option<Keeper>>,
+    checkpointer: Mutex<Option<Checkpointer>>,
     ring: Ring<M, M>,
     form: Form,
     /// The memory of the ring's turns, if it is the queue's.

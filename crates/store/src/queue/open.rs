@@ -2,7 +2,7 @@
 
 use super::allocated::{Allocated, take};
 use super::bell::Bell;
-use super::commit::Keeper;
+use super::commit::Checkpointer;
 use super::{
     DEFAULT_CAPACITY_BYTES, DEFAULT_LARGEST_BYTES, DEFAULT_SLOT_BYTES, Ends, Form, Inner, Queue,
     QueueDamage, QueueOptions, QueueRecovery, Steps,
@@ -49,7 +49,8 @@ pub(super) fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> 
             let path = queue.inner.medium.path().to_path_buf();
             Error::Io { path, doing: "start a thread for", source }
         };
-        *queue.inner.keeper.lock() = Some(Keeper::start(&queue.inner).map_err(refused)?);
+        *queue.inner.checkpointer.lock() =
+            Some(Checkpointer::start(&queue.inner).map_err(refused)?);
     }
     Ok(queue)
 }
@@ -124,7 +125,7 @@ fn handle<M: Memory + Clone>(
         let _first = stopped.set(format!("{reason}: nothing can be pushed"));
     }
     let inner = Inner {
-        keeper: Mutex::new(None),
+        checkpointer: Mutex::new(None),
         committed: AtomicU64::new(recovery.head),
         elements: AtomicI64::new(recovery.elements as i64),
         // More than fits is what nobody asked for.
@@ -309,7 +310,7 @@ fn settle(
         }
         medium.sync()?;
     }
-    ring.cut(found.tail, (durability != Durability::Sync).then_some(found.head));
+    ring.checkpoint(found.tail, (durability != Durability::Sync).then_some(found.head));
     medium.write_out(0, Ring::<Native>::HEAD_BYTES, true)?;
     Ok(())
 }

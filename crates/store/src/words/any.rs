@@ -9,7 +9,7 @@ use terrace_lockfree::list::{
 };
 use terrace_memory::Memory;
 
-/// How a table of words is made durable. Lines written back and fences are an insertion's and a removal's.
+/// How a word table is made durable. Lines written back and fences are an insertion's and a removal's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Nodes and links survive, with a record of what each session is about to do: 5 lines and 3 fences, 4 and 4.

@@ -6,7 +6,7 @@
 //! is no durability to choose, nothing to flush, and an orderly end writes nothing.
 //!
 //! That takes memory of which single lines become durable by instructions: a DAX mount, or a directory declared to
-//! be such memory ([`WordsOptions::domain`]). On a disk a table of words is refused: it would promise what no
+//! be such memory ([`WordsOptions::domain`]). On a disk a word table is refused: it would promise what no
 //! instruction keeps there.
 //!
 //! Four forms make the same table durable in different ways ([`Form`]). Number of keys and form are fixed when it
@@ -28,7 +28,7 @@ use terrace_memory::{Budget, Domain, Memory, Native, Region};
 pub use any::Form;
 pub use terrace_lockfree::list::SESSIONS;
 
-/// How a table of words is opened.
+/// How a word table is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WordsOptions {
     /// How it is made durable. None: as it was made; for a new one, link-free.
@@ -81,7 +81,7 @@ pub struct WordsStats {
     pub memory_bytes: u64,
 }
 
-/// A durable table of words. Clones are handles on the same table; threads have a [session](Words::session) each.
+/// A durable word table. Clones are handles on the same table; threads have a [session](Words::session) each.
 #[derive(Clone)]
 pub struct Words<M: Memory + Clone = Native> {
     inner: Arc<Inner<M>>,
@@ -250,7 +250,7 @@ impl<M: Memory + Clone> Drop for Inner<M> {
     }
 }
 
-/// One thread's handle on a table of words.
+/// One thread's handle on a word table.
 ///
 /// Calls of all sessions are linearizable. Each is durable on return, a reader's too: what it was told comes back.
 /// Cost: a walk over the keys of a bucket, two on the average, a line each; what is written back and waited

@@ -1,4 +1,4 @@
-//! Opening a table of words: the directory's lock, the file, recovery.
+//! Opening a word table: the directory's lock, the file, recovery.
 
 use super::any::{AnyTable, Form};
 use super::{DEFAULT_CAPACITY, Inner, Words, WordsOptions, WordsRecovery};

@@ -13,7 +13,7 @@ use terrace_store::{Durability, Error, Kind, Map, MapOptions};
 pub const SECTOR: usize = 512;
 /// Bytes of a log.
 pub const SEGMENT: usize = 4 << 20;
-/// Bytes of a superblock or cut.
+/// Bytes of a superblock or checkpoint record.
 pub const BLOCK: usize = 4096;
 
 /// Numbers that follow from a seed.

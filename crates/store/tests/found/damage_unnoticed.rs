@@ -12,8 +12,8 @@ fn closed_image(durability: Durability, keys: u64) -> Vec<u8> {
     file_now(dir.path())
 }
 
-/// Of two cuts the newest that verifies is believed. A bad sector in the newest is thereby taken
-/// for a torn write, and the map silently goes back to the cut before it; recovery even frees,
+/// Of two checkpoints the newest that verifies is believed. A bad sector in the newest is thereby taken
+/// for a torn write, and the map silently goes back to the checkpoint before it; recovery even frees,
 /// durably, what came after.
 #[test]
 fn a_damaged_cut_is_damage_and_no_older_state() {
@@ -33,7 +33,7 @@ fn a_damaged_cut_is_damage_and_no_older_state() {
     }
 }
 
-/// Under the rule `All` an open log ends at the first item that does not verify, whatever the cut
+/// Under the rule `All` an open log ends at the first item that does not verify, whatever the checkpoint
 /// says: one flipped bit in the log that was open at an orderly close hides everything behind it.
 #[test]
 fn damage_below_the_last_cut_is_no_torn_tail() {
@@ -47,7 +47,7 @@ fn damage_below_the_last_cut_is_no_torn_tail() {
     }
 }
 
-/// The first cut of a new file promises nothing. A file that lost everything behind that cut opens
+/// The first checkpoint of a new file promises nothing. A file that lost everything behind that checkpoint opens
 /// as an empty map; one that lost everything, as a new one.
 #[test]
 fn a_file_cut_off_in_its_head_is_not_an_empty_map() {
@@ -95,7 +95,7 @@ fn salvage_leaves_a_mapped_file_untouched() {
 }
 
 /// One flipped bit in the superblock, which holds four numbers that never change, and nothing can
-/// be salvaged; nor can anything when both cuts are bad.
+/// be salvaged; nor can anything when both checkpoints are bad.
 #[test]
 fn salvage_reads_what_is_intact_behind_a_damaged_head() {
     let image = closed_image(Durability::Sync, 100);
@@ -133,7 +133,7 @@ fn damage_in_a_large_value_is_passed_quickly() {
     assert!(took < Duration::from_secs(60), "3 MB of damage took {took:?}");
 }
 
-/// The cut names the logs that were open. One of them whose header reads as zero, a sector lost,
+/// The checkpoint names the logs that were open. One of them whose header reads as zero, a sector lost,
 /// is taken for a free log all the same, and its keys are gone without a word.
 #[test]
 fn a_log_that_the_cut_names_is_not_free() {
@@ -259,7 +259,7 @@ fn the_file_does_not_grow_for_ever() {
         tombstone: false,
     };
     for round in 0..40 {
-        // Two logs are filled, the keeper makes others ready, the first are collected, and all but a
+        // Two logs are filled, the checkpointer makes others ready, the first are collected, and all but a
         // few free ones are given back.
         (0..2).for_each(|_| {
             logs.appender(1, new.item_bytes(), Room::Ordinary)

@@ -3,7 +3,7 @@
 use super::*;
 use crate::small_disk::SmallDisk;
 
-/// The keeper takes a strong handle on the map at every tick; the user's last handle may then not
+/// The checkpointer takes a strong handle on the map at every tick; the user's last handle may then not
 /// be the last. Its drop returns with the directory still locked, and the map is closed some time
 /// later, by its own thread, which goes on to work on a file that may be somebody else's by then.
 #[test]

@@ -36,7 +36,7 @@ fn is_header_of(event: &Event, zero: bool) -> bool {
             && bytes[..64].iter().all(|b| *b == 0) == zero)
 }
 
-/// The rule of the newest cut in the file: whether it bounds what counts.
+/// The rule of the newest checkpoint in the file: whether it bounds what counts.
 fn newest_cut_is_bounded(dir: &Path) -> bool {
     let head = file_now(dir);
     let number = |block: usize| {

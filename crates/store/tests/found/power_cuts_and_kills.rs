@@ -118,8 +118,8 @@ fn items_that_a_recovery_truncated_never_come_back() {
     );
 }
 
-/// `flush_all` reads the rule before it has the cut's lock. A flush that waits there while the
-/// rule becomes `All` stores a cut that still says `Bounded`: from then on acknowledged writes do
+/// `flush_all` reads the rule before it has the checkpoint's lock. A flush that waits there while the
+/// rule becomes `All` stores a checkpoint that still says `Bounded`: from then on acknowledged writes do
 /// not count, and the next crash loses them.
 #[test]
 fn a_flush_under_way_does_not_undo_a_change_of_rule() {
@@ -214,8 +214,8 @@ fn tombstones_collected_with_what_they_shadow() -> usize {
 }
 
 /// While the rule changes to `All`, writes go on and are acknowledged under the old promise of an
-/// interval. Those made behind the cut that changes the rule are in no cut, and under `sync` the
-/// keeper takes no more: they stay in memory until somebody happens to commit that writer's log.
+/// interval. Those made behind the checkpoint that changes the rule are in no checkpoint, and under `sync` the
+/// checkpointer takes no more: they stay in memory until somebody happens to commit that writer's log.
 #[test]
 fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {
     let dir = tempfile::tempdir().expect("directory");
@@ -254,7 +254,7 @@ fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {
             change.join().expect("change");
             all
         });
-        // Far longer than the interval they were promised, and than the keeper's tick.
+        // Far longer than the interval they were promised, and than the checkpointer's tick.
         std::thread::sleep(Duration::from_millis(30));
         let image = file_now(dir.path());
         let (_dir, killed) =

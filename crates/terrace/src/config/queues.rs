@@ -13,7 +13,7 @@ pub struct QueueConfig {
     pub form: Option<Form>,
     /// When a push or pop survives a crash.
     pub durability: Option<DurabilityMode>,
-    /// Time between cuts under [`DurabilityMode::Interval`].
+    /// Time between checkpoints under [`DurabilityMode::Interval`].
     pub interval_ms: Option<u64>,
     /// Bytes of all slots.
     pub capacity_bytes: Option<u64>,

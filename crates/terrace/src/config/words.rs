@@ -1,4 +1,4 @@
-//! The settings of tables of words: sections `[words.NAME]`.
+//! The settings of word tables: sections `[words.NAME]`.
 
 use super::keys::{self, Key};
 use super::values::{self, choice};
@@ -53,7 +53,7 @@ pub const WORDS_KEYS: &[Key<WordsConfig>] = &[
 ];
 
 impl Config {
-    /// Sets one key of one table of words from `NAME.KEY=VALUE`, the form of the flag `--words`.
+    /// Sets one key of one word table from `NAME.KEY=VALUE`, the form of the flag `--words`.
     ///
     /// ```
     /// let mut config = terrace::Config::default();

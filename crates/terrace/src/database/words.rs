@@ -1,4 +1,4 @@
-//! Tables of words: beside maps and queues, or on a mount of their own.
+//! Word tables: beside maps and queues, or on a mount of their own.
 
 use super::{Database, check_name};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use terrace_memory::dax;
 use terrace_store::{Result, Words, WordsOptions};
 
 impl Database {
-    /// The table of words `name`, opened or made: 64-bit keys to 64-bit values, without locks, each call durable
+    /// The word table `name`, opened or made: 64-bit keys to 64-bit values, without locks, each call durable
     /// when it returns. It has the database's domain and budget, and otherwise what
     /// [`WordsOptions::default`] says. Only where the directory is byte-addressable memory, or declared so.
     ///
@@ -94,7 +94,7 @@ impl Database {
         Ok(words)
     }
 
-    /// Names of the tables of words, open or in the database's directory, sorted.
+    /// Names of the word tables, open or in the database's directory, sorted.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

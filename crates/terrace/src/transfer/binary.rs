@@ -372,7 +372,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// Cuts the next record from the payload.
+    /// Takes the next record from the payload.
     fn cut(&mut self, into: &mut OwnedRecord) -> Option<()> {
         let head = self.payload.get(self.at..self.at + RECORD_HEAD_BYTES)?;
         let (key_len, value_len) = (u32_at(head, 0) as usize, u32_at(head, 4) as usize);

@@ -1,4 +1,4 @@
-//! The parser against arbitrary bytes and arbitrary cuts.
+//! The parser against arbitrary bytes and arbitrary packets.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,10 +1,10 @@
-//! A lane: how far a writer's log is durable, and who makes it so.
+//! A commit queue: how far a writer's log is durable, and who makes it so.
 
 use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 
 /// Of one writer.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct CommitQueue {
     /// Position up to which nothing is lost any more. On a byte-addressable medium, where items are
     /// durable one by one, that is everything, but from where a batch under way begins.
     durable: AtomicU64,
@@ -14,18 +14,18 @@ pub(super) struct Lane {
     unsynced: AtomicBool,
 }
 
-/// Held by the one who makes the lane durable; given back on drop.
+/// Held by the one who makes the commit queue durable; given back on drop.
 pub(super) struct Lead<'a> {
-    lane: &'a Lane,
+    queue: &'a CommitQueue,
 }
 
 /// Beyond every position.
 const EVERYTHING: u64 = u64::MAX;
 
-impl Lane {
+impl CommitQueue {
     /// Of a byte-addressable medium.
-    pub(super) fn of_durable_items() -> Lane {
-        Lane { durable: AtomicU64::new(EVERYTHING), ..Lane::default() }
+    pub(super) fn of_durable_items() -> CommitQueue {
+        CommitQueue { durable: AtomicU64::new(EVERYTHING), ..CommitQueue::default() }
     }
 
     /// From `position` on a batch is written, to an immediately durable medium. Under the writer's
@@ -52,13 +52,13 @@ impl Lane {
             self.turned.wait(&mut led);
         }
         *led = true;
-        Lead { lane: self }
+        Lead { queue: self }
     }
 
     /// The lead, unless somebody has it: for who does not sleep here.
     pub(super) fn try_lead(&self) -> Option<Lead<'_>> {
         let had = std::mem::replace(&mut *self.led.lock(), true);
-        (!had).then(|| Lead { lane: self })
+        (!had).then(|| Lead { queue: self })
     }
 
     /// The lead, or none after whoever had it has given it back: what that one wrote may be all.
@@ -69,11 +69,11 @@ impl Lane {
             return None;
         }
         *led = true;
-        Some(Lead { lane: self })
+        Some(Lead { queue: self })
     }
 }
 
-impl Lane {
+impl CommitQueue {
     /// The lead, unless somebody has it for long. Time is nothing that loom knows.
     pub(super) fn lead_within(&self, patience: std::time::Duration) -> Option<Lead<'_>> {
         let mut led = self.led.lock();
@@ -82,31 +82,31 @@ impl Lane {
         }
         // Made only when it is had: whoever drops a lead gives it up.
         let had = std::mem::replace(&mut *led, true);
-        (!had).then(|| Lead { lane: self })
+        (!had).then(|| Lead { queue: self })
     }
 }
 
 impl Lead<'_> {
     /// Whether something was handed over without a sync since the last one.
     pub(super) fn is_unsynced(&self) -> bool {
-        self.lane.unsynced.load(Ordering::Relaxed)
+        self.queue.unsynced.load(Ordering::Relaxed)
     }
 
     /// Something is handed over without a sync.
     pub(super) fn leaves_unsynced(&self) {
-        self.lane.unsynced.store(true, Ordering::Relaxed);
+        self.queue.unsynced.store(true, Ordering::Relaxed);
     }
 
     /// Everything up to `position` is durable.
     pub(super) fn reached(&self, position: u64) {
-        self.lane.durable.fetch_max(position, Ordering::AcqRel);
-        self.lane.unsynced.store(false, Ordering::Relaxed);
+        self.queue.durable.fetch_max(position, Ordering::AcqRel);
+        self.queue.unsynced.store(false, Ordering::Relaxed);
     }
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        *self.lane.led.lock() = false;
-        self.lane.turned.notify_all();
+        *self.queue.led.lock() = false;
+        self.queue.turned.notify_all();
     }
 }

@@ -1,4 +1,4 @@
-//! A kept index saves the reading of values, and is never what a map depends on: whatever happens
+//! A persistent index saves the reading of values, and is never what a map depends on: whatever happens
 //! to it, the map holds what was written. With sections not even the walk is needed.
 
 mod logs;
@@ -273,7 +273,7 @@ fn the_persist_level_may_change_from_opening_to_opening() {
 }
 
 /// Whatever was done to the index's file, after a kill or at rest, the values are read and the index is
-/// made anew.
+/// rebuilt.
 fn survives(what: &str, ways: &[Kept], harm: impl Fn(&Path)) {
     for kept in ways {
         let dir = in_memory();
@@ -302,7 +302,7 @@ fn areas_at(index: &Path) -> u64 {
     4096 + u64::from_le_bytes(books_bytes)
 }
 
-/// At rest any bit that changes is noticed, and the index made anew: a walk misses what it does not name.
+/// At rest any bit that changes is noticed, and the index rebuilt: a walk misses what it does not name.
 #[test]
 fn books_and_lines_that_changed_at_rest_are_noticed() {
     for kept in Kept::ways(None) {
@@ -334,14 +334,14 @@ fn write_at(path: &Path, at: u64, bytes: &[u8]) {
 }
 
 #[test]
-fn a_missing_index_is_made_anew() {
+fn a_missing_index_is_rebuilt() {
     survives("a missing index", &Kept::ways(None), |path| {
         std::fs::remove_file(path).expect("removed")
     });
 }
 
 #[test]
-fn an_index_cut_short_is_made_anew() {
+fn an_index_cut_short_is_rebuilt() {
     survives("an index cut short", &Kept::ways(None), |path| {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("index");
         file.set_len(100).expect("cut");
@@ -397,7 +397,7 @@ fn keys_of_a_lost_line_are_found_in_their_slots() {
     let index = after.path().join("index");
     let buckets = areas_at(&index);
     (0..8u64).for_each(|bucket| write_at(&index, buckets + 64 * bucket, &[0; 64]));
-    // Its lines say that they are not what the table wrote: the index is made anew.
+    // Its lines say that they are not what the table wrote: the index is rebuilt.
     drop(reopened(after.path(), options(), &model, Way::Read));
     drop(reopened(after.path(), options(), &model, Way::AsClosed));
 }
@@ -534,7 +534,7 @@ fn deferred_frees_are_refused_where_the_map_had_sections() {
 }
 
 #[test]
-fn on_a_block_device_a_kept_index_is_refused_with_the_way_out() {
+fn on_a_block_device_a_persistent_index_is_refused_with_the_way_out() {
     for kept in Kept::ways(None) {
         let dir = in_memory();
         let options = MapOptions { domain: Domain::PageCache, ..options(kept) };

@@ -185,7 +185,7 @@ fn impossible_options_of_ordered_maps_are_refused_with_the_way_out() {
 }
 
 #[test]
-fn inner_nodes_may_lie_where_the_index_does_and_are_made_anew_at_each_opening() {
+fn inner_nodes_may_lie_where_the_index_does_and_are_rebuilt_at_each_opening() {
     let inner = |inner_tier, kept| inner_at(inner_tier, options(kept));
     for kept in Kept::ways(Some(Kind::Ordered)) {
         let dir = in_memory();

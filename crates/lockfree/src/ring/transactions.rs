@@ -10,12 +10,12 @@
 //! for the paper's ring, without its allocator: three barriers for what takes one without a transaction.
 
 use super::recover::Damaged;
-use super::{LANE_LOCKS, LANES, LOGS_AT, OpenError, Ring, Step};
+use super::{LOG_LOCKS, LOGS, LOGS_AT, OpenError, Ring, Step};
 use terrace_durable::checksum::Crc;
 use terrace_memory::{Domain, Memory, Spin};
 
-/// The lane of pops, which only who settles the tail uses.
-const OF_POPS: u64 = LANES - 1;
+/// The log of pops, which only who settles the tail uses.
+const OF_POPS: u64 = LOGS - 1;
 
 /// Words of a log: where two old words are from, what they were, and how many there are, above that a checksum.
 const COUNT: u64 = 0;
@@ -24,18 +24,18 @@ const OLD: u64 = 16;
 
 /// An open transaction.
 pub(super) struct Transaction {
-    lane: u64,
+    log: u64,
 }
 
 impl<M: Memory, T: Memory> Ring<M, T> {
-    /// Opens a transaction over the two words of a slot's header. Waits while others have the lane.
+    /// Opens a transaction over the two words of a slot's header. Waits while others have its log.
     pub(super) fn begin_push(&self, position: u64) -> Transaction {
-        let lane = position % OF_POPS;
+        let number = position % OF_POPS;
         let spin = Spin::on(&self.turns);
-        while !self.turn_word_goes(LANE_LOCKS + 64 * lane, 0, 1) {
+        while !self.turn_word_goes(LOG_LOCKS + 64 * number, 0, 1) {
             spin.wait();
         }
-        self.log(lane, self.at(position), 2)
+        self.log(number, self.at(position), 2)
     }
 
     /// Opens a transaction over one word. Under the leader's lock.
@@ -43,9 +43,9 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         self.log(OF_POPS, at, 1)
     }
 
-    fn log(&self, lane: u64, at: u64, words: u64) -> Transaction {
-        let log = LOGS_AT + 64 * lane;
-        // SAFETY: words of the lane, which is ours, and of what the caller is about to overwrite.
+    fn log(&self, number: u64, at: u64, words: u64) -> Transaction {
+        let log = LOGS_AT + 64 * number;
+        // SAFETY: words of the log, which is ours, and of what the caller is about to overwrite.
         unsafe {
             for word in 0..words {
                 self.memory.store(log + OLD + 8 * word, self.memory.load(at + 8 * word));
@@ -55,20 +55,20 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
         self.write_back(Step::UndoWriteBack, log, 64);
         self.fence(Step::UndoFence);
-        Transaction { lane }
+        Transaction { log: number }
     }
 
     /// Ends a transaction whose stores are durable. It is durable on return.
     pub(super) fn commit(&self, transaction: &Transaction) {
         if self.steps.has(Step::UndoVoid) {
-            let log = LOGS_AT + 64 * transaction.lane;
+            let log = LOGS_AT + 64 * transaction.log;
             // SAFETY: as above.
             unsafe {
                 self.memory.store(log + COUNT, 0);
                 self.memory.persist(log + COUNT, 8);
             }
         }
-        self.set_turn_word(LANE_LOCKS + 64 * transaction.lane, 0);
+        self.set_turn_word(LOG_LOCKS + 64 * transaction.log, 0);
     }
 
     /// The checksum of a log of so many words.
@@ -83,7 +83,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     /// Puts back what open transactions have overwritten, durably; how many there were.
     pub(super) fn roll_back(&self, damaged: Damaged<'_>) -> Result<u64, OpenError> {
         let mut open = 0;
-        for log in (0..LANES).map(|lane| LOGS_AT + 64 * lane) {
+        for log in (0..LOGS).map(|number| LOGS_AT + 64 * number) {
             // SAFETY: recovery has the memory alone.
             let (count, at) =
                 unsafe { (self.memory.load(log + COUNT), self.memory.load(log + AT)) };
