@@ -82,15 +82,15 @@ fn index_of(dir: &Path) -> PathBuf {
     dir.join("data/maps/users/index")
 }
 
-/// Flips a bit of an entry of the first table, which lies behind the head and the books: the file is mostly holes.
+/// Flips a bit of an entry of the first table, which lies behind the head and the allocation metadata: the file is mostly holes.
 fn flip_entry(path: &Path) {
     let file = File::options().read(true).write(true).open(path).expect("the index");
     let (mut head, mut buckets) = ([0; 64], [0; 1 << 16]);
     file.read_exact_at(&mut head, 0).expect("its head");
-    let books = u64::from_le_bytes(*head[32..].first_chunk().expect("a word"));
-    file.read_exact_at(&mut buckets, 4096 + books).expect("buckets");
+    let allocation = u64::from_le_bytes(*head[32..].first_chunk().expect("a word"));
+    file.read_exact_at(&mut buckets, 4096 + allocation).expect("buckets");
     let at = (0..buckets.len()).find(|at| at % 64 >= 8 && buckets[*at] != 0).expect("an entry");
-    file.write_all_at(&[buckets[at] ^ 1], 4096 + books + at as u64).expect("written");
+    file.write_all_at(&[buckets[at] ^ 1], 4096 + allocation + at as u64).expect("written");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Where an index lies that is kept beside its values: a memory of its own, with a head, the books of
+//! Where an index lies that is kept beside its values: a memory of its own, with a head, the allocation metadata of
 //! the values, and tables, or the leaves of a tree.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! 12  4  tables; 0: leaves       72  8  the next mark
 //! 16  8  seed of the hashes      80  8  what may be relied on beside the entries (State)
 //! 24  8  bytes of an area        88  8  sum of all that is in use, if the state says so
-//! 32  8  bytes of the books      4096 .. books; two areas for each table: buckets, overflow lines;
+//! 32  8  bytes of the metadata   4096 .. allocation metadata; two areas for each table: buckets, overflow lines;
 //!                                        or one for leaves
 //! 40  8  bytes of a page of them   96  8  segments of the values when that was taken
 //! ```
@@ -18,7 +18,7 @@
 //! known for what it is: the next mark is written, then the values name it, then it is the mark. A
 //! crash leaves values that name one of the two.
 
-use crate::books::Books;
+use crate::allocation::Allocation;
 use crate::checksum::Crc;
 use crate::error::{Error, Result};
 use crate::medium::{BLOCK_BYTES, Medium};
@@ -38,7 +38,7 @@ const STATE_AT: u64 = 80;
 const SUM_AT: u64 = 88;
 const SEGMENTS_AT: u64 = 96;
 
-/// The pages of books: one for each segment of the values.
+/// The pages of allocation metadata: one for each segment of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// Segments there can ever be.
@@ -48,8 +48,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    fn books_bytes(self) -> u64 {
-        Books::<Native>::bytes_for(self.count, self.bytes).next_multiple_of(BLOCK_BYTES)
+    fn allocation_bytes(self) -> u64 {
+        Allocation::<Native>::bytes_for(self.count, self.bytes).next_multiple_of(BLOCK_BYTES)
     }
 }
 
@@ -58,7 +58,7 @@ impl Pages {
 pub struct State {
     /// Whether each operation on it is to be a section.
     pub is_full: bool,
-    /// Whether books and free lines are exact: each operation was a section, or it was closed.
+    /// Whether allocation metadata and free lines are exact: each operation was a section, or it was closed.
     pub is_exact: bool,
     /// Whether it was closed at an orderly end: then it has its sum.
     pub is_closed: bool,
@@ -75,8 +75,8 @@ pub struct IndexFile<I: Memory = Native> {
     pub seed: u64,
     /// The values name it by one of these.
     pub marks: [u64; 2],
-    /// All books, and a page of them.
-    books_bytes: [u64; 2],
+    /// All allocation metadata, and a page of it.
+    allocation_bytes: [u64; 2],
     area_bytes: u64,
 }
 
@@ -109,7 +109,7 @@ impl<I: Divide> Area<I> {
 }
 
 impl<I: Memory> IndexFile<I> {
-    /// Makes the head, durably, and what follows zero, with room for so many bytes of books.
+    /// Makes the head, durably, and what follows zero, with room for so many bytes of allocation metadata.
     ///
     /// # Errors
     /// Those of the medium.
@@ -124,8 +124,8 @@ impl<I: Memory> IndexFile<I> {
         pages: Pages,
     ) -> Result<IndexFile<I>> {
         assert!(medium.is_byte_addressable(), "an index is kept on a byte-addressable medium");
-        let books_bytes = pages.books_bytes();
-        let left = medium.capacity_bytes().saturating_sub(BLOCK_BYTES + books_bytes);
+        let allocation_bytes = pages.allocation_bytes();
+        let left = medium.capacity_bytes().saturating_sub(BLOCK_BYTES + allocation_bytes);
         let share = left / areas_of(tables);
         let area_bytes = share / BLOCK_BYTES * BLOCK_BYTES;
         medium.grow(0, BLOCK_BYTES)?;
@@ -142,7 +142,7 @@ impl<I: Memory> IndexFile<I> {
         put_u32(&mut head, 12, tables);
         put_u64(&mut head, 16, seed);
         put_u64(&mut head, 24, area_bytes);
-        put_u64(&mut head, 32, books_bytes);
+        put_u64(&mut head, 32, allocation_bytes);
         put_u64(&mut head, 40, pages.bytes);
         let checksum = Crc::new(FORMAT).update(&head[..60]).finish();
         put_u32(&mut head, 60, checksum);
@@ -152,10 +152,10 @@ impl<I: Memory> IndexFile<I> {
             medium.memory().persist(0, HEAD_BYTES as u64);
         }
         let medium = Arc::new(medium);
-        let books_bytes = [books_bytes, pages.bytes];
+        let allocation_bytes = [allocation_bytes, pages.bytes];
         let format = FORMAT;
         let file =
-            IndexFile { medium, format, tables, seed, marks: [mark; 2], books_bytes, area_bytes };
+            IndexFile { medium, format, tables, seed, marks: [mark; 2], allocation_bytes, area_bytes };
         for (at, word) in [(MARK_AT, mark), (NEXT_MARK_AT, mark), (STATE_AT, 0), (SUM_AT, 0)] {
             file.store(at, word);
         }
@@ -198,13 +198,13 @@ impl<I: Memory> IndexFile<I> {
     }
 
     /// Closes an index that nobody changes any more: what is in use of it (`used`: beginnings and
-    /// lengths, the books aside), and books of the segments before `end`, are durable, with their sum,
+    /// lengths, the allocation metadata aside), and that of the segments before `end`, are durable, with their sum,
     /// on return.
     ///
     /// # Errors
     /// Those of the medium.
     pub fn close(&self, used: &[(u64, u64)], end: u32) -> Result<()> {
-        let used = [used, &[self.books().used(end)]].concat();
+        let used = [used, &[self.allocation().used(end)]].concat();
         for (at, bytes) in &used {
             self.medium.write_out(*at, *bytes, true)?;
         }
@@ -219,12 +219,12 @@ impl<I: Memory> IndexFile<I> {
     /// # Errors
     /// Those of the medium.
     pub fn is_as_closed(&self, used: &[(u64, u64)]) -> Result<bool> {
-        let (books, end) = (self.books(), self.load(SEGMENTS_AT));
-        if !(1..=self.books_bytes[0] / self.books_bytes[1]).contains(&end) {
+        let (allocation, end) = (self.allocation(), self.load(SEGMENTS_AT));
+        if !(1..=self.allocation_bytes[0] / self.allocation_bytes[1]).contains(&end) {
             return Ok(false);
         }
-        books.grow(end as u32)?;
-        let used = [used, &[books.used(end as u32)]].concat();
+        allocation.grow(end as u32)?;
+        let used = [used, &[allocation.used(end as u32)]].concat();
         Ok(self.load(SUM_AT) == self.sum(&used))
     }
 
@@ -249,14 +249,14 @@ impl<I: Memory> IndexFile<I> {
         unsafe { self.medium.memory().load(at) }
     }
 
-    /// The books.
-    pub fn books(&self) -> Books<I> {
-        Books::new(Arc::clone(&self.medium), BLOCK_BYTES, self.books_bytes[1])
+    /// The allocation metadata.
+    pub fn allocation(&self) -> Allocation<I> {
+        Allocation::new(Arc::clone(&self.medium), BLOCK_BYTES, self.allocation_bytes[1])
     }
 
-    /// Whether there is room for the books of such values.
+    /// Whether there is room for the allocation metadata of such values.
     pub fn has_pages(&self, pages: Pages) -> bool {
-        self.books_bytes[1] == pages.bytes && self.books_bytes[0] >= pages.books_bytes()
+        self.allocation_bytes[1] == pages.bytes && self.allocation_bytes[0] >= pages.allocation_bytes()
     }
 
     /// Length of the file in bytes.
@@ -269,7 +269,7 @@ impl<I: Memory> IndexFile<I> {
 
     /// Where the first area begins.
     pub fn areas_at(&self) -> u64 {
-        BLOCK_BYTES + self.books_bytes[0]
+        BLOCK_BYTES + self.allocation_bytes[0]
     }
 
     /// All of its memory.
@@ -316,15 +316,15 @@ impl<I: Memory> IndexFile<I> {
             return Err(damaged("the head of the index does not match its checksum"));
         }
         let (seed, area_bytes) = (get_u64(head, 16), get_u64(head, 24));
-        let books_bytes = [32, 40].map(|at| get_u64(head, at));
+        let allocation_bytes = [32, 40].map(|at| get_u64(head, at));
         let marks = [MARK_AT, NEXT_MARK_AT].map(|at| get_u64(head, at as usize));
         let areas_bytes = areas_of(tables) * area_bytes;
-        if BLOCK_BYTES + books_bytes[0] + areas_bytes > medium.capacity_bytes() {
+        if BLOCK_BYTES + allocation_bytes[0] + areas_bytes > medium.capacity_bytes() {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
         }
         let medium = Arc::new(medium);
-        Ok(IndexFile { medium, format, tables, seed, marks, books_bytes, area_bytes })
+        Ok(IndexFile { medium, format, tables, seed, marks, allocation_bytes, area_bytes })
     }
 
     /// Gives a new file its name, as [`Medium::publish`].

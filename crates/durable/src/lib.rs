@@ -15,7 +15,7 @@
 //! This room knows neither maps nor indexes: who points to an item is its caller's business.
 
 mod access;
-mod books;
+mod allocation;
 pub mod checked_word;
 pub mod checksum;
 pub mod control;
@@ -37,7 +37,7 @@ pub mod values;
 mod version;
 
 pub use access::Access;
-pub use books::{BookPages, Books};
+pub use allocation::{AllocationPages, Allocation};
 pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};

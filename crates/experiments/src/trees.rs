@@ -118,13 +118,13 @@ impl OnModel {
         let cores = preset.processor.cores_per_socket;
         let pins: Vec<usize> = (0..threads).map(|thread| thread % cores).collect();
         let machine = Machine::pinned(&preset, &pins, SEED);
-        let ground = |node| -> io::Result<Reserved<Modelled>> {
+        let reserve = |node| -> io::Result<Reserved<Modelled>> {
             let memory = machine.memory(node, entries * 2 * BYTES_AN_ENTRY, Domain::Adr)?;
             Ok(Reserved { memory, commit: Box::new(|_, _| Ok(())), start: 0 })
         };
-        let grounds = (ground(leaves)?, ground(inner)?);
+        let reserved = (reserve(leaves)?, reserve(inner)?);
         let tree = machine.free_of_charge(|| {
-            let tree = Tree::over(options, grounds.0, grounds.1, &budget())?;
+            let tree = Tree::over(options, reserved.0, reserved.1, &budget())?;
             (0..entries).try_for_each(|number| insert(&tree, number))?;
             Ok::<_, io::Error>(tree)
         })?;
@@ -224,15 +224,15 @@ pub fn drawn(number: u64, entries: u64) -> u64 {
 /// # Errors
 /// The system has no memory for it.
 pub fn counted_insert(options: &TreeOptions, entries: u64) -> io::Result<(f64, f64)> {
-    let ground = || -> io::Result<Reserved<Counted>> {
+    let reserve = || -> io::Result<Reserved<Counted>> {
         let region = Region::reserve(entries * 2 * BYTES_AN_ENTRY, Backing::Anonymous)?;
         let region = region.declared(Domain::Adr);
         let memory = Counted::new(region.native());
         Ok(Reserved { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 })
     };
-    let leaves = ground()?;
+    let leaves = reserve()?;
     let counted = leaves.memory.clone();
-    let tree = Tree::over(options, leaves, ground()?, &budget())?;
+    let tree = Tree::over(options, leaves, reserve()?, &budget())?;
     (0..entries).try_for_each(|number| insert(&tree, number))?;
     let (done, counts) =
         counted.measured(|| (entries..2 * entries).try_for_each(|number| insert(&tree, number)));

@@ -1,5 +1,5 @@
 //! What it takes to make the tree of an ordered map again, from entries in any order: one by one, by as
-//! many threads, or sorted first and laid down in order; and to take up one whose leaves were kept.
+//! many threads, or sorted first and laid down in order; and to reopen one whose leaves were kept.
 //!
 //! `cargo run --release -p terrace-index --example tree_recovery [ENTRIES] [THREADS]`
 
@@ -107,7 +107,7 @@ fn main() -> Outcome<()> {
         for form in Form::ALL.into_iter().filter(|form| form.is_persistent()) {
             let took = reopened(form, &entries, threads, &budget)?;
             println!(
-                "{count} entries, {threads} threads: kept {form} taken up in {:.0} ms",
+                "{count} entries, {threads} threads: kept {form} reopened in {:.0} ms",
                 ms(took)
             );
         }

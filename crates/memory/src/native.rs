@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Native {
     base: NonNull<u8>,
     bytes: u64,
-    ground: Arc<Backed>,
+    backed: Arc<Backed>,
 }
 
 /// What no access needs.
@@ -42,7 +42,7 @@ impl Native {
         Native {
             base,
             bytes,
-            ground: Arc::new(Backed { domain, claims: Arc::default(), _mapping: None }),
+            backed: Arc::new(Backed { domain, claims: Arc::default(), _mapping: None }),
         }
     }
 
@@ -51,7 +51,7 @@ impl Native {
         let (base, bytes) = mapping.range();
         let claims = Arc::clone(mapping.claims());
         let backed = Backed { domain, claims, _mapping: Some(Arc::clone(mapping)) };
-        Native { base, bytes, ground: Arc::new(backed) }
+        Native { base, bytes, backed: Arc::new(backed) }
     }
 
     #[inline(always)]
@@ -89,7 +89,7 @@ impl Divide for Native {
         assert!(start.is_multiple_of(64), "a part begins at a cache line");
         // SAFETY: inside the mapping (asserted), which this value and its parts hold.
         let base = unsafe { self.base.add(start as usize) };
-        Native { base, bytes: len, ground: Arc::clone(&self.ground) }
+        Native { base, bytes: len, backed: Arc::clone(&self.backed) }
     }
 }
 
@@ -104,12 +104,12 @@ unsafe impl Memory for Native {
         let end = at.checked_add(bytes).filter(|end| *end <= self.bytes);
         let end = end.expect("what is claimed lies in the memory");
         let base = self.base.as_ptr() as u64;
-        self.ground.claims.claim(base + at..base + end)
+        self.backed.claims.claim(base + at..base + end)
     }
 
     #[inline(always)]
     fn domain(&self) -> Domain {
-        self.ground.domain
+        self.backed.domain
     }
 
     #[inline(always)]

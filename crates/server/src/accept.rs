@@ -173,7 +173,7 @@ fn give_memory_back(shared: &Shared) {
     }
 }
 
-/// Takes up a BGSAVE.
+/// Starts a BGSAVE.
 fn save_in_background(shared: &Arc<Shared>) {
     if !shared.save_requested.swap(false, Relaxed) {
         return;

@@ -288,7 +288,7 @@ pub(crate) struct Shared {
     saved_changes: AtomicU64,
     pub(crate) save_failed: AtomicBool,
     pub(crate) saving: AtomicBool,
-    /// `BGSAVE` waits to be taken up by the acceptor thread.
+    /// `BGSAVE` waits to be started by the acceptor thread.
     pub(crate) save_requested: AtomicBool,
     stopping: AtomicBool,
     /// The data need not be flushed at the end: `SHUTDOWN NOSAVE`.

@@ -437,9 +437,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.item_bytes_hint.store(hint, Ordering::Relaxed);
         }
         if new.expires_at_ms.is_some() && !self.counters.expiries.load(Ordering::Relaxed) {
-            if let Some(Kept { books, sections: Some(_), .. }) = &self.kept {
+            if let Some(Kept { allocation, sections: Some(_), .. }) = &self.kept {
                 // Before the item counts. It is never taken back, so it needs no section.
-                books.store_now(books.expiries(), 1);
+                allocation.store_now(allocation.expiries(), 1);
             }
             self.counters.expiries.store(true, Ordering::Relaxed);
         }
@@ -562,9 +562,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 return;
             }
             self.written.iter().for_each(|of| of.keys.store(0, Ordering::Relaxed));
-            // The books do not say so any more either.
+            // The allocation metadata does not say so any more either.
             self.counters.expiries.store(false, Ordering::Relaxed);
-            cleared = self.clear_books();
+            cleared = self.clear_allocation();
         })?;
         cleared?;
         Ok(self.values.set_index_mark(self.kept.as_ref().map_or(0, |kept| kept.file.marks[0]))?)

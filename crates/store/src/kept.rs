@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
-use terrace_durable::{Area, Books, Error as Below, IndexFile, Medium, MediumSpec, Pages};
+use terrace_durable::{Area, Allocation, Error as Below, IndexFile, Medium, MediumSpec, Pages};
 use terrace_index::{HashIndex, Reserved};
 use terrace_memory::{Backing, Budget, Divide, Memory, Native};
 
@@ -16,7 +16,7 @@ const PART_BYTES: u64 = 4096;
 /// A persistent index's file, and what is kept with it.
 pub(crate) struct Kept<I: Memory> {
     pub file: IndexFile<I>,
-    pub books: Books<I>,
+    pub allocation: Allocation<I>,
     /// Whether every operation is a section (`persist = "full"`).
     pub sections: Option<Joint>,
 }
@@ -25,7 +25,7 @@ impl<I: Memory> Kept<I> {
     /// Changes the words together.
     pub fn commit<M: Memory>(&self, values: &M, changes: &mut Changes, publish: impl FnOnce()) {
         let sections = self.sections.as_ref().expect("words of sections are where there are some");
-        sections.commit(Both { values, index: self.books.memory() }, changes, publish);
+        sections.commit(Both { values, index: self.allocation.memory() }, changes, publish);
     }
 }
 

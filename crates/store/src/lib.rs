@@ -10,7 +10,7 @@
 mod advice;
 mod background;
 mod batch;
-mod books;
+mod allocation;
 mod builder;
 mod collect;
 mod cursors;
@@ -41,7 +41,7 @@ mod refused;
 mod session;
 mod stats;
 mod sync;
-mod take_up;
+mod reopen;
 mod tree;
 mod verify;
 mod visits;

@@ -31,7 +31,7 @@ use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 /// until it is used.
 fn reserved_bytes(budget_bytes: u64) -> u64 {
     let physical = rustix::param::page_size() as u64 * physical_pages();
-    // A persistent index has books for so much: they stay the right ones where a little memory comes or goes.
+    // A persistent index has allocation metadata for so much: it stays the right size where a little memory comes or goes.
     budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     let budget = Arc::new(Budget::new(options.memory_budget_bytes));
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
     let opening = Opening::on(&medium, &options, &budget)?;
-    let (engine, recovery) = opening.take_up_index(opening.values(medium)?, &place)?;
+    let (engine, recovery) = opening.reopen_index(opening.values(medium)?, &place)?;
     start(engine, recovery, &mut None)
 }
 
@@ -254,7 +254,7 @@ impl<'a> Opening<'a> {
             Persist::Auto if !names_index => self.read_values(values),
             Persist::Auto | Persist::Index | Persist::Full => {
                 self.plan.check_index_tier(dir)?;
-                self.take_up_index(values, index)
+                self.reopen_index(values, index)
             }
         }
     }

@@ -6,7 +6,7 @@
 //! | index | verify what its entries name, count the rest as dead (4) | the same, free the rest (3) |
 //! | full | replay the last section (5) | the same (5) |
 //!
-//! After an orderly end an index that was kept is taken up as it was closed.
+//! After an orderly end an index that was kept is reopened as it was closed.
 
 use crate::engine::{Engine, Stored};
 use crate::error::{Error, Result};
@@ -161,7 +161,7 @@ impl Opening<'_> {
         Ok((engine, RecoveryReport { kept, unfit, ..report }))
     }
 
-    /// Of logs whose every write is a section the books alone say what counts: a scan would show what the next opening
+    /// Of logs whose every write is a section the allocation metadata alone says what counts: a scan would show what the next opening
     /// takes back.
     fn is_half_done(&self, values: &Stored<Native>) -> Error {
         let path = values.medium().path().display();

@@ -1,6 +1,6 @@
 //! Checking a persistent index against the values beside it, of a map that is only read.
 //!
-//! What of an index an opening relies on has sums (`take_up`); after a kill of a map whose operations are no sections
+//! What of an index an opening relies on has sums (`reopen`); after a kill of a map whose operations are no sections
 //! one thing has none: a word of an entry that became zero. The values know every key, so that is found here, by
 //! looking each of them up.
 

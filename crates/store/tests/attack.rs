@@ -3,7 +3,7 @@
 //! that is gone without a word, never a panic or a signal.
 //!
 //! Value logs have tests of their own (`damage_is_named_and_never_hides_keys`); here they are damaged beside an index
-//! that is kept, which is taken up without reading them: a GET that met a damaged item there ended the server.
+//! that is kept, which is reopened without reading them: a GET that met a damaged item there ended the server.
 //! `TERRACE_LONG=1` tries twenty times as much, `TERRACE_SEED` begins elsewhere.
 
 use crate::adversary::{Random, cases, in_memory, value_of};

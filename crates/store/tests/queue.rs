@@ -520,7 +520,7 @@ fn popped_from(queue: &Queue) -> Vec<Vec<u8>> {
 /// The form is no part of the file: whoever opens it in another one finds what was acknowledged, after an orderly
 /// end and after a kill, or is told why not.
 #[test]
-fn each_form_takes_up_what_another_left_or_refuses_it() {
+fn each_form_reopens_what_another_left_or_refuses_it() {
     for (domain, durable) in
         [(Domain::Adr, [Form::Tx, Form::TxFree].as_slice()), (Domain::PageCache, &[Form::TxFree])]
     {

@@ -43,7 +43,7 @@ fn keys(map: &Map) -> BTreeSet<Vec<u8>> {
     }
 }
 
-/// Closes the map and compares the books with its file: every slot has one owner.
+/// Closes the map and compares the allocation metadata with its file: every slot has one owner.
 fn closed_census(map: Map, dir: &Path) -> Census {
     map.close().expect("close");
     drop(map);

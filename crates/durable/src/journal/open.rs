@@ -10,7 +10,7 @@ use crate::medium::{BLOCK_BYTES, Medium};
 use std::sync::Arc;
 use terrace_memory::{Memory, Native};
 
-/// What a journal held, in the order in which it is to be taken up.
+/// What a journal held, in the order in which it is to be replayed.
 #[derive(Debug)]
 pub enum JournalPiece<'a> {
     /// What the journal was made as, the state, and what was kept beside it. First, and once.

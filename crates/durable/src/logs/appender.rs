@@ -81,7 +81,7 @@ impl<M: Memory> Appender<'_, M> {
     }
 
     /// Writes an item; returns its location. Durable now on a byte-addressable medium, after a
-    /// commit of [`Appender::ticket`] on a mirrored one. With books it counts once `changes` are
+    /// commit of [`Appender::ticket`] on a mirrored one. With allocation metadata it counts once `changes` are
     /// committed.
     #[inline]
     pub fn append(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64 {
@@ -184,8 +184,8 @@ impl<M: Memory> Logs<M> {
         self.check_writable()?;
         let (segment, sequence) = self.take_segment(room)?;
         self.seal(writer);
-        if let Some(books) = self.books.get() {
-            let grown = books.grow(segment..segment + 1);
+        if let Some(allocation) = self.allocation.get() {
+            let grown = allocation.grow(segment..segment + 1);
             grown.inspect_err(|_| self.lock_pool().free.push(segment))?;
         }
         let generation = self.generation.load(Ordering::Acquire);

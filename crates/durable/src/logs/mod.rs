@@ -19,7 +19,7 @@
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod appender;
-mod booked;
+mod allocation;
 mod commit;
 mod commit_queue;
 #[cfg(any(test, feature = "faults"))]
@@ -37,13 +37,13 @@ mod segment;
 mod turns;
 
 pub use appender::Appender;
-pub use booked::PAGE_BYTES;
+pub use allocation::PAGE_BYTES;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
-use crate::books::BookPages;
+use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
 use crate::item::{self, BATCH_END_BYTES};
@@ -127,8 +127,8 @@ pub struct Logs<M: Memory = Native> {
     lifetime: u32,
     /// What was wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
-    /// Where the books are, if they are kept by sections.
-    books: OnceLock<BookPages>,
+    /// Where the allocation metadata is, if it is kept by sections.
+    allocation: OnceLock<AllocationPages>,
     budget: Arc<Budget>,
     /// What keeps writes that no checkpoint has from the death of the process.
     redo: Mutex<Option<Arc<RedoLog>>>,
@@ -184,7 +184,7 @@ impl<M: Memory> Logs<M> {
             refuses: AtomicBool::new(false),
             lifetime: medium.lifetime(),
             head_damage: head_damage.or(redo_damage),
-            books: OnceLock::new(),
+            allocation: OnceLock::new(),
             budget: Arc::clone(budget),
             redo: Mutex::new(left.as_ref().map(|left| Arc::clone(&left.log))),
             owed: Arc::default(),

@@ -157,7 +157,7 @@ pub(super) trait Engine<M: Memory>: Send {
     }
     /// A number that grows with every section, for the clean mark: recovery must reach it again.
     fn progress(&self) -> u64;
-    /// Whether the engine's own books are consistent.
+    /// Whether the engine's own metadata is consistent.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Sections over the words of two memories: what makes `persist = "full"` (Wu, section 2.4).
 //!
-//! A map's index and its books lie in one memory, its values in another, and each has a layout of its
+//! A map's index and its allocation metadata lie in one memory, its values in another, and each has a layout of its
 //! own, which no [`Pool`](super::Pool) could give them. What they need of one is its redo log: an
 //! operation lists the words it changes, wherever they are ([`Changes`]), and they are there after a
 //! crash together or not at all.
@@ -156,7 +156,7 @@ struct Log {
 pub struct Both<'a, M, I> {
     /// Of the values.
     pub values: &'a M,
-    /// Of index and books.
+    /// Of index and allocation metadata.
     pub index: &'a I,
 }
 

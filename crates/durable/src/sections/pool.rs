@@ -215,12 +215,12 @@ impl<M: Memory> Pool<M> {
             EngineKind::Redo => redo::create(&media, &geometry),
             EngineKind::Shadow => shadow::create(&media, &geometry),
         }
-        let books = meta_pages(geometry.pages) * PAGE;
-        media.zero(geometry.data_at, books);
+        let metadata = meta_pages(geometry.pages) * PAGE;
+        media.zero(geometry.data_at, metadata);
         for (at, word) in Heap::create(geometry.pages) {
             media.store(geometry.data_at + at, word);
         }
-        media.settle(0, geometry.data_at + books);
+        media.settle(0, geometry.data_at + metadata);
         State { number: 1, clean: true, progress: 0 }.write(&media);
         identity.write(&media);
         Pool::start(media, &identity, &geometry, options)
@@ -375,7 +375,7 @@ impl<M: Memory> Pool<M> {
         self.media.into_memory()
     }
 
-    /// Walks the books of heap and engine: every byte has one owner. O(heap).
+    /// Walks the metadata of heap and engine: every byte has one owner. O(heap).
     ///
     /// # Errors
     /// What is wrong, in words.

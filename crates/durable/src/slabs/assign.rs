@@ -164,8 +164,8 @@ impl<M: Memory> Slabs<M> {
             return Ok(number);
         }
         let number = pool.fresh;
-        if let Some(books) = self.books.get() {
-            books.grow(number..number + 1)?;
+        if let Some(allocation) = self.allocation.get() {
+            allocation.grow(number..number + 1)?;
         }
         self.grow_to(number, room)?;
         pool.fresh += 1;

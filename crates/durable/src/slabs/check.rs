@@ -1,4 +1,4 @@
-//! The books of the slabs, compared with storage: for tests.
+//! The allocation metadata of the slabs, compared with storage: for tests.
 
 use super::Slabs;
 use super::classes;

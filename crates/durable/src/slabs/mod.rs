@@ -33,7 +33,7 @@
 //! class, a superblock and, innermost, a queue of deferred frees are.
 
 mod assign;
-mod booked;
+mod allocation;
 mod check;
 pub(crate) mod classes;
 mod deferred;
@@ -45,11 +45,11 @@ mod summary;
 mod torn;
 mod write;
 
-pub use booked::PAGE_BYTES;
+pub use allocation::PAGE_BYTES;
 pub use check::Census;
 pub use write::Slots;
 
-use crate::books::BookPages;
+use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::flush::{Flush, Flusher};
 use crate::item::{self, Item, Record};
@@ -108,8 +108,8 @@ pub struct Slabs<M: Memory = Native> {
     stopped: OnceLock<String>,
     /// What is wrong with the head of the file, under [`Access::Salvage`](crate::Access).
     head_damage: Option<String>,
-    /// Where the books are, if they are kept by sections.
-    books: OnceLock<BookPages>,
+    /// Where the allocation metadata is, if it is kept by sections.
+    allocation: OnceLock<AllocationPages>,
     budget: Arc<Budget>,
     /// Bytes taken from the budget.
     taken: AtomicU64,
@@ -185,7 +185,7 @@ impl<M: Memory> Slabs<M> {
             is_unverified: AtomicBool::new(false),
             stopped: OnceLock::new(),
             head_damage,
-            books: OnceLock::new(),
+            allocation: OnceLock::new(),
             budget: Arc::clone(budget),
             taken: AtomicU64::new(0),
             medium,
@@ -414,11 +414,11 @@ impl<M: Memory> Slabs<M> {
 
     /// Marks the slot of the item at `location` free, durably on return, and with it every older version
     /// of its key. Called under the key's lock, for a deletion or after what supersedes the item was
-    /// written; [`Slabs::release`] must follow. With books it is free once `changes` are committed.
+    /// written; [`Slabs::release`] must follow. With allocation metadata it is free once `changes` are committed.
     #[inline]
     pub fn retire(&self, location: u64, changes: &mut Changes) {
-        if let Some(books) = self.books.get() {
-            return self.retire_booked(books, location, changes);
+        if let Some(allocation) = self.allocation.get() {
+            return self.retire_in_section(allocation, location, changes);
         }
         self.clear_deferred();
         self.clear_checksum(location);

@@ -18,7 +18,7 @@ const MOST_SHIFT: u32 = 8;
 impl<M: Memory> Slabs<M> {
     /// Slots that a crash from here on may tear.
     pub(super) fn may_tear(&self) -> usize {
-        if self.books.get().is_some() || self.is_ordered { 0 } else { self.writers.len() }
+        if self.allocation.get().is_some() || self.is_ordered { 0 } else { self.writers.len() }
     }
 
     /// Says so, durably on return; or that the file is not in use.

@@ -65,7 +65,7 @@ impl<'a, M: Memory> Slots<'a, M> {
     }
 
     /// Writes an item for which [`Slots::fits`] said yes; returns its location. Durable on return, or, with
-    /// books, once `changes` are committed: until then the slot is free.
+    /// allocation metadata, once `changes` are committed: until then the slot is free.
     ///
     /// # Panics
     /// If there is no slot.
@@ -76,7 +76,7 @@ impl<'a, M: Memory> Slots<'a, M> {
             self.slabs.shared.superblocks[superblock_of(location)].salt.load(Ordering::Relaxed);
         let mut header = [0; MAX_HEADER_BYTES];
         let header_bytes = new.encode_header(salt, false, &mut header);
-        let checksum = match self.slabs.books.get() {
+        let checksum = match self.slabs.allocation.get() {
             Some(_) => std::mem::take(header.first_chunk_mut::<4>().expect("a checksum")),
             None => [0; 4],
         };
@@ -85,8 +85,8 @@ impl<'a, M: Memory> Slots<'a, M> {
         // SAFETY: inside the slot, which holds the item (its class) and is this writer's alone: it was
         // free, and no reader holds its location.
         unsafe { self.lock.borrow_mut().flusher.write_slot(memory, location, parts) };
-        if let Some(books) = self.slabs.books.get() {
-            self.slabs.take_booked(books, location, u32::from_le_bytes(checksum), changes);
+        if let Some(allocation) = self.slabs.allocation.get() {
+            self.slabs.take_in_section(allocation, location, u32::from_le_bytes(checksum), changes);
         }
         location
     }

@@ -5,7 +5,7 @@ use super::{
     BucketLock, Entries, Found, GetWords, ItemCopy, NoItem, PutWord, Reach, Recovered, Room,
     SEGMENT_BYTES, Seen, Ticket, Values, Writing,
 };
-use crate::books::BookPages;
+use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::index_file::Pages;
 use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
@@ -91,36 +91,36 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.recover_reached(threads, reach))
     }
 
-    /// Takes everything up from the books instead, which are exact: nothing is read but the heads of
+    /// Recovers everything from the allocation metadata instead, which is exact: nothing is read but the heads of
     /// segments.
     ///
     /// # Errors
-    /// [`Error::Unfit`](crate::Error::Unfit) if a batch was never finished, or if the books cannot be
+    /// [`Error::Unfit`](crate::Error::Unfit) if a batch was never finished, or if the allocation metadata cannot be
     /// those of these values, and of an index with these entries; nothing was changed then. Those of the medium.
-    pub fn recover_booked(
+    pub fn recover_allocation(
         &self,
-        pages: &BookPages,
+        pages: &AllocationPages,
         get: GetWords<'_>,
         entries: Option<Entries<'_>>,
     ) -> Result<Recovered> {
-        either!(self, values => values.recover_booked(pages, get, entries))
+        either!(self, values => values.recover_allocation(pages, get, entries))
     }
 
-    /// Tells every word of the books. Nobody writes meanwhile.
-    pub fn write_books(&self, pages: &BookPages, put: PutWord<'_>) {
-        either!(self, values => values.write_books(pages, put));
+    /// Tells every word of the allocation metadata. Nobody writes meanwhile.
+    pub fn write_allocation(&self, pages: &AllocationPages, put: PutWord<'_>) {
+        either!(self, values => values.write_allocation(pages, put));
     }
 
     /// From here on what is written counts by the words that it adds to its section. To be called before
-    /// the first write, with exact books.
+    /// the first write, with exact allocation metadata.
     ///
     /// # Panics
     /// The second time.
-    pub fn keep_books(&self, pages: BookPages) {
-        either!(self, values => values.keep_books(pages));
+    pub fn keep_allocation(&self, pages: AllocationPages) {
+        either!(self, values => values.keep_allocation(pages));
     }
 
-    /// The pages of these values' books.
+    /// The pages of these values' allocation metadata.
     pub fn book_pages(&self) -> Pages {
         let (count, bytes) = match self {
             Self::Logs(logs) => {

@@ -34,10 +34,10 @@ pub type Entries<'a> = &'a dyn Fn(&mut dyn FnMut(u64));
 /// Is told of an item: location, item, bytes.
 pub type Told<'a> = &'a dyn Fn(u64, &Item<'_>, usize);
 
-/// Takes a word of the books.
+/// Takes a word of the allocation metadata.
 pub type PutWord<'a> = &'a mut dyn FnMut(Address, u64);
 
-/// Reads words of the books that follow each other.
+/// Reads words of the allocation metadata that follow each other.
 pub type GetWords<'a> = &'a dyn Fn(Address, &mut [u64]);
 
 /// A persistent index, as a recovery that starts from it sees it.
@@ -172,7 +172,7 @@ pub trait Writing {
     /// that ends.
     #[inline(always)]
     fn supersedes(&mut self, _location: u64, _bytes: usize) {}
-    /// Writes an item that fits and returns its location. With books, it counts only once `changes` are
+    /// Writes an item that fits and returns its location. With allocation metadata, it counts only once `changes` are
     /// committed.
     fn write(&mut self, new: &NewItem<'_>, changes: &mut Changes) -> u64;
     /// Writes `new` over `old`, the current item of its key at `location`, where the design and
@@ -181,7 +181,7 @@ pub trait Writing {
     /// Whether [`Writing::overwrite`] would.
     fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool;
     /// The item of `bytes` at `location` ends. Called under the key's lock. In slabs the slot is
-    /// durably free on return, and those of older versions are; with books, once `changes` are
+    /// durably free on return, and those of older versions are; with allocation metadata, once `changes` are
     /// committed.
     fn retire(&mut self, location: u64, bytes: usize, changes: &mut Changes);
     /// The item of `bytes` at `location` ends because what supersedes it was written. Called under the

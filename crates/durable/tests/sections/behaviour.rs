@@ -44,7 +44,7 @@ fn set(pool: &Pool<Words>, value: u64) -> Result<()> {
 fn a_panic_inside_takes_everything_back() {
     for engine in EngineKind::ALL {
         let pool = pool(engine);
-        let before = pool.objects().expect("books");
+        let before = pool.objects().expect("metadata");
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             pool.section(|tx| {
                 let at = tx.root(COUNT)?;
@@ -58,7 +58,7 @@ fn a_panic_inside_takes_everything_back() {
             })
         }));
         assert!(panicked.is_err());
-        assert_eq!((count(&pool), pool.objects().expect("books")), (1, before), "{engine}");
+        assert_eq!((count(&pool), pool.objects().expect("metadata")), (1, before), "{engine}");
         set(&pool, 3).expect("life goes on");
         let pool = Pool::open(pool.close(), &options(engine)).expect("open");
         assert_eq!(count(&pool), 3, "{engine}");
@@ -117,7 +117,7 @@ fn an_inner_section_is_part_of_the_outer_one() {
 fn a_section_larger_than_the_log_is_an_error_and_changes_nothing() {
     for engine in EngineKind::ALL {
         let pool = pool(engine);
-        let before = pool.objects().expect("books");
+        let before = pool.objects().expect("metadata");
         let swallow: Result<()> = pool.section(|tx| {
             let at = tx.root(COUNT)?;
             tx.set(at, 2)?;
@@ -135,7 +135,7 @@ fn a_section_larger_than_the_log_is_an_error_and_changes_nothing() {
         };
         assert_eq!((of, has_bytes), (engine, 8 << 10));
         assert!(needs_bytes > has_bytes);
-        assert_eq!((count(&pool), pool.objects().expect("books")), (1, before), "{engine}");
+        assert_eq!((count(&pool), pool.objects().expect("metadata")), (1, before), "{engine}");
         set(&pool, 9).expect("life goes on");
         assert_eq!(count(&pool), 9);
     }
@@ -157,10 +157,10 @@ fn a_full_heap_is_an_error_that_a_section_may_live_with() {
         });
         let kept = kept.expect("kept");
         assert!(!kept.is_empty());
-        let census = pool.check().expect("books");
+        let census = pool.check().expect("metadata");
         assert_eq!(census.objects, 1 + kept.len() as u64, "{engine}");
         pool.section(|tx| kept.iter().try_for_each(|at| tx.free(*at))).expect("freed");
-        assert_eq!(pool.check().expect("books").objects, 1);
+        assert_eq!(pool.check().expect("metadata").objects, 1);
     }
 }
 
@@ -184,7 +184,7 @@ fn freeing_an_unallocated_offset_is_an_error() {
             Ok::<_, Error>(())
         })
         .expect("errors that change nothing do not take the section back");
-        assert_eq!(pool.check().expect("books").objects, 1);
+        assert_eq!(pool.check().expect("metadata").objects, 1);
     }
 }
 
@@ -220,7 +220,7 @@ fn a_pool_opens_at_another_address() {
         assert!(!pool.recovery().was_clean);
         let values = pool.section(|tx| list::values(tx)).expect("values");
         assert!(values.into_iter().eq((0..50).rev()), "{engine}");
-        pool.check().expect("books");
+        pool.check().expect("metadata");
     }
 }
 

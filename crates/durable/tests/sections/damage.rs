@@ -131,7 +131,7 @@ fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
                 Err(other) => panic!("{engine} {word}: {other}"),
                 Ok(pool) => {
                     harmless += 1;
-                    // The books of the heap, where they begin among these words, are not journalled.
+                    // The metadata of the heap, where it begins among these words, is not journalled.
                     if let Ok(values) =
                         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                             pool.section(|tx| list::values(tx)).expect("values")

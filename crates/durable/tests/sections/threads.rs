@@ -50,7 +50,7 @@ fn sections_of_several_threads_are_isolated_and_none_is_lost() {
             objects.push(tx.root(SUM)?.at());
             Ok::<_, Error>(objects)
         })
-        .map(|objects| pool.check_reachable(objects).expect("books"))
+        .map(|objects| pool.check_reachable(objects).expect("metadata"))
         .expect("contents");
     }
 }

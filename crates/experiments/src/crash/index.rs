@@ -46,14 +46,14 @@ impl Items for Numbered {
     fn prefetch(&self, _: u64) {}
 }
 
-pub(super) fn grounds(memory: Without<Crashable>) -> Vec<[Reserved<Media>; 2]> {
+pub(super) fn reserved(memory: Without<Crashable>) -> Vec<[Reserved<Media>; 2]> {
     let memory = Arc::new(memory);
-    let ground = |part: u64| Reserved {
+    let reserve = |part: u64| Reserved {
         memory: Part::new(memory.as_ref().clone(), part * PART_BYTES, PART_BYTES),
         start: part * PART_BYTES,
         commit: Box::new(|_, _| Ok(())),
     };
-    vec![[ground(0), ground(1)]]
+    vec![[reserve(0), reserve(1)]]
 }
 
 pub(super) fn budget() -> Arc<Budget> {
@@ -153,12 +153,12 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     let operations = script(settings.seed);
     let states = states(&operations);
     let repaired = move |memory: &Crashable| {
-        HashIndex::repair(grounds(without(memory.clone())), &budget()).map_err(|e| e.to_string())
+        HashIndex::repair(reserved(without(memory.clone())), &budget()).map_err(|e| e.to_string())
     };
     Explorer::new(settings.domain, 2 * PART_BYTES)
         .setup(|memory| {
             let memory = Without::nothing(memory.clone());
-            let index = HashIndex::persistent(grounds(memory), &budget()).expect("an index");
+            let index = HashIndex::persistent(reserved(memory), &budget()).expect("an index");
             (0..KEYS_BEFORE).for_each(|key| put(&index, key, 0));
         })
         .thread(move |memory, log| {

@@ -5,7 +5,7 @@
 
 use super::Settings;
 use super::exhaustive::Exhaustive;
-use super::index::{self, Media, Numbered, budget, grounds, location};
+use super::index::{self, Media, Numbered, budget, reserved, location};
 use super::left_out::{Leaves, LeftOut};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::{Change, HashIndex, hash_key};
@@ -79,13 +79,13 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
     let (made, written, read) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let explorer = Explorer::new(settings.domain, 2 * index::PART_BYTES)
         .setup(move |memory| {
-            let kept = HashIndex::persistent(grounds(Without::nothing(memory.clone())), &budget());
+            let kept = HashIndex::persistent(reserved(Without::nothing(memory.clone())), &budget());
             let kept = kept.expect("an index");
             let is_behind = matches!(look, Look::Overflow | Look::Moving);
             let before = if is_behind { SLOTS } else { 1 };
             (0..before).for_each(|key| set(&kept, key, Some(0)));
             set(&kept, KEY, HISTORY[0]);
-            let tried = HashIndex::repair(grounds(without(memory.clone())), &budget());
+            let tried = HashIndex::repair(reserved(without(memory.clone())), &budget());
             let tried = Arc::new(tried.expect("the index"));
             *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(tried);
         })
@@ -107,7 +107,7 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
             log.note(Note::Saw(seen));
         })
         .check(move |memory, notes: &[Noted<Note>]| {
-            let index = HashIndex::repair(grounds(without(memory.clone())), &budget());
+            let index = HashIndex::repair(reserved(without(memory.clone())), &budget());
             let found = instant(looked_up(&index.map_err(|e| e.to_string())?, Look::Get))?;
             let told = notes.iter().map(|note| match note.event {
                 Note::Done(instant) | Note::Saw(instant) => instant,

@@ -4,7 +4,7 @@
 use super::Settings;
 use super::exhaustive::Explored;
 use super::index::{
-    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, grounds, hash,
+    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, reserved, hash,
     location, script, states,
 };
 use super::left_out::{Leaves, LeftOut};
@@ -48,7 +48,7 @@ impl Taken {
         let values = Part::new(memory.clone(), VALUES_AT, Joint::VALUES_BYTES);
         let of_index = Part::new(memory.clone(), 0, VALUES_AT);
         let (joint, _) = Joint::open((&values, values.len()), Some((&of_index, VALUES_AT)));
-        let index = HashIndex::reopen(grounds(memory), &budget(), |_| Ok(true));
+        let index = HashIndex::reopen(reserved(memory), &budget(), |_| Ok(true));
         let mut index = index.map_err(|e| e.to_string())?;
         index.use_sections();
         Ok(Taken { index, sections: Sections { joint, values, index: of_index } })
@@ -71,7 +71,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
     Explorer::new(settings.domain, MEMORY_BYTES)
         .setup(|memory| {
             let memory = Without::nothing(memory.clone());
-            HashIndex::persistent(grounds(memory.clone()), &budget())
+            HashIndex::persistent(reserved(memory.clone()), &budget())
                 .expect("an index")
                 .note_allocation();
             let taken = Taken::up(memory).expect("the index");
@@ -95,7 +95,7 @@ fn explorer_on(without: Leaves, settings: &Settings) -> Explorer<usize> {
             let found = contents(&taken.index)?;
             let stats = taken.index.stats();
             drop(taken);
-            let repaired = HashIndex::repair(grounds(memory), &budget());
+            let repaired = HashIndex::repair(reserved(memory), &budget());
             let repaired = repaired.map_err(|e| e.to_string())?.stats();
             if stats != repaired {
                 return Err(format!("the allocation metadata says {stats:?}, repair {repaired:?}"));

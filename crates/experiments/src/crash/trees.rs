@@ -26,7 +26,7 @@ const MARK: u64 = 1_000;
 
 /// Where inner nodes lie: the trees of the tests differ in it, and in their form.
 trait InnerNodes: Memory + Sized {
-    fn ground(memory: &Without<Crashable>) -> Reserved<Self>;
+    fn reserve(memory: &Without<Crashable>) -> Reserved<Self>;
 }
 
 fn part(memory: &Without<Crashable>, number: u64) -> Reserved<Media> {
@@ -39,14 +39,14 @@ fn part(memory: &Without<Crashable>, number: u64) -> Reserved<Media> {
 
 /// Beside the leaves.
 impl InnerNodes for Media {
-    fn ground(memory: &Without<Crashable>) -> Reserved<Media> {
+    fn reserve(memory: &Without<Crashable>) -> Reserved<Media> {
         part(memory, 1)
     }
 }
 
 /// In DRAM: gone after a crash.
 impl InnerNodes for Native {
-    fn ground(_: &Without<Crashable>) -> Reserved<Native> {
+    fn reserve(_: &Without<Crashable>) -> Reserved<Native> {
         let region = Region::reserve(PART_BYTES, Backing::Anonymous).expect("address space");
         let memory = region.native();
         Reserved { memory, commit: Box::new(move |at, n| region.commit(at, n)), start: 0 }
@@ -61,7 +61,7 @@ fn recovered<N: InnerNodes>(
     form: Form,
     memory: Without<Crashable>,
 ) -> std::io::Result<Tree<Media, N>> {
-    let inner = N::ground(&memory);
+    let inner = N::reserve(&memory);
     Tree::recover(&options(form), part(&memory, 0), inner, &Sixteen, 1, &budget())
 }
 
@@ -153,7 +153,7 @@ fn explorer_on<N: InnerNodes>(
     Explorer::new(settings.domain, 2 * PART_BYTES)
         .setup(move |memory| {
             let memory = Without::nothing(memory.clone());
-            let inner = N::ground(&memory);
+            let inner = N::reserve(&memory);
             let tree = Tree::over(&options(form), part(&memory, 0), inner, &budget());
             let tree = tree.expect("a tree");
             (0..KEYS_BEFORE).for_each(|n| change(&tree, 3 * n, Some(0)));
@@ -215,7 +215,7 @@ pub(super) fn threads(form: Form, settings: &Settings) -> Explorer<usize> {
         std::array::from_fn(|thread| states(of_thread(&before, thread), &scripts[thread]));
     let mut explorer = Explorer::new(settings.domain, 2 * PART_BYTES).setup(move |memory| {
         let memory = Without::nothing(memory.clone());
-        let inner = Media::ground(&memory);
+        let inner = Media::reserve(&memory);
         let tree = Tree::over(&options(form), part(&memory, 0), inner, &budget()).expect("a tree");
         (0..KEYS_BEFORE).for_each(|key| change(&tree, key, Some(0)));
         *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(tree));

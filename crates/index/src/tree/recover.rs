@@ -41,7 +41,7 @@ struct List {
 }
 
 impl<L: Memory, N: Memory> Tree<L, N> {
-    /// Takes up the tree that [`Tree::over`] made with the same options on the same region for leaves,
+    /// Reopens the tree that [`Tree::over`] made with the same options on the same region for leaves,
     /// after a crash or not, with so many threads; the region for inner nodes may hold anything.
     /// O(entries).
     ///

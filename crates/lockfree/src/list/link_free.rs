@@ -72,7 +72,7 @@ impl Protocol for LinkFree {
 
     fn recover<M: Memory>(nodes: &Nodes<M>) -> Result<()> {
         let is_live = |slot| nodes.get(slot, VALID) == 1 && !nodes.link(slot).is_gone();
-        scan::take_up(nodes, is_live, |slot| {
+        scan::reopen(nodes, is_live, |slot| {
             nodes.set(slot, KEPT, 1);
             nodes.set(slot, GONE, 0);
         })

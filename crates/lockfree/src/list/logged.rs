@@ -110,7 +110,7 @@ impl<const LOG: bool> Protocol for Linked<LOG> {
     }
 
     fn recover<M: Memory>(nodes: &Nodes<M>) -> Result<()> {
-        walk::take_up(nodes)?;
+        walk::reopen(nodes)?;
         if LOG { redo(nodes) } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The first line of a table: what it was made as. It is taken up as that, or refused.
+//! The first line of a table: what it was made as. It is reopened as that, or refused.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -80,7 +80,7 @@ impl Made {
         }
     }
 
-    /// Whether it is taken up as what it is.
+    /// Whether it is reopened as what it is.
     pub(super) fn check<P: Protocol>(&self, domain: Domain) -> Result<()> {
         if self.form != P::NAME {
             return Err(other("form", self.form, P::NAME));

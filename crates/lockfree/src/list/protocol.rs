@@ -56,7 +56,7 @@ pub trait Protocol: Send + Sync + Sized + 'static {
     fn done<M: Memory>(nodes: &Nodes<M>, log: u64);
     /// Whether a reader that found its key in `node` is told that it is there.
     fn sees<M: Memory>(nodes: &Nodes<M>, node: u64) -> bool;
-    /// Takes up what a crash, or an orderly end, left. Nobody else uses the list.
+    /// Reopens what a crash, or an orderly end, left. Nobody else uses the list.
     ///
     /// # Errors
     /// What no crash leaves.

@@ -7,7 +7,7 @@ use terrace_memory::Memory;
 /// Takes the slots that live and links them in the order of their keys; `prepare` writes what else a
 /// walked node needs. Nothing of this need be durable: what lives does so without it, and a crash in the
 /// middle leaves the same to the next.
-pub(super) fn take_up<M: Memory>(
+pub(super) fn reopen<M: Memory>(
     nodes: &Nodes<M>,
     is_live: impl Fn(u64) -> bool,
     prepare: impl Fn(u64),

@@ -85,7 +85,7 @@ impl Protocol for Soft {
             let valid = nodes.get(slot, VALID);
             valid != 0 && valid != nodes.get(slot, DELETED)
         };
-        scan::take_up(nodes, is_live, |slot| {
+        scan::reopen(nodes, is_live, |slot| {
             let words = [VALID, KEY, VALUE].into_iter();
             words.for_each(|word| nodes.set_near(slot, word, nodes.get(slot, word)));
         })

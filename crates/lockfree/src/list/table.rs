@@ -149,7 +149,7 @@ impl<M: Memory + Clone, P: Protocol> ListTable<M, P> {
         ListTable::over(nodes)
     }
 
-    /// Takes up what [`ListTable::create`] made, after a crash or not, wherever it is mapped now. What
+    /// Reopens what [`ListTable::create`] made, after a crash or not, wherever it is mapped now. What
     /// was told before is there; what was under way is there or not.
     ///
     /// # Errors

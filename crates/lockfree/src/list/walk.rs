@@ -7,17 +7,17 @@ use super::node::*;
 use terrace_memory::Memory;
 
 /// Takes every node that a bucket leads to, and drops those that are gone, durably.
-pub(super) fn take_up<M: Memory>(nodes: &Nodes<M>) -> Result<()> {
+pub(super) fn reopen<M: Memory>(nodes: &Nodes<M>) -> Result<()> {
     let mut dropped = Vec::new();
     for bucket in 0..nodes.shape.buckets {
-        take_up_bucket(nodes, bucket, &mut dropped)?;
+        reopen_bucket(nodes, bucket, &mut dropped)?;
     }
     // Only now: before, a link in another bucket could have led to one of them.
     dropped.into_iter().for_each(|node| nodes.slots.give(node));
     Ok(())
 }
 
-fn take_up_bucket<M: Memory>(nodes: &Nodes<M>, bucket: u64, dropped: &mut Vec<u64>) -> Result<()> {
+fn reopen_bucket<M: Memory>(nodes: &Nodes<M>, bucket: u64, dropped: &mut Vec<u64>) -> Result<()> {
     let mut left = nodes.shape.head(bucket);
     let mut least = None;
     loop {

@@ -1,7 +1,7 @@
 //! The words of the first page that change: where the tail is, where what counts ends, and the owner's word.
 //!
 //! None of them has a neighbour that could vouch for it, since each is stored alone: so each has a sum of its own
-//! above 54 bits. Files of the first version have plain words in other places of the same lines. They are taken up
+//! above 54 bits. Files of the first version have plain words in other places of the same lines. They are reopened
 //! by [`Ring::make_second`]: what they say is written in the second version's places, durably, and slots get the
 //! checksums they lack; then the two words that say the version, in one line, are stored. A crash before leaves
 //! the first version as it was.

@@ -100,7 +100,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     ) -> Result<(Ring<M, T>, Recovery), OpenError> {
         let mut ring = Ring::unrecovered(memory, turns, form, write_back, steps)?;
         let refuse: Damaged<'_> = &mut |at, what| Err(OpenError::Damaged { at, what });
-        let recovery = ring.take_up(refuse)?;
+        let recovery = ring.reopen(refuse)?;
         Ok((ring, recovery))
     }
 
@@ -123,7 +123,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
     }
 
     /// Recovers it, as far as `damaged` does not refuse to go on.
-    pub(super) fn take_up(&mut self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
+    pub(super) fn reopen(&mut self, damaged: Damaged<'_>) -> Result<Recovery, OpenError> {
         let (rolled_back, converted) = (self.roll_back(damaged)?, self.is_first_version);
         let found = self.find(damaged)?;
         if converted {

@@ -48,7 +48,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             }
             Ok(())
         };
-        let recovery = Recovery { rolled_back, converted, ..ring.take_up(&mut note)? };
+        let recovery = Recovery { rolled_back, converted, ..ring.reopen(&mut note)? };
         Ok((ring, recovery))
     }
 

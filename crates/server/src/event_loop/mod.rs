@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Work per connection and turn is bounded (bytes read, bytes of requests executed, bytes of
-//! replies produced); what is left over goes to the backlog and is taken up in the next turn,
+//! replies produced); what is left over goes to the backlog and is continued in the next turn,
 //! after everybody else had theirs.
 
 mod batch;
@@ -352,7 +352,7 @@ impl EventLoop<'_> {
         }
     }
 
-    /// Takes up what the last turn left over.
+    /// Continues what the last turn left over.
     fn resume(&mut self, index: usize, turn: &mut Turn<'_>) {
         let Some(connection) = self.connections[index].as_mut() else { return };
         connection.in_backlog = false;

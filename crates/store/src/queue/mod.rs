@@ -220,7 +220,7 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it, [`Error::Option`] for options that cannot be, or that
-    /// differ from those it was made with, and for a form that cannot take up what is there;
+    /// differ from those it was made with, and for a form that cannot reopen what is there;
     /// [`Error::OutOfMemory`]; [`Error::Medium`] naming file and offset of damage.
     pub fn open(dir: &Path, options: &QueueOptions, budget: &Arc<Budget>) -> Result<Queue> {
         open::open(dir, options, budget)

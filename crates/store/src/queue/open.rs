@@ -205,7 +205,7 @@ fn as_made<M: Memory + Clone>(medium: &Medium<M>, options: &QueueOptions) -> Res
     Ok(made)
 }
 
-/// Makes the ring, or takes up the one that is there, in whatever form it was left.
+/// Makes the ring, or reopens the one that is there, in whatever form it was left.
 ///
 /// # Durability
 /// A new one is durable, and named, on return; a crash before leaves none. Of one that is there, recovery makes

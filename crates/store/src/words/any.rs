@@ -108,7 +108,7 @@ impl<M: Memory + Clone> AnyTable<M> {
         })
     }
 
-    /// Takes up the one that is there.
+    /// Reopens the one that is there.
     pub(super) fn open(form: Form, media: Media<M>) -> list::Result<AnyTable<M>> {
         Ok(match form {
             Form::TLog => AnyTable::TLog(ListTable::open(media)?),

@@ -53,7 +53,7 @@ pub(super) fn open(dir: &Path, options: &WordsOptions, budget: &Arc<Budget>) -> 
     if budget.take(budget_bytes).is_err() {
         return Err(Error::OutOfMemory { used: budget.used(), budget: budget.limit() });
     }
-    let taken = take_up(&medium, form, size, needed);
+    let taken = reopen(&medium, form, size, needed);
     let (table, links, recovery) = taken.inspect_err(|_| budget.give(budget_bytes))?;
     if options.access.writes() {
         lock.note_made("table");
@@ -128,7 +128,7 @@ fn as_made(medium: &Medium, options: &WordsOptions) -> Result<(Form, Size)> {
 type Taken = (AnyTable<Native>, Option<Region>, WordsRecovery);
 
 /// Makes the table, or recovers it.
-fn take_up(medium: &Medium, form: Form, size: Size, bytes: u64) -> Result<Taken> {
+fn reopen(medium: &Medium, form: Form, size: Size, bytes: u64) -> Result<Taken> {
     let began = Instant::now();
     let links = if form.has_links_apart() { Some(reserve(medium, bytes)?) } else { None };
     let kept = medium.memory().clone();

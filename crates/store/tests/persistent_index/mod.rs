@@ -198,9 +198,9 @@ fn after_an_orderly_end_the_index_is_as_it_was_and_after_a_kill_it_is_found() {
     }
 }
 
-/// Of logs, what the books count is what a walk counts.
+/// Of logs, what the allocation metadata counts is what a walk counts.
 #[test]
-fn the_books_of_logs_say_what_a_walk_finds() {
+fn the_allocation_metadata_of_logs_says_what_a_walk_finds() {
     let dir = in_memory();
     let (mut model, mut random) = (Contents::new(), Random(11));
     let map =
@@ -218,11 +218,11 @@ fn the_books_of_logs_say_what_a_walk_finds() {
         let map = reopened(copy.path(), options, &model, expected);
         (map.stats().live_bytes, map.stats().dead_bytes)
     };
-    let booked = sizes(Persist::Full, Way::Replayed);
+    let counted = sizes(Persist::Full, Way::Replayed);
     std::fs::rename(dir.path().join("index"), dir.path().join("aside")).expect("moved");
     let read = sizes(Persist::Full, Way::Read);
-    assert!(booked.1 > 0);
-    assert_eq!(booked, read);
+    assert!(counted.1 > 0);
+    assert_eq!(counted, read);
 }
 
 #[test]
@@ -294,17 +294,17 @@ fn survives(what: &str, ways: &[Kept], harm: impl Fn(&Path)) {
     }
 }
 
-/// Where the buckets of the first table begin, or the ground of leaves.
+/// Where the buckets of the first table begin, or the reserved region of leaves.
 fn areas_at(index: &Path) -> u64 {
     use std::os::unix::fs::FileExt;
-    let (mut books_bytes, file) = ([0; 8], std::fs::File::open(index).expect("index"));
-    file.read_exact_at(&mut books_bytes, 32).expect("a head");
-    4096 + u64::from_le_bytes(books_bytes)
+    let (mut allocation_bytes, file) = ([0; 8], std::fs::File::open(index).expect("index"));
+    file.read_exact_at(&mut allocation_bytes, 32).expect("a head");
+    4096 + u64::from_le_bytes(allocation_bytes)
 }
 
 /// At rest any bit that changes is noticed, and the index rebuilt: a walk misses what it does not name.
 #[test]
-fn books_and_lines_that_changed_at_rest_are_noticed() {
+fn allocation_metadata_and_lines_that_changed_at_rest_are_noticed() {
     for kept in Kept::ways(None) {
         let harms: [fn(&Path); 3] = [
             |index| write_at(index, 4096 + 512, &[0xff]),

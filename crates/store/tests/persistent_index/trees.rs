@@ -84,9 +84,9 @@ fn a_tree_of_the_laboratory_is_rebuilt_where_nobody_asks_for_it() {
     }
 }
 
-/// Without a name a tree of the product is taken up as it is; one that is asked for where another is, is refused.
+/// Without a name a tree of the product is reopened as it is; one that is asked for where another is, is refused.
 #[test]
-fn the_tree_that_is_there_is_taken_up_and_no_other() {
+fn the_tree_that_is_there_is_reopened_and_no_other() {
     let ways = Kept::ways(Some(Kind::Ordered)).into_iter();
     for kept in ways.filter(|kept| kept.tree.expect("a tree").is_product()) {
         let dir = in_memory();

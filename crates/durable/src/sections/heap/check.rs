@@ -1,11 +1,11 @@
-//! The walk that proves the books: every byte of the heap has one owner.
+//! The walk that proves the allocation metadata: every byte of the heap has one owner.
 
 use super::classes::{CLASSES, slot_bytes, slots};
 use super::{BITS, HEAD, HEADS_AT, Heap, LARGE_MAGIC, NEXT, PREVIOUS, Tag, Use, Words, meta_pages};
 use crate::sections::media::PAGE;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The heap by what its bytes are. `objects_bytes`, `free_bytes` and `books_bytes` are the whole.
+/// The heap by what its bytes are. `objects_bytes`, `free_bytes` and `metadata_bytes` are the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapCensus {
     /// Allocated objects.
@@ -14,12 +14,12 @@ pub struct HeapCensus {
     pub objects_bytes: u64,
     /// Bytes of free slots and pages.
     pub free_bytes: u64,
-    /// Bytes of the books: heads of pages, the map, what slots leave of a page.
-    pub books_bytes: u64,
+    /// Bytes of the allocation metadata: heads of pages, the map, what slots leave of a page.
+    pub metadata_bytes: u64,
 }
 
 impl Heap {
-    /// Walks the books. Every page is free, or of slots, or of one large object; every slot is free
+    /// Walks the allocation metadata. Every page is free, or of slots, or of one large object; every slot is free
     /// or taken; every page with free slots is on its class's list once. O(heap).
     ///
     /// Returns the census and the objects, offset to bytes.
@@ -31,7 +31,7 @@ impl Heap {
         words: &impl Words,
     ) -> Result<(HeapCensus, BTreeMap<u64, u64>), String> {
         let mut census =
-            HeapCensus { books_bytes: meta_pages(self.pages) * PAGE, ..HeapCensus::default() };
+            HeapCensus { metadata_bytes: meta_pages(self.pages) * PAGE, ..HeapCensus::default() };
         let mut objects = BTreeMap::new();
         let mut unfilled = vec![BTreeSet::new(); CLASSES];
         if words.load(0) != self.pages {
@@ -57,7 +57,7 @@ impl Heap {
         for (class, unfilled) in unfilled.into_iter().enumerate() {
             check_list(words, class, unfilled)?;
         }
-        let sum = census.objects_bytes + census.free_bytes + census.books_bytes;
+        let sum = census.objects_bytes + census.free_bytes + census.metadata_bytes;
         if sum != self.end() {
             return Err(format!("{sum} of {} bytes are accounted for: {census:?}", self.end()));
         }
@@ -96,7 +96,7 @@ impl Heap {
         census.objects += used;
         census.objects_bytes += used * bytes;
         census.free_bytes += (slots(tag.class) - used) * bytes;
-        census.books_bytes += PAGE - slots(tag.class) * bytes;
+        census.metadata_bytes += PAGE - slots(tag.class) * bytes;
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Heap {
         objects.insert(page_at + HEAD, count * PAGE - HEAD);
         census.objects += 1;
         census.objects_bytes += count * PAGE - HEAD;
-        census.books_bytes += HEAD;
+        census.metadata_bytes += HEAD;
         Ok(count)
     }
 }

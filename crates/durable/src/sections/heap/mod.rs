@@ -1,4 +1,4 @@
-//! The allocator, whose books are ordinary data of sections.
+//! The allocator, whose metadata is ordinary data of sections.
 //!
 //! Every word it changes goes through the section that asks, so an allocation or a free is undone
 //! with its section by a crash or an abort, whatever the engine: no leak, nothing owned twice. There
@@ -11,7 +11,7 @@
 //! slot page: | class, used, magic | next | previous | bitmap, 4 words | 0 | slots .. |
 //! large:     | magic | pages | bytes | .. 64 | the object .. |
 //! ```
-//! As in Wu, section 2.3, a page has slots of one size and its own books; a class's pages with free slots are
+//! As in Wu, section 2.3, a page has slots of one size and its own metadata; a class's pages with free slots are
 //! on a list. An allocation or a free changes one line, the head of the page, unless the page becomes
 //! full, empty, or neither any more. Objects of 64 bytes and more begin on lines of their own.
 
@@ -58,7 +58,7 @@ pub(super) trait WordsMut: Words {
     fn store(&mut self, at: u64, value: u64) -> Result<()>;
 }
 
-/// Pages that the books of a heap of `pages` take.
+/// Pages that the allocation metadata of a heap of `pages` takes.
 pub(super) fn meta_pages(pages: u64) -> u64 {
     (MAP_AT + 8 * pages.div_ceil(PAGES_PER_WORD)).div_ceil(PAGE)
 }
@@ -92,13 +92,13 @@ impl Heap {
         Heap { pages, hint: meta_pages(pages) }
     }
 
-    /// The words of an empty heap that are not zero, for the maker of a pool, who zeroes the books'
+    /// The words of an empty heap that are not zero, for the maker of a pool, who zeroes the metadata's
     /// pages before.
     pub(super) fn create(pages: u64) -> impl Iterator<Item = (u64, u64)> {
         let meta = (0..meta_pages(pages)).map(|page| (page / PAGES_PER_WORD, page));
         let mut map = std::collections::BTreeMap::new();
         for (word, page) in meta {
-            // The books themselves: never free, and no object.
+            // The metadata itself: never free, and no object.
             *map.entry(word).or_insert(0) |= (Use::Further as u64) << (2 * (page % PAGES_PER_WORD));
         }
         let map = map.into_iter().map(|(word, bits)| (MAP_AT + 8 * word, bits));

@@ -112,7 +112,7 @@ fn dram() -> Reserved<Native> {
 }
 
 /// The logs in this memory; the rest is in DRAM and is rebuilt.
-fn grounds(memory: &Crashable) -> Regions<Crashable, Native> {
+fn regions(memory: &Crashable) -> Regions<Crashable, Native> {
     let logs = Reserved { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 };
     Regions { logs, table: dram(), inner: dram() }
 }
@@ -123,12 +123,12 @@ fn budget() -> Arc<Budget> {
 
 fn create(memory: &Crashable, logs: u32) -> Index {
     let options = options(logs, Steps::ALL);
-    Deltas::create(grounds(memory), &options, &Scheduled(memory), &budget()).expect("an index")
+    Deltas::create(regions(memory), &options, &Scheduled(memory), &budget()).expect("an index")
 }
 
 fn recover(memory: &Crashable, steps: Steps) -> Result<Index, String> {
     // How many logs there are, the memory says.
-    Deltas::recover(grounds(memory), &options(1, steps), 1, &Sixteen, &budget())
+    Deltas::recover(regions(memory), &options(1, steps), 1, &Sixteen, &budget())
         .map_err(|e| e.to_string())
 }
 

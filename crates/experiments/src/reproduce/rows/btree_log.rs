@@ -84,7 +84,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
     Ok(judge(entries, &found))
 }
 
-fn ground(bytes: u64, domain: Domain) -> Result<(Arc<Region>, Reserved<Native>)> {
+fn reserve(bytes: u64, domain: Domain) -> Result<(Arc<Region>, Reserved<Native>)> {
     let region = Region::reserve(bytes, Backing::HugePages).map_err(failed())?.declared(domain);
     let region = Arc::new(region);
     Ok((Arc::clone(&region), again(&region)))
@@ -99,19 +99,19 @@ fn again(region: &Arc<Region>) -> Reserved<Native> {
 /// Processor time of recovering an entry by one thread, ns.
 fn native_recovery(entries: u64, options: &Options) -> Result<f64> {
     let budget = Arc::new(Budget::new(1 << 60));
-    let (memory, logs) = ground(500 * entries + (64 << 20), Domain::Adr)?;
+    let (memory, logs) = reserve(500 * entries + (64 << 20), Domain::Adr)?;
     let dram = || -> Result<[Reserved<Native>; 2]> {
-        Ok([ground(80 * entries + (1 << 20), Domain::None)?.1, ground(80 * entries + (1 << 20), Domain::None)?.1])
+        Ok([reserve(80 * entries + (1 << 20), Domain::None)?.1, reserve(80 * entries + (1 << 20), Domain::None)?.1])
     };
     let [table, inner] = dram()?;
-    let grounds = Regions { logs, table, inner };
-    let index = Deltas::create(grounds, options, &Sixteen, &budget).map_err(failed())?;
+    let regions = Regions { logs, table, inner };
+    let index = Deltas::create(regions, options, &Sixteen, &budget).map_err(failed())?;
     (0..entries).try_for_each(|n| insert(&index, n)).map_err(failed())?;
     drop(index);
     let [table, inner] = dram()?;
-    let grounds = Regions { logs: again(&memory), table, inner };
+    let regions = Regions { logs: again(&memory), table, inner };
     ns_per_operation(entries, || {
-        let index = Deltas::recover(grounds, options, 1, &Sixteen, &budget).map_err(failed())?;
+        let index = Deltas::recover(regions, options, 1, &Sixteen, &budget).map_err(failed())?;
         assert_eq!(index.len(), entries, "all is recovered");
         Ok(())
     })

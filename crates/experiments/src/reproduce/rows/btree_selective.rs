@@ -79,7 +79,7 @@ fn run(run: &Run<'_>) -> Result<Outcome> {
 }
 
 /// A memory, to be had again and again.
-fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Reserved<Native>> {
+fn reserve(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Reserved<Native>> {
     let region = Region::reserve((entries + 10_000) * 128, Backing::HugePages)?.declared(domain);
     let region = Arc::new(region);
     Ok(move || {
@@ -93,8 +93,8 @@ fn ground(entries: u64, domain: Domain) -> io::Result<impl Fn() -> Reserved<Nati
 fn recovered(entries: u64) -> io::Result<f64> {
     let options = TreeOptions::of(tree::Form::FastFair, 512);
     let budget = Arc::new(Budget::new(u64::MAX >> 1));
-    let leaves = ground(entries, Domain::Adr)?;
-    let dram = || ground(entries, Domain::None).map(|inner| inner());
+    let leaves = reserve(entries, Domain::Adr)?;
+    let dram = || reserve(entries, Domain::None).map(|inner| inner());
     let tree = Tree::over(&options, leaves(), dram()?, &budget)?;
     (0..entries).try_for_each(|number| trees::insert(&tree, number))?;
     drop(tree);

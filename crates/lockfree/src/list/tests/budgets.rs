@@ -21,7 +21,7 @@ struct Costs {
 
 fn costs<P: Protocol>(domain: Domain, left_out: &[Step]) -> Costs {
     let size = Size::list(100);
-    let Ground { kept, links } = Ground::of::<P>(size);
+    let Fixture { kept, links } = Fixture::of::<P>(size);
     let (kept, links) = (kept.declared(domain), links.declared(domain));
     let [memory, links] = [&kept, &links].map(|region| Counted::new(region.native()));
     let here = media::<_, P>(memory.clone(), links.clone());

@@ -23,20 +23,20 @@ macro_rules! each_list {
 use each_list;
 
 /// Memory for a table of this size, as many times as it has memories; the domain in which all are right.
-struct Ground {
+struct Fixture {
     kept: Region,
     links: Region,
 }
 
-impl Ground {
-    fn of<P: Protocol>(size: Size) -> Ground {
+impl Fixture {
+    fn of<P: Protocol>(size: Size) -> Fixture {
         let region = || {
             let bytes = size.bytes::<P>().unwrap().next_multiple_of(4096);
             let region = Region::reserve(bytes, Backing::Anonymous).unwrap().declared(Domain::Eadr);
             region.commit(0, bytes).unwrap();
             region
         };
-        Ground { kept: region(), links: region() }
+        Fixture { kept: region(), links: region() }
     }
 
     fn media<P: Protocol>(&self) -> Media<Native> {
@@ -44,8 +44,8 @@ impl Ground {
     }
 
     /// What survived, elsewhere; links that did not survive are not even zero.
-    fn moved<P: Protocol>(&self, size: Size) -> Ground {
-        let other = Ground::of::<P>(size);
+    fn moved<P: Protocol>(&self, size: Size) -> Fixture {
+        let other = Fixture::of::<P>(size);
         let (from, to) = (self.kept.native(), other.kept.native());
         for at in (0..from.len()).step_by(8) {
             // SAFETY: words of two memories of one length that only this test uses.
@@ -89,9 +89,9 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 fn is_a_map<P: Protocol>(size: Size, script: &[Asked]) {
-    let ground = Ground::of::<P>(size);
+    let fixture = Fixture::of::<P>(size);
     let mut model = BTreeMap::new();
-    let mut table = ListTable::<_, P>::create(ground.media::<P>(), size).unwrap();
+    let mut table = ListTable::<_, P>::create(fixture.media::<P>(), size).unwrap();
     let mut session = table.session().unwrap();
     for asked in script {
         match *asked {
@@ -104,7 +104,7 @@ fn is_a_map<P: Protocol>(size: Size, script: &[Asked]) {
             Asked::Get(key) => assert_eq!(session.get(key), model.get(&key).copied()),
             Asked::Open => {
                 drop((session, table));
-                table = ListTable::open(ground.media::<P>()).unwrap();
+                table = ListTable::open(fixture.media::<P>()).unwrap();
                 session = table.session().unwrap();
                 assert_eq!(table.free_nodes(), size.capacity - model.len() as u64, "{}", P::NAME);
             }
@@ -127,8 +127,8 @@ proptest! {
 
 fn is_ordered<P: Protocol>() {
     let size = Size::list(200);
-    let ground = Ground::of::<P>(size);
-    let table = ListTable::<_, P>::create(ground.media::<P>(), size).unwrap();
+    let fixture = Fixture::of::<P>(size);
+    let table = ListTable::<_, P>::create(fixture.media::<P>(), size).unwrap();
     let mut session = table.session().unwrap();
     (0..200u64).for_each(|n| assert!(session.insert(n.wrapping_mul(7919) % 200, n).unwrap()));
     let mut keys = Vec::new();
@@ -144,8 +144,8 @@ fn one_list_is_in_order() {
 /// Slots are used again for ever, and the whole slab can be had; nothing leaks over openings.
 fn leaks_nothing<P: Protocol>() {
     let size = Size::list(300);
-    let ground = Ground::of::<P>(size);
-    let mut table = ListTable::<_, P>::create(ground.media::<P>(), size).unwrap();
+    let fixture = Fixture::of::<P>(size);
+    let mut table = ListTable::<_, P>::create(fixture.media::<P>(), size).unwrap();
     for round in 0..30 {
         let mut session = table.session().unwrap();
         for key in 0..300 {
@@ -156,7 +156,7 @@ fn leaks_nothing<P: Protocol>() {
         (0..300).for_each(|key| assert_eq!(session.remove(key), Some(round)));
         if round % 3 == 0 {
             drop((session, table));
-            table = ListTable::open(ground.media::<P>()).unwrap();
+            table = ListTable::open(fixture.media::<P>()).unwrap();
             assert_eq!(table.free_nodes(), 300, "{}", P::NAME);
         }
     }
@@ -169,15 +169,15 @@ fn no_slot_is_lost() {
 
 fn can_be_moved<P: Protocol>() {
     let size = Size::table(100);
-    let ground = Ground::of::<P>(size);
-    let table = ListTable::<_, P>::create(ground.media::<P>(), size).unwrap();
+    let fixture = Fixture::of::<P>(size);
+    let table = ListTable::<_, P>::create(fixture.media::<P>(), size).unwrap();
     let mut session = table.session().unwrap();
     (0..100).for_each(|key| assert_eq!(session.insert(key, key + 1), Ok(true)));
     (0..50).for_each(|key| assert_eq!(session.remove(2 * key), Some(2 * key + 1)));
     let before = contents(&table);
     drop((session, table));
-    let moved = ground.moved::<P>(size);
-    drop(ground);
+    let moved = fixture.moved::<P>(size);
+    drop(fixture);
     let table = ListTable::<_, P>::open(moved.media::<P>()).unwrap();
     assert_eq!(contents(&table), before, "{}", P::NAME);
     assert_eq!((table.size(), table.free_nodes()), (size, 50));
@@ -191,24 +191,24 @@ fn a_list_means_the_same_at_another_address() {
 #[test]
 fn memory_without_a_list_is_refused() {
     let size = Size::list(10);
-    let ground = Ground::of::<TLog>(Size::list(100));
-    let not_there = ListTable::<_, TLog>::open(ground.media::<TLog>()).unwrap_err().to_string();
+    let fixture = Fixture::of::<TLog>(Size::list(100));
+    let not_there = ListTable::<_, TLog>::open(fixture.media::<TLog>()).unwrap_err().to_string();
     assert_eq!(not_there, "no list lies here: it begins with 0x0000000000000000");
-    drop(ListTable::<_, TLog>::create(ground.media::<TLog>(), size).unwrap());
-    let other = ListTable::<_, LinkFree>::open(ground.media::<LinkFree>()).unwrap_err();
+    drop(ListTable::<_, TLog>::create(fixture.media::<TLog>(), size).unwrap());
+    let other = ListTable::<_, LinkFree>::open(fixture.media::<LinkFree>()).unwrap_err();
     assert_eq!(other.to_string(), "form: it was made with tlog, and link-free is asked for");
     for (size, words) in [
         (Size { capacity: 0, buckets: 1 }, "capacity 0; valid: 1 to 2^40 nodes"),
         (Size { capacity: 9, buckets: 3 }, "buckets 3; valid: a power of two up to 2^40"),
     ] {
-        let refused = ListTable::<_, TLog>::create(ground.media::<TLog>(), size).unwrap_err();
+        let refused = ListTable::<_, TLog>::create(fixture.media::<TLog>(), size).unwrap_err();
         assert_eq!(refused.to_string(), words);
     }
-    let too_small = ListTable::<_, TLog>::create(ground.media::<TLog>(), Size::list(1000));
+    let too_small = ListTable::<_, TLog>::create(fixture.media::<TLog>(), Size::list(1000));
     assert!(matches!(too_small, Err(Error::TooSmall { .. })), "{too_small:?}");
-    let alone = ListTable::<_, Soft>::create(Media::one(ground.kept.native()), size).unwrap_err();
+    let alone = ListTable::<_, Soft>::create(Media::one(fixture.kept.native()), size).unwrap_err();
     assert!(alone.to_string().contains("a second memory"), "{alone}");
-    let adr = ground.kept.declared(Domain::Adr);
+    let adr = fixture.kept.declared(Domain::Adr);
     let lost = ListTable::<_, LogFree>::create(Media::one(adr.native()), size).unwrap_err();
     assert!(lost.to_string().contains("under ADR use tlog, link-free or soft"), "{lost}");
 }
@@ -216,21 +216,21 @@ fn memory_without_a_list_is_refused() {
 #[test]
 fn damage_is_named_with_its_place() {
     let size = Size::list(10);
-    let ground = Ground::of::<LogFree>(size);
-    let table = ListTable::<_, LogFree>::create(ground.media::<LogFree>(), size).unwrap();
+    let fixture = Fixture::of::<LogFree>(size);
+    let table = ListTable::<_, LogFree>::create(fixture.media::<LogFree>(), size).unwrap();
     let mut session = table.session().unwrap();
     (1..4).for_each(|key| assert_eq!(session.insert(key, 0), Ok(true)));
     drop((session, table));
     let opened =
-        |ground: &Ground| ListTable::<_, LogFree>::open(ground.media::<LogFree>()).map(drop);
+        |fixture: &Fixture| ListTable::<_, LogFree>::open(fixture.media::<LogFree>()).map(drop);
     // Slots 0 and 1 are the head of the file and of the list; 2 to 4 the nodes.
-    let memory = ground.kept.native();
+    let memory = fixture.kept.native();
     let damaged = |at, value| {
         // SAFETY: a word of the memory, which only this test uses.
         let before = unsafe { memory.load(at) };
         // SAFETY: as above.
         unsafe { memory.store(at, value) };
-        let words = opened(&ground).unwrap_err().to_string();
+        let words = opened(&fixture).unwrap_err().to_string();
         // SAFETY: as above.
         unsafe { memory.store(at, before) };
         words
@@ -242,5 +242,5 @@ fn damage_is_named_with_its_place() {
     assert_eq!(damaged(4 * LINE, 2 << 2), "slot 2 (byte 128) is damaged: two links to it");
     let key = damaged(3 * LINE + 8, 9);
     assert_eq!(key, "slot 4 (byte 256) is damaged: key 3, which does not belong there");
-    assert_eq!(opened(&ground), Ok(()));
+    assert_eq!(opened(&fixture), Ok(()));
 }

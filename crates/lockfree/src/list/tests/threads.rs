@@ -31,8 +31,8 @@ fn insert<P: Protocol>(session: &mut Session<Native, P>, key: u64, value: u64) -
 
 /// Keys so few that threads meet, and a slab so small that slots are used again at once.
 fn has_an_order<P: Protocol>(size: Size, seed: u64) {
-    let ground = Ground::of::<P>(size);
-    let table = ListTable::<_, P>::create(ground.media::<P>(), size).unwrap();
+    let fixture = Fixture::of::<P>(size);
+    let table = ListTable::<_, P>::create(fixture.media::<P>(), size).unwrap();
     let (recorder, barrier) = (Recorder::new(), Barrier::new(THREADS as usize));
     let logs: Vec<_> = std::thread::scope(|scope| {
         let threads = (0..THREADS).map(|thread| {
@@ -75,7 +75,7 @@ fn has_an_order<P: Protocol>(size: Size, seed: u64) {
     assert!(verdict.is_linearizable(), "{} seed {seed}: {verdict:?}", P::NAME);
     let live = contents(&table);
     drop(table);
-    let table = ListTable::<_, P>::open(ground.media::<P>()).unwrap();
+    let table = ListTable::<_, P>::open(fixture.media::<P>()).unwrap();
     assert_eq!(contents(&table), live, "{}: what was there is there", P::NAME);
     assert_eq!(table.free_nodes(), size.capacity - live.len() as u64);
 }

@@ -92,7 +92,7 @@ fn as_first_version(place: &Place, options: &RingOptions) -> Vec<u8> {
 }
 
 #[test]
-fn a_ring_of_the_first_version_is_taken_up_and_is_one_of_the_second_then() {
+fn a_ring_of_the_first_version_is_reopened_and_is_one_of_the_second_then() {
     let (place, options, left) = made(Form::Tx, Domain::Adr, false);
     let first = as_first_version(&place, &options);
     for form in [Form::Tx, Form::TxFree, Form::Volatile] {

@@ -71,13 +71,13 @@ pub(in super::super) fn failed() -> impl FnOnce(std::io::Error) -> Error {
     Error::system("run an index of deltas")
 }
 
-fn ground(memory: &Modelled) -> Reserved<Modelled> {
+fn reserve(memory: &Modelled) -> Reserved<Modelled> {
     Reserved { memory: memory.clone(), commit: Box::new(|_, _| Ok(())), start: 0 }
 }
 
 fn dram(machine: &Machine, entries: u64) -> std::io::Result<[Reserved<Modelled>; 2]> {
     let bytes = entries * DRAM_BYTES + ASIDE_BYTES;
-    let memory = || machine.memory("dram0", bytes, Domain::None).map(|memory| ground(&memory));
+    let memory = || machine.memory("dram0", bytes, Domain::None).map(|memory| reserve(&memory));
     Ok([memory()?, memory()?])
 }
 
@@ -118,7 +118,7 @@ pub(in super::super) fn in_tree(
     let machine = server(threads)?;
     let memory = |node: &str| {
         let bytes = entries * TREE_BYTES + ASIDE_BYTES;
-        machine.memory(node, bytes, Domain::Adr).map(|memory| ground(&memory)).map_err(failed())
+        machine.memory(node, bytes, Domain::Adr).map(|memory| reserve(&memory)).map_err(failed())
     };
     let (leaves, inner) = (memory("pmem0")?, memory(inner)?);
     let insert = |tree: &Tree<Modelled, Modelled>, n: u64| {
@@ -164,10 +164,10 @@ impl ModelledIndex {
         let bytes = entries * LOG_BYTES + 4 * u64::from(options.logs * options.segment_bytes) + ASIDE_BYTES;
         let logs = machine.memory("pmem0", bytes, Domain::Adr).map_err(failed())?;
         let [table, inner] = dram(&machine, entries).map_err(failed())?;
-        let grounds = Regions { logs: ground(&logs), table, inner };
+        let regions = Regions { logs: reserve(&logs), table, inner };
         let budget = Arc::new(Budget::new(1 << 60));
         let made = machine.free_of_charge(|| {
-            let index = Deltas::create(grounds, options, &Sixteen, &budget)?;
+            let index = Deltas::create(regions, options, &Sixteen, &budget)?;
             for n in 0..entries {
                 insert(&index, n)?;
                 if let Some(garbage) = garbage {
@@ -223,10 +223,10 @@ impl ModelledIndex {
         machine.barrier();
         machine.enter(0);
         let [table, inner] = dram(machine, self.entries).map_err(failed())?;
-        let grounds = Regions { logs: ground(&self.logs), table, inner };
+        let regions = Regions { logs: reserve(&self.logs), table, inner };
         let start = machine.elapsed();
         let budget = Arc::new(Budget::new(1 << 60));
-        let replay = Replay::open(grounds, &self.options, &budget).map_err(failed())?;
+        let replay = Replay::open(regions, &self.options, &budget).map_err(failed())?;
         let pass = |count: u32, does: &dyn Fn(u32)| {
             let next = std::cell::Cell::new(0);
             let next = &next;

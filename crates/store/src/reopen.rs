@@ -1,7 +1,7 @@
 //! Opening a map whose index is kept: taking it up, or making it from the values.
 //!
 //! In this order: the last section is replayed, if there was one, whatever the map is opened as, since
-//! its words may have been told. Then the index is taken up with its books, if they may be relied on;
+//! its words may have been told. Then the index is reopened with its allocation metadata, if that may be relied on;
 //! or it is repaired and walked; or, if it does not fit the values (a crash while it was made or
 //! cleared, a batch that was never finished, damage), it is rebuilt from them: they alone say what
 //! the map holds.
@@ -28,7 +28,7 @@ use terrace_durable::sections::Joint;
 use terrace_durable::superblock::MAX_OPEN;
 use terrace_durable::values::Entries;
 use terrace_durable::values::Recovered;
-use terrace_durable::{Books, Error as Below, IndexFile, State, Values};
+use terrace_durable::{Allocation, Error as Below, IndexFile, State, Values};
 use terrace_index::hash_key;
 use terrace_memory::{Divide, Memory};
 
@@ -38,7 +38,7 @@ struct Fit<M: Memory, I: Memory> {
     file: IndexFile<I>,
     found: Recovered,
     procedure: Procedure,
-    /// Why it could not be taken up with its books, though it said so.
+    /// Why it could not be reopened with its allocation metadata, though it said so.
     unfit: Option<String>,
 }
 
@@ -51,11 +51,11 @@ type Unfit<M> = (Stored<M>, String);
 type Tried<M, I> = Result<std::result::Result<Fit<M, I>, Unfit<M>>>;
 
 impl Opening<'_> {
-    /// Takes up the persistent index, or makes it from the values if none goes with them.
+    /// Reopens the persistent index, or makes it from the values if none goes with them.
     ///
     /// # Errors
     /// Those of the two media.
-    pub fn take_up_index<M: Memory, I: Divide>(
+    pub fn reopen_index<M: Memory, I: Divide>(
         &self,
         values: Stored<M>,
         place: &impl IndexPlace<I>,
@@ -84,12 +84,12 @@ impl Opening<'_> {
         };
         self.name(&mut fit, is_full)?;
         let Fit { mut engine, file, found, procedure, unfit } = fit;
-        let books = file.books();
+        let allocation = file.allocation();
         if is_full {
-            engine.values.keep_books(books.pages());
+            engine.values.keep_allocation(allocation.pages());
             engine.index.use_sections();
         }
-        engine.kept = Some(Kept { file, books, sections: is_full.then_some(joint) });
+        engine.kept = Some(Kept { file, allocation, sections: is_full.then_some(joint) });
         let kept = Some(engine.index.to_string());
         let mut report = RecoveryReport { unfit, kept, ..report(&engine, found, procedure) };
         let steps: Duration = report.steps.iter().map(|(_, took)| *took).sum();
@@ -203,8 +203,8 @@ impl Opening<'_> {
         if !state.is_exact {
             return self.walk(values, file, place, None);
         }
-        let (books, end) = (file.books(), values.segments_in_file()?);
-        books.grow(end)?;
+        let (allocation, end) = (file.allocation(), values.segments_in_file()?);
+        allocation.grow(end)?;
         let is_intact = |used: &[(u64, u64)]| {
             Ok(!state.is_closed || file.is_as_closed(used).map_err(io::Error::other)?)
         };
@@ -219,7 +219,7 @@ impl Opening<'_> {
             Err(error) => return Err(index_error(place)(error)),
         };
         let engine = self.engine(values, index, file.seed);
-        match take_up_books(&engine, &books) {
+        match reopen_allocation(&engine, &allocation) {
             Ok(found) => {
                 let procedure =
                     if state.is_closed { Procedure::AsClosed } else { Procedure::Replay };
@@ -287,14 +287,14 @@ impl Opening<'_> {
         Ok(Fit { engine, file, found, procedure, unfit: None })
     }
 
-    /// Makes books where sections are to keep them exact, and has the values name the index.
+    /// Makes allocation metadata where sections are to keep it exact, and has the values name the index.
     fn name<M: Memory, I: Memory>(&self, fit: &mut Fit<M, I>, is_full: bool) -> Result<()> {
         let Fit { engine, file, .. } = fit;
         let values = &engine.values;
         if is_full {
             values.medium().grow(0, Joint::VALUES_BYTES)?;
             if !matches!(fit.procedure, Procedure::Replay | Procedure::AsClosed) {
-                engine.write_books(&file.books())?;
+                engine.write_allocation(&file.allocation())?;
             }
         }
         file.set_state(State { is_full, is_exact: is_full, is_closed: false });
@@ -312,22 +312,22 @@ impl Opening<'_> {
     }
 }
 
-/// Takes counts and free space from the books.
-fn take_up_books<M: Memory, I: Memory>(
+/// Takes counts and free space from the allocation metadata.
+fn reopen_allocation<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
-    books: &Books<I>,
+    allocation: &Allocation<I>,
 ) -> Result<Recovered> {
     let is_checked = !engine.index.is_ordered();
     let entries = |f: &mut dyn FnMut(u64)| {
-        // An ordered index is exact only as it was closed, and has a checksum then, with its books.
+        // An ordered index is exact only as it was closed, and has a checksum then, with its allocation metadata.
         let mut reached = if is_checked { Position::Start } else { Position::End };
         let guard = crossbeam_epoch::pin();
         while reached != Position::End {
             reached = engine.index.scan(&reached, PAGE, &engine.located(&guard), &mut *f);
         }
     };
-    let get = |at, words: &mut [u64]| books.read(at, words);
-    let keys = (0..MAX_OPEN).map(|writer| books.load(books.keys(writer)));
+    let get = |at, words: &mut [u64]| allocation.read(at, words);
+    let keys = (0..MAX_OPEN).map(|writer| allocation.load(allocation.keys(writer)));
     let keys = keys.fold(0, u64::wrapping_add);
     if keys > engine.index.len() {
         let what =
@@ -335,9 +335,9 @@ fn take_up_books<M: Memory, I: Memory>(
         return Err(Error::Medium(Below::Unfit(what)));
     }
     let entries: Option<Entries<'_>> = if is_checked { Some(&entries) } else { None };
-    let found = engine.values.recover_booked(&books.pages(), &get, entries)?;
+    let found = engine.values.recover_allocation(&allocation.pages(), &get, entries)?;
     engine.written[0].keys.store(keys as i64, Ordering::Relaxed);
-    engine.counters.expiries.store(books.load(books.expiries()) != 0, Ordering::Relaxed);
+    engine.counters.expiries.store(allocation.load(allocation.expiries()) != 0, Ordering::Relaxed);
     Ok(found)
 }
 

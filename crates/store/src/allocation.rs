@@ -1,11 +1,11 @@
-//! The engine's part in sections and books: `persist = "full"`, and the orderly end of a persistent index.
+//! The engine's part in sections and allocation metadata: `persist = "full"`, and the orderly end of a persistent index.
 
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::index::KeyIndex;
 use crate::kept::Kept;
 use std::sync::atomic::Ordering;
-use terrace_durable::Books;
+use terrace_durable::Allocation;
 use terrace_durable::sections::Changes;
 use terrace_durable::superblock::MAX_OPEN;
 use terrace_memory::Memory;
@@ -21,19 +21,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Adds to a writer's live keys with the section, where there are sections.
     pub fn book_keys(&self, writer: usize, grown: i64, changes: &mut Changes) {
-        if let Some(Kept { books, sections: Some(_), .. }) = &self.kept
+        if let Some(Kept { allocation, sections: Some(_), .. }) = &self.kept
             && grown != 0
         {
-            changes.add(books.keys(writer), grown);
+            changes.add(allocation.keys(writer), grown);
         }
     }
 
     /// All writers are locked out, and the values name no index.
-    pub fn clear_books(&self) -> Result<()> {
-        if let Some(Kept { books, sections: Some(joint), .. }) = &self.kept {
+    pub fn clear_allocation(&self) -> Result<()> {
+        if let Some(Kept { allocation, sections: Some(joint), .. }) = &self.kept {
             // It would bring back words of what is no more.
             joint.make_void(self.values.medium().memory());
-            Ok(books.clear(self.values.segments_end())?)
+            Ok(allocation.clear(self.values.segments_end())?)
         } else {
             Ok(())
         }
@@ -52,24 +52,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         match &kept.sections {
             // A header it would put back says that its bucket is locked: not as it was closed.
             Some(joint) => joint.make_void(self.values.medium().memory()),
-            None => self.write_books(&kept.books)?,
+            None => self.write_allocation(&kept.allocation)?,
         }
         let used = self.index.used(kept.file.areas_at());
         Ok(kept.file.close(&used, self.values.segments_end())?)
     }
 
-    /// Makes the books what they are to be, durably on return. Nobody writes meanwhile.
-    pub fn write_books(&self, books: &Books<I>) -> Result<()> {
+    /// Makes the allocation metadata what it is to be, durably on return. Nobody writes meanwhile.
+    pub fn write_allocation(&self, allocation: &Allocation<I>) -> Result<()> {
         let end = self.values.segments_end();
-        books.grow(end)?;
+        allocation.grow(end)?;
         self.index.note_allocation();
-        self.values.write_books(&books.pages(), &mut |address, word| books.store(address, word));
+        self.values.write_allocation(&allocation.pages(), &mut |address, word| allocation.store(address, word));
         for writer in 0..MAX_OPEN {
             let keys = self.written.get(writer).map_or(0, |of| of.keys.load(Ordering::Relaxed));
-            books.store(books.keys(writer), keys as u64);
+            allocation.store(allocation.keys(writer), keys as u64);
         }
         let expiries = self.counters.expiries.load(Ordering::Relaxed);
-        books.store(books.expiries(), expiries.into());
-        Ok(books.write_out(end)?)
+        allocation.store(allocation.expiries(), expiries.into());
+        Ok(allocation.write_out(end)?)
     }
 }

@@ -1,4 +1,4 @@
-//! The books of a map's values: what recovery finds out by reading them, kept beside the index instead
+//! The allocation metadata of a map's values: what recovery finds out by reading them, kept beside the index instead
 //! (Wu, section 2.4).
 //!
 //! ```text
@@ -26,20 +26,20 @@ const _: () = assert!(KEYS_AT + 8 * MAX_OPEN as u64 <= BATCHES_AT);
 /// Makes so many bytes from an offset on usable.
 type Grow = Box<dyn Fn(u64, u64) -> Result<()> + Send + Sync>;
 
-/// Where values find the words of their books.
-pub struct BookPages {
+/// Where values find the words of their allocation metadata.
+pub struct AllocationPages {
     start: u64,
     page_bytes: u64,
     grow: Grow,
 }
 
-impl fmt::Debug for BookPages {
+impl fmt::Debug for AllocationPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BookPages").field("start", &self.start).finish_non_exhaustive()
+        f.debug_struct("AllocationPages").field("start", &self.start).finish_non_exhaustive()
     }
 }
 
-impl BookPages {
+impl AllocationPages {
     /// Whether a writer is in a batch.
     pub(crate) fn batch(&self, writer: usize) -> Address {
         // SAFETY: a word of the allocation metadata, which sections alone change.
@@ -66,32 +66,32 @@ impl BookPages {
     }
 }
 
-/// The books, and their memory.
+/// The allocation metadata, and its memory.
 #[derive(Debug)]
-pub struct Books<I: Memory = Native> {
+pub struct Allocation<I: Memory = Native> {
     medium: Arc<Medium<I>>,
     start: u64,
     page_bytes: u64,
 }
 
-impl<I: Memory> Books<I> {
-    /// Bytes of books with so many pages.
+impl<I: Memory> Allocation<I> {
+    /// Bytes of allocation metadata with so many pages.
     pub(crate) fn bytes_for(pages: u64, page_bytes: u64) -> u64 {
         BLOCK_BYTES + pages * page_bytes
     }
 
-    pub(crate) fn new(medium: Arc<Medium<I>>, start: u64, page_bytes: u64) -> Books<I> {
-        Books { medium, start, page_bytes }
+    pub(crate) fn new(medium: Arc<Medium<I>>, start: u64, page_bytes: u64) -> Allocation<I> {
+        Allocation { medium, start, page_bytes }
     }
 
     /// What the values are to know of them.
-    pub fn pages(&self) -> BookPages {
+    pub fn pages(&self) -> AllocationPages {
         let medium = Arc::clone(&self.medium);
         let grow = Box::new(move |at, bytes| medium.grow(at, bytes));
-        BookPages { start: self.start, page_bytes: self.page_bytes, grow }
+        AllocationPages { start: self.start, page_bytes: self.page_bytes, grow }
     }
 
-    /// Makes the books of the segments before `end` usable.
+    /// Makes the metadata of the segments before `end` usable.
     ///
     /// # Errors
     /// Those of the medium.
@@ -121,10 +121,10 @@ impl<I: Memory> Books<I> {
         unsafe { Address::in_index(self.start + EXPIRIES_AT) }
     }
 
-    /// A word of them that [`Books::grow`] made usable.
+    /// A word of them that [`Allocation::grow`] made usable.
     pub fn load(&self, address: Address) -> u64 {
         let at = self.offset(address);
-        // SAFETY: in the books (asserted), so it is usable; words are aligned.
+        // SAFETY: in the allocation metadata (asserted), so it is usable; words are aligned.
         unsafe { self.medium.memory().load(at) }
     }
 
@@ -133,7 +133,7 @@ impl<I: Memory> Books<I> {
         let at = self.offset(address);
         let end = at + 8 * words.len() as u64;
         assert!(end <= self.medium.capacity_bytes(), "words of the allocation metadata");
-        // SAFETY: in the books, which were grown; nobody writes them meanwhile, by contract.
+        // SAFETY: in the allocation metadata, which was grown; nobody writes it meanwhile, by contract.
         let bytes = unsafe { self.medium.memory().bytes(at, end - at) };
         let (chunks, _) = bytes.as_chunks::<8>();
         for (word, bytes) in words.iter_mut().zip(chunks) {
@@ -141,12 +141,12 @@ impl<I: Memory> Books<I> {
         }
     }
 
-    /// Makes a word what it is to be, unless it is: not durable before [`Books::write_out`]. For
+    /// Makes a word what it is to be, unless it is: not durable before [`Allocation::write_out`]. For
     /// when no section changes them.
     pub fn store(&self, address: Address, word: u64) {
         if self.load(address) != word {
             let at = self.offset(address);
-            // SAFETY: as in `load`; nobody else is at the books, by contract.
+            // SAFETY: as in `load`; nobody else is at the allocation metadata, by contract.
             unsafe { self.medium.memory().store(at, word) };
         }
     }
@@ -174,7 +174,7 @@ impl<I: Memory> Books<I> {
     /// Those of the medium.
     pub fn clear(&self, end: u32) -> Result<()> {
         let zeros = vec![0; self.bytes(end) as usize];
-        // SAFETY: grown for these segments; nobody else is at the books, by contract.
+        // SAFETY: grown for these segments; nobody else is at the allocation metadata, by contract.
         unsafe { self.medium.memory().write(self.start, &zeros) };
         self.write_out(end)
     }

@@ -1,4 +1,4 @@
-//! The books of logs: how far each open log counts, and how many bytes of each are dead.
+//! The allocation metadata of logs: how far each open log counts, and how many bytes of each are dead.
 //!
 //! With sections the end of an open log is a word like the index's entry for its last item, so that an
 //! item counts exactly when its entry does, and recovery needs neither (Wu, section 2.4, full persistence). The
@@ -13,7 +13,7 @@ use super::appender::Writer;
 use super::recover::{Mend, Scan};
 use super::segment::SegmentHeader;
 use super::{COLLECTOR, Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, segment_of, start_of};
-use crate::books::BookPages;
+use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::sections::Changes;
@@ -40,9 +40,9 @@ fn counted(word: u64, sequence: u64) -> Option<u32> {
 }
 
 impl<M: Memory> Logs<M> {
-    /// As [`LogsOrSlabs::keep_books`](crate::LogsOrSlabs::keep_books).
-    pub fn keep_books(&self, pages: BookPages) {
-        self.books.set(pages).expect("allocation metadata is set once");
+    /// As [`LogsOrSlabs::keep_allocation`](crate::LogsOrSlabs::keep_allocation).
+    pub fn keep_allocation(&self, pages: AllocationPages) {
+        self.allocation.set(pages).expect("allocation metadata is set once");
     }
 
     fn sequence_of(&self, segment: u32) -> u64 {
@@ -52,26 +52,26 @@ impl<M: Memory> Logs<M> {
     /// What was written so far counts with the section, unless it is part of a batch.
     #[inline(always)]
     pub(super) fn book_tail(&self, writer: &Writer, changes: &mut Changes) {
-        if let Some(books) = self.books.get()
+        if let Some(allocation) = self.allocation.get()
             && !writer.in_batch
         {
             let sequence = self.sequence_of(writer.segment);
-            changes.set(books.word(writer.segment, TAIL), tagged(sequence, writer.tail));
+            changes.set(allocation.word(writer.segment, TAIL), tagged(sequence, writer.tail));
         }
     }
 
     #[inline(always)]
     pub(super) fn book_dead(&self, location: u64, bytes: usize, changes: &mut Changes) {
-        if let Some(books) = self.books.get() {
+        if let Some(allocation) = self.allocation.get() {
             let segment = segment_of(location) as u32;
             let tag = self.sequence_of(segment) as u32;
-            changes.count(books.word(segment, DEAD), tag, bytes as u32);
+            changes.count(allocation.word(segment, DEAD), tag, bytes as u32);
         }
     }
 
     pub(super) fn book_batch(&self, writer: usize, is_open: bool, changes: &mut Changes) {
-        if let Some(books) = self.books.get() {
-            changes.set(books.batch(writer), is_open.into());
+        if let Some(allocation) = self.allocation.get() {
+            changes.set(allocation.batch(writer), is_open.into());
         }
     }
 
@@ -81,8 +81,8 @@ impl<M: Memory> Logs<M> {
         self.book_batch(COLLECTOR, is_under_way, changes);
     }
 
-    /// As [`LogsOrSlabs::write_books`](crate::LogsOrSlabs::write_books).
-    pub fn write_books(&self, pages: &BookPages, put: PutWord<'_>) {
+    /// As [`LogsOrSlabs::write_allocation`](crate::LogsOrSlabs::write_allocation).
+    pub fn write_allocation(&self, pages: &AllocationPages, put: PutWord<'_>) {
         (0..MAX_OPEN).for_each(|writer| put(pages.batch(writer), 0));
         for view in self.survey() {
             let tagged = |count| tagged(view.sequence, count);
@@ -91,13 +91,13 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// As [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
+    /// As [`LogsOrSlabs::recover_allocation`](crate::LogsOrSlabs::recover_allocation).
     ///
     /// # Errors
-    /// The errors of [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
-    pub fn recover_booked(
+    /// The errors of [`LogsOrSlabs::recover_allocation`](crate::LogsOrSlabs::recover_allocation).
+    pub fn recover_allocation(
         &self,
-        pages: &BookPages,
+        pages: &AllocationPages,
         get: GetWords<'_>,
         entries: Option<Entries<'_>>,
     ) -> Result<Recovered> {

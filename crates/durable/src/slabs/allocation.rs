@@ -1,4 +1,4 @@
-//! The books of slabs: which slots hold an item.
+//! The allocation metadata of slabs: which slots hold an item.
 //!
 //! With sections an item counts exactly when its entry does: what is written first lacks its checksum,
 //! and so is a free slot, as far as anyone can tell. The word with the checksum and the slot's bit are
@@ -16,7 +16,7 @@ use super::header::HEADER_BYTES;
 use super::recover::{Scan, Scanned};
 use super::summary::Summary;
 use super::{CHECKSUM_MASK, SEGMENT_BYTES, Slabs};
-use crate::books::BookPages;
+use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::sections::{Address, Changes};
 use crate::values::Recovered;
@@ -87,20 +87,20 @@ fn check_taken(in_use: &[Scanned], count: u32, entries: Entries<'_>) -> Result<(
 }
 
 impl<M: Memory> Slabs<M> {
-    /// As [`LogsOrSlabs::keep_books`](crate::LogsOrSlabs::keep_books).
+    /// As [`LogsOrSlabs::keep_allocation`](crate::LogsOrSlabs::keep_allocation).
     ///
     /// # Panics
     /// With deferred frees, which are a section's business too.
-    pub fn keep_books(&self, pages: BookPages) {
+    pub fn keep_allocation(&self, pages: AllocationPages) {
         assert!(self.deferred.most == 0, "sections free slots with what supersedes them");
-        self.books.set(pages).expect("allocation metadata is set once");
+        self.allocation.set(pages).expect("allocation metadata is set once");
         self.set_in_use(Some(self.may_tear()));
     }
 
     /// The item at `location`, written but for its checksum, counts with the section.
-    pub(super) fn take_booked(
+    pub(super) fn take_in_section(
         &self,
-        books: &BookPages,
+        allocation: &AllocationPages,
         location: u64,
         checksum: u32,
         changes: &mut Changes,
@@ -109,22 +109,22 @@ impl<M: Memory> Slabs<M> {
         let word = unsafe { self.medium.memory().load(location) };
         changes.set(Address::in_values(location), word | u64::from(checksum));
         let (word, bit) = bit_of(location);
-        changes.set_bits(books.word(superblock_of(location) as u32, word), bit);
+        changes.set_bits(allocation.word(superblock_of(location) as u32, word), bit);
     }
 
     /// The slot of the item at `location` is free with the section.
-    pub(super) fn retire_booked(&self, books: &BookPages, location: u64, changes: &mut Changes) {
+    pub(super) fn retire_in_section(&self, allocation: &AllocationPages, location: u64, changes: &mut Changes) {
         self.check_place(location);
         // SAFETY: the first word of a slot, 8-byte aligned (checked); only whoever supersedes its item, under the
         // key's lock, changes it.
         let word = unsafe { self.medium.memory().load(location) };
         changes.set(Address::in_values(location), word & !CHECKSUM_MASK);
         let (word, bit) = bit_of(location);
-        changes.clear_bits(books.word(superblock_of(location) as u32, word), bit);
+        changes.clear_bits(allocation.word(superblock_of(location) as u32, word), bit);
     }
 
-    /// As [`LogsOrSlabs::write_books`](crate::LogsOrSlabs::write_books).
-    pub fn write_books(&self, pages: &BookPages, put: PutWord<'_>) {
+    /// As [`LogsOrSlabs::write_allocation`](crate::LogsOrSlabs::write_allocation).
+    pub fn write_allocation(&self, pages: &AllocationPages, put: PutWord<'_>) {
         for number in 1..self.segments_end() {
             let mut taken = vec![0; (PAGE_BYTES / 8) as usize];
             {
@@ -142,13 +142,13 @@ impl<M: Memory> Slabs<M> {
         }
     }
 
-    /// As [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
+    /// As [`LogsOrSlabs::recover_allocation`](crate::LogsOrSlabs::recover_allocation).
     ///
     /// # Errors
-    /// The errors of [`LogsOrSlabs::recover_booked`](crate::LogsOrSlabs::recover_booked).
-    pub fn recover_booked(
+    /// The errors of [`LogsOrSlabs::recover_allocation`](crate::LogsOrSlabs::recover_allocation).
+    pub fn recover_allocation(
         &self,
-        pages: &BookPages,
+        pages: &AllocationPages,
         get: GetWords<'_>,
         entries: Option<Entries<'_>>,
     ) -> Result<Recovered> {
