@@ -82,7 +82,8 @@ fn index_of(dir: &Path) -> PathBuf {
     dir.join("data/maps/users/index")
 }
 
-/// Flips a bit of an entry of the first table, which lies behind the head and the allocation metadata: the file is mostly holes.
+/// Flips a bit of an entry of the first table, which lies behind the head and the allocation metadata: the file is
+/// mostly holes.
 fn flip_entry(path: &Path) {
     let file = File::options().read(true).write(true).open(path).expect("the index");
     let (mut head, mut buckets) = ([0; 64], [0; 1 << 16]);

@@ -154,8 +154,15 @@ impl<I: Memory> IndexFile<I> {
         let medium = Arc::new(medium);
         let allocation_bytes = [allocation_bytes, pages.bytes];
         let format = FORMAT;
-        let file =
-            IndexFile { medium, format, tables, seed, marks: [mark; 2], allocation_bytes, area_bytes };
+        let file = IndexFile {
+            medium,
+            format,
+            tables,
+            seed,
+            marks: [mark; 2],
+            allocation_bytes,
+            area_bytes,
+        };
         for (at, word) in [(MARK_AT, mark), (NEXT_MARK_AT, mark), (STATE_AT, 0), (SUM_AT, 0)] {
             file.store(at, word);
         }
@@ -256,7 +263,8 @@ impl<I: Memory> IndexFile<I> {
 
     /// Whether there is room for the allocation metadata of such values.
     pub fn has_pages(&self, pages: Pages) -> bool {
-        self.allocation_bytes[1] == pages.bytes && self.allocation_bytes[0] >= pages.allocation_bytes()
+        self.allocation_bytes[1] == pages.bytes
+            && self.allocation_bytes[0] >= pages.allocation_bytes()
     }
 
     /// Length of the file in bytes.

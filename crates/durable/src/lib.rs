@@ -37,7 +37,7 @@ pub mod values;
 mod version;
 
 pub use access::Access;
-pub use allocation::{AllocationPages, Allocation};
+pub use allocation::{Allocation, AllocationPages};
 pub use error::{Error, Result};
 pub use flush::Flush;
 pub use index_file::{Area, IndexFile, Pages, State};

@@ -1,4 +1,5 @@
-//! The engine's part in sections and allocation metadata: `persist = "full"`, and the orderly end of a persistent index.
+//! The engine's part in sections and allocation metadata: `persist = "full"`, and the orderly end of a persistent
+//! index.
 
 use crate::engine::Engine;
 use crate::error::Result;
@@ -20,7 +21,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// Adds to a writer's live keys with the section, where there are sections.
-    pub fn book_keys(&self, writer: usize, grown: i64, changes: &mut Changes) {
+    pub fn record_keys(&self, writer: usize, grown: i64, changes: &mut Changes) {
         if let Some(Kept { allocation, sections: Some(_), .. }) = &self.kept
             && grown != 0
         {
@@ -63,7 +64,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let end = self.values.segments_end();
         allocation.grow(end)?;
         self.index.note_allocation();
-        self.values.write_allocation(&allocation.pages(), &mut |address, word| allocation.store(address, word));
+        self.values.write_allocation(&allocation.pages(), &mut |address, word| {
+            allocation.store(address, word)
+        });
         for writer in 0..MAX_OPEN {
             let keys = self.written.get(writer).map_or(0, |of| of.keys.load(Ordering::Relaxed));
             allocation.store(allocation.keys(writer), keys as u64);

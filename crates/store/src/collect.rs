@@ -238,7 +238,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     fn forgetting(&self, logs: &Logs<M>, is_under_way: bool, dropped: &[(u64, u64)]) {
         let mut changes = Changes::new();
         if !dropped.is_empty() {
-            logs.book_forgetting(is_under_way, &mut changes);
+            logs.record_forgetting(is_under_way, &mut changes);
         }
         self.commit(&mut changes, || ());
     }
@@ -371,7 +371,7 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             };
             if ends {
                 engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
-                engine.book_keys(0, -1, changes);
+                engine.record_keys(0, -1, changes);
                 self.evicted += u64::from(is_live(item));
                 if self.evict && engine.watches.has_watchers() {
                     engine.watches.evicted(hash, item.key);

@@ -322,7 +322,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Wanted::Written(new) => new,
                 Wanted::Removed => {
                     grown = -1;
-                    self.book_keys(writer, grown, changes);
+                    self.record_keys(writer, grown, changes);
                     // Gone from storage before anyone can be told that it is gone.
                     released.set(old.map(|old| retire(held, old, changes)));
                     return (Entry::Remove, None);
@@ -346,7 +346,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.written[writer].count(bytes);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
             grown = growth(&new, old);
-            self.book_keys(writer, grown, changes);
+            self.record_keys(writer, grown, changes);
             if !new.tombstone {
                 self.note(&new, bytes);
             }

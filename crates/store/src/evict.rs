@@ -126,7 +126,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                         }
                         slabs.retire(location, changes);
                         self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
-                        self.book_keys(0, -1, changes);
+                        self.record_keys(0, -1, changes);
                         Entry::Remove
                     });
                 // An index in logs that has no room to forget it keeps it.

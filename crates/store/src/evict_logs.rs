@@ -96,7 +96,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                                 self.watches.evicted(*hash, item.key);
                             }
                             self.written[0].keys.fetch_sub(1, Ordering::Relaxed);
-                            self.book_keys(0, -1, changes);
+                            self.record_keys(0, -1, changes);
                             self.counters.evicted.fetch_add(1, Ordering::Relaxed);
                         }
                         Entry::Remove

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terrace_durable::sections::{Both, Changes, Joint};
-use terrace_durable::{Area, Allocation, Error as Below, IndexFile, Medium, MediumSpec, Pages};
+use terrace_durable::{Allocation, Area, Error as Below, IndexFile, Medium, MediumSpec, Pages};
 use terrace_index::{HashIndex, Reserved};
 use terrace_memory::{Backing, Budget, Divide, Memory, Native};
 

@@ -8,9 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod allocation;
 mod background;
 mod batch;
-mod allocation;
 mod builder;
 mod collect;
 mod cursors;
@@ -38,10 +38,10 @@ mod read;
 mod recover;
 mod redo;
 mod refused;
+mod reopen;
 mod session;
 mod stats;
 mod sync;
-mod reopen;
 mod tree;
 mod verify;
 mod visits;

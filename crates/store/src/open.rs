@@ -31,7 +31,8 @@ use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 /// until it is used.
 fn reserved_bytes(budget_bytes: u64) -> u64 {
     let physical = rustix::param::page_size() as u64 * physical_pages();
-    // A persistent index has allocation metadata for so much: it stays the right size where a little memory comes or goes.
+    // A persistent index has allocation metadata for so much: it stays the right size where a little memory comes or
+    // goes.
     budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
 }
 

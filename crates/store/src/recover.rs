@@ -161,8 +161,8 @@ impl Opening<'_> {
         Ok((engine, RecoveryReport { kept, unfit, ..report }))
     }
 
-    /// Of logs whose every write is a section the allocation metadata alone says what counts: a scan would show what the next opening
-    /// takes back.
+    /// Of logs whose every write is a section the allocation metadata alone says what counts: a scan would show what
+    /// the next opening takes back.
     fn is_half_done(&self, values: &Stored<Native>) -> Error {
         let path = values.medium().path().display();
         let why = format!(

@@ -120,7 +120,7 @@ impl Opening<'_> {
             Ok(Some(file)) if !file.is_present_format() => {
                 Err(named(place, "it was made by an earlier version; it is rebuilt"))
             }
-            Ok(Some(file)) if !file.has_pages(values.book_pages()) => {
+            Ok(Some(file)) if !file.has_pages(values.allocation_pages()) => {
                 Err("the index was made for less memory".into())
             }
             Ok(Some(file)) => Ok(file),
@@ -278,7 +278,7 @@ impl Opening<'_> {
         let seed = hash_key(u64::from(values.medium().lifetime()), b"seed");
         let tables = if self.plan.is_ordered() { 0 } else { self.tables() as u32 };
         let mark = new_mark(&values);
-        let file = place.make(tables, seed, mark, values.book_pages())?;
+        let file = place.make(tables, seed, mark, values.allocation_pages())?;
         let inner = |bytes| place.inner(bytes);
         let index = Index::create(&Site { opening: self, file: &file, inner: &inner });
         let engine = self.engine(values, index.map_err(index_error(place))?, file.seed);

@@ -1,6 +1,7 @@
 //! Retired words do not come back: not in documents, help, messages and comments, and not in names. The glossary of
-//! ARCHITECTURE.md says what to say instead. `retired.txt` lists the files that still have one, a line `WORD FILE`
-//! each. A line that is no longer needed is a complaint too: the list can only shrink.
+//! ARCHITECTURE.md says what to say instead. `retired.txt` lists the files that still have one, a line
+//! `WORD COUNT FILE` each: so many uses are let through there, and no more. Fewer uses than a line allows are a
+//! complaint too: the list can only shrink.
 
 /// A retired word or words, and the term that replaces it.
 struct Retired {
@@ -15,6 +16,21 @@ struct Retired {
 const fn retired(words: &'static str, say: &'static str) -> Retired {
     Retired { words, say, unless_after: &[], unless_before: &[] }
 }
+
+/// Of a structure, not of room.
+const fn take_up(words: &'static str, say: &'static str) -> Retired {
+    let unless_before =
+        &["room", "space", "memory", "time", "much", "more", "less", "as", "little"];
+    Retired { words, say, unless_after: &[], unless_before }
+}
+
+/// Of writers that commit, not of a vector, a link or another library.
+const fn lane(words: &'static str, say: &'static str) -> Retired {
+    let unless_after = &["simd", "vector", "pcie", "libpmemobj's"];
+    Retired { words, say, unless_after, unless_before: &["of", "shared"] }
+}
+
+const GROUND: &str = "test bed, or reserved region";
 
 const RETIRED: &[Retired] = &[
     Retired {
@@ -35,9 +51,14 @@ const RETIRED: &[Retired] = &[
     retired("books", "allocation metadata"),
     retired("kept index", "persistent index"),
     retired("kept indexes", "persistent indexes"),
-    retired("taken up", "reopened"),
-    retired("takes up", "reopens"),
-    retired("took up", "reopened"),
+    take_up("take up", "reopen"),
+    take_up("taken up", "reopened"),
+    take_up("takes up", "reopens"),
+    take_up("took up", "reopened"),
+    lane("lane", "commit queue"),
+    lane("lanes", "commit queues"),
+    Retired { words: "ground", say: GROUND, unless_after: &[], unless_before: &["truth", "up"] },
+    retired("grounds", GROUND),
     retired("made anew", "rebuilt"),
     retired("built anew", "rebuilt"),
     retired("written anew", "rewritten"),
@@ -79,13 +100,14 @@ const RETIRED_NAMES: &[Retired] = &[
     retired("lane", "commit queue"),
     retired("lanes", "commit queues"),
     retired("crew", "worker pool"),
-    retired("ground", "test bed, or reserved region"),
-    retired("grounds", "test beds, or reserved regions"),
+    retired("ground", GROUND),
+    retired("grounds", GROUND),
     retired("stand in", "emulated"),
 ];
 
 /// The files that still have one.
 const STILL: &str = include_str!("retired.txt");
+const LIST: &str = "xtask/src/tidy/retired.txt";
 /// Where the words have to stand: the glossary, this rule, and what is generated or another project's.
 const APART: &[&str] = &["ARCHITECTURE.md", "xtask/src/tidy/words.rs", "peers/"];
 
@@ -95,33 +117,72 @@ pub fn check(files: &[(String, String)], complaints: &mut Vec<String>) {
 }
 
 fn check_against(still: &str, files: &[(String, String)], complaints: &mut Vec<String>) {
-    let still: Vec<(&str, &str)> = still.lines().filter_map(|line| line.rsplit_once(' ')).collect();
-    let mut needed = vec![false; still.len()];
+    let mut allowed: Vec<Allowed<'_>> = Vec::new();
+    for line in still.lines() {
+        match Allowed::parse(line) {
+            Some(one) => allowed.push(one),
+            None => complaints.push(format!("{LIST}: `{line}` is not `WORD COUNT FILE`")),
+        }
+    }
     for (name, text) in files.iter().filter(|(name, _)| !APART.iter().any(|a| name.starts_with(a)))
     {
         for (at, said, retired) in lines_of(name, text) {
-            for word in retired.iter().filter(|word| word.stands_in(&said)) {
-                match still.iter().position(|allowed| *allowed == (word.words, name.as_str())) {
-                    Some(place) => needed[place] = true,
-                    None => complaints.push(format!(
+            for word in retired {
+                let uses = word.uses_in(&said);
+                let place =
+                    allowed.iter().position(|one| (one.word, one.file) == (word.words, name));
+                let left = place.map_or(0, |place| allowed[place].use_up(uses));
+                if left < uses {
+                    complaints.push(format!(
                         "{name}:{at}: `{}` is retired; say `{}` (glossary in ARCHITECTURE.md)",
                         word.words, word.say
-                    )),
+                    ));
                 }
             }
         }
     }
-    let done = still.iter().zip(needed).filter(|(_, is_needed)| !is_needed);
-    complaints.extend(done.map(|((word, name), _)| {
-        format!("xtask/src/tidy/retired.txt: {name} has no `{word}` any more; remove its line")
+    complaints.extend(allowed.iter().filter(|one| one.left > 0).map(|one| {
+        let Allowed { word, file, count, left } = one;
+        match count - left {
+            0 => format!("{LIST}: {file} has no `{word}` any more; remove its line"),
+            uses => {
+                format!("{LIST}: {file} has `{word}` {uses} times; lower its number of {count}")
+            }
+        }
     }));
 }
 
+/// A line of the list.
+struct Allowed<'a> {
+    word: &'a str,
+    file: &'a str,
+    count: usize,
+    /// Of `count`, uses that were not found yet.
+    left: usize,
+}
+
+impl Allowed<'_> {
+    fn parse(line: &str) -> Option<Allowed<'_>> {
+        let (rest, file) = line.rsplit_once(' ')?;
+        let (word, count) = rest.rsplit_once(' ')?;
+        let count = count.parse().ok().filter(|count| *count > 0)?;
+        Some(Allowed { word, file, count, left: count })
+    }
+
+    /// Takes off so many uses, or as many as are left; how many.
+    fn use_up(&mut self, uses: usize) -> usize {
+        let taken = uses.min(self.left);
+        self.left -= taken;
+        taken
+    }
+}
+
 impl Retired {
-    fn stands_in(&self, text: &str) -> bool {
+    /// How often it stands in `text`.
+    fn uses_in(&self, text: &str) -> usize {
         let (text, words) = (text.to_lowercase(), self.words.to_lowercase());
-        text.match_indices(&words).any(|(at, found)| {
-            let (before, after) = (&text[..at], &text[at + found.len()..]);
+        let is_use = |(at, found): &(usize, &str)| {
+            let (before, after) = (&text[..*at], &text[at + found.len()..]);
             let is_letter = |c: char| c.is_alphanumeric() || "_-`/".contains(c);
             let is_apart = !before.ends_with(is_letter) && !after.starts_with(is_letter);
             let last = before.split_whitespace().next_back().unwrap_or("");
@@ -131,7 +192,8 @@ impl Retired {
             let is_bound =
                 after.starts_with(char::is_whitespace) && self.unless_before.contains(&next);
             is_apart && !is_bound && !self.unless_after.contains(&last)
-        })
+        };
+        text.match_indices(&words).filter(is_use).count()
     }
 }
 
@@ -227,6 +289,9 @@ mod tests {
             ("crates/store/src/a.rs", "    let books = 1;\n"),
             ("crates/store/src/a.rs", "    index.take_up();\n"),
             ("crates/store/tests/a.rs", "struct KeeperOf;\n"),
+            ("crates/durable/src/a.rs", "    // Whoever leads a lane.\n"),
+            ("crates/durable/src/a.rs", "    /// Takes the ground of leaves.\n"),
+            ("crates/durable/src/a.rs", "//! To take up what a crash left.\n"),
         ] {
             let found = complaints("", name, text);
             assert!(
@@ -245,6 +310,11 @@ mod tests {
             ),
             ("crates/store/src/a.rs", "    let book = kept(index);\n"),
             ("crates/store/src/a.rs", "    let bookshelf = airplane;\n"),
+            (
+                "crates/store/src/a.rs",
+                "    // Each SIMD lane; lanes of PCIe; tombstones take up room.\n",
+            ),
+            ("xtask/src/a.rs", "/// From the ground up, in the background.\n"),
             ("crates/store/src/a.rs", "mod tests {\n    let text = \"the keeper\";\n"),
             ("ARCHITECTURE.md", "| checkpoint | cut |\n"),
         ] {
@@ -254,10 +324,23 @@ mod tests {
 
     #[test]
     fn an_exception_holds_for_its_word_and_file_and_goes_when_it_is_not_needed() {
-        let still = "kept index docs/a.md\n";
+        let still = "kept index 1 docs/a.md\n";
         assert_eq!(complaints(still, "docs/a.md", "A kept index.\n"), [""; 0]);
         assert_eq!(complaints(still, "docs/a.md", "A kept index, made anew.\n").len(), 1);
         let done = complaints(still, "docs/a.md", "A persistent index.\n");
         assert!(done.len() == 1 && done[0].contains("remove its line"), "{done:?}");
+    }
+
+    #[test]
+    fn an_exception_holds_for_so_many_uses_and_only_shrinks() {
+        let still = "lane 2 docs/a.md\n";
+        assert_eq!(complaints(still, "docs/a.md", "A lane, a lane.\n"), [""; 0]);
+        let more = complaints(still, "docs/a.md", "A lane, a lane.\nA lane.\n");
+        assert!(more.len() == 1 && more[0].starts_with("docs/a.md:2: "), "{more:?}");
+        let fewer = complaints(still, "docs/a.md", "A lane.\n");
+        assert!(fewer.len() == 1 && fewer[0].contains("lower its number"), "{fewer:?}");
+        for line in ["lane docs/a.md\n", "lane 0 docs/a.md\n"] {
+            assert_eq!(complaints(line, "docs/a.md", "").len(), 1, "{line}");
+        }
     }
 }

@@ -51,7 +51,7 @@ impl<M: Memory> Logs<M> {
 
     /// What was written so far counts with the section, unless it is part of a batch.
     #[inline(always)]
-    pub(super) fn book_tail(&self, writer: &Writer, changes: &mut Changes) {
+    pub(super) fn record_tail(&self, writer: &Writer, changes: &mut Changes) {
         if let Some(allocation) = self.allocation.get()
             && !writer.in_batch
         {
@@ -61,7 +61,7 @@ impl<M: Memory> Logs<M> {
     }
 
     #[inline(always)]
-    pub(super) fn book_dead(&self, location: u64, bytes: usize, changes: &mut Changes) {
+    pub(super) fn record_dead(&self, location: u64, bytes: usize, changes: &mut Changes) {
         if let Some(allocation) = self.allocation.get() {
             let segment = segment_of(location) as u32;
             let tag = self.sequence_of(segment) as u32;
@@ -69,7 +69,7 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    pub(super) fn book_batch(&self, writer: usize, is_open: bool, changes: &mut Changes) {
+    pub(super) fn record_batch(&self, writer: usize, is_open: bool, changes: &mut Changes) {
         if let Some(allocation) = self.allocation.get() {
             changes.set(allocation.batch(writer), is_open.into());
         }
@@ -77,8 +77,8 @@ impl<M: Memory> Logs<M> {
 
     /// Until this is said to be over, entries of tombstones may name logs that were freed. A crash
     /// meanwhile is as one in a batch, which the collector never has.
-    pub fn book_forgetting(&self, is_under_way: bool, changes: &mut Changes) {
-        self.book_batch(COLLECTOR, is_under_way, changes);
+    pub fn record_forgetting(&self, is_under_way: bool, changes: &mut Changes) {
+        self.record_batch(COLLECTOR, is_under_way, changes);
     }
 
     /// As [`LogsOrSlabs::write_allocation`](crate::LogsOrSlabs::write_allocation).

@@ -92,7 +92,7 @@ impl<M: Memory> Appender<'_, M> {
         let location = self.logs.write(&mut writer, &parts);
         let salt = writer.salt;
         writer.redo(Some(new.key), salt, &parts);
-        self.logs.book_tail(&writer, changes);
+        self.logs.record_tail(&writer, changes);
         location
     }
 
@@ -103,7 +103,7 @@ impl<M: Memory> Appender<'_, M> {
             if self.logs.medium.is_byte_addressable() {
                 self.logs.commit_queues[self.id].batch_begins(writer.position());
             }
-            self.logs.book_batch(self.id, true, changes);
+            self.logs.record_batch(self.id, true, changes);
         }
     }
 
@@ -122,8 +122,8 @@ impl<M: Memory> Appender<'_, M> {
             self.logs.write(&mut writer, &[&end]);
             let salt = writer.salt;
             writer.redo(None, salt, &[&end]);
-            self.logs.book_tail(&writer, changes);
-            self.logs.book_batch(self.id, false, changes);
+            self.logs.record_tail(&writer, changes);
+            self.logs.record_batch(self.id, false, changes);
         }
     }
 
@@ -134,7 +134,7 @@ impl<M: Memory> Appender<'_, M> {
         let dead = &self.logs.dead[self.id][segment_of(location)];
         // Only the holder of this writer's lock changes the counter.
         dead.store(dead.load(Ordering::Relaxed) + bytes as u32, Ordering::Relaxed);
-        self.logs.book_dead(location, bytes, changes);
+        self.logs.record_dead(location, bytes, changes);
     }
 
     /// What to commit for everything appended so far.

@@ -18,8 +18,8 @@
 //! Locks, in the order they may be taken: the lead of a commit queue, a writer, the pool. The index's
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
-mod appender;
 mod allocation;
+mod appender;
 mod commit;
 mod commit_queue;
 #[cfg(any(test, feature = "faults"))]
@@ -36,8 +36,8 @@ mod rows;
 mod segment;
 mod turns;
 
-pub use appender::Appender;
 pub use allocation::PAGE_BYTES;
+pub use appender::Appender;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;

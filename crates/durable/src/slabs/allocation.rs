@@ -113,7 +113,12 @@ impl<M: Memory> Slabs<M> {
     }
 
     /// The slot of the item at `location` is free with the section.
-    pub(super) fn retire_in_section(&self, allocation: &AllocationPages, location: u64, changes: &mut Changes) {
+    pub(super) fn retire_in_section(
+        &self,
+        allocation: &AllocationPages,
+        location: u64,
+        changes: &mut Changes,
+    ) {
         self.check_place(location);
         // SAFETY: the first word of a slot, 8-byte aligned (checked); only whoever supersedes its item, under the
         // key's lock, changes it.

@@ -32,8 +32,8 @@
 //! last and alone. The index's bucket lock is taken by callers inside a writer; inside it only a
 //! class, a superblock and, innermost, a queue of deferred frees are.
 
-mod assign;
 mod allocation;
+mod assign;
 mod check;
 pub(crate) mod classes;
 mod deferred;

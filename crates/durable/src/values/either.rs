@@ -121,7 +121,7 @@ impl<M: Memory> LogsOrSlabs<M> {
     }
 
     /// The pages of these values' allocation metadata.
-    pub fn book_pages(&self) -> Pages {
+    pub fn allocation_pages(&self) -> Pages {
         let (count, bytes) = match self {
             Self::Logs(logs) => {
                 (logs.medium().capacity_bytes() / u64::from(SEGMENT_BYTES), logs::PAGE_BYTES)

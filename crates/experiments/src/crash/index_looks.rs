@@ -5,7 +5,7 @@
 
 use super::Settings;
 use super::exhaustive::Exhaustive;
-use super::index::{self, Media, Numbered, budget, reserved, location};
+use super::index::{self, Media, Numbered, budget, location, reserved};
 use super::left_out::{Leaves, LeftOut};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_index::{Change, HashIndex, hash_key};

@@ -4,8 +4,8 @@
 use super::Settings;
 use super::exhaustive::Explored;
 use super::index::{
-    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, reserved, hash,
-    location, script, states,
+    KEYS, KEYS_BEFORE, Media, Numbered, PART_BYTES, budget, check_allowed, contents, hash,
+    location, reserved, script, states,
 };
 use super::left_out::{Leaves, LeftOut};
 use terrace_durable::sections::{Both, Changes, Joint};

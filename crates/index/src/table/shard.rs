@@ -197,7 +197,7 @@ impl<I: Memory> Shard<I> {
 
     /// An entry becomes another with the section: 0 is none.
     #[inline(always)]
-    fn book_entry(&self, changes: &mut Changes, before: u64, after: u64) {
+    fn record_entry(&self, changes: &mut Changes, before: u64, after: u64) {
         let more = i64::from(after != 0) - i64::from(before != 0);
         if more != 0 {
             self.entries.fetch_add(more as u64, Ordering::Relaxed);
@@ -336,7 +336,7 @@ impl<I: Memory> Shard<I> {
             (Change::Set(location), None, Some(room)) => {
                 let entry = entry(hash, location);
                 bucket.insert(entry, room, &mut lines, &mut changes);
-                self.book_entry(&mut changes, 0, entry);
+                self.record_entry(&mut changes, 0, entry);
                 inserted = true;
             }
             (_, None, _) => {}
@@ -387,12 +387,12 @@ impl<I: Memory> Shard<I> {
             Change::Set(location) => {
                 let after = entry(hash, location);
                 self.set(changes, memory, at, after);
-                self.book_entry(changes, before, after);
+                self.record_entry(changes, before, after);
             }
             Change::Overwritten => bucket.raise_version(),
             Change::Remove => {
                 self.set(changes, memory, at, 0);
-                self.book_entry(changes, before, 0);
+                self.record_entry(changes, before, 0);
                 return bucket.shrink(lines, changes);
             }
         }
