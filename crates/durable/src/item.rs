@@ -428,6 +428,12 @@ fn length_code(length: usize) -> u8 {
 /// Bytes of the version by its code.
 const VERSION_WIDTHS: [usize; 4] = [0, 1, 4, 8];
 
+/// Whether items that differ in the version alone have one length.
+#[inline(always)]
+pub(crate) fn have_one_width(a: u64, b: u64) -> bool {
+    version_code(a) == version_code(b)
+}
+
 fn version_code(version: u64) -> u8 {
     match version {
         1 => 0,

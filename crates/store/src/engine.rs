@@ -314,26 +314,25 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let seen = |(location, _)| self.values.undurable(location);
             let seen_in_batch = old.filter(|(_, item)| item.in_batch).and_then(seen);
             let stamp = &mut [0; 8];
-            let mut wanted = self.wanted(key, old, f, stamp);
+            let wanted = self.wanted(key, old, f, stamp);
             if let Some(why) = self.withheld(held, (hash, key), allowed, old, &wanted) {
-                wanted = Wanted::Nothing(Ok(why));
+                outcome = Ok(why);
+                return (Entry::Keep, None);
             }
-            let new = match wanted {
-                Wanted::Written(new) => new,
-                Wanted::Removed => {
-                    grown = -1;
-                    self.record_keys(writer, grown, changes);
-                    // Gone from storage before anyone can be told that it is gone.
-                    released.set(old.map(|old| retire(held, old, changes)));
-                    return (Entry::Remove, None);
-                }
-                unwritten => {
-                    outcome = unwritten.outcome(|| old.and_then(seen));
+            // Not moved out: it would be copied.
+            let Wanted::Written(new) = &wanted else {
+                if !matches!(wanted, Wanted::Removed) {
+                    outcome = wanted.outcome(|| old.and_then(seen));
                     return (Entry::Keep, None);
                 }
+                grown = -1;
+                self.record_keys(writer, grown, changes);
+                // Gone from storage before anyone can be told that it is gone.
+                released.set(old.map(|old| retire(held, old, changes)));
+                return (Entry::Remove, None);
             };
             let bytes = new.item_bytes();
-            if old.is_some_and(|(location, item)| held.overwrite(location, &item, &new)) {
+            if old.is_some_and(|(location, item)| held.overwrite(location, &item, new)) {
                 outcome = Ok(Outcome::Done([Some(held.ticket()), None]));
                 self.written[writer].count(bytes);
                 return (Entry::Overwritten, None);
@@ -342,13 +341,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 outcome = Ok(why);
                 return (Entry::Keep, None);
             }
-            let location = write_over(held, old, &new, changes);
+            let location = write_over(held, old, new, changes);
             self.written[writer].count(bytes);
             outcome = Ok(Outcome::Done([Some(held.ticket()), seen_in_batch]));
-            grown = growth(&new, old);
+            grown = growth(new, old);
             self.record_keys(writer, grown, changes);
             if !new.tombstone {
-                self.note(&new, bytes);
+                self.note(new, bytes);
             }
             (Entry::Set(location), old.map(|(at, item)| (held, at, bytes_of(&item))))
         };

@@ -125,6 +125,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     }
 
     /// Asks until there is room, or nothing can make any.
+    #[inline(always)]
     pub fn await_room<'a>(
         &'a self,
         wait: Wait,
@@ -154,6 +155,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// Room for an item, if there is some: also where there is in the writer's log, not while growth of the index has
     /// spent the budget.
+    #[inline(always)]
     pub fn ask_room(
         &self,
         writer: usize,

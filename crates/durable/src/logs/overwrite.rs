@@ -19,7 +19,7 @@
 
 use super::appender::Appender;
 use super::{Logs, SEGMENT_BYTES, segment_of};
-use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
+use crate::item::{self, Header, Item, MAX_HEADER_BYTES, NewItem};
 use crate::values::ItemCopy;
 use crate::values::place::offset_of;
 use std::sync::atomic::Ordering;
@@ -95,14 +95,14 @@ impl<M: Memory> Appender<'_, M> {
     /// Whether [`Appender::overwrite`] would write `new` over `old` at `location`.
     #[inline]
     pub fn may_overwrite(&self, location: u64, old: &Item<'_>, new: &NewItem<'_>) -> bool {
+        let bytes = new.item_bytes();
         let fits = new.value.len() == old.value.len()
             && old.expires_at_ms.is_none()
             && new.expires_at_ms.is_none()
             && !(old.tombstone || new.tombstone || old.in_batch)
-            && NewItem { version: old.version, ..*new }.item_bytes() == new.item_bytes()
-            && new.item_bytes() <= MOST_OVERWRITTEN_BYTES
-            && location % u64::from(SEGMENT_BYTES) + new.item_bytes() as u64
-                <= u64::from(SEGMENT_BYTES);
+            && item::have_one_width(old.version, new.version)
+            && bytes <= MOST_OVERWRITTEN_BYTES
+            && location % u64::from(SEGMENT_BYTES) + bytes as u64 <= u64::from(SEGMENT_BYTES);
         fits && self.logs.may_change(location) && !self.lock.borrow().in_batch
     }
 
