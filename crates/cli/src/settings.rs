@@ -12,7 +12,7 @@ use terrace::config::{
 use terrace::ledger::{Ledger, LedgerError, LedgerOptions};
 use terrace::memory::prestore;
 use terrace::memory::profile::MemoryCosts;
-use terrace::{Access, Database, Map, MapOptions, Queue, Words};
+use terrace::{Access, Database, Map, MapOpener, MapOptions, Queue, Words};
 
 /// Every key of the configuration as a flag.
 #[derive(Clone, Default)]
@@ -353,10 +353,9 @@ pub fn words_there(db: &Database, config: &Config) -> Result<Vec<String>, Failur
 /// Opens one map with its own settings; says so, when it is opened first, if the persistent index is not reopened as
 /// it was.
 pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failure> {
-    let options = |base| config.options_of(name, base);
     let is_open = db.tier_of(name).is_some();
     let told = progress::opening("map", name);
-    let map = db.map_in(name, &config.tiers_of(name)?, options);
+    let map = opener(db, name, config)?.open();
     drop(told);
     let map = map.map_err(|e| locked_or(db.dir(), e))?;
     if let (Some(why), false) = (&map.recovery().unfit, is_open) {
@@ -369,6 +368,16 @@ pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failu
         say(format_args!("terrace: map {name} is read-only: {why}"));
     }
     Ok(map)
+}
+
+/// Opens one map with its own settings, once told to.
+pub fn opener<'db>(
+    db: &'db Database,
+    name: &str,
+    config: &Config,
+) -> Result<MapOpener<'db>, Failure> {
+    let options = config.options_of(name, db.options().clone());
+    Ok(db.map_builder(name).options(options).tiers(config.tiers_of(name)?))
 }
 
 /// A directory with a database, or words: reading must not make an empty database of a typing error.

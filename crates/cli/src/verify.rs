@@ -86,8 +86,7 @@ impl Directory<'_> {
 
     fn map(&self, name: &str) -> Result<Vec<Verified>, Failure> {
         let db = self.open(false)?;
-        let options = |base| self.config.options_of(name, base);
-        match db.map_in(name, &self.config.tiers_of(name)?, options) {
+        match settings::opener(&db, name, self.config)?.open() {
             Ok(map) => Ok(std::iter::once(values(&map)).chain(index(&map)?).collect()),
             Err(error) if is_about_files(&error) => {
                 drop(db);
@@ -100,8 +99,7 @@ impl Directory<'_> {
     /// The same of a map that cannot be read as it is: all that is wrong with its values.
     fn damaged_map(&self, name: &str, error: &Error) -> Result<Verified, Failure> {
         let db = self.open(true)?;
-        let options = |base| self.config.options_of(name, base);
-        let mut verified = match db.map_in(name, &self.config.tiers_of(name)?, options) {
+        let mut verified = match settings::opener(&db, name, self.config)?.open() {
             Ok(map) => values(&map),
             Err(_) => Verified::new(self.dir.join("maps").join(name), ""),
         };

@@ -46,7 +46,7 @@ fn each_memory_has_a_budget_and_each_database_its_memory() {
     let tier = spec.resolve(&Topology::read().unwrap(), &SystemPaths).unwrap();
     let small = Tier { name: "small".into(), bytes: Some(1 << 20), ..tier.clone() };
     let tiers = MapTiers { values: Some(tier), index: Some(small), index_costs: None };
-    database.map_in("1", &tiers, |options| options).unwrap();
+    database.map_builder("1").tiers(tiers).open().unwrap();
     let server = Server::start(Arc::clone(&database), options()).unwrap();
     let mut client = Client::connect(server.addresses().tcp[0]);
     let value = "x".repeat(1 << 20);

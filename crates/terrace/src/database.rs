@@ -1,11 +1,13 @@
 //! A directory of maps, queues, ledgers and word tables, opened as one.
 
 mod ledgers;
+mod map_opener;
 mod medium;
 mod opening;
 mod queues;
 mod words;
 
+pub use map_opener::MapOpener;
 pub use medium::durability_of;
 pub use opening::Opening;
 
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
-use terrace_store::{DirectoryLock, Error, IndexTier, Kind, Map, MapOptions, Queue, Result, Words};
+use terrace_store::{DirectoryLock, Error, IndexTier, Map, MapOptions, Queue, Result, Words};
 use terrace_transact::ledger::Ledger;
 
 /// Longest name of a map or queue in bytes.
@@ -101,6 +103,8 @@ pub struct MapTiers {
 /// A map, and the memory that it takes from.
 struct Opened {
     map: Map,
+    /// Its setting, which a map does not tell.
+    writers: usize,
     share: Arc<Share>,
     /// What its index takes from, if that is not the same.
     index: Option<Arc<Share>>,
@@ -162,7 +166,8 @@ impl Database {
         Ok(database)
     }
 
-    /// The map `name`, opened or made with the database's options.
+    /// The map `name`: as it is if it is open, otherwise opened or made with the database's options.
+    /// [`Database::map_builder`] opens one with others.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -176,96 +181,21 @@ impl Database {
     /// Those of [`Map::open`], and [`Error::Option`] for a name that is not 1 to 64 letters,
     /// digits, `_`, `-` or `.` (not first).
     pub fn map(&self, name: &str) -> Result<Map> {
-        self.map_with(name, |options| options)
+        self.map_builder(name).open()
     }
 
-    /// The map `name`; if it is not open yet, opened with the database's options as changed by
-    /// `adjust`. Its memory comes from the database's budget, which `adjust` must leave as it is.
+    /// Opens the map `name` with settings of its own; the rest is as in the database's options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// use terrace::{Durability, MapBuilder};
-    /// let synced = MapBuilder::from(db.options().clone()).durability(Durability::Sync).build()?;
-    /// let orders = db.map_with("orders", |_| synced)?;
-    /// assert_eq!(orders.durability(), Durability::Sync);
+    /// use terrace::{Durability, Kind};
+    /// let events = db.map_builder("events").kind(Kind::Ordered).durability(Durability::Sync).open()?;
+    /// assert_eq!((events.kind(), events.durability()), (Kind::Ordered, Durability::Sync));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`Database::map`], and [`Error::Option`] for another `memory_budget_bytes`: a map has bytes of its own
-    /// in a tier alone ([`Database::map_in`]).
-    pub fn map_with(
-        &self,
-        name: &str,
-        adjust: impl FnOnce(MapOptions) -> MapOptions,
-    ) -> Result<Map> {
-        self.map_in(name, &MapTiers::default(), adjust)
-    }
-
-    /// The same in tiers of memory: on their nodes, and of their bytes, which all maps in one tier share. Those
-    /// of the database do not count then. New keys are refused when the bytes of either are spent, or others
-    /// evicted.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// use terrace::memory::tier::{SystemPaths, found_specs};
-    /// use terrace::memory::Topology;
-    /// let topology = Topology::read()?;
-    /// let dram = found_specs(&topology).first().map(|spec| spec.resolve(&topology, &SystemPaths)).transpose()?;
-    /// let tiers = terrace::MapTiers { values: dram, ..Default::default() };
-    /// match db.map_in("users", &tiers, |options| options) {
-    ///     Ok(map) => assert!(map.is_empty()),
-    ///     Err(refused) => println!("{refused}"), // a container without the capability
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::map`]; [`Error::Option`] where the directory's files are the memory of the values, or the index
-    /// is kept in one; the kernel's reason where it does not give memory of a node.
-    pub fn map_in(
-        &self,
-        name: &str,
-        tiers: &MapTiers,
-        adjust: impl FnOnce(MapOptions) -> MapOptions,
-    ) -> Result<Map> {
-        check_name("map", "_-.", name)?;
-        let mut maps = self.maps();
-        if let Some(opened) = maps.get(name) {
-            return Ok(opened.map.clone());
-        }
-        let share = match &tiers.values {
-            Some(tier) => self.share_of(tier),
-            None => Arc::clone(&self.shared),
-        };
-        let index = tiers.index.as_ref().map(|tier| self.share_of(tier));
-        let asked = adjust(self.options.clone());
-        self.check_budget(asked.memory_budget_bytes)?;
-        let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs.clone()));
-        let options = MapOptions {
-            node: share.node.or(asked.node),
-            index_tier: of_index.or(asked.index_tier),
-            ..asked
-        };
-        let map = Map::open_within(&self.dir.join("maps").join(name), options, &share.budget)?;
-        let index = index.filter(|index| !Arc::ptr_eq(index, &share));
-        maps.insert(name.to_string(), Opened { map: map.clone(), share, index });
-        Ok(map)
-    }
-
-    /// A budget of one map would be silently ignored: the database's is for all.
-    fn check_budget(&self, asked: u64) -> Result<()> {
-        if asked == self.options.memory_budget_bytes {
-            return Ok(());
-        }
-        let why = format!(
-            "a map takes from the database's budget ({} bytes), not from {asked} of its own: set it in \
-             Database::open, or give the map a tier with bytes (Database::map_in)",
-            self.options.memory_budget_bytes
-        );
-        Err(Error::Option { field: "memory_budget_bytes", why })
+    pub fn map_builder(&self, name: &str) -> MapOpener<'_> {
+        MapOpener::new(self, name)
     }
 
     /// What maps and ledgers in a tier take from.
@@ -274,32 +204,6 @@ impl Database {
         let new = || Share::new(&tier.name, tier.node, bytes);
         let mut tiers = self.tiers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(tiers.entry(tier.name.clone()).or_insert_with(new))
-    }
-
-    /// The map `name` with its keys in order, opened or made with the database's options otherwise: see
-    /// [`Map::range`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir()?;
-    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
-    /// let days = db.ordered("days")?;
-    /// for day in ["b", "a"] {
-    ///     days.put(day.as_bytes(), b"")?;
-    /// }
-    /// let mut keys = Vec::new();
-    /// days.range(terrace::Range::ALL, 10, |key, _| keys.push(key.to_vec()))?;
-    /// assert_eq!(keys, [b"a", b"b"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Database::map`]; [`Error::Unordered`] if it is open already as a hash map.
-    pub fn ordered(&self, name: &str) -> Result<Map> {
-        let map = self.map_with(name, |options| MapOptions { kind: Kind::Ordered, ..options })?;
-        match map.kind() {
-            Kind::Ordered => Ok(map),
-            Kind::Hash => Err(Error::Unordered),
-        }
     }
 
     /// Names of the maps, open or on disk, sorted.

@@ -21,7 +21,7 @@ pub mod orders;
 pub mod transfer;
 
 pub use config::{Config, ConfigError};
-pub use database::{Database, MapTiers, Opening, SHARED_TIER, TierUse, durability_of};
+pub use database::{Database, MapOpener, MapTiers, Opening, SHARED_TIER, TierUse, durability_of};
 pub use terrace_memory as memory;
 pub use terrace_store::laboratory;
 pub use terrace_store::queue;

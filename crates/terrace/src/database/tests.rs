@@ -1,7 +1,7 @@
 use super::*;
 use terrace_memory::tier::SystemPaths;
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec, Topology};
-use terrace_store::{Access, Durability, QueueOptions};
+use terrace_store::{Access, Durability, Kind, Persist, QueueOptions, ValueDesign, WhenFull};
 
 const MIB: usize = 1 << 20;
 
@@ -28,7 +28,7 @@ fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
     let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
     let dir = tempfile::tempdir().expect("directory");
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-    let placed = match db.map_in("placed", &values_in(&tier), |options| options) {
+    let placed = match db.map_builder("placed").tiers(values_in(&tier)).open() {
         // Containers without the capability, kernels without NUMA.
         Err(e) if e.to_string().contains("not permitted") => return,
         placed => placed.expect("a map in the tier"),
@@ -63,8 +63,7 @@ fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
     // What is kept is in the directory, wherever it was used.
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
     let small = Tier { name: "small".into(), bytes: Some(32 << 20), ..tier };
-    let refused =
-        db.map_in("free", &values_in(&small), |options| options).err().expect("a refusal");
+    let refused = db.map_builder("free").tiers(values_in(&small)).open().err().expect("a refusal");
     assert!(refused.to_string().contains("and the tier 33554432"), "{refused}");
     assert_eq!(db.map("placed").expect("open").len(), room as u64);
 }
@@ -79,17 +78,14 @@ fn a_tier_is_refused_where_the_file_is_the_memory_and_where_no_such_node_is() {
     let options = MapOptions { domain: Domain::Eadr, ..MapOptions::default() };
     let db = Database::open(dir.path(), options).expect("open");
     let refused =
-        db.map_in("a", &values_in(&tier), |options| options).err().expect("a refusal").to_string();
+        db.map_builder("a").tiers(values_in(&tier)).open().err().expect("a refusal").to_string();
     assert!(refused.contains("the values are in the mapped file"), "{refused}");
     assert!(refused.starts_with("tier: ") && !refused.contains('\n'), "{refused}");
     drop(db);
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
     let nowhere = Tier { node: Some(1023), ..tier };
-    let refused = db
-        .map_in("b", &values_in(&nowhere), |options| options)
-        .err()
-        .expect("a refusal")
-        .to_string();
+    let refused =
+        db.map_builder("b").tiers(values_in(&nowhere)).open().err().expect("a refusal").to_string();
     assert!(refused.contains("node 1023") && !refused.contains('\n'), "{refused}");
 }
 
@@ -109,8 +105,7 @@ fn an_index_in_a_tier_of_its_own_counts_there_and_is_refused_there() {
         let dir = tempfile::tempdir().expect("directory");
         let none = MapOptions { durability: Durability::None, ..MapOptions::default() };
         let db = Database::open(dir.path(), none).expect("open");
-        let ordered = |options| MapOptions { kind, ..options };
-        let map = match db.map_in("apart", &apart, ordered) {
+        let map = match db.map_builder("apart").kind(kind).tiers(apart.clone()).open() {
             // Containers without the capability, kernels without NUMA.
             Err(e) if e.to_string().contains("not permitted") => return,
             map => map.expect("a map"),
@@ -207,16 +202,45 @@ fn names_that_cannot_be_read_are_an_error() {
 fn a_budget_of_a_maps_own_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
     let db = Database::open(dir.path(), MapOptions::default()).expect("open");
-    let own = |options| MapOptions { memory_budget_bytes: 64 << 20, ..options };
-    let refused = db.map_with("a", own).err().expect("a refusal").to_string();
-    assert!(
-        refused.starts_with("memory_budget_bytes: ") && refused.contains("map_in"),
-        "{refused}"
-    );
+    let own = MapOptions { memory_budget_bytes: 64 << 20, ..db.options().clone() };
+    let refused = db.map_builder("a").options(own).open().err().expect("a refusal").to_string();
+    assert!(refused.starts_with("memory_budget_bytes: ") && refused.contains("tiers"), "{refused}");
     assert_eq!(db.map_names().expect("names"), [""; 0]);
     // A change at run time is of the database, and a map opened after it starts from that.
     db.set_memory_budget(1 << 30);
     assert_eq!(db.map("a").expect("a map").stats().memory_budget_bytes, 1 << 30);
+}
+
+/// Settings of a map that was open were silently ignored: whoever asked for `sync` was told that all was well.
+#[test]
+fn a_map_that_is_open_otherwise_is_refused() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let map = db.map("a").expect("a map");
+    let builder = || db.map_builder("a");
+    let same =
+        builder().kind(Kind::Hash).values(ValueDesign::Log).persist(Persist::Auto).writers(0);
+    let same = same.durability(map.durability()).when_full(WhenFull::Refuse).open();
+    assert!(same.is_ok(), "{:?}", same.err());
+    let others = [
+        ("kind", builder().kind(Kind::Ordered)),
+        ("durability", builder().durability(Durability::Sync)),
+        ("values", builder().values(ValueDesign::Slab)),
+        ("persist", builder().persist(Persist::Index)),
+        ("when_full", builder().when_full(WhenFull::Evict)),
+        ("writers", builder().writers(3)),
+    ];
+    for (field, other) in others {
+        let refused = other.open().err().expect("a refusal").to_string();
+        assert!(refused.starts_with(field) && refused.contains("`a` is open already"), "{refused}");
+    }
+    // What counts is what is in force.
+    map.set_durability(Durability::Sync).expect("switched");
+    assert!(builder().durability(Durability::Sync).open().is_ok());
+    assert!(
+        builder().options(db.options().clone()).open().is_ok(),
+        "settings as a whole ask nothing"
+    );
 }
 
 /// A kill between the renaming of a removed queue's folder and its removal left its file there for ever.

@@ -1,0 +1,221 @@
+//! Opening a map with settings of its own.
+
+use super::{Database, MapTiers, Opened, check_name};
+use std::fmt::Debug;
+use std::sync::Arc;
+use terrace_store::{
+    Durability, Error, Kind, Map, MapOptions, Persist, Result, ValueDesign, WhenFull,
+};
+
+/// Opens one map of a database; made by [`Database::map_builder`].
+///
+/// A map that is open already is returned as it is, if the settings given here are those in force; it is refused
+/// if one of them is not.
+#[must_use = "nothing is opened before `open`"]
+pub struct MapOpener<'db> {
+    database: &'db Database,
+    name: String,
+    options: MapOptions,
+    tiers: MapTiers,
+    /// What was given one by one, and so must hold for a map that is open.
+    given: Given,
+}
+
+#[derive(Default)]
+struct Given {
+    durability: Option<Durability>,
+    kind: Option<Kind>,
+    values: Option<ValueDesign>,
+    persist: Option<Persist>,
+    when_full: Option<WhenFull>,
+    writers: Option<usize>,
+}
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {$(
+        $(#[$doc])*
+        pub fn $field(mut self, $field: $type) -> Self {
+            self.given.$field = Some($field);
+            self
+        }
+    )*};
+}
+
+impl<'db> MapOpener<'db> {
+    pub(super) fn new(database: &'db Database, name: &str) -> Self {
+        MapOpener {
+            database,
+            name: name.into(),
+            options: database.options.clone(),
+            tiers: MapTiers::default(),
+            given: Given::default(),
+        }
+    }
+
+    settings! {
+        /// When a write survives a crash.
+        durability: Durability,
+        /// How keys are found: [`Kind::Ordered`] has ranges.
+        kind: Kind,
+        /// The value design.
+        values: ValueDesign,
+        /// What is persistent.
+        persist: Persist,
+        /// What happens when the memory is spent.
+        when_full: WhenFull,
+        /// Writers that do not wait for one another; 0: one per processor.
+        writers: usize,
+    }
+
+    /// Settings as a whole instead of the database's, for example those of a configuration; what is given one by one
+    /// goes over them. Their `memory_budget_bytes` must be the database's: a map has bytes of its own in a tier alone.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// let config = terrace::Config::parse("[maps.days]\nkind = \"ordered\"", "terrace.toml".as_ref())?;
+    /// let options = config.options_of("days", db.options().clone());
+    /// assert_eq!(db.map_builder("days").options(options).open()?.kind(), terrace::Kind::Ordered);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn options(mut self, options: MapOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Tiers of memory to lie in: on their nodes, and of their bytes, which all maps in one tier share. The database's
+    /// budget does not count there. When the bytes of either are spent, new keys are refused, or others evicted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::memory::tier::{SystemPaths, found_specs};
+    /// use terrace::memory::Topology;
+    /// let topology = Topology::read()?;
+    /// let dram = found_specs(&topology).first().map(|spec| spec.resolve(&topology, &SystemPaths)).transpose()?;
+    /// match db.map_builder("users").tiers(terrace::MapTiers { values: dram, ..Default::default() }).open() {
+    ///     Ok(map) => assert!(map.is_empty()),
+    ///     Err(refused) => println!("{refused}"), // a container without the capability
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tiers(mut self, tiers: MapTiers) -> Self {
+        self.tiers = tiers;
+        self
+    }
+
+    /// Opens the map, or makes it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+    /// use terrace::{Error, Kind};
+    /// let days = db.map_builder("days").kind(Kind::Ordered).open()?;
+    /// for day in ["b", "a"] {
+    ///     days.put(day.as_bytes(), b"")?;
+    /// }
+    /// let mut keys = Vec::new();
+    /// days.range(terrace::Range::ALL, 10, |key, _| keys.push(key.to_vec()))?;
+    /// assert_eq!(keys, [b"a", b"b"]);
+    /// let otherwise = db.map_builder("days").kind(Kind::Hash).open();
+    /// assert!(matches!(otherwise, Err(Error::Option { field: "kind", .. })), "it is open");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::map`]. [`Error::Option`] for a setting that does not go with another or with a tier, for one
+    /// that is not in force where the map is open already, and for a memory budget other than the database's. The
+    /// kernel's reason where it does not give memory of a node.
+    pub fn open(self) -> Result<Map> {
+        let MapOpener { database, name, options, tiers, given } = self;
+        check_name("map", "_-.", &name)?;
+        let mut maps = database.maps();
+        if let Some(opened) = maps.get(&name) {
+            given.check_in_force(&name, opened)?;
+            return Ok(opened.map.clone());
+        }
+        let options = given.over(options);
+        database.check_budget(options.memory_budget_bytes)?;
+        let share = match &tiers.values {
+            Some(tier) => database.share_of(tier),
+            None => Arc::clone(&database.shared),
+        };
+        let index = tiers.index.as_ref().map(|tier| database.share_of(tier));
+        let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs));
+        let writers = options.writers;
+        let options = MapOptions {
+            node: share.node.or(options.node),
+            index_tier: of_index.or(options.index_tier),
+            ..options
+        };
+        let folder = database.dir.join("maps").join(&name);
+        let map = Map::open_within(&folder, options, &share.budget)?;
+        let index = index.filter(|index| !Arc::ptr_eq(index, &share));
+        maps.insert(name, Opened { map: map.clone(), writers, share, index });
+        Ok(map)
+    }
+}
+
+impl Given {
+    fn over(self, base: MapOptions) -> MapOptions {
+        MapOptions {
+            durability: self.durability.unwrap_or(base.durability),
+            kind: self.kind.unwrap_or(base.kind),
+            values: self.values.unwrap_or(base.values),
+            persist: self.persist.unwrap_or(base.persist),
+            when_full: self.when_full.unwrap_or(base.when_full),
+            writers: self.writers.unwrap_or(base.writers),
+            ..base
+        }
+    }
+
+    /// A setting of a map that is open would be silently ignored.
+    fn check_in_force(&self, name: &str, opened: &Opened) -> Result<()> {
+        let map = &opened.map;
+        let design = match map.stats().design.as_str() {
+            "slab" => ValueDesign::Slab,
+            _ => ValueDesign::Log,
+        };
+        let values = self.values.filter(|values| *values != ValueDesign::Auto);
+        let persist = self.persist.filter(|persist| *persist != Persist::Auto);
+        holds(name, "durability", self.durability, map.durability())?;
+        holds(name, "kind", self.kind, map.kind())?;
+        holds(name, "values", values, design)?;
+        holds(name, "persist", persist, map.persist())?;
+        holds(name, "when_full", self.when_full, map.when_full())?;
+        holds(name, "writers", self.writers, opened.writers)
+    }
+}
+
+fn holds<T: Debug + PartialEq>(
+    name: &str,
+    field: &'static str,
+    given: Option<T>,
+    in_force: T,
+) -> Result<()> {
+    match given {
+        Some(given) if given != in_force => {
+            let why = format!(
+                "map `{name}` is open already, with {in_force:?} and not {given:?}: leave the setting out, or open \
+                 the map with it first"
+            );
+            Err(Error::Option { field, why })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Database {
+    /// A budget of one map would be silently ignored: the database's is for all.
+    fn check_budget(&self, asked: u64) -> Result<()> {
+        if asked == self.options.memory_budget_bytes {
+            return Ok(());
+        }
+        let why = format!(
+            "a map takes from the database's budget ({} bytes), not from {asked} of its own: set it in \
+             Database::open, or give the map a tier with bytes (MapOpener::tiers)",
+            self.options.memory_budget_bytes
+        );
+        Err(Error::Option { field: "memory_budget_bytes", why })
+    }
+}
