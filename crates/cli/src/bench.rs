@@ -6,7 +6,7 @@ mod server;
 mod servers;
 mod ycsb;
 
-use crate::output::Outcome;
+use crate::output::{Failure, Outcome};
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -22,6 +22,24 @@ pub enum Command {
     /// Terrace, redis-server and memcached with the same client, in one run
     #[command(after_help = "Example: terrace bench server --seconds 2 --runs 3 --json")]
     Server(server::Arguments),
+}
+
+/// Seconds to measure for: with none there is nothing to report.
+fn seconds(text: &str) -> Result<f64, String> {
+    let expected = "expected a number of seconds, more than 0 and at most 1000000";
+    let seconds: f64 = text.parse().map_err(|_| expected)?;
+    if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err(expected.into()) }
+}
+
+/// A directory that is removed at the end.
+fn temporary() -> Result<tempfile::TempDir, Failure> {
+    tempfile::Builder::new().prefix("terrace-bench-").tempdir().map_err(|e| {
+        let dir = std::env::temp_dir();
+        Failure::new(format_args!(
+            "{}: {e}; set TMPDIR to a directory that is there",
+            dir.display()
+        ))
+    })
 }
 
 /// Runs one of them.

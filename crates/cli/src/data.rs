@@ -32,7 +32,7 @@ impl Place {
     /// Opens the map, made if absent.
     fn open_or_make(&self) -> Result<(Database, Map), Failure> {
         let config = self.config()?;
-        let db = settings::open(&self.dir, &config)?;
+        let db = settings::open_or_make(&self.dir, &config)?;
         let map = settings::open_map(&db, &self.map, &config)?;
         Ok((db, map))
     }
@@ -161,6 +161,9 @@ pub fn put(arguments: &PutArguments) -> Outcome {
     let value = match arguments.value.as_deref() {
         None | Some("-") => {
             let mut bytes = Vec::new();
+            if std::io::stdin().is_terminal() {
+                say("terrace: reading the value from standard input; Ctrl-D ends it");
+            }
             std::io::stdin().lock().read_to_end(&mut bytes)?;
             bytes
         }

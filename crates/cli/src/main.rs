@@ -51,7 +51,7 @@ enum Command {
     /// Print one value
     #[command(after_help = "Example: terrace get ./data users alice")]
     Get(data::GetArguments),
-    /// Write one value
+    /// Write one value; creates map and directory if absent
     #[command(after_help = "Example: terrace put ./data users alice '{\"age\": 31}'")]
     Put(data::PutArguments),
     /// Remove keys
@@ -63,13 +63,13 @@ enum Command {
                       terrace scan ./data users --from b --to d --reverse")]
     Scan(data::ScanArguments),
     /// Write a map to a file
-    #[command(after_help = "Examples:\n  \
+    #[command(mut_arg("file", |file| file.help("The file; `-` for standard output")), after_help = "Examples:\n  \
                       terrace export ./data users users.terrace\n  \
                       terrace export ./data users - --format csv | head\n  \
                       terrace export --server 127.0.0.1:6379 ./data 0 backup.terrace")]
     Export(transfer::ExportArguments),
     /// Read a map from a file
-    #[command(after_help = "Examples:\n  \
+    #[command(mut_arg("file", |file| file.help("The file; `-` for standard input")), after_help = "Examples:\n  \
                       terrace import ./data users users.terrace\n  \
                       terrace import ./data users users.csv --format csv")]
     Import(transfer::ImportArguments),
@@ -143,6 +143,17 @@ fn parse() -> CommandLine {
     CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
+/// The command that the arguments name, with the one below it.
+fn named(mut command: clap::Command, arguments: impl Iterator<Item = String>) -> String {
+    let mut name = String::from("terrace");
+    for argument in arguments {
+        let Some(below) = command.find_subcommand(&argument).cloned() else { break };
+        name = format!("{name} {argument}");
+        command = below;
+    }
+    name
+}
+
 fn main() -> ExitCode {
     let command = parse().command;
     let done = match command.unwrap_or(Command::Serve(serve::Arguments::default())) {
@@ -176,10 +187,8 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Usage(what)) => {
-            let command = std::env::args().nth(1).unwrap_or_default();
-            say(format_args!(
-                "terrace: {what}\n\nFor more information, try 'terrace {command} --help'."
-            ));
+            let command = named(CommandLine::command(), std::env::args().skip(1));
+            say(format_args!("terrace: {what}\n\nFor more information, try '{command} --help'."));
             ExitCode::from(2)
         }
     }

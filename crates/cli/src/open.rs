@@ -146,7 +146,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "flush": map.flush_rule(),
         "index": stats.index, "index_kept": report.kept.is_some(),
         "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
-        "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "redone_keys": report.redone,
+        "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "replayed_keys": report.replayed,
     })
 }
 
@@ -171,7 +171,7 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
             let (bytes, path) = (format_size(stats.redo_log_bytes), path.display());
             text.push_str(&format!(
                 "\n  redo log: {} keys replayed; now {bytes} in {path}",
-                report.redone
+                report.replayed
             ));
         }
         text.push_str(&format!("\n  cache-line write-back: {}", map.flush_rule()));

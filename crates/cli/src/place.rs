@@ -1,11 +1,12 @@
 //! `terrace place`: which structure belongs on which memory.
 
 use crate::output::{self, Failure, Outcome, print, print_json};
-use crate::resp::{Connection, Reply};
+use crate::resp::{self, Connection, Reply};
 use crate::settings::{self, Flags};
 use clap::Args;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,6 +72,13 @@ struct Maps {
 
 /// Advises.
 pub fn main(arguments: &Arguments) -> Outcome {
+    // Not after the seconds that a server is watched.
+    if let Err(e) = File::open(&arguments.file) {
+        return Err(Failure::Usage(format!(
+            "{}: {e}; it lists memories and structures, like examples/nodes.toml of the source",
+            arguments.file.display()
+        )));
+    }
     let maps = match (&arguments.map, &arguments.server) {
         (Some(dir), _) => at_rest(dir, arguments)?,
         (None, Some(server)) => running(server, arguments)?,
@@ -207,7 +215,7 @@ type Counted = BTreeMap<String, BTreeMap<String, u64>>;
 /// What a server tells of itself in some seconds: sizes, bytes written, reads.
 fn running(server: &str, arguments: &Arguments) -> Result<Maps, Failure> {
     let failed = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
-    let mut connection = Connection::open(server, arguments.password.as_deref()).map_err(failed)?;
+    let mut connection = resp::connect(server, arguments.password.as_deref())?;
     let before = counted(&mut connection).map_err(failed)?;
     std::thread::sleep(Duration::from_secs(arguments.seconds));
     let after = counted(&mut connection).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! A small blocking client for the Redis protocol: what export and import need to go through a
 //! server, and nothing more.
 
+use crate::output::Failure;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
@@ -18,6 +19,21 @@ pub enum Reply {
     Bulk(Option<Vec<u8>>),
     /// `*2`
     Array(Vec<Reply>),
+}
+
+/// Connects; a failure says what to do.
+pub fn connect(address: &str, password: Option<&str>) -> Result<Connection, Failure> {
+    Connection::open(address, password).map_err(|error| {
+        let way = match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                "; no server listens there: start it with `terrace serve DIR`, or check host and port"
+            }
+            io::ErrorKind::InvalidInput => "; expected HOST:PORT, like 127.0.0.1:6379",
+            io::ErrorKind::TimedOut => "; check host and port",
+            _ => "",
+        };
+        Failure::new(format_args!("{address}: {error}{way}"))
+    })
 }
 
 /// The largest reply that is believed.

@@ -6,6 +6,7 @@ use crate::settings::{self, Flags};
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use terrace::config::{Config, ServerConfig, WordsConfig, format_size};
 use terrace::memory::tier::SystemPaths;
 use terrace::memory::{TierSpec, Topology};
 use terrace::{Database, Durability, Map, Opening, WhenFull, durability_of};
-use terrace_server::{Addresses, Limits, Server, ServerOptions, TlsOptions};
+use terrace_server::{Addresses, Limits, Server, ServerError, ServerOptions, TlsOptions};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -107,9 +108,28 @@ fn start_server(db: &Arc<Database>, config: &Config) -> Result<(Arc<Server>, Map
     match (started, opened) {
         (_, Some(Err(failure))) => Err(failure),
         (Ok(server), Some(Ok(first))) => Ok((Arc::new(server), first)),
+        (Err(error @ ServerError::Listen { .. }), _) => Err(cannot_listen(&error)),
         (Err(error), _) => Err(Failure::new(error)),
         (Ok(_), None) => Err(Failure::new("nothing was opened")),
     }
+}
+
+/// Why a server cannot listen, with the way out.
+fn cannot_listen(error: &ServerError) -> Failure {
+    let way = match error {
+        ServerError::Listen { cause, .. } => match cause.kind() {
+            ErrorKind::AddrInUse => {
+                ": another server has this address. End it, or choose another port with --port"
+            }
+            ErrorKind::AddrNotAvailable => {
+                ": this machine has no such address. Give one of its own with --listen"
+            }
+            ErrorKind::PermissionDenied => ". Choose a port of 1024 or more with --port",
+            _ => "",
+        },
+        _ => "",
+    };
+    Failure::new(format_args!("{error}{way}"))
 }
 
 /// Says now and then how far the opening is, until it is over.
@@ -236,14 +256,21 @@ fn banner(
             format_size(limits.output_buffer_bytes as u64)
         ),
     ]);
-    lines.push(format!(
-        "opened in    {:.0} ms; database 0: {} items read in {:.0} ms, {}, {} torn ends of logs",
+    let mut opened = format!(
+        "opened in    {:.0} ms; database 0: {} items in {} of files, read in {:.0} ms",
         start.elapsed().as_secs_f64() * 1e3,
         recovery.items,
-        recovery.elapsed.as_secs_f64() * 1e3,
         format_size(recovery.bytes),
-        recovery.torn.len()
-    ));
+        recovery.elapsed.as_secs_f64() * 1e3,
+    );
+    if recovery.replayed > 0 {
+        opened.push_str(&format!("; {} keys replayed from its redo log", recovery.replayed));
+    }
+    if !recovery.torn.is_empty() {
+        // A kill leaves them, and nothing acknowledged is in them.
+        opened.push_str(&format!("; {} unfinished ends of logs cut off", recovery.torn.len()));
+    }
+    lines.push(opened);
     lines.join("\n")
 }
 

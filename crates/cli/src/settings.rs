@@ -267,8 +267,21 @@ pub fn open(dir: &Path, config: &Config) -> Result<Database, Failure> {
     Ok(db)
 }
 
+/// The same for a command that is about one map: says so if there was no database, which may be a typing error.
+pub fn open_or_make(dir: &Path, config: &Config) -> Result<Database, Failure> {
+    let is_new = !dir.join("maps").is_dir();
+    let db = open(dir, config)?;
+    if is_new {
+        say(format_args!("terrace: made a new database in {}", dir.display()));
+    }
+    Ok(db)
+}
+
 /// Opens the database at `dir`, and nothing in it yet.
 pub fn open_directory(dir: &Path, config: &Config) -> Result<Database, Failure> {
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::new(is_a_file(dir)));
+    }
     prestore::set_enabled(config.pre_stores);
     let options = MapOptions { costs: costs(config)?, ..config.options() };
     Database::open(dir, options).map_err(|e| locked_or(dir, e))
@@ -385,11 +398,18 @@ pub fn must_exist(dir: &Path) -> Result<(), Failure> {
     if dir.join("maps").is_dir() {
         return Ok(());
     }
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::new(is_a_file(dir)));
+    }
     let what = match dir.is_dir() {
         true => "contains no database; check the path, or create one with `terrace serve DIR`",
         false => "no such directory; check the path, or create a database with `terrace serve DIR`",
     };
     Err(Failure::new(format_args!("{}: {what}", dir.display())))
+}
+
+fn is_a_file(dir: &Path) -> String {
+    format!("{} is a file; a database is a directory: name that", dir.display())
 }
 
 /// A map that exists, for the same reason.
@@ -410,10 +430,13 @@ pub fn locked_or(dir: &Path, error: terrace::Error) -> Failure {
     match error {
         terrace::Error::Locked(_) => Failure::new(format_args!(
             "{} is open in another process: only one process may write to a directory; readers share it.\n\
-             If that process is `terrace serve`, go through it: redis-cli for keys and ledgers, \
+             If that process is `terrace serve`, go through it: redis-cli for keys, ledgers and INFO, \
              `--server HOST:PORT` for export and import. If it only reads, wait for its end.",
             dir.display()
         )),
+        other @ terrace::Error::Io { doing: "make directory", .. } => {
+            Failure::new(format_args!("{other}; check the path and its permissions"))
+        }
         other => Failure::new(other),
     }
 }

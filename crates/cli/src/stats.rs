@@ -43,7 +43,7 @@ struct MapReport {
     disk_bytes: u64,
     redo_log: Option<String>,
     redo_log_bytes: u64,
-    redone_keys: u64,
+    replayed_keys: u64,
     values: String,
     domain: String,
     flush: String,
@@ -71,7 +71,7 @@ impl MapReport {
             disk_bytes: stats.disk_bytes,
             redo_log: stats.redo_log.map(|path| path.display().to_string()),
             redo_log_bytes: stats.redo_log_bytes,
-            redone_keys: recovery.redone,
+            replayed_keys: recovery.replayed,
             values: stats.design,
             domain: stats.domain,
             flush: map.flush_rule().into(),
@@ -220,7 +220,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     if !words.is_empty() {
         print(format_args!("{}\n", words_table(&words)))?;
     }
-    print(shown(&pre_stores))
+    shown(&pre_stores).map_or(Ok(()), print)
 }
 
 fn words_table(words: &[WordsReport]) -> String {
@@ -293,7 +293,18 @@ fn queue_table(queues: &[QueueReport]) -> String {
 }
 
 fn map_table(maps: &[MapReport]) -> String {
-    let head = ["map", "memory", "keys", "live", "disk", "values", "domain", "index", "in", "as"];
+    let head = [
+        "map",
+        "memory",
+        "keys",
+        "live",
+        "disk",
+        "values",
+        "domain",
+        "index",
+        "index in",
+        "index kind",
+    ];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(maps.iter().map(|m| {
         vec![
@@ -315,12 +326,16 @@ fn map_table(maps: &[MapReport]) -> String {
 /// Where the redo log of a map is, and what was taken from it.
 fn redo_line(map: &MapReport) -> Option<String> {
     let (name, path) = (&map.name, map.redo_log.as_ref()?);
-    let (bytes, keys) = (format_size(map.redo_log_bytes), map.redone_keys);
+    let (bytes, keys) = (format_size(map.redo_log_bytes), map.replayed_keys);
     Some(format!("redo log of {name}: {bytes} in {path}, {keys} keys replayed\n"))
 }
 
-/// Pre-stores in sentences.
-pub fn shown(found: &prestore::Report) -> String {
+/// Pre-stores in sentences; nothing where there is nothing to tell.
+pub fn shown(found: &prestore::Report) -> Option<String> {
+    let issued: u64 = found.sites.iter().map(|site| site.calls).sum();
+    if found.enabled && issued == 0 {
+        return None;
+    }
     let mut text = String::from(match (found.enabled, found.can_clean) {
         (false, _) => "Pre-stores: disabled",
         (true, false) => {
@@ -328,12 +343,11 @@ pub fn shown(found: &prestore::Report) -> String {
         }
         (true, true) => "Pre-stores: enabled",
     });
-    let issued: u64 = found.sites.iter().map(|site| site.calls).sum();
     text.push_str(&format!(", {issued} issued."));
     for SiteReport { name, file, line, calls, lines, bytes } in &found.sites {
         text.push_str(&format!(
             "\n  {name} ({file}:{line}): {calls} calls, {lines} lines, {bytes} bytes"
         ));
     }
-    text
+    Some(text)
 }

@@ -3,7 +3,7 @@
 
 use crate::output::{Failure, Outcome, print, print_json, say};
 use crate::progress;
-use crate::resp::{Connection, Reply};
+use crate::resp::{self, Connection, Reply};
 use crate::settings::{self, Flags};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -12,7 +12,9 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use terrace::config::format_size;
-use terrace::transfer::{self, Format, MapSink, MapSource, Record, Sink, Source, Summary};
+use terrace::transfer::{
+    self, Format, MapSink, MapSource, Record, Sink, Source, Summary, TransferError,
+};
 
 /// The formats by their names on the command line.
 #[derive(Clone, Copy, ValueEnum)]
@@ -23,6 +25,17 @@ enum FormatName {
     Csv,
     /// One JSON object a line; base64 where bytes are not text
     Jsonl,
+}
+
+impl FormatName {
+    /// Its name on the command line.
+    fn of(format: Format) -> &'static str {
+        match format {
+            Format::Binary => "binary",
+            Format::Csv => "csv",
+            Format::Jsonl => "jsonl",
+        }
+    }
 }
 
 impl From<FormatName> for Format {
@@ -37,11 +50,12 @@ impl From<FormatName> for Format {
 
 #[derive(Args)]
 struct Place {
-    /// Directory of the database; with --server, the directory that it serves, or `-` for any
+    /// Directory of the database (import creates it if absent); with --server, the directory that it serves, or `-`
+    /// for any
     dir: PathBuf,
     /// Name of the map; database 0 of a server is the map `0`
     map: String,
-    /// The file; `-` for standard output or input
+    /// The file; `-` for the standard stream
     file: PathBuf,
     /// Format of the file
     #[arg(long, value_enum, default_value = "binary")]
@@ -100,6 +114,12 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
             Some(p) if p != Path::new("") => p,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            let (folder, file) = (folder.display(), place.file.display());
+            return Err(Failure::new(format_args!(
+                "{folder}: no such directory for {file}; make it, or check the path"
+            )));
+        }
         let file = tempfile::NamedTempFile::new_in(folder)
             .map_err(|e| Failure::new(format_args!("{}: {e}", folder.display())))?;
         let summary = export_to(arguments, file.as_file())?;
@@ -147,15 +167,9 @@ fn export_to(arguments: &ExportArguments, out: impl Write) -> Result<Summary, Fa
     Ok(summary)
 }
 
-fn finished(
-    bar: &ProgressBar,
-    done: Result<Summary, transfer::TransferError>,
-) -> Result<Summary, Failure> {
+fn finished(bar: &ProgressBar, done: Result<Summary, TransferError>) -> Result<Summary, Failure> {
     bar.finish_and_clear();
-    done.map_err(|e| match e {
-        transfer::TransferError::Io(e) => e.into(),
-        other => Failure::new(other),
-    })
+    done.map_err(failed)
 }
 
 /// Reads a file twice: once to know that it is whole, once into the map.
@@ -174,10 +188,16 @@ pub fn import(arguments: &ImportArguments) -> Outcome {
         return report(place, "imported", &summary, start, false);
     }
     let open = || {
-        File::open(&place.file)
-            .map_err(|e| Failure::new(format_args!("{}: {e}", place.file.display())))
+        File::open(&place.file).map_err(|e| {
+            Failure::new(format_args!("{}: {e}; check the path", place.file.display()))
+        })
     };
-    let bytes = open()?.metadata()?.len();
+    let about = open()?.metadata()?;
+    if about.is_dir() {
+        let file = place.file.display();
+        return Err(Failure::new(format_args!("{file} is a directory; name a file to import")));
+    }
+    let bytes = about.len();
     let checked = verify(arguments, open()?, bytes)?;
     if arguments.verify {
         return report(place, "verified", &checked, start, false);
@@ -191,7 +211,8 @@ fn verify(arguments: &ImportArguments, input: impl Read, bytes: u64) -> Result<S
     let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
     let reader = Format::from(arguments.place.format).reader(input, arguments.salvage);
     let done = reader.and_then(|mut r| transfer::verify(&mut *r, &mut |_| ()));
-    finished(&bar, done).map_err(|e| damaged(arguments, e))
+    bar.finish_and_clear();
+    done.map_err(|e| unreadable(arguments, e))
 }
 
 fn import_from(
@@ -206,27 +227,64 @@ fn import_from(
     if let Some(server) = &place.server {
         let mut sink = ServerSink { connection: connect(place, server)? };
         let done = reader.and_then(|mut r| transfer::import(&mut *r, &mut sink, &mut |_| ()));
-        return finished(&bar, done).map_err(|e| damaged(arguments, e));
+        bar.finish_and_clear();
+        return done.map_err(|e| unreadable(arguments, e));
     }
     let (config, _) = settings::read(&place.dir, place.config.as_deref(), &Flags::default())?;
-    let db = settings::open(&place.dir, &config)?;
+    let db = settings::open_or_make(&place.dir, &config)?;
     let map = settings::open_map(&db, &place.map, &config)?;
     let mut sink = MapSink::new(&map);
     let done = reader.and_then(|mut r| transfer::import(&mut *r, &mut sink, &mut |_| ()));
-    let summary = finished(&bar, done).map_err(|e| damaged(arguments, e))?;
+    bar.finish_and_clear();
+    let summary = done.map_err(|e| unreadable(arguments, e))?;
     map.sync().map_err(Failure::new)?;
     drop((sink, map));
     db.close().map_err(Failure::new)?;
     Ok(summary)
 }
 
-fn damaged(arguments: &ImportArguments, failure: Failure) -> Failure {
-    match failure {
-        Failure::Failed(what) if what.starts_with("damaged") && !arguments.salvage => {
-            let file = arguments.place.file.display();
-            Failure::new(format_args!("{file}: {what}\nuse --salvage to import the intact part"))
+/// Why a file could not be imported, with the way out.
+fn unreadable(arguments: &ImportArguments, error: TransferError) -> Failure {
+    let place = &arguments.place;
+    let file = place.file.display();
+    let asked = Format::from(place.format);
+    match &error {
+        TransferError::Foreign(_) | TransferError::Line { line: 1, .. } => {
+            let way = match begin_of(&place.file).as_deref().and_then(transfer::format_of) {
+                Some(found) if found != asked => {
+                    format!("it looks like {0}: give --format {0}", FormatName::of(found))
+                }
+                _ if asked == Format::Binary => {
+                    "name a file that `terrace export` wrote, or give --format csv or --format jsonl".into()
+                }
+                _ => format!("check that it is {}", FormatName::of(asked)),
+            };
+            Failure::new(format_args!("{file}: {error}; {way}"))
         }
-        other => other,
+        TransferError::Damaged { .. } if !arguments.salvage => {
+            Failure::new(format_args!("{file}: {error}\nuse --salvage to import the intact part"))
+        }
+        TransferError::Damaged { .. }
+        | TransferError::Newer { .. }
+        | TransferError::Line { .. } => Failure::new(format_args!("{file}: {error}")),
+        TransferError::Io(io) if io.kind() != io::ErrorKind::BrokenPipe => {
+            Failure::new(format_args!("{file}: {io}"))
+        }
+        _ => failed(error),
+    }
+}
+
+/// The first bytes of a file that can be read again.
+fn begin_of(file: &Path) -> Option<Vec<u8>> {
+    let mut begin = Vec::new();
+    File::open(file).ok()?.take(256).read_to_end(&mut begin).ok()?;
+    Some(begin)
+}
+
+fn failed(error: TransferError) -> Failure {
+    match error {
+        TransferError::Io(error) => error.into(),
+        other => Failure::new(other),
     }
 }
 
@@ -257,7 +315,7 @@ fn report(place: &Place, verb: &str, summary: &Summary, start: Instant, quiet: b
 
 fn connect(place: &Place, server: &str) -> Result<Connection, Failure> {
     let words = |e: io::Error| Failure::new(format_args!("{server}: {e}"));
-    let mut connection = Connection::open(server, place.password.as_deref()).map_err(words)?;
+    let mut connection = resp::connect(server, place.password.as_deref())?;
     if place.dir != Path::new("-") {
         must_serve(&mut connection, place, server)?;
     }
@@ -310,12 +368,12 @@ impl ServerSource {
     }
 }
 
-fn remote(what: impl std::fmt::Debug) -> transfer::TransferError {
-    transfer::TransferError::Remote(format!("the server answered {what:?}"))
+fn remote(what: impl std::fmt::Debug) -> TransferError {
+    TransferError::Remote(format!("the server answered {what:?}"))
 }
 
 impl Source for ServerSource {
-    fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, transfer::TransferError> {
+    fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, TransferError> {
         let scan = self.connection.call(&[b"SCAN", &self.cursor, b"COUNT", b"256"])?;
         let Reply::Array(parts) = scan else {
             return Err(remote(scan));
@@ -353,7 +411,7 @@ impl Source for ServerSource {
         Ok(self.cursor != b"0")
     }
 
-    fn lacks(&mut self) -> Result<Option<String>, transfer::TransferError> {
+    fn lacks(&mut self) -> Result<Option<String>, TransferError> {
         let info = self.connection.call(&[b"INFO", b"persistence"])?;
         let Reply::Bulk(Some(info)) = info else { return Err(remote(info)) };
         let info = String::from_utf8_lossy(&info);
@@ -369,7 +427,7 @@ struct ServerSink {
 }
 
 impl Sink for ServerSink {
-    fn put(&mut self, record: Record<'_>) -> Result<(), transfer::TransferError> {
+    fn put(&mut self, record: Record<'_>) -> Result<(), TransferError> {
         match record.expires_at_ms {
             None => self.connection.queue(&[b"SET", record.key, record.value]),
             Some(ms) => {
@@ -380,10 +438,10 @@ impl Sink for ServerSink {
         if self.connection.queued_bytes() >= 256 << 10 { self.flush() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), transfer::TransferError> {
+    fn flush(&mut self) -> Result<(), TransferError> {
         for reply in self.connection.replies()? {
             if let Reply::Error(what) = reply {
-                return Err(transfer::TransferError::Remote(what));
+                return Err(TransferError::Remote(what));
             }
         }
         Ok(())

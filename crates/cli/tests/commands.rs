@@ -258,20 +258,48 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = path(dir.path(), "data");
     fine(&["put", &data, "m", "k", "v"]);
-    let nowhere = path(dir.path(), "nowhere");
-    let cases: [(&[&str], i32, &str); 8] = [
+    let (nowhere, file) = (path(dir.path(), "nowhere"), path(dir.path(), "file"));
+    std::fs::write(&file, "a letter").expect("written");
+    let below = path(dir.path(), "nowhere/export");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let nobody = "127.0.0.1:1";
+    let cases: &[(&[&str], i32, &str)] = &[
         (&["gett"], 2, "unrecognized subcommand 'gett'"),
         (&["get", &data], 2, "required arguments"),
-        (&["get", &nowhere, "m", "k"], 1, "no such directory"),
+        (&["get", &nowhere, "m", "k"], 1, "no such directory; check the path"),
+        (&["get", &file, "m", "k"], 1, "file is a file; a database is a directory"),
         (&["get", &data, "n", "k"], 1, "no map `n`; known maps: m"),
+        (&["put", &file, "m", "k", "v"], 1, "file is a file; a database is a directory"),
         (&["serve", &data, "--durability", "fsync"], 2, "did you mean \"sync\"?"),
+        (&["serve", &data, "--durability", "fsync"], 2, "try 'terrace serve --help'"),
         (&["serve", &data, "--memory-budget", "much"], 2, "is not a size"),
+        (&["serve", &file], 1, "file is a file; a database is a directory"),
+        (&["serve", "/proc/nowhere"], 1, "check the path and its permissions"),
+        (&["serve", &data, "--port", &port], 1, "choose another port with --port"),
         (&["bench", "ycsb", "--workload", "E"], 2, "give --kind ordered"),
-        (&["import", &data, "m", &nowhere], 1, "No such file"),
+        (&["bench", "ycsb", "--keys", "0"], 2, "--keys must be 1 to"),
+        (&["bench", "ycsb", "--keys", "0"], 2, "try 'terrace bench ycsb --help'"),
+        (&["bench", "ycsb", "--value-size", "7"], 2, "--value-size must be 8 to"),
+        (&["bench", "ycsb", "--seconds", "0"], 2, "more than 0"),
+        (&["bench", "ycsb", "--seconds", "nan"], 2, "more than 0"),
+        (&["bench", "ycsb", "--dir", &file], 1, "file is a file; a database is a directory"),
+        (&["bench", "server", "--keys", "0"], 2, "--keys 0: expected 1 to"),
+        (&["bench", "server", "--seconds", "0"], 2, "more than 0"),
+        (&["export", &nowhere, "m", &file], 1, "exists; --force"),
+        (&["export", &nowhere, "m", "-"], 1, "no such directory; check the path"),
+        (&["export", &data, "m", &below], 1, "make it, or check the path"),
+        (&["export", &data, "0", "-", "--server", nobody], 1, "start it with `terrace serve DIR`"),
+        (&["export", &data, "0", "-", "--server", "here"], 1, "expected HOST:PORT"),
+        (&["import", &data, "m", &nowhere], 1, "No such file or directory (os error 2); check"),
+        (&["import", &data, "m", &data], 1, "is a directory; name a file"),
+        (&["import", &file, "m", "/dev/null", "--format", "jsonl"], 1, "file is a file"),
+        (&["place", &nowhere, "--server", nobody], 2, "nowhere: No such file"),
+        (&["place", &file, "--server", nobody], 1, "start it with `terrace serve DIR`"),
     ];
     for (arguments, expected, words) in cases {
         let (code, _, stderr) = run(arguments);
-        assert_eq!(code, expected, "{arguments:?}: {stderr}");
+        assert_eq!(code, *expected, "{arguments:?}: {stderr}");
         assert!(stderr.contains(words), "{arguments:?}: {stderr}");
     }
     assert!(!Path::new(&nowhere).exists(), "reading makes nothing");
@@ -284,6 +312,42 @@ fn usage_errors_exit_with_2_and_failures_with_1() {
         stderr.contains("terrace.toml:2: unknown key `value`; did you mean `values`?"),
         "{stderr}"
     );
+}
+
+/// They were called damaged, with the advice to salvage them, or named by a line without a file.
+#[test]
+fn files_that_are_no_exports_are_refused_by_name_with_the_way_out() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let data = path(dir.path(), "data");
+    fine(&["put", &data, "m", "k", "v"]);
+    for format in ["binary", "csv", "jsonl"] {
+        fine(&["export", &data, "m", &path(dir.path(), format), "--format", format]);
+    }
+    std::fs::write(path(dir.path(), "letter"), "a letter\n").expect("written");
+    std::fs::write(path(dir.path(), "empty"), "").expect("written");
+    for file in ["binary", "csv", "jsonl", "letter", "empty"] {
+        for asked in ["binary", "csv", "jsonl"] {
+            let is_empty_of_lines = (file, asked) == ("empty", "jsonl");
+            if file == asked || is_empty_of_lines {
+                continue;
+            }
+            let import = ["import", &data, "new", &path(dir.path(), file), "--format", asked];
+            let (code, _, stderr) = run(&import);
+            let way = match file {
+                "letter" | "empty" if asked == "binary" => "`terrace export` wrote".to_string(),
+                "letter" | "empty" => format!("check that it is {asked}"),
+                _ => format!("it looks like {file}: give --format {file}"),
+            };
+            assert_eq!(code, 1, "{file} as {asked}: {stderr}");
+            let named = format!("/{file}: ");
+            assert!(stderr.contains(&named) && stderr.contains(&way), "{file}, {asked}: {stderr}");
+            assert!(!stderr.contains("--salvage"), "{file} as {asked}: {stderr}");
+        }
+    }
+    assert!(fine(&["stats", &data, "--json"]).matches("\"keys\"").count() == 1, "no map is made");
+    let new = path(dir.path(), "new");
+    let (code, _, stderr) = run(&["import", &new, "m", &path(dir.path(), "binary")]);
+    assert!(code == 0 && stderr.contains("made a new database in"), "{stderr}");
 }
 
 #[test]

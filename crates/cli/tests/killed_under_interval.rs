@@ -39,7 +39,7 @@ fn a_redo_log_is_listed_with_its_bytes_and_what_was_replayed() {
     assert!(!told.contains("redo_log_bytes:0\r\n"), "{told}");
     served.kill();
     let listed = &json(&["stats", data, "--json"])["maps"][0];
-    assert_eq!(listed["redone_keys"], 50);
+    assert_eq!(listed["replayed_keys"], 50);
     assert!(listed["redo_log_bytes"].as_u64().is_some_and(|bytes| bytes > 5_000), "{listed}");
     assert!(listed["redo_log"].as_str().is_some_and(|path| path.ends_with("/redo")), "{listed}");
     let (_, printed, _) = run(&["stats", data]);
@@ -50,7 +50,7 @@ fn a_redo_log_is_listed_with_its_bytes_and_what_was_replayed() {
     let (_, printed, _) = run(&["open", data, "--explain", "--durability", "interval"]);
     assert!(printed.contains("redo log: 50 keys replayed; now "), "{printed}");
     let opened = &json(&["open", data, "--json", "--durability", "interval"])["maps"][0];
-    assert_eq!(opened["redone_keys"], 0, "it was closed in order");
+    assert_eq!(opened["replayed_keys"], 0, "it was closed in order");
     let (_, printed, _) = run(&["stats", data]);
     assert!(!printed.contains("redo log"), "{printed}");
 }

@@ -472,7 +472,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
-    /// assert_eq!(map.flush_rule(), "by nobody: the file is written");
+    /// assert_eq!(map.flush_rule(), "none: the file is written instead");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn flush_rule(&self) -> &str {

@@ -162,7 +162,7 @@ impl MapOptions {
             }
         };
         match (self.domain, self.laboratory.flush) {
-            (Domain::PageCache | Domain::None, _) => "by nobody: the file is written".into(),
+            (Domain::PageCache | Domain::None, _) => "none: the file is written instead".into(),
             (_, Flush::Skip) => "at once, large values past the caches: flush = \"skip\"".into(),
             (Domain::Adr, _) => "at once: what is not written back is lost under ADR".into(),
             (Domain::Eadr, Flush::Eager) => "at once: flush = \"eager\"".into(),

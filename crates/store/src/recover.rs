@@ -61,11 +61,11 @@ impl Procedure {
 impl fmt::Display for Procedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Procedure::ReadSlots => "full slab scan (1)",
-            Procedure::ReadLogs => "full log scan (2)",
-            Procedure::WalkToSlots => "index walk: unnamed slots were freed (3)",
-            Procedure::WalkToLogs => "index walk: unnamed bytes counted as dead (4)",
-            Procedure::Replay => "replay of the last section (5)",
+            Procedure::ReadSlots => "full slab scan",
+            Procedure::ReadLogs => "full log scan",
+            Procedure::WalkToSlots => "index walk: unnamed slots were freed",
+            Procedure::WalkToLogs => "index walk: unnamed bytes counted as dead",
+            Procedure::Replay => "replay of the last section",
             Procedure::AsClosed => "index and allocation metadata reopened as closed",
         })
     }
@@ -83,7 +83,7 @@ pub struct RecoveryReport {
     /// Logs, or superblocks, that held items.
     pub segments: u64,
     /// Keys that a process that died had written since its last checkpoint: their writes were taken from its redo log.
-    pub redone: u64,
+    pub replayed: u64,
     /// Bytes read and verified; of a walk, those of the items named.
     pub bytes: u64,
     /// Which recovery ran.
@@ -299,7 +299,7 @@ pub(crate) fn report<M: Memory, I: Memory>(
         keys: engine.len(),
         items,
         segments,
-        redone: 0,
+        replayed: 0,
         bytes,
         procedure,
         unfit: None,

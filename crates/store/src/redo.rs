@@ -21,7 +21,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // There is no collector yet: whoever needs room collects.
         let has_threads = std::mem::replace(&mut self.has_threads, false);
         let newest = left.newest()?;
-        recovery.redone = newest.keys.len() as u64;
+        recovery.replayed = newest.keys.len() as u64;
         recovery.damage.extend(newest.damage);
         let by = By { writer: 1, wait: Wait::ForRoom };
         for redo in newest.keys {

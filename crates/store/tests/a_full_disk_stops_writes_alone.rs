@@ -57,7 +57,7 @@ fn a_redo_log_that_finds_no_room_is_read_and_stays() {
     for _ in 0..2 {
         let map = Map::open(&store, options()).expect("a full disk is no reason not to open");
         all_are_there(&map);
-        assert_eq!(map.recovery().redone, 50);
+        assert_eq!(map.recovery().replayed, 50);
         let refused = map.put(b"more", b"value").expect_err("read-only");
         assert!(matches!(refused, Error::ReadOnly(_)), "{refused:?}");
         let told = refused.to_string();
@@ -73,7 +73,7 @@ fn a_redo_log_that_finds_no_room_is_read_and_stays() {
     }
     std::fs::remove_file(ballast).expect("space is freed");
     let map = Map::open(&store, options()).expect("open");
-    assert_eq!(map.recovery().redone, 50, "it was still there");
+    assert_eq!(map.recovery().replayed, 50, "it was still there");
     all_are_there(&map);
     map.put(b"more", b"value").expect("writes go on");
     map.close().expect("close");

@@ -305,12 +305,12 @@ fn readers_see_what_a_killed_process_acknowledged() {
         let map = read(access);
         let report = verify(&mut ledger, &mut Reader(map.clone())).expect("asked");
         assert!(report.is_sound(), "{access:?}: {report}");
-        assert!(map.recovery().redone > 0, "{access:?}");
+        assert!(map.recovery().replayed > 0, "{access:?}");
         map.len()
     });
     assert!(keys[0] > 0 && keys.iter().all(|count| *count == keys[0]), "{keys:?}");
     let map = read(Access::Write);
-    assert_eq!((map.recovery().redone, map.len()), (0, keys[0]), "it was taken in once");
+    assert_eq!((map.recovery().replayed, map.len()), (0, keys[0]), "it was taken in once");
 }
 
 fn kill_after_1000_notes(dir: &Path) {
@@ -383,5 +383,5 @@ fn damage_in_the_redo_log_of_a_killed_process_is_named() {
     drop(map);
     assert!(!redo.exists(), "nothing names it any more");
     let map = open(Access::Write, &map_dir).expect("closed in order");
-    assert_eq!((map.recovery().redone, map.len()), (0, keys));
+    assert_eq!((map.recovery().replayed, map.len()), (0, keys));
 }

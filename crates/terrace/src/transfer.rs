@@ -81,6 +81,9 @@ pub enum TransferError {
         /// Records whose checksums held before the damage.
         records_before: u64,
     },
+    /// What is read as a binary file is none.
+    #[error("not a Terrace export: it {0}")]
+    Foreign(&'static str),
     /// A binary file is of a format that a later version brought.
     #[error(
         "made by a newer Terrace: an export of version {found}, and this one reads up to {known}"
@@ -233,6 +236,27 @@ impl Format {
             Self::Csv => Box::new(text::CsvReader::new(input)?),
             Self::Jsonl => Box::new(text::JsonReader::new(input)),
         })
+    }
+}
+
+/// The format that a file which begins like this probably has.
+///
+/// ```
+/// use terrace::transfer::{Format, format_of};
+/// assert_eq!(format_of(b"TERRACEX\x01"), Some(Format::Binary));
+/// assert_eq!(format_of(b"value,key\nlovelace,ada\n"), Some(Format::Csv));
+/// assert_eq!(format_of(b"{\"key\": \"ada\"}\n"), Some(Format::Jsonl));
+/// assert_eq!(format_of(b"a letter"), None);
+/// ```
+#[must_use]
+pub fn format_of(begin: &[u8]) -> Option<Format> {
+    let first = begin.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    let mut columns = first.split(|byte| *byte == b',');
+    match begin {
+        _ if begin.starts_with(binary::MAGIC) => Some(Format::Binary),
+        [b'{', ..] => Some(Format::Jsonl),
+        _ if columns.any(|column| column == b"key") => Some(Format::Csv),
+        _ => None,
     }
 }
 

@@ -101,10 +101,8 @@ fn gpu(place: &System<'_>) -> Result<Finding, String> {
             format!("{cards} NVIDIA cards without their driver"),
             "install the NVIDIA driver (nvidia-driver) and load it: modprobe nvidia",
         ),
-        (None, _) => Finding::missing(
-            GPU,
-            "no NVIDIA card",
-            "nothing to enable; device code runs on the warp emulator",
-        ),
+        (None, _) => {
+            Finding::missing(GPU, "no NVIDIA card", "nothing to enable; Terrace does not use GPUs")
+        }
     })
 }

@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     value_size: usize,
     /// Duration of one measurement in seconds
-    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    #[arg(long, value_name = "N", default_value_t = 2.0, value_parser = super::seconds)]
     seconds: f64,
     /// Measurements per cell; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -97,7 +97,7 @@ struct Report {
 pub fn main(arguments: &Arguments) -> Outcome {
     output::warn_if_unoptimised();
     check(arguments)?;
-    let dir = tempfile::Builder::new().prefix("terrace-bench-").tempdir()?;
+    let dir = super::temporary()?;
     let mut missing = Vec::new();
     let mut running = vec![
         servers::terrace(dir.path(), arguments.durability, arguments.threads, &arguments.serve)

@@ -14,7 +14,8 @@ use terrace::{Durability, Kind};
 use terrace_experiments::MapTarget;
 use terrace_workload::system::Machine;
 use terrace_workload::ycsb::{
-    Bench, Distribution, InsertOrder, LoadBy, LoadReport, PhaseReport, Settings, Workload,
+    Bench, Distribution, InsertOrder, LoadBy, LoadReport, PhaseReport, Settings, SettingsError,
+    Workload,
 };
 
 #[derive(Args)]
@@ -41,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// Duration of each workload in seconds
-    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    #[arg(long, value_name = "N", default_value_t = 10.0, value_parser = super::seconds)]
     seconds: f64,
     /// Keys per batched read (workload G)
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -49,7 +50,7 @@ pub struct Arguments {
     /// Seed of the random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Directory of the data [default: a temporary one, removed at the end]
+    /// Directory of the data, created if absent [default: a temporary one, removed at the end]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print one JSON object
@@ -84,7 +85,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let dir = match &arguments.dir {
         Some(dir) => dir.as_path(),
         None => {
-            temporary = tempfile::Builder::new().prefix("terrace-bench-").tempdir()?;
+            temporary = super::temporary()?;
             temporary.path()
         }
     };
@@ -99,7 +100,10 @@ pub fn main(arguments: &Arguments) -> Outcome {
         )));
     }
     if !map.is_empty() {
-        let text = format!("{}: the map `ycsb` is not empty", dir.display());
+        let text = format!(
+            "{}: the map `ycsb` is not empty: name another --dir, or remove this one",
+            dir.display()
+        );
         return Err(Failure::Failed(text));
     }
     let durability = map.durability();
@@ -123,7 +127,7 @@ fn measure(
     durability: Durability,
 ) -> Result<Report, Failure> {
     let settings = settings_of(arguments, durability);
-    let mut bench = Bench::new(settings.clone()).map_err(|e| Failure::Usage(e.to_string()))?;
+    let mut bench = Bench::new(settings.clone()).map_err(|e| refused(&e))?;
     let bar = progress::bar(arguments.keys, "records loaded", false);
     // Single durable puts would load for hours; the load is then no measurement.
     let by = if target.reads_wait() { LoadBy::Batches } else { LoadBy::Puts };
@@ -153,6 +157,18 @@ fn measure(
         live_bytes: bench.live_bytes(),
         pre_stores: prestore::report(),
     })
+}
+
+/// A setting of the library by its flag.
+fn refused(error: &SettingsError) -> Failure {
+    let flag = match error.setting {
+        "records" => "keys",
+        "key_bytes" => "key-size",
+        "value_bytes" => "value-size",
+        "batch_keys" => "batch",
+        other => other,
+    };
+    Failure::Usage(format!("--{flag} must be {}", error.allowed))
 }
 
 fn settings_of(arguments: &Arguments, durability: Durability) -> Settings {
@@ -216,7 +232,9 @@ fn show(report: &Report) -> String {
         format_size(report.disk_bytes),
         format_size(report.live_bytes)
     ));
-    text.push_str(&format!("\n{}", stats::shown(&report.pre_stores)));
+    if let Some(pre_stores) = stats::shown(&report.pre_stores) {
+        text.push_str(&format!("\n{pre_stores}"));
+    }
     if report.workloads.iter().any(PhaseReport::is_noisy) {
         text.push_str("\nnoisy: other processes used the machine during the run");
     }

@@ -113,7 +113,7 @@ fn explorer_on(without: Leaves, look: Look, settings: &Settings) -> Exhaustive<N
                 Note::Done(instant) | Note::Saw(instant) => instant,
             });
             match told.max().filter(|told| *told > found) {
-                Some(told) => Err(format!("state {told} was told, {found} is there")),
+                Some(told) => Err(format!("state {told} was acknowledged, {found} is there")),
                 None => Ok(()),
             }
         });
@@ -129,7 +129,7 @@ fn unsettled(look: Look, settings: &Settings) -> Report {
 const READER_SETTLES: LeftOut = LeftOut {
     test: "kept-index-look",
     name: "ReaderSettles",
-    meaning: "an entry read in a locked bucket is durable before it is told",
+    meaning: "an entry read in a locked bucket is durable before the read is acknowledged",
     run: |s| unsettled(Look::Get, s),
 };
 

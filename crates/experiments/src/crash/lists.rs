@@ -132,7 +132,11 @@ const WAYS: [(&str, &str, &str); 3] = [
         "Published (b)",
         "an insertion under way is not done again to a key removed since",
     ),
-    ("list-tlog-behind", "Published (c)", "a key told of is not behind one whose link is lost"),
+    (
+        "list-tlog-behind",
+        "Published (c)",
+        "an acknowledged key is not behind one whose link is lost",
+    ),
 ];
 
 /// The test that notices a step left out, where that of drawn calls may take long.

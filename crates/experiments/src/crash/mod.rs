@@ -165,7 +165,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::threads(Without::nothing, maps::Design::Logs, s), left_out::controls;
     "map-slabs-threads", "two threads on the same keys of a map with values in slabs",
         |s| maps::threads(Without::nothing, maps::Design::Slabs, s), left_out::controls;
-    "map-logs-batches", "a thread reads what another writes in batches: what was told is there, and whole",
+    "map-logs-batches", "a thread reads what another writes in batches: what was acknowledged is there, and whole",
         |s| maps::batches(Without::nothing, None, s), left_out::controls;
     "map-collector", "the collector of logs: items and tombstones move, logs are freed",
         |s| maps::collector(Without::nothing, None, s), left_out::controls;

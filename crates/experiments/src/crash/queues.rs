@@ -199,7 +199,7 @@ pub(super) fn controls(
         "queue-checkpoints" => Rule::of(NEVER),
         _ => switching(),
     };
-    let sync = "what was written out is synced before it is told, or counted on";
+    let sync = "what was written out is synced before it is acknowledged, or counted on";
     let checkpoint = "what was promised less is whole before every slot that is whole counts";
     let without = [
         ("Sync", sync, Rule { syncs: false, ..rule }),

@@ -238,7 +238,7 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
         if let Some(path) = stats.redo_log {
             // Whoever asks may be in another directory.
             let path = std::fs::canonicalize(&path).unwrap_or(path);
-            let (bytes, keys) = (stats.redo_log_bytes, map.recovery().redone);
+            let (bytes, keys) = (stats.redo_log_bytes, map.recovery().replayed);
             let shown = format_args!("bytes={bytes},replayed_keys={keys},path={}", path.display());
             lines.add(&format!("db{number}_redo_log"), shown);
         }

@@ -318,7 +318,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "limits.all_buffers",
         "2 GiB",
-        "buffers of all clients; beyond it the largest client is closed",
+        "buffers of all clients together; beyond it those that hold most are closed until the rest fits",
         |c, v| { limit(v, 1 << 20, 1 << 42).map(|n| c.server.limits.all_buffers_bytes = n) }
     ),
     key!(

@@ -33,7 +33,7 @@ use super::{OwnedRecord, RECORD_BYTES_MAX, Record, RecordReader, RecordWriter, T
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use std::io::{self, BufRead, Read, Write};
 
-const MAGIC: &[u8; 8] = b"TERRACEX";
+pub(super) const MAGIC: &[u8; 8] = b"TERRACEX";
 const BLOCK: &[u8; 4] = b"BLCK";
 const TRAILER: &[u8; 4] = b"TEND";
 const VERSION: u32 = 1;
@@ -222,7 +222,8 @@ impl<R: BufRead> Reader<R> {
         let mut header = [0; HEADER_BYTES];
         let got = reader.fill(&mut header)?;
         if got < 8 || &header[..8] != MAGIC {
-            return Err(reader.damaged(0, "not a Terrace export (no TERRACEX at its start)"));
+            let why = if got == 0 { "is empty" } else { "does not begin with TERRACEX" };
+            return Err(TransferError::Foreign(why));
         }
         let version = u32_at(&header, 8);
         let is_ours = || {

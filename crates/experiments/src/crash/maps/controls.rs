@@ -177,7 +177,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
     LeftOut {
         test: "map-logs-batches",
         name: "EndAwaited",
-        meaning: "what was read of a batch is told once the batch has ended",
+        meaning: "what was read of a batch is acknowledged once the batch has ended",
         run: |s| {
             batches(Without::nothing, Some(Fault::BatchesToldEarly), s).sampled(s.states, s.seed)
         },
