@@ -32,8 +32,16 @@ struct Given {
 }
 
 macro_rules! settings {
-    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {$(
+    ($($(#[$doc:meta])* $field:ident: $type:ty, $example:literal;)*) => {$(
         $(#[$doc])*
+        ///
+        /// ```
+        /// # let dir = tempfile::tempdir()?;
+        /// # let db = terrace::Database::open(dir.path(), terrace::MapOptions::default())?;
+        #[doc = concat!("let map = db.map_builder(\"a\").", stringify!($field), "(", $example, ").open()?;")]
+        /// map.put(b"ada", b"lovelace")?;
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
         pub fn $field(mut self, $field: $type) -> Self {
             self.given.$field = Some($field);
             self
@@ -54,17 +62,17 @@ impl<'db> MapOpener<'db> {
 
     settings! {
         /// When a write survives a crash.
-        durability: Durability,
+        durability: Durability, "terrace::Durability::Sync";
         /// How keys are found: [`Kind::Ordered`] has ranges.
-        kind: Kind,
+        kind: Kind, "terrace::Kind::Ordered";
         /// The value design.
-        values: ValueDesign,
+        values: ValueDesign, "terrace::ValueDesign::Log";
         /// What is persistent.
-        persist: Persist,
+        persist: Persist, "terrace::Persist::Values";
         /// What happens when the memory is spent.
-        when_full: WhenFull,
+        when_full: WhenFull, "terrace::WhenFull::Evict";
         /// Writers that do not wait for one another; 0: one per processor.
-        writers: usize,
+        writers: usize, "2";
     }
 
     /// Settings as a whole instead of the database's, for example those of a configuration; what is given one by one
