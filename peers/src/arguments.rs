@@ -122,6 +122,9 @@ impl Run {
             Duration::try_from_secs_f64(seconds).map_err(|error| format!("{seconds}: {error}"))
         };
         let duration = of(self.seconds, 0.5, 5.0)?;
+        if duration.is_zero() {
+            return Err("--seconds 0: expected more than 0".into());
+        }
         let settings = Settings {
             records: self.keys.unwrap_or(if self.quick { 200_000 } else { 2_000_000 }),
             key_bytes: self.key_bytes,

@@ -198,8 +198,8 @@ impl<R: BufRead> Reader<R> {
     ///
     /// ```
     /// use terrace::transfer::binary::Reader;
-    /// let refused = Reader::new(&b"no export of ours"[..], false).err().expect("damage");
-    /// assert!(refused.to_string().contains("offset 0"), "{refused}");
+    /// let refused = Reader::new(&b"no export of ours"[..], false).err().expect("a refusal");
+    /// assert_eq!(refused.to_string(), "not a Terrace export: it does not begin with TERRACEX");
     /// ```
     ///
     /// # Errors
