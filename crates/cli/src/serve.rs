@@ -267,8 +267,11 @@ fn banner(
         opened.push_str(&format!("; {} keys replayed from its redo log", recovery.replayed));
     }
     if !recovery.torn.is_empty() {
-        // A kill leaves them, and nothing acknowledged is in them.
-        opened.push_str(&format!("; {} unfinished ends of logs cut off", recovery.torn.len()));
+        // Alone, the number reads like damage.
+        opened.push_str(&format!(
+            "; {} torn ends of logs truncated, as a kill leaves them",
+            recovery.torn.len()
+        ));
     }
     lines.push(opened);
     lines.join("\n")

@@ -383,7 +383,7 @@ pub fn open_map(db: &Database, name: &str, config: &Config) -> Result<Map, Failu
     Ok(map)
 }
 
-/// Opens one map with its own settings, once told to.
+/// A builder of one map with its own settings.
 pub fn opener<'db>(
     db: &'db Database,
     name: &str,

@@ -211,7 +211,7 @@ fn a_budget_of_a_maps_own_is_refused() {
     assert_eq!(db.map("a").expect("a map").stats().memory_budget_bytes, 1 << 30);
 }
 
-/// Settings of a map that was open were silently ignored: whoever asked for `sync` was told that all was well.
+/// Settings of a map that was open were silently ignored: whoever asked for `sync` got `interval`, and no error.
 #[test]
 fn a_map_that_is_open_otherwise_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
