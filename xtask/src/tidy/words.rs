@@ -1,7 +1,5 @@
 //! Retired words do not come back: not in documents, help, messages and comments, and not in names. The glossary of
-//! ARCHITECTURE.md says what to say instead. `retired.txt` lists the files that still have one, a line
-//! `WORD COUNT FILE` each: so many uses are let through there, and no more. Fewer uses than a line allows are a
-//! complaint too: the list can only shrink.
+//! ARCHITECTURE.md says what to say instead.
 
 /// A retired word or words, and the term that replaces it.
 struct Retired {
@@ -105,81 +103,26 @@ const RETIRED_NAMES: &[Retired] = &[
     retired("stand in", "emulated"),
 ];
 
-/// The files that still have one.
-const STILL: &str = include_str!("retired.txt");
-const LIST: &str = "xtask/src/tidy/retired.txt";
 /// Where the words have to stand: the glossary, this rule, and what is generated or another project's.
 const APART: &[&str] = &["ARCHITECTURE.md", "xtask/src/tidy/words.rs", "peers/"];
 
 /// Checks every file, given as its name and text.
 pub fn check(files: &[(String, String)], complaints: &mut Vec<String>) {
-    check_against(STILL, files, complaints);
-}
-
-fn check_against(still: &str, files: &[(String, String)], complaints: &mut Vec<String>) {
-    let mut allowed: Vec<Allowed<'_>> = Vec::new();
-    for line in still.lines() {
-        match Allowed::parse(line) {
-            Some(one) => allowed.push(one),
-            None => complaints.push(format!("{LIST}: `{line}` is not `WORD COUNT FILE`")),
-        }
-    }
     for (name, text) in files.iter().filter(|(name, _)| !APART.iter().any(|a| name.starts_with(a)))
     {
         for (at, said, retired) in lines_of(name, text) {
-            for word in retired {
-                let uses = word.uses_in(&said);
-                let place =
-                    allowed.iter().position(|one| (one.word, one.file) == (word.words, name));
-                let left = place.map_or(0, |place| allowed[place].use_up(uses));
-                if left < uses {
-                    complaints.push(format!(
-                        "{name}:{at}: `{}` is retired; say `{}` (glossary in ARCHITECTURE.md)",
-                        word.words, word.say
-                    ));
-                }
-            }
+            complaints.extend(retired.iter().filter(|word| word.stands_in(&said)).map(|word| {
+                format!(
+                    "{name}:{at}: `{}` is retired; say `{}` (glossary in ARCHITECTURE.md)",
+                    word.words, word.say
+                )
+            }));
         }
-    }
-    complaints.extend(allowed.iter().filter(|one| one.left > 0).map(|one| {
-        let Allowed { word, file, count, left } = one;
-        match count - left {
-            0 => format!("{LIST}: {file} has no `{word}` any more; remove its line"),
-            uses => {
-                format!("{LIST}: {file} has `{word}` {uses} times; lower its number of {count}")
-            }
-        }
-    }));
-}
-
-/// A line of the list.
-struct Allowed<'a> {
-    word: &'a str,
-    file: &'a str,
-    count: usize,
-    /// Of `count`, uses that were not found yet.
-    left: usize,
-}
-
-impl Allowed<'_> {
-    fn parse(line: &str) -> Option<Allowed<'_>> {
-        let (rest, file) = line.rsplit_once(' ')?;
-        let (word, count) = rest.rsplit_once(' ')?;
-        let count = count.parse().ok().filter(|count| *count > 0)?;
-        Some(Allowed { word, file, count, left: count })
-    }
-
-    /// Takes off so many uses, or as many as are left; how many.
-    fn use_up(&mut self, uses: usize) -> usize {
-        let taken = uses.min(self.left);
-        self.left -= taken;
-        taken
     }
 }
 
 impl Retired {
-    /// How often it stands in `text`.
-    fn uses_in(&self, text: &str) -> usize {
+    fn stands_in(&self, text: &str) -> bool {
         let (text, words) = (text.to_lowercase(), self.words.to_lowercase());
         let is_use = |(at, found): &(usize, &str)| {
             let (before, after) = (&text[..*at], &text[at + found.len()..]);
@@ -193,7 +136,7 @@ impl Retired {
                 after.starts_with(char::is_whitespace) && self.unless_before.contains(&next);
             is_apart && !is_bound && !self.unless_after.contains(&last)
         };
-        text.match_indices(&words).filter(is_use).count()
+        text.match_indices(&words).any(|found| is_use(&found))
     }
 }
 
@@ -269,11 +212,11 @@ fn texts_of(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::check_against;
+    use super::check;
 
-    fn complaints(still: &str, name: &str, text: &str) -> Vec<String> {
+    fn complaints(name: &str, text: &str) -> Vec<String> {
         let mut all = Vec::new();
-        check_against(still, &[(name.into(), text.into())], &mut all);
+        check(&[(name.into(), text.into())], &mut all);
         all
     }
 
@@ -293,7 +236,7 @@ mod tests {
             ("crates/durable/src/a.rs", "    /// Takes the ground of leaves.\n"),
             ("crates/durable/src/a.rs", "//! To take up what a crash left.\n"),
         ] {
-            let found = complaints("", name, text);
+            let found = complaints(name, text);
             assert!(
                 found.len() == 1 && found[0].contains("is retired; say `"),
                 "{text}: {found:?}"
@@ -318,29 +261,7 @@ mod tests {
             ("crates/store/src/a.rs", "mod tests {\n    let text = \"the keeper\";\n"),
             ("ARCHITECTURE.md", "| checkpoint | cut |\n"),
         ] {
-            assert_eq!(complaints("", name, text), [""; 0], "{text}");
-        }
-    }
-
-    #[test]
-    fn an_exception_holds_for_its_word_and_file_and_goes_when_it_is_not_needed() {
-        let still = "kept index 1 docs/a.md\n";
-        assert_eq!(complaints(still, "docs/a.md", "A kept index.\n"), [""; 0]);
-        assert_eq!(complaints(still, "docs/a.md", "A kept index, made anew.\n").len(), 1);
-        let done = complaints(still, "docs/a.md", "A persistent index.\n");
-        assert!(done.len() == 1 && done[0].contains("remove its line"), "{done:?}");
-    }
-
-    #[test]
-    fn an_exception_holds_for_so_many_uses_and_only_shrinks() {
-        let still = "lane 2 docs/a.md\n";
-        assert_eq!(complaints(still, "docs/a.md", "A lane, a lane.\n"), [""; 0]);
-        let more = complaints(still, "docs/a.md", "A lane, a lane.\nA lane.\n");
-        assert!(more.len() == 1 && more[0].starts_with("docs/a.md:2: "), "{more:?}");
-        let fewer = complaints(still, "docs/a.md", "A lane.\n");
-        assert!(fewer.len() == 1 && fewer[0].contains("lower its number"), "{fewer:?}");
-        for line in ["lane docs/a.md\n", "lane 0 docs/a.md\n"] {
-            assert_eq!(complaints(line, "docs/a.md", "").len(), 1, "{line}");
+            assert_eq!(complaints(name, text), [""; 0], "{text}");
         }
     }
 }
