@@ -230,12 +230,13 @@ impl Opening<'_> {
                     looking_ahead(page, |(entry, _)| ask_for(location(entry.value)), each);
                     page.clear();
                 };
-                engine.index.walk(&Claimed::of(&engine.values), |entry, leaf| {
+                let walked = engine.index.walk(&Claimed::of(&engine.values), |entry, leaf| {
                     page.push((*entry, leaf));
                     if page.len() == PAGE {
                         look(&mut page);
                     }
                 });
+                walked.expect("an ordered index has an order");
                 look(&mut page);
             }
         };

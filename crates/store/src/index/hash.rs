@@ -1,6 +1,6 @@
 //! The hash table as a map's index.
 
-use super::{KeyIndex, Position, Site, Watches};
+use super::{KeyIndex, Position, Site, Unordered, Watches};
 use crate::engine::BATCH;
 use crate::form::TreeForm;
 use crate::kept::regions;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use terrace_durable::BucketLock;
 use terrace_durable::sections::Changes;
-use terrace_index::keys::Keys;
+use terrace_index::keys::{Entry, Keys};
 use terrace_index::{Change, HashIndex, Items, Line, Watch};
 use terrace_memory::{Divide, Memory};
 
@@ -182,6 +182,10 @@ impl<I: Memory> KeyIndex for HashIndex<I> {
             0 => Position::End,
             cursor => Position::Bucket(cursor),
         }
+    }
+
+    fn walk(&self, _items: &impl Keys, _visit: impl FnMut(&Entry, u64)) -> Result<(), Unordered> {
+        Err(Unordered)
     }
 
     fn position_near(&self, random: u64, _items: &impl Keys) -> Position {

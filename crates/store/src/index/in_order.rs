@@ -107,8 +107,9 @@ macro_rules! operations_in_order {
             Ok(last.map(|last| location(last.value)))
         }
 
-        fn walk(&self, items: &impl Keys, visit: impl FnMut(&Entry, u64)) {
+        fn walk(&self, items: &impl Keys, visit: impl FnMut(&Entry, u64)) -> Result<(), Unordered> {
             self.entries.walk(items, visit);
+            Ok(())
         }
 
         fn position_near(&self, random: u64, items: &impl Keys) -> Position {

@@ -262,8 +262,8 @@ impl<I: Memory> KeyIndex for Index<I> {
         each!(Index, self, kind => KeyIndex::range(kind, from, direction, count, items, visit))
     }
 
-    fn walk(&self, items: &impl Keys, visit: impl FnMut(&Entry, u64)) {
-        each!(Index, self, kind => KeyIndex::walk(kind, items, visit));
+    fn walk(&self, items: &impl Keys, visit: impl FnMut(&Entry, u64)) -> Result<(), Unordered> {
+        each!(Index, self, kind => KeyIndex::walk(kind, items, visit))
     }
 
     fn position_near(&self, random: u64, items: &impl Keys) -> Position {

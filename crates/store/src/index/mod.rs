@@ -302,8 +302,11 @@ pub(crate) trait KeyIndex: Sized {
     }
 
     /// Visits every entry in the order of keys, with the offset of its leaf, for [`InOrder`] to verify. Nobody writes
-    /// meanwhile. Without an order there is none to verify, and nothing is visited.
-    fn walk(&self, _items: &impl Keys, _visit: impl FnMut(&Entry, u64)) {}
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Unordered`]; nothing was visited then.
+    fn walk(&self, items: &impl Keys, visit: impl FnMut(&Entry, u64)) -> Result<(), Unordered>;
 
     /// A place that `random` chooses: a bucket, or some key.
     fn position_near(&self, random: u64, items: &impl Keys) -> Position;

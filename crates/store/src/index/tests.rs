@@ -99,6 +99,8 @@ fn holds_exactly<K: KeyIndex>(index: &K, model: &Model<'_>, items: &Listed) {
     } else {
         let any = index.range(Bound::Unbounded, Direction::Up, 1, items, |_| ());
         assert_eq!(any, Err(Unordered));
+        let walked = index.walk(items, |_, _| panic!("an entry in no order"));
+        assert_eq!(walked, Err(Unordered), "whoever relies on a walk learns that there is none");
         scanned.sort_unstable();
         let mut all = in_order;
         all.sort_unstable();
@@ -119,7 +121,8 @@ fn ranges_are_exact<K: KeyIndex>(index: &K, model: &Model<'_>, items: &Listed) {
         assert!(down.iter().eq(model.range(..&from[..]).rev().map(|(_, at)| at)));
     }
     let mut walked = Vec::new();
-    index.walk(items, |entry, _| walked.push(location(entry.value)));
+    let in_order = index.walk(items, |entry, _| walked.push(location(entry.value)));
+    assert_eq!(in_order, Ok(()));
     assert!(walked.iter().eq(model.values()), "a walk visits every entry in order");
 }
 
@@ -514,10 +517,15 @@ impl KeyIndex for SortedVec {
         Ok(ahead.get(count).and_then(|_| ahead.get(count - 1)).copied())
     }
 
-    fn walk(&self, _items: &impl Keys, mut visit: impl FnMut(&Entry, u64)) {
+    fn walk(
+        &self,
+        _items: &impl Keys,
+        mut visit: impl FnMut(&Entry, u64),
+    ) -> Result<(), Unordered> {
         for (key, at) in self.entries.read().iter() {
             visit(&Entry { head: first_16(key), value: value(*at, key) }, 0);
         }
+        Ok(())
     }
 
     fn position_near(&self, random: u64, _items: &impl Keys) -> Position {
