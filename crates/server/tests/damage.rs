@@ -4,7 +4,7 @@
 
 use crate::common::{Reply, TestServer, options, request};
 use std::os::unix::fs::FileExt;
-use terrace::{Database, Domain, Durability, MapOptions, Persist, ValueDesign};
+use terrace::{Access, Database, Domain, Durability, MapOptions, Persist, ValueDesign};
 
 fn maps(values: ValueDesign) -> MapOptions {
     MapOptions {
@@ -58,4 +58,23 @@ fn a_damaged_value_is_told_with_its_place_and_others_are_served() {
             assert_eq!(client.line("SET other x"), "OK");
         }
     }
+}
+
+/// A map that found no room to be opened to write is served, and says in INFO why it takes no writes.
+#[test]
+fn a_map_that_was_opened_on_a_full_disk_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::open(dir.path(), maps(ValueDesign::Log)).unwrap();
+    database.map("0").unwrap().put(b"a", b"value").unwrap();
+    database.close().unwrap();
+    // As its opening falls back to where a disk is full.
+    let full = MapOptions { access: Access::FullDisk, ..maps(ValueDesign::Log) };
+    let server = TestServer::over(dir, options(), full);
+    let mut client = server.client();
+    assert_eq!(client.line("GET a"), "\"value\"");
+    let refused = client.line("SET a other");
+    assert!(refused.starts_with("-MISCONF") && refused.contains("the disk was full"), "{refused}");
+    let Reply::Bulk(info) = client.call(&["INFO", "persistence"]) else { panic!("a text") };
+    let info = String::from_utf8(info).unwrap();
+    assert!(info.contains("read_only:database 0 is read-only: the disk was full"), "{info}");
 }

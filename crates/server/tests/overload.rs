@@ -193,6 +193,7 @@ fn requests_that_wait_for_memory_are_executed_once_and_in_order() {
         let info = String::from_utf8(info).unwrap();
         assert!(info.contains(&format!("cmdstat_incr:calls={},", 2 * times)), "{info}");
         assert!(info.contains(&format!("cmdstat_copy:calls={times},")), "{info}");
+        assert!(info.contains(&format!("cmdstat_select:calls={},", 2 * times)), "{info}");
     });
 }
 
@@ -326,4 +327,20 @@ fn commands_that_delete_need_no_room_at_the_limit() {
             assert_eq!(client.line(&format!("EXISTS key:{key}")), ":0");
         }
     }
+    let keys = |client: &mut Client<TcpStream>| {
+        let answer = client.line("DBSIZE");
+        answer[1..].parse::<u32>().unwrap()
+    };
+    let before = keys(&mut client);
+    for first in (1_000..75_000).step_by(10) {
+        let named: String = (first..first + 10).map(|key| format!(" key:{key}")).collect();
+        assert_eq!(client.line("MULTI"), "OK");
+        assert_eq!(client.line(&format!("DEL{named}")), "QUEUED");
+        assert_eq!(client.line(&format!("EXISTS{named}")), "QUEUED");
+        assert_eq!(client.line("EXEC"), "[:10, :0]");
+    }
+    assert_eq!(keys(&mut client), before - 74_000);
+    // That made room.
+    let refusals = fill(&mut client, n, n + 10_000);
+    assert!(refusals < 1_000, "{refusals} of 10,000 are refused");
 }

@@ -178,7 +178,8 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// * However long `f` takes, it holds up no other session and no checkpoint.
     ///
     /// # Errors
-    /// Those of `f`. [`Error::BatchSize`] if the writes do not fit one log together. Those of a write,
+    /// Those of `f`. [`Error::Busy`] where the session does not wait and another writes what this one read or would
+    /// write. [`Error::BatchSize`] if the writes do not fit one log together. Those of a write,
     /// see [`Error`]: nothing was written then, but in slabs, where the keys before the one that found no
     /// room are.
     pub fn atomic<R, E: From<Error>>(
@@ -205,6 +206,9 @@ impl<M: Memory, I: Memory> Session<M, I> {
             if let Some(tickets) = applied {
                 tickets.into_iter().for_each(|ticket| saw(&mut self.seen, ticket));
                 return result;
+            }
+            if let Wait::Never { since } = self.by().wait {
+                return Err(engine.busy(since).into());
             }
             spin.wait();
         }
@@ -267,7 +271,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // A damaged item refuses the batch before anything of it is written: half of one would stop the map.
             writes.clone().try_for_each(|(key, _)| self.get(key, |_| ()).map(drop))?;
         }
-        let held = self.room(by, bytes, Room::Ordinary)?;
+        let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);
+        let room = if writes.clone().all(deletes) { Room::Urgent } else { Room::Ordinary };
+        let held = self.room(by, bytes, room)?;
         let reads = reads.filter(|reads| !reads.is_empty());
         let reservation = match reads {
             Some(reads) => match self.reserve(reads, writes.clone().map(|(key, _)| key)) {
@@ -291,7 +297,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.prefetch(&keys[..count]);
             }
             let by = if number == 0 { by } else { By { wait: Wait::ForRoom, ..by } };
-            let told = self.update(by, key, hint, Room::Ordinary, |_| change)?;
+            let told = self.update(by, key, hint, room, |_| change)?;
             told.into_iter().flatten().for_each(|ticket| saw(&mut tickets, ticket));
         }
         before_end();
@@ -339,6 +345,50 @@ impl<M: Memory, I: Memory> Drop for OpenBatch<'_, M, I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::map::Map;
+    use crate::options::MapOptions;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// A thread that serves others spun for as long as a batch that it ran into was being written.
+    #[test]
+    fn who_does_not_wait_is_told_that_a_batch_has_the_key() {
+        let dir = tempfile::tempdir().expect("directory");
+        let map = Map::open(dir.path(), MapOptions::default()).expect("open");
+        let engine = &map.inner.engine;
+        let mut reads = Reads::default();
+        engine.watch_read(&mut reads, b"read");
+        let put = Change::Put { value: b"new", expires_at_ms: None };
+        let by = By { writer: 1, wait: Wait::ForRoom };
+        let (answer, answers) = channel();
+        let applied = engine.apply(by, [(&b"key"[..], put)].into_iter(), Some(&reads), || {
+            let map = map.clone();
+            std::thread::spawn(move || {
+                let mut session = map.session();
+                session.writer = 2;
+                let mut told = Vec::new();
+                for wait in [Wait::Never { since: None }, Wait::Never { since: Some(7) }] {
+                    session.set_wait(wait);
+                    told.push(session.put(b"key", b"other", None));
+                    told.push(session.put(b"read", b"other", None));
+                    told.push(session.atomic(|session| {
+                        session.get(b"read", |_| ())?;
+                        session.put(b"third", b"other", None)
+                    }));
+                }
+                answer.send(told).expect("somebody waits for it");
+            });
+            let told = answers.recv_timeout(Duration::from_secs(10)).expect("nobody spins");
+            for told in told {
+                assert!(matches!(told, Err(Error::Busy { .. })), "{told:?}");
+            }
+        });
+        assert!(applied.expect("room").is_some());
+        engine.forget_reads(&mut reads);
+        let mut session = map.session();
+        session.set_wait(Wait::Never { since: None });
+        session.put(b"key", b"other", None).expect("the batch is over");
+    }
 
     /// A batch inside kept every value that it wrote over until its end, beside what is bounded: a counter in a loop
     /// took memory without end.

@@ -17,6 +17,7 @@ use crate::engine::{BATCH, Engine, Stored, is_live};
 use crate::error::Result;
 use crate::index::KeyIndex;
 use crate::index_room::DELETED_SHARE;
+use crate::pressure::Reading;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::{Item, NewItem};
@@ -76,6 +77,11 @@ pub(crate) struct Moving<'a, M: Memory, I: Memory> {
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// One round, if anything is due: of logs, or under pressure of slabs.
     pub fn collect(&self) -> Result<Round> {
+        let _one = lock(self.values.medium().memory(), &self.collecting);
+        if self.values.stopped().is_some() {
+            // The index is about to be closed, or was.
+            return Ok(Round::default());
+        }
         match &self.values {
             Stored::Logs(logs) => self.collect_logs(logs),
             Stored::Slabs(slabs) => Ok(self.make_room_in(slabs)),
@@ -86,14 +92,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// each leave a log with little in it. What it cannot move stays where it is; what stops the map is told by that.
     pub fn tidy(&self) {
         let Stored::Logs(logs) = &self.values else { return };
+        let _one = lock(self.values.medium().memory(), &self.collecting);
         // Nobody waits for room any more.
         let _pressed = (self.pressure.take(), self.deletes_pressure.take());
         let _index_pressed = self.index_room.as_ref().map(|room| room.pressure.take());
         let _moved = self.collect_logs(logs);
     }
 
-    /// Under pressure, what is not due is taken too, and at last, if the map evicts, the oldest
-    /// logs: as many as are missing, ahead of need, and as the budget was exceeded by.
+    /// Under the collector's lock. Under pressure, what is not due is taken too, and at last, if the map evicts, the
+    /// oldest logs: as many as are missing, ahead of need, and as the budget was exceeded by.
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.take();
         let deletes_pressed = self.deletes_pressure.take();
@@ -108,10 +115,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !pressed && !deletes_pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
-        let _one = lock(self.values.medium().memory(), &self.collecting);
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
-        // Freed logs that wait for readers to leave are room to come.
+        // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
         let is_to_come = logs.waiting_segments() > 0;
+        let stays = self.readers.look(is_to_come) == Reading::On;
         let (victims, evict) = self.victims(
             logs,
             (pressed || deletes_pressed || missing > 0).then_some(missing),
@@ -120,7 +127,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         );
         let round = self.collect_segments(logs, &victims, evict);
         let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
-        match freed {
+        match freed && !stays {
             true => self.pressure.relieve(),
             false if pressed => self.pressure.give_up(this_round),
             false => {}
@@ -131,7 +138,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let _kept = logs.release_excess();
         let relieved = match index_pressed {
-            true => self.relieve_index(logs, this_round, freed),
+            true => self.relieve_index(logs, this_round, freed && !stays),
             false => Ok(()),
         };
         logs.recount_backlog();

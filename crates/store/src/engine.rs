@@ -19,7 +19,7 @@ use crate::kept::Kept;
 use crate::located::{Located, OfWriter};
 use crate::options::WhenFull;
 use crate::plan::Plan;
-use crate::pressure::{By, Pressure};
+use crate::pressure::{By, Pressure, Readers, Wait};
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::watch::Registry;
@@ -101,6 +101,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub pressure: Pressure,
     /// Those who delete and found none.
     pub deletes_pressure: Pressure,
+    /// Those who read what was freed.
+    pub readers: Readers,
     /// Collector rounds begun.
     pub rounds: AtomicU64,
     /// Whether the map has threads of its own; without them whoever needs room collects.
@@ -259,18 +261,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Hint::InBatch { .. } => 0,
         };
         let in_batch = matches!(hint, Hint::InBatch { .. });
+        // Half of a batch in logs would stop the map.
+        let is_begun = in_batch && self.values.logs().is_some();
         let mut allowed = Allowed {
             add: self.index_room.is_none() || in_batch || room != Room::Ordinary,
             reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
         };
         let spin = Spin::on(self.values.medium().memory());
         loop {
-            let mut held = match in_batch {
+            let held = match in_batch {
                 // It was given its room, and keeps its writer while it asks.
-                true => {
-                    self.await_room(by.wait, room, || self.values.room(by.writer, bytes, room))?
+                true => self.await_room(by.wait, room, || self.values.room(by.writer, bytes, room)),
+                false => self.room(by, bytes, room),
+            };
+            let mut held = match held {
+                Err(refused) if room == Room::Ordinary && !in_batch && refused.is_full() => {
+                    return self.delete_at_least(by, key, refused, &mut f);
                 }
-                false => self.room(by, bytes, room)?,
+                held => held?,
             };
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
@@ -287,7 +295,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Outcome::Reserved => {
                     // A batch is being applied, which waits for nobody.
                     drop(held);
-                    spin.wait();
+                    match by.wait {
+                        Wait::Never { since } if !is_begun => return Err(self.busy(since)),
+                        _ => spin.wait(),
+                    }
                 }
             }
         }

@@ -28,9 +28,23 @@ pub enum Error {
         /// Bytes allowed.
         budget: u64,
     },
-    /// There is no room yet, and the session does not wait for the collector to make some
+    /// The memory budget is spent, and what was freed serves nobody yet: a reader still looks at what was there, and
+    /// has for two seconds.
+    #[error(
+        "out of memory: {used} of {budget} bytes used, and a reader keeps what was freed from being used again; end the \
+         scan or the slow read, and try again"
+    )]
+    HeldByReaders {
+        /// Bytes in use.
+        used: u64,
+        /// Bytes allowed.
+        budget: u64,
+    },
+    /// There is no room yet, or a batch is about to write what this one would, and the session waits for neither
     /// ([`Wait::Never`](crate::Wait::Never)): nothing was written.
-    #[error("no room yet: memory is being collected; try again in a millisecond")]
+    #[error(
+        "not yet: memory is being collected, or a batch is writing the key; try again in a millisecond"
+    )]
     Busy {
         /// What [`Wait::Never`](crate::Wait::Never) is to say when the write is tried again.
         since: u64,
@@ -152,6 +166,14 @@ impl Error {
     /// ```
     pub fn is_damage(&self) -> bool {
         matches!(self, Error::Medium(terrace_durable::Error::Damaged { .. }))
+    }
+
+    /// Whether there is no room for values.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(
+            self,
+            Error::OutOfMemory { .. } | Error::HeldByReaders { .. } | Error::DiskFull { .. }
+        )
     }
 }
 

@@ -9,9 +9,9 @@
 use crate::collect::Round;
 use crate::engine::{Engine, is_live};
 use crate::index::{KeyIndex, Position};
+use crate::pressure::Reading;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use terrace_durable::lock;
 use terrace_durable::slabs::{self, Slabs};
 use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
@@ -27,8 +27,8 @@ const STEP: usize = 1_000;
 const PATIENCE: u32 = 100;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
-    /// One round under pressure: slots that others keep for later, then those that readers held,
-    /// and at last, if the map evicts, the oldest items.
+    /// One round under pressure, under the collector's lock: slots that others keep for later, then those that readers
+    /// held, and at last, if the map evicts, the oldest items.
     pub(crate) fn make_room_in(&self, slabs: &Slabs<M>) -> Round {
         let pressed = self.pressure.take();
         let index_pressed = self.index_room.as_ref().filter(|room| room.pressure.take());
@@ -51,20 +51,27 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             self.counters.patient_rounds.store(0, Ordering::Relaxed);
             return Round::default();
         }
-        let _one = lock(self.values.medium().memory(), &self.collecting);
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         slabs.give_back_cached();
         let waiting = slabs.waiting_slots() > 0;
         // Slots come back when the epoch moves on, which takes someone to ask.
         crossbeam_epoch::pin().flush();
         let is_index_full = index_pressed.is_some() && self.is_index_full();
+        let reading = self.readers.look(waiting || slabs.is_evicting());
+        if reading == Reading::On {
+            if pressed {
+                self.pressure.give_up(this_round);
+            }
+            index_pressed.iter().for_each(|room| room.pressure.give_up(this_round));
+            return Round::default();
+        }
         // What was evicted may serve by now: that is seen in the next round, before more goes. There may be room in the
         // index again, and nobody misses any else.
         if was_evicting || slabs.is_evicting() || !pressed && !is_index_full && !overdrawn {
             return Round::default();
         }
         let is_patient = self.counters.patient_rounds.fetch_add(1, Ordering::Relaxed) < PATIENCE;
-        if waiting && is_patient && !is_index_full {
+        if waiting && (is_patient || reading == Reading::Slowly) && !is_index_full {
             return Round::default();
         }
         let most = if is_index_full { self.index_share() } else { usize::MAX };

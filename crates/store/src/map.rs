@@ -227,7 +227,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let mut done = false;
-        self.change(key, new.map_or(8, <[u8]>::len), Room::Ordinary, |old| {
+        let (hint, room) = new.map_or((8, Room::Urgent), |value| (value.len(), Room::Ordinary));
+        self.change(key, hint, room, |old| {
             done = old.map(|value| value.bytes) == expected;
             match new {
                 _ if !done => Change::Keep,

@@ -12,7 +12,7 @@ use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
 use crate::options::{Durability, MapOptions, Persist, WhenFull};
 use crate::plan::{Design, Mapped, Place, Plan, processors};
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Readers};
 use crate::recover::{Opened, RecoveryReport};
 use crate::watch::Registry;
 use crossbeam_utils::CachePadded;
@@ -120,15 +120,14 @@ fn open_locked(
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
     engine.replay(&mut recovery)?;
-    let map = start(engine, recovery, lock)?;
-    if map.inner.engine.plan.access.writes() {
-        if let Durability::Interval(_) = map.inner.engine.durability.get() {
-            match map.inner.engine.begin_redo() {
-                // It takes no more writes then, and says so; everything in it is durable.
-                Err(Error::DiskFull { .. }) if map.inner.engine.values.stopped().is_some() => {}
-                begun => begun?,
-            }
-        }
+    engine.follow_policy()?;
+    if opening.plan.access.writes()
+        && let Durability::Interval(_) = engine.durability.get()
+    {
+        engine.begin_redo()?;
+    }
+    let map = start(engine, recovery, lock);
+    if opening.plan.access.writes() {
         let started = Background::start(&map.inner.engine);
         let refused = |source| {
             let path = map.medium().path().to_path_buf();
@@ -144,7 +143,8 @@ pub(crate) fn over<M: Memory>(medium: Medium<M>, options: MapOptions) -> Result<
     let options = MapOptions { persist: Persist::Values, ..options };
     let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.read_values(opening.values(medium)?)?;
-    start(engine, recovery, &mut None)
+    engine.follow_policy()?;
+    Ok(start(engine, recovery, &mut None))
 }
 
 pub(crate) fn over_with_dram<M: Memory, I: Divide>(
@@ -159,7 +159,8 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     opening.replay::<M, I>(&values, None)?;
     let index = crate::kept::index_on(dram, &budget)?;
     let (engine, recovery) = opening.read_values_to(values, index)?;
-    start(engine, recovery, &mut None)
+    engine.follow_policy()?;
+    Ok(start(engine, recovery, &mut None))
 }
 
 pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
@@ -171,7 +172,8 @@ pub(crate) fn over_with_index<M: Memory, I: Divide + Clone>(
     let place = IndexInMemory { memory: index, is_new: medium.is_new() };
     let opening = Opening::on(&medium, &options, &budget)?;
     let (engine, recovery) = opening.reopen_index(opening.values(medium)?, &place)?;
-    start(engine, recovery, &mut None)
+    engine.follow_policy()?;
+    Ok(start(engine, recovery, &mut None))
 }
 
 /// What may change while a map is open, as it is at first.
@@ -279,6 +281,7 @@ impl<'a> Opening<'a> {
             item_bytes_hint: AtomicU32::new(128),
             pressure: Pressure::default(),
             deletes_pressure: Pressure::default(),
+            readers: Readers::default(),
             rounds: AtomicU64::new(0),
             has_threads: self.has_threads,
             collecting: Mutex::new(()),
@@ -340,16 +343,23 @@ impl<'a> Opening<'a> {
     }
 }
 
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// From here on items count after a crash as the durability in force has it.
+    fn follow_policy(&self) -> Result<()> {
+        self.check_index_fits()?;
+        let rule = self.policy_of(self.durability.get());
+        if self.plan.access.writes() && self.values.rule() != rule {
+            self.values.set_rule(rule)?;
+        }
+        Ok(())
+    }
+}
+
 fn start<M: Memory, I: Memory>(
     engine: Engine<M, I>,
     recovery: RecoveryReport,
     lock: &mut Option<DirectoryLock>,
-) -> Result<Map<M, I>> {
-    engine.check_index_fits()?;
-    let rule = engine.policy_of(engine.durability.get());
-    if engine.plan.access.writes() && engine.values.rule() != rule {
-        engine.values.set_rule(rule)?;
-    }
+) -> Map<M, I> {
     let inner = Inner {
         background: Mutex::new(None),
         engine: Arc::new(engine),
@@ -358,5 +368,5 @@ fn start<M: Memory, I: Memory>(
         cursors: Cursors::default(),
         lock: lock.take(),
     };
-    Ok(Map { inner: Arc::new(inner) })
+    Map { inner: Arc::new(inner) }
 }

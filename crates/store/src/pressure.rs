@@ -1,15 +1,17 @@
 //! Writers who wait for room, of values or in an index, and the collector who makes it.
 
-use crate::engine::{Engine, Held};
+use crate::engine::{Change, Engine, Held, Hint, Value};
 use crate::error::{Error, Result};
+use parking_lot::Mutex;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
-use terrace_durable::values::Room;
+use std::time::{Duration, Instant};
+use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{Error as Below, Values};
 use terrace_memory::Memory;
 
-/// What a write does that finds no room while the collector may make some.
+/// What a write does that finds no room while the collector may make some, or its key in use by a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// It waits, for some milliseconds, until there is room or the collector could not make any.
@@ -41,6 +43,76 @@ pub(crate) struct Pressure {
     rounds_for_readers: AtomicUsize,
     /// Whether the last round made none and nothing has made any since: nobody waits for another.
     is_full: AtomicBool,
+}
+
+/// How long writers wait for readers to leave what was freed.
+const READERS_MOST: Duration = Duration::from_secs(2);
+
+/// Who has read for so long is waited for as long as one who stays.
+const READERS_SLOW: Duration = Duration::from_millis(250);
+
+/// Whether readers keep what was freed from being used again, as far as somebody needs it.
+#[derive(Default)]
+pub(crate) struct Readers {
+    asked: Mutex<Option<Asked>>,
+    hold: AtomicBool,
+}
+
+/// What is waited for: that all who read at this moment have left.
+struct Asked {
+    at: Instant,
+    have_left: Arc<AtomicBool>,
+    looked_at: Instant,
+}
+
+/// How far those are who read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// They come and go, or nothing waits for them.
+    Shortly,
+    /// One has been there for a while, and will leave.
+    Slowly,
+    /// One stays: nothing is to come.
+    On,
+}
+
+impl Readers {
+    /// To be asked in each round for somebody who needs room; `is_waited_for`: something was freed that they may still
+    /// look at.
+    pub fn look(&self, is_waited_for: bool) -> Reading {
+        let mut asked = self.asked.lock();
+        // Nobody is found to have left while nobody looks.
+        asked.take_if(|asked| !is_waited_for || asked.is_over());
+        if is_waited_for {
+            asked.get_or_insert_with(Asked::now).looked_at = Instant::now();
+        }
+        let reading = match asked.as_ref().map_or(Duration::ZERO, |asked| asked.at.elapsed()) {
+            since if since > READERS_MOST => Reading::On,
+            since if since > READERS_SLOW => Reading::Slowly,
+            _ => Reading::Shortly,
+        };
+        self.hold.store(reading == Reading::On, Ordering::Release);
+        reading
+    }
+
+    /// Whether one stayed when it was last looked at.
+    fn hold(&self) -> bool {
+        self.hold.load(Ordering::Acquire)
+    }
+}
+
+impl Asked {
+    fn now() -> Asked {
+        let have_left = Arc::new(AtomicBool::new(false));
+        let leave = Arc::clone(&have_left);
+        crossbeam_epoch::pin().defer(move || leave.store(true, Ordering::Release));
+        Asked { at: Instant::now(), have_left, looked_at: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        crossbeam_epoch::pin().flush();
+        self.have_left.load(Ordering::Acquire) || self.looked_at.elapsed() > READERS_SLOW
+    }
 }
 
 /// Rounds that wait for readers to leave before no more is hoped for: at the collector's tick of 5 ms, two seconds.
@@ -116,12 +188,51 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// the collector has been through all logs and found none, it takes more than the budget.
     pub fn room(&self, by: By, bytes: usize, room: Room) -> Result<Held<'_, M>> {
         match self.await_room(by.wait, room, || self.ask_room(by.writer, bytes, room)) {
-            Err(Error::OutOfMemory { .. }) if room == Room::Urgent => {
+            Err(Error::OutOfMemory { .. } | Error::HeldByReaders { .. })
+                if room == Room::Urgent =>
+            {
                 self.deletes_pressure.relieve();
                 Ok(self.ask_room(by.writer, bytes, Room::Anyway)?)
             }
             other => other,
         }
+    }
+
+    /// Does what `f` says where there is no room for a value, which may be a deletion.
+    ///
+    /// # Errors
+    /// `refused`, if it is none.
+    #[cold]
+    pub fn delete_at_least<'c>(
+        &self,
+        by: By,
+        key: &[u8],
+        refused: Error,
+        f: &mut dyn FnMut(Option<Value<'_>>) -> Change<'c>,
+    ) -> Result<[Option<Ticket>; 2]> {
+        let writes = Cell::new(false);
+        let mut at_most = |old: Option<Value<'_>>| {
+            let change = f(old);
+            writes.set(matches!(change, Change::Put { .. }));
+            if writes.get() { Change::Keep } else { change }
+        };
+        // What only looks takes no room.
+        let looked = self.get(key, |value| _ = at_most(Some(value)))?;
+        if looked.0.is_none() {
+            at_most(None);
+        }
+        if writes.get() {
+            return Err(refused);
+        }
+        let done = self.update(by, key, Hint::Bytes(8), Room::Urgent, at_most)?;
+        // It was written meanwhile.
+        if writes.get() { Err(refused) } else { Ok(done) }
+    }
+
+    /// What those are told who do not wait.
+    #[cold]
+    pub fn busy(&self, since: Option<u64>) -> Error {
+        Error::Busy { since: since.unwrap_or_else(|| self.rounds.load(Ordering::Acquire)) }
     }
 
     /// Asks until there is room, or nothing can make any.
@@ -147,7 +258,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     }
                     other => Ok(Some(other?)),
                 })?;
-                held.ok_or_else(|| last.into_inner().into())
+                held.ok_or_else(|| match last.into_inner() {
+                    Below::NoRoom { used, limit } if self.readers.hold() => {
+                        Error::HeldByReaders { used, budget: limit }
+                    }
+                    other => other.into(),
+                })
             }
             other => Ok(other?),
         }
@@ -203,10 +319,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         loop {
             pressure.is_on.store(true, Ordering::Release);
-            if self.has_threads {
+            // A round that frees nothing may wait for readers.
+            if self.has_threads || self.collect()?.freed_segments == 0 {
                 std::thread::sleep(Duration::from_micros(200));
-            } else {
-                self.collect()?;
             }
             // Readers' epochs move on only when someone asks: freed logs wait for that.
             crossbeam_epoch::pin().flush();

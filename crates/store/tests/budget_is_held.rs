@@ -6,26 +6,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use terrace_store::{
-    Domain, Durability, Error, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
+    Change, Domain, Durability, Error, Kind, Map, MapOptions, Persist, ValueDesign, WhenFull,
 };
 
 const MIB: u64 = 1 << 20;
 const BUDGET: u64 = 48 * MIB;
 
-const DESIGNS: [(Kind, ValueDesign); 4] = [
+pub const DESIGNS: [(Kind, ValueDesign); 4] = [
     (Kind::Hash, ValueDesign::Log),
     (Kind::Ordered, ValueDesign::Log),
     (Kind::Hash, ValueDesign::Slab),
     (Kind::Ordered, ValueDesign::Slab),
 ];
 
-fn directory() -> tempfile::TempDir {
+pub fn directory() -> tempfile::TempDir {
     let shm = Path::new("/dev/shm");
     let made = if shm.is_dir() { tempfile::tempdir_in(shm) } else { tempfile::tempdir() };
     made.expect("directory")
 }
 
-fn options((kind, values): (Kind, ValueDesign), when_full: WhenFull) -> MapOptions {
+pub fn options((kind, values): (Kind, ValueDesign), when_full: WhenFull) -> MapOptions {
     MapOptions {
         durability: Durability::Interval(Duration::from_secs(1)),
         kind,
@@ -40,7 +40,7 @@ fn options((kind, values): (Kind, ValueDesign), when_full: WhenFull) -> MapOptio
     }
 }
 
-fn key(n: u64) -> [u8; 8] {
+pub fn key(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
@@ -327,6 +327,61 @@ fn deletes_beside_a_slow_reader_stay_within_the_budget() {
         most
     });
     assert!(most <= limit + 8 * MIB, "{} KiB at the most", most >> 10);
+}
+
+/// Whoever deletes by `compare_and_set`, by `update` or in a batch was refused as if it wrote, though that makes room.
+#[test]
+fn every_way_to_delete_succeeds_on_a_full_map() {
+    for design in DESIGNS {
+        let dir = directory();
+        let map = Map::open(dir.path(), options(design, WhenFull::Refuse)).expect("open");
+        let value = [7; 100];
+        for n in 0..50_000 {
+            map.put(&key(n), &value).expect("room");
+        }
+        // From here on only deletes go on.
+        map.set_memory_budget(map.stats().memory_used_bytes / 2);
+        let is_full = |what: &str, result: Result<(), Error>| {
+            assert!(
+                matches!(result, Err(Error::OutOfMemory { .. })),
+                "{design:?}, {what}: {result:?}"
+            );
+        };
+        let mut session = map.session();
+        for n in (0..20_000).step_by(200) {
+            let written = Change::Put { value: &value, expires_at_ms: None };
+            let set = |new: Option<&[u8]>| map.compare_and_set(&key(n), Some(&value), new);
+            is_full("set", set(Some(&[8; 100])).map(drop));
+            is_full("update", session.update(&key(n), |_| written));
+            is_full("absent", session.update(b"absent", |_| written));
+            assert!(set(None).expect("a delete succeeds"), "{design:?}");
+            let mut seen = None;
+            let deletes = |old: Option<terrace_store::Value<'_>>| {
+                seen = Some(old.is_some());
+                Change::Delete
+            };
+            session.update(&key(n + 1), deletes).expect("a delete succeeds");
+            assert_eq!(seen, Some(true), "{design:?}");
+            session.update(&key(n + 1), |_| Change::Delete).expect("of nothing too");
+            session.update(&key(n + 2), |_| Change::Keep).expect("and nothing at all");
+            let batch = session.atomic(|session| {
+                let had = session.delete(&key(n + 3))?;
+                session.update(&key(n + 4), |_| Change::Delete)?;
+                Ok::<bool, Error>(had)
+            });
+            assert!(batch.expect("a batch of deletes succeeds"), "{design:?}");
+            let mixed = session.atomic(|session| {
+                session.delete(&key(n + 2))?;
+                session.put(b"new", &value, None)
+            });
+            is_full("a batch that writes", mixed);
+            for gone in [0, 1, 3, 4] {
+                assert_eq!(map.get(&key(n + gone)).expect("get"), None, "{design:?}, {gone}");
+            }
+            assert_eq!(map.get(&key(n + 2)).expect("get"), Some(value.to_vec()), "{design:?}");
+        }
+        assert_eq!(map.len(), 49_600);
+    }
 }
 
 /// Where the budget is less than what lives, no collection makes room for a delete; it is the way back, and goes on.

@@ -28,6 +28,7 @@ mod persistent_index;
 mod power_loss;
 mod queue;
 mod queues_end;
+mod readers_hold_memory_back;
 mod reading_an_item_of_a_batch_waits_for_its_end;
 mod reading_changes_nothing;
 mod replica;

@@ -169,7 +169,9 @@ impl Failure {
             Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
-            Failure::Engine(error @ Error::IndexFull { .. }) => format!("OOM {error}"),
+            Failure::Engine(error @ (Error::IndexFull { .. } | Error::HeldByReaders { .. })) => {
+                format!("OOM {error}")
+            }
             Failure::Engine(
                 error @ (Error::KeySize(..)
                 | Error::ItemSize(..)
