@@ -2,11 +2,12 @@
 //! once there is space everything is there again.
 
 use crate::small_disk::SmallDisk;
+use rustix::fs::FallocateFlags;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use terrace_memory::Domain;
-use terrace_store::{Durability, Error, Map, MapOptions, Persist, ValueDesign};
+use terrace_store::{Access, Durability, Error, Map, MapOptions, Persist, ValueDesign};
 
 const KEYS: u64 = 150;
 const INTERVAL: Durability = Durability::Interval(Duration::from_secs(3600));
@@ -58,6 +59,7 @@ fn a_redo_log_that_finds_no_room_is_read_and_stays() {
         let map = Map::open(&store, options()).expect("a full disk is no reason not to open");
         all_are_there(&map);
         assert_eq!(map.recovery().replayed, 50);
+        assert_eq!(map.access(), Access::FullDisk);
         let refused = map.put(b"more", b"value").expect_err("read-only");
         assert!(matches!(refused, Error::ReadOnly(_)), "{refused:?}");
         let told = refused.to_string();
@@ -71,13 +73,57 @@ fn a_redo_log_that_finds_no_room_is_read_and_stays() {
         assert!(matches!(Map::open(&store, options()), Err(Error::LockedHere(_))));
         map.close().expect("nothing is to be written");
     }
-    std::fs::remove_file(ballast).expect("space is freed");
+    ballast.remove();
     let map = Map::open(&store, options()).expect("open");
     assert_eq!(map.recovery().replayed, 50, "it was still there");
     all_are_there(&map);
     map.put(b"more", b"value").expect("writes go on");
     map.close().expect("close");
     assert!(!store.join("redo").exists());
+}
+
+fn punch(path: &Path, at: u64) {
+    let file = std::fs::File::options().write(true).open(path).expect("open");
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, hole, at, 4096).expect("a hole");
+}
+
+/// Whether a map takes writes and what it says of itself are one, however much or little room there was: a map whose
+/// redo log found none said that it was opened to be written, and was not.
+#[test]
+fn a_map_says_whether_it_takes_writes() {
+    let mut seen = [0; 2];
+    for was in [Durability::None, INTERVAL, Durability::Sync] {
+        for pages in 0..12 {
+            let disk_dir = tempfile::tempdir().expect("directory");
+            let Some(disk) = SmallDisk::mount(disk_dir.path(), 40 << 20) else { return };
+            let store = disk_dir.path().join("store");
+            let map = Map::open(&store, MapOptions { durability: was, ..options() }).expect("open");
+            map.put(b"key", b"value").expect("put");
+            map.close().expect("close");
+            drop(map);
+            // As if the second record of a checkpoint had never been written: the next finds no room there.
+            punch(&store.join("values.log"), 2 * 4096);
+            disk.fill().give_back(pages);
+            let what = format!("{was:?}, {pages} pages");
+            let map =
+                Map::open(&store, options()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(map.get(b"key").expect("get"), Some(b"value".to_vec()), "{what}");
+            let put = map.put(b"key", b"other");
+            let (access, stats) = (map.access(), map.stats());
+            let is_written = match &put {
+                // Another write may find room.
+                Ok(()) | Err(Error::DiskFull { .. }) => true,
+                Err(Error::ReadOnly(_)) => false,
+                Err(other) => panic!("{what}: {other}"),
+            };
+            let expected = if is_written { Access::Write } else { Access::FullDisk };
+            assert_eq!(access, expected, "{what}: {put:?}");
+            assert_eq!(stats.stopped.as_deref(), access.refusal(), "{what}");
+            seen[usize::from(is_written)] += 1;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 0), "both were met: {seen:?}");
 }
 
 /// The child of the next test: writes all keys and dies.
@@ -124,8 +170,11 @@ fn every_form_that_was_killed_is_opened_on_a_full_disk() {
         let open = || Map::open(&store, of_form(form));
         let map = open().unwrap_or_else(|error| panic!("{what:?}: {error}"));
         all_are_there(&map);
+        let more = map.put(b"more", b"value");
+        let is_read_only = matches!(more, Err(Error::ReadOnly(_)));
+        assert_eq!(is_read_only, map.access() == Access::FullDisk, "{what:?}: {more:?}");
         drop(map);
-        std::fs::remove_file(ballast).expect("space is freed");
+        ballast.remove();
         let map = open().unwrap_or_else(|error| panic!("{what:?}: {error}"));
         all_are_there(&map);
         put(&map, 0..KEYS);
@@ -146,7 +195,7 @@ fn a_redo_log_is_tried_again_when_the_interval_is_set_again() {
     map.put(b"b", b"2").expect("put");
     assert_eq!(map.stats().redo_log, None);
     assert_eq!(std::fs::read_dir(&store).expect("read").count(), 2, "values and lock");
-    std::fs::remove_file(ballast).expect("space is freed");
+    ballast.remove();
     map.set_durability(INTERVAL).expect("set again");
     assert!(map.stats().redo_log.is_some());
     let syncs = map.stats().syncs;

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use terrace_store::laboratory::{Laboratory, TreeForm};
 use terrace_store::{
-    Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign,
+    Access, Domain, Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign,
 };
 
 /// What each key may hold: the last acknowledged write or deletion, and those begun since.
@@ -246,6 +246,7 @@ fn when_it_is_opened_on_a_full_disk() {
         while std::io::Write::write(&mut ballast, &[1; 4096]).is_ok() {}
         let map = Map::open(&store, options(durability)).expect("a full disk is no damage");
         assert!((0..300).all(|key| read(&map, key) == Some(1)), "what is there is read");
+        assert_eq!(map.access(), Access::Write, "{durability:?}");
         // In segments that were set aside, whose blocks are there.
         for key in 0..200u64 {
             assert!(

@@ -3,7 +3,7 @@
 use crate::small_disk::SmallDisk;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use terrace_store::{Domain, Durability, Error, Map, MapOptions, Persist, ValueDesign};
+use terrace_store::{Access, Domain, Durability, Error, Map, MapOptions, Persist, ValueDesign};
 
 #[test]
 fn a_hundred_openings_that_write_a_key_each_leave_a_few_logs() {
@@ -96,9 +96,11 @@ fn a_log_whose_blocks_were_given_back_is_allocated_before_it_is_used_again() {
         }
     };
     sound(&map);
+    let is_read_only = matches!(refused, Error::ReadOnly(_));
+    assert_eq!(is_read_only, map.access() == Access::FullDisk, "{refused:?}");
     assert_eq!(map.stats().stopped.filter(|why| !why.contains("the disk was full when")), None);
     drop(map);
-    std::fs::remove_file(ballast).expect("space is freed");
+    ballast.remove();
     let map = Map::open(&store, options).expect("open");
     sound(&map);
     map.put(b"more", b"value").expect("writes go on");
