@@ -174,7 +174,7 @@ impl<M: Memory> Logs<M> {
     }
 
     #[cold]
-    fn refusal(&self) -> Error {
+    pub(super) fn refusal(&self) -> Error {
         let reason = self.stopped().unwrap_or("closed");
         Error::Stopped(reason.into())
     }

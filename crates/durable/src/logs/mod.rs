@@ -388,10 +388,12 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Medium::write_out`]; the logs stop, and the next opening finds everything or nothing.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
-        self.check_writable()?;
         let mut checkpoint = self.lock_checkpoint();
         let leads = self.lead_all();
         let locks = self.lock_writers();
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(self.refusal());
+        }
         let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
         let mut next = checkpoint.clone();
         next.number += 1;

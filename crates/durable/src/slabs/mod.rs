@@ -391,8 +391,9 @@ impl<M: Memory> Slabs<M> {
     /// [`Error::Stopped`]. Nothing was changed then.
     #[inline]
     pub fn slots(&self, id: usize, bytes: usize, room: Room) -> Result<Slots<'_, M>> {
-        self.check_writable()?;
         let lock = lock(self.medium.memory(), &*self.writers[id]);
+        // Asked by whoever has become a writer: after a stop nobody is, once each has been waited for.
+        self.check_writable()?;
         if lock.borrow().deferred >= self.deferred.most.max(1) {
             self.let_go(&mut lock.borrow_mut(), id);
         }
@@ -463,9 +464,9 @@ impl<M: Memory> Slabs<M> {
     /// # Errors
     /// As [`Medium::write_out`]; then nothing was forgotten, and the slabs stop.
     pub fn clear(&self, guard: &Guard, f: impl FnOnce()) -> Result<()> {
-        self.check_writable()?;
         let memory = self.medium.memory();
         let locks: Vec<_> = self.writers.iter().map(|writer| lock(memory, &**writer)).collect();
+        self.check_writable()?;
         let segments = self.total() + 1;
         {
             let mut checkpoint = lock(memory, &self.checkpoint);

@@ -10,8 +10,8 @@ use crate::recover::RecoveryReport;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use terrace_durable::Values;
 use terrace_durable::values::Ticket;
+use terrace_durable::{Values, lock};
 use terrace_memory::Memory;
 
 pub(crate) struct Inner<M: Memory, I: Memory> {
@@ -55,7 +55,9 @@ impl<M: Memory, I: Memory> Inner<M, I> {
     }
 
     pub(crate) fn close(&self) -> Result<()> {
-        let Some(background) = self.background.lock().take() else {
+        // Held to the end: whoever closes the map too returns when it is.
+        let mut background = self.background.lock();
+        let Some(background) = background.take() else {
             // Closed before, or it has no threads: whether that saved everything does not change.
             let failed = self.engine.values.stopped().filter(|reason| *reason != CLOSED);
             return match failed {
@@ -74,6 +76,10 @@ impl<M: Memory, I: Memory> Inner<M, I> {
         self.engine.values.logs().iter().for_each(|logs| logs.refuse_writers());
         let flushed = self.engine.end_redo().and_then(|()| Ok(self.engine.values.flush_all()?));
         self.engine.values.stop(CLOSED.into());
+        // Neither is begun any more.
+        let memory = self.engine.values.medium().memory();
+        let _no_clearing = lock(memory, &self.engine.clearing);
+        let _no_collection = lock(memory, &self.engine.collecting);
         flushed?;
         self.engine.values.logs().iter().for_each(|logs| {
             let _what_stays_costs_space = logs.release_at_end();
