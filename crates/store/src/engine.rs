@@ -261,8 +261,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             Hint::InBatch { .. } => 0,
         };
         let in_batch = matches!(hint, Hint::InBatch { .. });
-        // Half of a batch in logs would stop the map.
-        let is_begun = in_batch && self.values.logs().is_some();
         let mut allowed = Allowed {
             add: self.index_room.is_none() || in_batch || room != Room::Ordinary,
             reserved: matches!(hint, Hint::InBatch { is_reserved: true }),
@@ -275,10 +273,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 false => self.room(by, bytes, room),
             };
             let mut held = match held {
-                Err(refused) if room == Room::Ordinary && !in_batch && refused.is_full() => {
-                    return self.delete_at_least(by, key, refused, &mut f);
-                }
-                held => held?,
+                Ok(held) => held,
+                Err(refused) if in_batch || room != Room::Ordinary => return Err(refused),
+                Err(refused) => return self.delete_at_least(by, key, refused, &mut f),
             };
             if let Some(candidate) = line.and_then(|line| line.candidate(hash)) {
                 self.values.prefetch_to_update(candidate, self.lines_ahead());
@@ -295,8 +292,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Outcome::Reserved => {
                     // A batch is being applied, which waits for nobody.
                     drop(held);
+                    // Half of a batch in logs would stop the map.
+                    let may_end = !in_batch || self.values.logs().is_none();
                     match by.wait {
-                        Wait::Never { since } if !is_begun => return Err(self.busy(since)),
+                        Wait::Never { since } if may_end => return Err(self.busy(since)),
                         _ => spin.wait(),
                     }
                 }

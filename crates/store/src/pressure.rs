@@ -210,6 +210,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         refused: Error,
         f: &mut dyn FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<[Option<Ticket>; 2]> {
+        if !refused.is_full() {
+            return Err(refused);
+        }
         let writes = Cell::new(false);
         let mut at_most = |old: Option<Value<'_>>| {
             let change = f(old);
