@@ -2,6 +2,7 @@
 //! linked once. `cargo test -p terrace-durable --test suite NAME::` runs those of one file.
 
 mod crash_in_recovery;
+mod failed_syncs;
 mod flush;
 mod journal;
 mod looks;

@@ -193,6 +193,7 @@ impl<M: Memory> Journal<M> {
         };
         let stored = written.and_then(|()| mark.store(&self.log.medium, self.steps));
         self.log.stop_on_error(stored)?;
+        self.log.check()?;
         // The state has what was appended before.
         self.log.is_durable();
         (self.mark, self.end, self.before) = (mark, 0, self.log.appended());

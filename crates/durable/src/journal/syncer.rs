@@ -65,6 +65,8 @@ impl<M: Memory> Syncer<M> {
         let appended = self.appended();
         if self.synced() < appended {
             self.stop_on_error(self.medium.sync())?;
+            // What another thread failed to sync meanwhile may be what was appended before.
+            self.check()?;
             self.synced.fetch_max(appended, Ordering::AcqRel);
         }
         Ok(())

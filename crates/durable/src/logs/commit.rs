@@ -162,6 +162,8 @@ impl<M: Memory> Logs<M> {
         if !one_write {
             self.medium.sync()?;
         }
+        // What another thread failed to write or sync meanwhile may be what counts as written here.
+        self.check_writable()?;
         self.reached(lead, position);
         self.write_seals(&handed, lead)
     }
@@ -271,7 +273,8 @@ impl<M: Memory> Logs<M> {
         if !handed.ranges.is_empty() || unsynced || next.segments != checkpoint.segments {
             self.medium.sync()?;
         }
-        // Only now may the checkpoint count the bytes.
+        // Only now may the checkpoint count the bytes, unless another thread failed to write or sync some of them.
+        self.check_writable()?;
         next.redo = self.redo.lock().as_ref().map_or(0, |log| log.name());
         let changed = (&next.open, next.next_sequence, next.segments, rule, next.redo)
             != (
@@ -291,6 +294,7 @@ impl<M: Memory> Logs<M> {
         }
         #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
+        self.check_writable()?;
         self.checkpoint_is_durable(redone);
         for (lead, position) in leads.iter().zip(positions) {
             self.reached(lead, position);

@@ -376,6 +376,7 @@ impl<M: Memory> Logs<M> {
             ))?;
         }
         self.stop_on_error(self.medium.sync())?;
+        self.check_writable()?;
         // None was cleared away meanwhile: who clears holds the collector off.
         let is_freed = |s: &u32| self.segments[*s as usize].goes(State::Collecting, State::Free);
         let segments = segments.iter().copied().filter(is_freed).collect();
@@ -403,6 +404,7 @@ impl<M: Memory> Logs<M> {
         next.next_sequence = self.next_sequence();
         let redone = self.note_checkpoint(&mut writers, next.number);
         self.stop_on_error(self.store_checkpoint(&next))?;
+        self.check_writable()?;
         self.checkpoint_is_durable(redone);
         self.generation.store(next.generation, Ordering::Release);
         *checkpoint = next;

@@ -29,13 +29,14 @@ pub trait Disk: Debug + Send + Sync {
     /// Writes whole blocks; with `durable` they are safe on return, else after the next sync.
     ///
     /// # Errors
-    /// Its own; what is on it is unknown then.
+    /// Its own; what is on it is unknown then. With `durable` as for [`Disk::sync`].
     fn write(&self, at: u64, blocks: &[u8], durable: bool) -> Result<()>;
 
     /// Everything written before is safe on return.
     ///
     /// # Errors
-    /// Its own; what is on it is unknown then.
+    /// Its own; what is on it is unknown then, whoever wrote it: where the failure may have lost what others wrote, no
+    /// sync that has not returned yet succeeds, and none that comes later.
     fn sync(&self) -> Result<()>;
 
     /// Reads whole blocks into memory that was zero: what was never written may stay as it is.

@@ -2,12 +2,14 @@
 
 use super::{BLOCK_BYTES, Disk, MediumSpec, folders};
 use crate::error::{Result, io_error};
+use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Holes of so many bytes are not read, nor do they take memory then. More than a log has, which is read whole.
 const SKIPPED_MOST: u64 = 4 << 20;
@@ -23,6 +25,35 @@ pub struct FileDisk {
     /// Whether more of it may be used than there is.
     is_mirrored: bool,
     writes: bool,
+    syncs: Syncs,
+}
+
+/// What syncs of one file, and writes that are durable by themselves, know of each other. The kernel reports what it
+/// could not write back to the one that comes first, and to no other.
+#[derive(Debug)]
+struct Syncs {
+    /// One after another, where what is written may wait in the page cache: whoever comes later learns of the report.
+    /// Past the page cache it is whoever wrote that is told.
+    turn: Option<Mutex<()>>,
+    has_failed: AtomicBool,
+}
+
+impl Syncs {
+    fn new(is_direct: bool) -> Syncs {
+        let turn = (!is_direct).then(Mutex::default);
+        Syncs { turn, has_failed: AtomicBool::new(false) }
+    }
+
+    /// What `call` is to make durable is so on return.
+    fn run(&self, path: &Path, call: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _turn = self.turn.as_ref().map(Mutex::lock);
+        call().inspect_err(|_| self.has_failed.store(true, Ordering::Release))?;
+        if self.has_failed.load(Ordering::Acquire) {
+            let lost = io::Error::other("an earlier sync failed, and what it lost is not known");
+            return Err(io_error(path, "sync")(lost));
+        }
+        Ok(())
+    }
 }
 
 impl FileDisk {
@@ -46,8 +77,10 @@ impl FileDisk {
         if writes && !is_new {
             folders::sync_to(&path)?;
         }
+        let (file, is_direct) = file;
         let (file, capacity_bytes) = (Arc::new(file), spec.capacity_bytes);
-        Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes })
+        let syncs = Syncs::new(is_direct);
+        Ok(FileDisk { file, path, is_new, capacity_bytes, is_mirrored, writes, syncs })
     }
 
     /// Reads what has blocks of a large part of the file, piece by piece; holes are zero, as the memory is.
@@ -61,6 +94,19 @@ impl FileDisk {
             };
             if !is_hole {
                 self.read(at, piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_by(&self, at: u64, bytes: &[u8], flags: ReadWriteFlags) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let source = [IoSlice::new(&bytes[done..])];
+            match rustix::io::pwritev2(&self.file, &source, at + done as u64, flags) {
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(io_error(&self.path, "write")(e.into())),
             }
         }
         Ok(())
@@ -100,18 +146,19 @@ impl Disk for FileDisk {
     }
 
     fn publish(&self) -> Result<()> {
-        rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))?;
+        self.syncs.run(&self.path, || {
+            rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))
+        })?;
         folders::publish(&name_while_new(&self.path), &self.path)
     }
 
     fn sync(&self) -> Result<()> {
-        match rustix::fs::fdatasync(&self.file) {
+        self.syncs.run(&self.path, || match rustix::fs::fdatasync(&self.file) {
             // A file system that is only read may not know what to sync.
-            Err(Errno::INVAL | Errno::ROFS) if !self.writes => {}
-            Err(errno) => return Err(io_error(&self.path, "sync")(errno.into())),
-            Ok(()) => {}
-        }
-        Ok(())
+            Err(Errno::INVAL | Errno::ROFS) if !self.writes => Ok(()),
+            Err(errno) => Err(io_error(&self.path, "sync")(errno.into())),
+            Ok(()) => Ok(()),
+        })
     }
 
     /// Fills `image` from the file; what lies behind its end stays.
@@ -136,17 +183,10 @@ impl Disk for FileDisk {
     }
 
     fn write(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {
-        let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-        let mut done = 0;
-        while done < bytes.len() {
-            let source = [IoSlice::new(&bytes[done..])];
-            match rustix::io::pwritev2(&self.file, &source, at + done as u64, flags) {
-                Ok(n) => done += n,
-                Err(Errno::INTR) => {}
-                Err(e) => return Err(io_error(&self.path, "write")(e.into())),
-            }
+        match durable {
+            true => self.syncs.run(&self.path, || self.write_by(at, bytes, ReadWriteFlags::DSYNC)),
+            false => self.write_by(at, bytes, ReadWriteFlags::empty()),
         }
-        Ok(())
     }
 }
 
@@ -156,16 +196,64 @@ fn name_while_new(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Opens for direct I/O if asked and possible.
-fn open_file(path: &Path, direct: bool, how: OFlags) -> io::Result<File> {
+/// Opens for direct I/O if asked and possible; whether it is.
+fn open_file(path: &Path, direct: bool, how: OFlags) -> io::Result<(File, bool)> {
     let flags = how | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     if direct {
         match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
-            Ok(fd) => return Ok(fd.into()),
+            Ok(fd) => return Ok((fd.into(), true)),
             Err(Errno::INVAL) => {}
             Err(e) => return Err(e.into()),
         }
     }
-    Ok(rustix::fs::open(path, flags, mode)?.into())
+    Ok((rustix::fs::open(path, flags, mode)?.into(), false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::time::Duration;
+
+    /// The kernel has told the first of two what it could not write back, and the second one nothing, although it was
+    /// the second one's. The first one is slow to say so.
+    #[test]
+    fn a_sync_does_not_succeed_after_another_was_told_what_it_lost() {
+        let syncs = Syncs::new(false);
+        let has_begun = Barrier::new(2);
+        let path = Path::new("values.log");
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| {
+                syncs.run(path, || {
+                    has_begun.wait();
+                    std::thread::sleep(Duration::from_millis(50));
+                    Err(io_error(path, "sync")(io::Error::other("lost")))
+                })
+            });
+            has_begun.wait();
+            let told = syncs.run(path, || Ok(())).expect_err("another's report").to_string();
+            assert!(told.contains("values.log: sync: an earlier sync failed"), "{told}");
+            first.join().expect("no panic").expect_err("its own");
+        });
+        syncs.run(path, || Ok(())).expect_err("whenever it comes");
+        Syncs::new(false).run(path, || Ok(())).expect("nothing failed");
+    }
+
+    #[test]
+    fn writes_past_the_page_cache_do_not_wait_for_each_other() {
+        let syncs = Syncs::new(true);
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let run = || {
+                syncs.run(Path::new("values.log"), || {
+                    both.wait();
+                    Ok(())
+                })
+            };
+            let other = scope.spawn(run);
+            run().expect("durable");
+            other.join().expect("no panic").expect("durable");
+        });
+    }
 }
