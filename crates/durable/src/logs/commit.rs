@@ -231,7 +231,11 @@ impl<M: Memory> Logs<M> {
 
     /// A checkpoint under `rule`, or the rule in force. The rule is read and changed under the checkpoint's lock.
     fn take_checkpoint(&self, rule: Option<Rule>) -> Result<()> {
-        let mut checkpoint = self.lock_checkpoint();
+        self.take_checkpoint_under(&mut self.lock_checkpoint(), rule)
+    }
+
+    /// The same by who holds the checkpoint's lock.
+    pub(super) fn take_checkpoint_under(&self, checkpoint: &mut Checkpoint, rule: Option<Rule>) -> Result<()> {
         let rule = rule.unwrap_or(checkpoint.rule);
         let leads = self.lead_all();
         let mut next = checkpoint.clone();
@@ -290,7 +294,7 @@ impl<M: Memory> Logs<M> {
             self.store_checkpoint(&next)?;
             *checkpoint = next;
         } else {
-            self.belongs_to(&checkpoint);
+            self.belongs_to(checkpoint);
         }
         #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;

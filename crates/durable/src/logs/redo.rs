@@ -79,6 +79,8 @@ impl<M: Memory> Logs<M> {
     /// As [`Medium::write_out`], but for a full disk.
     pub fn begin_redo(&self) -> Result<bool> {
         let Some(path) = self.medium.companion(NAME) else { return Ok(false) };
+        // Of a checkpoint that is under way it would be neither part nor not.
+        let _checkpoint = self.lock_checkpoint();
         if self.redo.lock().is_some() {
             return Ok(false);
         }
@@ -111,10 +113,16 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::flush_all`]; then the redo log stays, and goes on.
     pub fn end_redo(&self) -> Result<()> {
+        // To the end: what a checkpoint under way covers of this redo log it must not count for the next one, nor may
+        // it name this one again.
+        let mut checkpoint = self.lock_checkpoint();
         let ending = self.redo.lock().clone();
-        if let Some(log) = ending {
-            log.retire(true);
-            self.flush_all().inspect_err(|_| log.retire(false))?;
+        if ending.is_some() || self.owed.is_any() {
+            ending.iter().for_each(|log| log.retire(true));
+            let taken = self.check_writable();
+            let taken =
+                taken.and_then(|()| self.stop_on_error(self.take_checkpoint_under(&mut checkpoint, None)));
+            taken.inspect_err(|_| ending.iter().for_each(|log| log.retire(false)))?;
         }
         let writers = self.lock_writers();
         // Before the first write that it lacks: what it holds of that key is older, and must not come back.
@@ -177,5 +185,110 @@ impl<M: Memory> Logs<M> {
         if let Some(log) = redone.log {
             log.covered(redone.left_out, redone.full);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::item::NewItem;
+    use crate::medium::Disk;
+    use crate::medium::Medium;
+    use crate::sections::Changes;
+    use crate::superblock::Rule;
+    use crate::values::Room;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// What holds durable writes up.
+    #[derive(Debug, Default)]
+    struct Gate {
+        held: parking_lot::Mutex<()>,
+        is_reached: AtomicBool,
+    }
+
+    /// Keeps nothing, in a directory where a redo log can lie.
+    #[derive(Debug)]
+    struct Nothing(PathBuf, Arc<Gate>);
+
+    impl Disk for Nothing {
+        fn path(&self) -> Option<&Path> {
+            Some(&self.0)
+        }
+        fn capacity_bytes(&self) -> u64 {
+            64 << 20
+        }
+        fn write(&self, _: u64, _: &[u8], durable: bool) -> Result<()> {
+            if durable {
+                self.1.is_reached.store(true, Ordering::SeqCst);
+                drop(self.1.held.lock());
+            }
+            Ok(())
+        }
+        fn sync(&self) -> Result<()> {
+            Ok(())
+        }
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logs(dir: &Path) -> (Arc<Gate>, Logs) {
+        let gate = Arc::<Gate>::default();
+        let disk = Nothing(dir.join("values.log"), Arc::clone(&gate));
+        let medium = Medium::mirrored(Box::new(disk), true, 1).expect("a medium");
+        let logs = Logs::open(medium, 1, &Arc::new(Budget::new(64 << 20))).expect("head");
+        logs.recover(1, &|_, _, _| {}).expect("a new disk");
+        logs.set_rule(Rule::Bounded).expect("rule");
+        (gate, logs)
+    }
+
+    /// Longer than a chunk of the redo log: it is left out.
+    fn put_long(logs: &Logs) {
+        let (key, value, expires_at_ms) = (&b"key"[..], &vec![7; 300 << 10], None);
+        let new = NewItem { key, value, version: 1, expires_at_ms, tombstone: false };
+        let mut appender = logs.appender(1, new.item_bytes(), Room::Anyway).expect("room");
+        appender.append(&new, &mut Changes::new());
+    }
+
+    /// A checkpoint that began behind the last one of a redo log, and was under way when that ended, used to count what
+    /// it had covered where nothing was counted any more: every later write waited for a checkpoint.
+    #[test]
+    fn no_checkpoint_is_under_way_when_a_redo_log_ends() {
+        let dir = tempfile::tempdir().expect("directory");
+        let (gate, logs) = logs(dir.path());
+        logs.begin_redo().expect("a redo log");
+        put_long(&logs);
+        let until = |done: &dyn Fn() -> bool| {
+            while !done() {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let held = gate.held.lock();
+            gate.is_reached.store(false, Ordering::SeqCst);
+            let end = scope.spawn(|| logs.end_redo());
+            // Its checkpoint has let go of the writers.
+            until(&|| gate.is_reached.load(Ordering::SeqCst));
+            let writer = logs.lock_writer(1);
+            drop(held);
+            until(&|| logs.writers[0].try_lock().is_none());
+            assert!(logs.checkpoint.try_lock().is_none(), "a checkpoint can begin");
+            drop(writer);
+            end.join().expect("no panic").expect("its end");
+        });
+        assert!(!logs.owes_checkpoint() && logs.redo_log().is_none());
+    }
+
+    /// Where the disk had no room for a redo log, a close has what was written before anybody hears that nothing is owed.
+    #[test]
+    fn the_end_of_a_redo_log_that_had_no_room_is_a_checkpoint() {
+        let dir = tempfile::tempdir().expect("directory");
+        let (_, logs) = logs(dir.path());
+        logs.owed.is_always(true);
+        put_long(&logs);
+        let before = logs.lock_checkpoint().number;
+        logs.end_redo().expect("its end");
+        assert!(!logs.owes_checkpoint() && logs.lock_checkpoint().number > before);
     }
 }

@@ -9,6 +9,7 @@
 use super::recover::check_of;
 use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, position_of};
 use super::{CHECK_AT, MAGIC_AT, Ring, RingOptions, Step};
+use std::ops::Range;
 use terrace_memory::Memory;
 
 /// "TERRING1", "TERRING2", little-endian.
@@ -87,9 +88,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         }
     }
 
-    /// Makes a ring of the first version, whose transactions were taken back, one of the second. Nobody else has
-    /// the memory.
-    pub(super) fn make_second(&mut self) {
+    /// Makes a ring of the first version, whose transactions were taken back, one of the second. Of the slots whose
+    /// positions are `counted` what they hold is vouched for; of others it has no checksum, and is nothing. Nobody else
+    /// has the memory.
+    pub(super) fn make_second(&mut self, counted: Range<u64>) {
         if !self.steps.has(Step::VersionLast) {
             self.store_version();
         }
@@ -102,6 +104,9 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             // SAFETY: words of a slot; nobody else has the memory.
             let (word, found) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
             let Some((position, kind)) = position_of(word) else { continue };
+            if !counted.contains(&position) {
+                continue;
+            }
             let found = Content::from_word(found);
             let bytes = u64::from(found.bytes);
             let now = match kind {

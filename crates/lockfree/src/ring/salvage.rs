@@ -39,7 +39,10 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         let rolled_back = ring.roll_back(&mut note)?;
         let converted = ring.is_first_version;
         if converted {
-            ring.make_second();
+            // Slots elsewhere are damaged. Where the tail cannot be, nothing says which.
+            let tail = ring.head_word(HeadWord::Tail).ok().filter(|tail| *tail <= LAST_POSITION);
+            let counted = tail.map_or(0..LAST_POSITION, |tail| tail..tail + ring.options.slots);
+            ring.make_second(counted);
         }
         ring.mend_head(damage);
         let mut note = |at, what| {
@@ -67,7 +70,8 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         let slots = self.options.slots;
         let positions = (0..slots).filter_map(|number| {
             let (position, _) = slot::position_of(word(self.at(number)))?;
-            (position % slots == number && self.is_whole(position)).then_some(position)
+            let can_be = position % slots == number && position <= LAST_POSITION;
+            (can_be && self.is_whole(position)).then_some(position)
         });
         // All slots together end where the newest does, and where nothing is whole the tail says nothing.
         let first = positions.max().map_or(0, |newest| (newest + 1).saturating_sub(slots));

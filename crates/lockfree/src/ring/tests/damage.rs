@@ -133,3 +133,46 @@ fn a_newer_version_is_refused_by_its_number() {
     unsafe { place.memory.native().write(0, &newer) };
     assert_eq!(place.open(Form::Tx).err(), Some(OpenError::Newer { found: '3' }));
 }
+
+/// What salvage gives out of `image`, and where it says that something is damaged.
+fn salvaged(place: &Place, image: &[u8]) -> (Vec<Vec<u8>>, Vec<u64>) {
+    // SAFETY: inside the memory, which nobody uses.
+    unsafe { place.memory.native().write(0, image) };
+    let mut damage = Vec::new();
+    let (ring, _) = Ring::salvage(place.memory.native(), place.turns.native(), &mut damage)
+        .expect("the head is intact");
+    let found = std::iter::from_fn(|| ring.try_pop()).collect();
+    (found, damage.iter().map(|damage| damage.at).collect())
+}
+
+/// A slot of the first version whose sequence word was damaged was given a checksum like all others. The ring was taken
+/// to begin there, and every other element was lost.
+#[test]
+fn a_slot_of_the_first_version_that_says_another_position_is_not_vouched_for() {
+    let (place, options, left) = made(Form::Tx, Domain::Adr, false);
+    let first = as_first_version(&place, &options);
+    assert_eq!(salvaged(&place, &first), (left.clone(), Vec::new()));
+    for bit in 5..63 {
+        let mut damaged = first.clone();
+        let slot = 4096 + 2 * 64;
+        damaged[slot + bit / 8] ^= 1 << (bit % 8);
+        let (found, places) = salvaged(&place, &damaged);
+        assert_eq!(found, left[1..], "bit {bit}");
+        assert!(places.contains(&(slot as u64)), "bit {bit}: {places:?}");
+    }
+}
+
+/// The tail of the first version has no sum.
+#[test]
+fn a_tail_where_no_ring_comes_is_damage() {
+    let (place, options, left) = made(Form::Tx, Domain::Adr, false);
+    let first = as_first_version(&place, &options);
+    for tail in [(1 << 53) + 1, (1 << 54) - 1, 1 << 54, 1 << 60, u64::MAX - 3, u64::MAX] {
+        let mut damaged = first.clone();
+        damaged[128..136].copy_from_slice(&u64::to_le_bytes(tail));
+        assert!(received(&place, &damaged, Form::Tx).is_none(), "{tail}");
+        let (found, places) = salvaged(&place, &damaged);
+        assert!(found.ends_with(&left), "{tail}: {} elements", found.len());
+        assert!(places.contains(&HeadWord::Tail.at()), "{tail}: {places:?}");
+    }
+}
