@@ -25,7 +25,7 @@ use crate::medium::{BLOCK_BYTES, Medium};
 use crate::superblock::{get_u32, get_u64, put_u32, put_u64};
 use crate::version;
 use std::sync::Arc;
-use terrace_memory::{Divide, Memory, Native};
+use terrace_memory::{Claim, Divide, Memory, Native};
 
 const MAGIC: &[u8; 8] = b"TERRACEi";
 const FORMAT: u32 = 3;
@@ -68,6 +68,8 @@ pub struct State {
 #[derive(Debug)]
 pub struct IndexFile<I: Memory = Native> {
     medium: Arc<Medium<I>>,
+    /// Of what lies before the areas, which tables and trees claim.
+    _claim: Claim,
     format: u32,
     /// Number of its tables; none if it is for the leaves of a tree.
     pub tables: u32,
@@ -136,6 +138,7 @@ impl<I: Memory> IndexFile<I> {
             unsafe { medium.memory().write(BLOCK_BYTES, &zeros) };
             medium.write_out(BLOCK_BYTES, zeros.len() as u64, true)?;
         }
+        let claim = medium.memory().claim(0, BLOCK_BYTES + allocation_bytes);
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);
         put_u32(&mut head, 8, FORMAT);
@@ -146,17 +149,17 @@ impl<I: Memory> IndexFile<I> {
         put_u64(&mut head, 40, pages.bytes);
         let checksum = Crc::new(FORMAT).update(&head[..60]).finish();
         put_u32(&mut head, 60, checksum);
-        // SAFETY: grown just now, and nobody else has the medium yet.
+        // SAFETY: grown just now, and nobody else has it (claimed).
         unsafe {
             medium.memory().write(0, &head);
             medium.memory().persist(0, HEAD_BYTES as u64);
         }
         let medium = Arc::new(medium);
         let allocation_bytes = [allocation_bytes, pages.bytes];
-        let format = FORMAT;
         let file = IndexFile {
             medium,
-            format,
+            _claim: claim,
+            format: FORMAT,
             tables,
             seed,
             marks: [mark; 2],
@@ -331,8 +334,9 @@ impl<I: Memory> IndexFile<I> {
             let what = "the index was made for more memory than this machine has";
             return Err(damaged(what));
         }
+        let _claim = medium.memory().claim(0, BLOCK_BYTES + allocation_bytes[0]);
         let medium = Arc::new(medium);
-        Ok(IndexFile { medium, format, tables, seed, marks, allocation_bytes, area_bytes })
+        Ok(IndexFile { medium, _claim, format, tables, seed, marks, allocation_bytes, area_bytes })
     }
 
     /// Gives a new file its name, as [`Medium::publish`].

@@ -68,7 +68,10 @@ fn apply(image: &mut Vec<u8>, events: &[Event], cut: usize, pick: &mut impl FnMu
                     }
                 }
             }
-            Event::Grow(_) | Event::Sync { .. } => {}
+            Event::Release { at, bytes } if i < synced || pick() => {
+                Event::release(image, *at, *bytes);
+            }
+            Event::Grow(_) | Event::Release { .. } | Event::Sync { .. } => {}
         }
     }
 }

@@ -44,6 +44,11 @@ fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Random) -
         {
             image.resize(*to as usize, 0);
         }
+        if let Event::Release { at, bytes } = event
+            && (i < synced || random.below(2) == 0)
+        {
+            Event::release(&mut image, *at, *bytes);
+        }
         let Event::Write { at, bytes, durable } = event else { continue };
         let end = *at as usize + bytes.len();
         if image.len() < end {
@@ -349,8 +354,8 @@ fn a_medium_that_lies_about_syncs_is_caught() {
             Event::Write { at, bytes, .. } => {
                 Some(Event::Write { at: *at, bytes: bytes.clone(), durable: false })
             }
-            Event::Grow(to) => Some(Event::Grow(*to)),
             Event::Sync { .. } => None,
+            other => Some(other.clone()),
         })
         .collect();
     let mut random = Random(1);

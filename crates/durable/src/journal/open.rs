@@ -59,9 +59,10 @@ impl<M: Memory> Journal<M> {
         words: [u64; WORDS],
         fill: impl FnOnce(&mut StatePen<'_, M>),
     ) -> Result<Journal<M>> {
+        let claim = medium.claim();
         medium.grow(0, shape.bytes())?;
         let seed = medium.lifetime();
-        // SAFETY: just committed; nobody else has the medium yet.
+        // SAFETY: just committed, and nobody else has the medium (claimed).
         unsafe { medium.memory().write(0, &shape.encode(seed)) };
         medium.write_out(0, BLOCK_BYTES, false)?;
         let mark = Mark {
@@ -75,7 +76,7 @@ impl<M: Memory> Journal<M> {
             words,
         };
         let steps = Steps::ALL;
-        let log = Arc::new(Syncer::new(medium, 0));
+        let log = Arc::new(Syncer::new(medium, claim, 0));
         let (end, before, stopped) = (0, 0, None);
         let mut journal = Journal { log, shape, seed, mark, end, before, steps, stopped };
         journal.set_state(words, fill)?;
@@ -95,6 +96,7 @@ impl<M: Memory> Journal<M> {
         steps: Steps,
         mut take: impl FnMut(JournalPiece<'_>) -> std::result::Result<(), String>,
     ) -> Result<(Journal<M>, Replayed)> {
+        let claim = medium.claim();
         let (shape, seed, mark) = read_head(&medium, kind)?;
         let damaged = |offset, what| Error::Damaged { path: medium.path().into(), offset, what };
         let start = shape.area(mark.area);
@@ -146,7 +148,7 @@ impl<M: Memory> Journal<M> {
         }
         let (end, before) = (found.log_bytes, 0);
         let stopped = medium.access().refusal().map(String::from);
-        let log = Arc::new(Syncer::new(medium, found.records));
+        let log = Arc::new(Syncer::new(medium, claim, found.records));
         let mut journal = Journal { log, shape, seed, mark, end, before, steps, stopped };
         match journal.medium().access() {
             Access::Write => journal.begin_session()?,

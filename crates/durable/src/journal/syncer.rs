@@ -4,12 +4,13 @@ use crate::error::{Error, Result};
 use crate::medium::Medium;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use terrace_memory::{Memory, Native};
+use terrace_memory::{Claim, Memory, Native};
 
 /// A journal's medium, and how many of its records are durable there.
 #[derive(Debug)]
 pub struct Syncer<M: Memory = Native> {
     pub(super) medium: Medium<M>,
+    _claim: Claim,
     /// Records that were written out, and those of them that are durable; counted from the opening on, over all
     /// generations.
     appended: AtomicU64,
@@ -19,10 +20,10 @@ pub struct Syncer<M: Memory = Native> {
 }
 
 impl<M: Memory> Syncer<M> {
-    /// `records` are there, and durable.
-    pub(super) fn new(medium: Medium<M>, records: u64) -> Syncer<M> {
+    /// `records` are there, and durable, in the memory of `medium`, which was claimed.
+    pub(super) fn new(medium: Medium<M>, claim: Claim, records: u64) -> Syncer<M> {
         let (appended, synced) = (AtomicU64::new(records), AtomicU64::new(records));
-        Syncer { medium, appended, synced, failed: OnceLock::new() }
+        Syncer { medium, _claim: claim, appended, synced, failed: OnceLock::new() }
     }
 
     /// The medium below.

@@ -24,6 +24,13 @@ pub enum Event {
     },
     /// It was made at least this long; safe after the next sync.
     Grow(u64),
+    /// Its blocks there were given back: from here on, synced or not, they may be gone.
+    Release {
+        /// Where.
+        at: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// A sync has returned: the first `covers` events, those before it began, are safe.
     Sync {
         /// Their number.
@@ -54,10 +61,17 @@ impl Event {
                     image.resize(image.len().max(end), 0);
                     image[at..end].copy_from_slice(bytes);
                 }
+                Event::Release { at, bytes } => Event::release(&mut image, *at, *bytes),
                 _ => {}
             }
         }
         image
+    }
+
+    /// What a release makes of a file that was `image`.
+    pub fn release(image: &mut [u8], at: u64, bytes: u64) {
+        let [from, to] = [at, at + bytes].map(|end| image.len().min(end as usize));
+        image[from..to].fill(0);
     }
 }
 
@@ -185,7 +199,9 @@ impl Disk for Watched {
     }
 
     fn release(&self, at: u64, bytes: u64) -> Result<()> {
-        self.disk.release(at, bytes)
+        self.disk.release(at, bytes)?;
+        self.watch.record(|| Event::Release { at, bytes });
+        Ok(())
     }
 
     fn publish(&self) -> Result<()> {

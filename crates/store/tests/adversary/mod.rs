@@ -164,7 +164,10 @@ pub fn image_after(base: &[u8], events: &[Event], cut: usize, random: &mut Rando
                     _ => random.one_in(2),
                 });
             }
-            Event::Grow(_) | Event::Sync { .. } => {}
+            Event::Release { at, bytes } if i < synced || random.one_in(2) => {
+                Event::release(&mut image, *at, *bytes);
+            }
+            Event::Grow(_) | Event::Release { .. } | Event::Sync { .. } => {}
         }
     }
     image
