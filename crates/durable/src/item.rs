@@ -23,16 +23,17 @@
 //! versions of the key can only lie in logs below it. The *seed* is the log's salt, so an item
 //! left over from a log's former life never passes for one of its present.
 
+mod lent;
+
+pub(crate) use lent::{borrow, borrow_rest};
+
 use crate::checksum::Crc;
 use crate::control::{self, CONTROL_HEADER_BYTES, Control};
-use terrace_memory::{Memory, lab};
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;
 /// Longest header in bytes.
 pub const MAX_HEADER_BYTES: usize = 4 + 1 + 2 + 4 + 8 + 8;
-/// Fewest bytes of an item: its key and its value are empty.
-const SHORTEST_BYTES: u64 = 7;
 /// Bytes of a batch end.
 pub const BATCH_END_BYTES: usize = 5;
 
@@ -229,79 +230,6 @@ impl Widths {
     fn fields(self) -> usize {
         self.key + self.value + self.version
     }
-}
-
-/// Borrows what claims to be an item at `at`, if it ends at or before `end`, and nothing behind it. Of it header and
-/// key are looked at; whoever looks at the value says so ([`lab::looked_at`]).
-///
-/// # Safety
-/// The range to `end` is committed, and the item is not written while borrowed.
-#[inline(always)]
-pub(crate) unsafe fn borrow<M: Memory>(memory: &M, at: u64, end: u64) -> Option<&[u8]> {
-    // SAFETY: by contract; the item ends at or before `end`.
-    unsafe { length(memory, at, end).map(|bytes| lab::borrow(memory, at, bytes)) }
-}
-
-/// The same of what follows its checksum, for [`Item::of_rest`].
-///
-/// # Safety
-/// As for [`borrow`]; the checksum may be written meanwhile.
-#[inline(always)]
-pub(crate) unsafe fn borrow_rest<M: Memory>(memory: &M, at: u64, end: u64) -> Option<&[u8]> {
-    let rest = |bytes| (at + FLAGS_AT, bytes - FLAGS_AT);
-    // SAFETY: by contract, as above.
-    unsafe { length(memory, at, end).map(rest).map(|(at, bytes)| lab::borrow(memory, at, bytes)) }
-}
-
-/// Bytes of what claims to be an item at `at`, if it ends at or before `end`. No byte behind it is looked at: another
-/// item may be written there.
-///
-/// # Safety
-/// As for [`borrow_rest`].
-#[inline(always)]
-unsafe fn length<M: Memory>(memory: &M, at: u64, end: u64) -> Option<u64> {
-    let room = end.saturating_sub(at);
-    let head_bytes = room.min(SHORTEST_BYTES).checked_sub(FLAGS_AT)?;
-    // SAFETY: an item has as many bytes; only the end of a batch is shorter, which nobody looks for where others write.
-    let head = unsafe { lab::borrow(memory, at + FLAGS_AT, head_bytes) };
-    let lengths = match head {
-        [flags, key, value] => usual(u64::from(u32::from_le_bytes([*flags, *key, *value, 0]))),
-        _ => None,
-    };
-    let (before_value, bytes) = match lengths {
-        Some((before, key, bytes)) => (before + key, bytes),
-        // SAFETY: by contract.
-        None => unsafe { unusual_lengths(memory, at, *head.first()?, room)? },
-    };
-    if bytes > room {
-        return None;
-    }
-    lab::looked_at(memory, at, before_value);
-    Some(bytes)
-}
-
-/// Bytes before the value and of all of what has these flags.
-///
-/// # Safety
-/// As for [`borrow_rest`]: `room` bytes are committed.
-unsafe fn unusual_lengths<M: Memory>(
-    memory: &M,
-    at: u64,
-    flags: u8,
-    room: u64,
-) -> Option<(u64, u64)> {
-    let head_bytes = match flags & CONTROL {
-        CONTROL => CONTROL_HEADER_BYTES,
-        BATCH_END => BATCH_END_BYTES,
-        _ => header_bytes(flags),
-    } as u64;
-    if head_bytes > room {
-        return None;
-    }
-    // SAFETY: an item with these flags has as many bytes, which are within the room.
-    let head = unsafe { lab::borrow(memory, at + FLAGS_AT, head_bytes - FLAGS_AT) };
-    let header = Header::of_rest(head)?;
-    Some(((header.header_bytes + header.key_bytes) as u64, header.item_bytes() as u64))
 }
 
 impl<'a> Item<'a> {
@@ -510,7 +438,6 @@ pub fn encode_batch_end(seed: u32) -> [u8; BATCH_END_BYTES] {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use terrace_memory::{Backing, Region};
 
     fn arbitrary() -> impl Strategy<Value = (Vec<u8>, Vec<u8>, u64, Option<u64>, bool, bool, u32)> {
         let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
@@ -601,42 +528,6 @@ mod tests {
                 );
                 assert_eq!(length, new.item_bytes());
             }
-        }
-    }
-
-    /// Readers used to borrow the longest header's bytes of every item, and with them the one behind it, which a writer
-    /// was just putting there.
-    #[test]
-    fn an_item_is_lent_to_its_end_and_not_a_byte_further() {
-        let region = Region::reserve(1 << 20, Backing::Anonymous).expect("memory");
-        region.commit(0, 1 << 20).expect("memory");
-        let (memory, at) = (region.native(), 4096);
-        let mut records = vec![encode_batch_end(5).to_vec()];
-        records.push(control::encode_commit_mark(64, 5).to_vec());
-        for version in [1, 2, 300, 1 << 40] {
-            for (key, value) in [(0, 0), (1, 0), (0, 1), (3, 255), (256, 2), (9, 256), (9, 65_536)]
-            {
-                for expires_at_ms in [None, Some(7)] {
-                    let (key, value) = (&vec![1; key], &vec![2; value]);
-                    let new = NewItem { key, value, version, expires_at_ms, tombstone: false };
-                    records.extend([new.encode(5, false), new.encode(5, true)]);
-                }
-            }
-        }
-        for record in records {
-            // SAFETY: committed bytes, which nobody borrows any more.
-            unsafe { memory.write(at, &record) };
-            let end = at + record.len() as u64;
-            for behind in [0, 1, 100] {
-                // SAFETY: committed, and nobody writes there.
-                let lent = unsafe { borrow(&memory, at, end + behind) };
-                assert_eq!(lent, Some(&record[..]), "and {behind} bytes behind it");
-                // SAFETY: as above.
-                let rest = unsafe { borrow_rest(&memory, at, end + behind) };
-                assert_eq!(rest, Some(&record[4..]));
-            }
-            // SAFETY: as above.
-            assert_eq!(unsafe { borrow(&memory, at, end - 1) }, None, "it does not end there");
         }
     }
 
