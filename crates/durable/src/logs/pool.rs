@@ -47,10 +47,12 @@ impl<M: Memory> Logs<M> {
         }
         let spare = if room == Room::Ordinary { self.spare() } else { 0 };
         let segment = match pool.free.len() > spare {
-            true => self.take_free(&mut pool)?,
+            true => pool.free.pop().expect("there are more"),
             false => match self.grow_pool(&mut pool, room) {
                 // There is room beside what is free, if not for a segment more.
-                Err(Error::NoRoom { .. }) if !pool.free.is_empty() => self.take_free(&mut pool)?,
+                Err(Error::NoRoom { .. }) if !pool.free.is_empty() => {
+                    pool.free.pop().expect("there is one")
+                }
                 other => other?,
             },
         };
@@ -58,19 +60,21 @@ impl<M: Memory> Logs<M> {
             self.put_spare_aside(&mut pool);
         }
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
-        Ok((segment, self.next_sequence.fetch_add(1, Ordering::AcqRel)))
+        let sequence = self.next_sequence.fetch_add(1, Ordering::AcqRel);
+        drop(pool);
+        self.make_whole(segment).inspect_err(|_| self.lock_pool().free.push(segment))?;
+        Ok((segment, sequence))
     }
 
-    /// One of the free segments, of which there are some.
-    fn take_free(&self, pool: &mut Pool) -> Result<u32> {
-        let segment = pool.free.pop().expect("counted by the caller");
-        // Of one that was there when the map was opened a part may have no blocks ([`Logs::release_at_end`]).
+    /// Of a segment that was there when the map was opened a part may have no blocks ([`Logs::release_at_end`]).
+    /// Nobody else has it.
+    fn make_whole(&self, segment: u32) -> Result<()> {
         let is_recovered =
             self.segments[segment as usize].origin.load(Ordering::Relaxed) == RECOVERED;
-        if is_recovered && !self.medium.is_byte_addressable() {
-            self.grow_file(segment).inspect_err(|_| pool.free.push(segment))?;
+        if !is_recovered || self.medium.is_byte_addressable() {
+            return Ok(());
         }
-        Ok(segment)
+        self.grow_file(segment)
     }
 
     /// A segment more than there are in memory.
@@ -81,7 +85,7 @@ impl<M: Memory> Logs<M> {
                 Ok(()) => {
                     let segment = pool.released.swap_remove(at);
                     let place = &self.segments[segment as usize].place;
-                    self.residents.add(place, self.places(pool));
+                    self.residents.add(place, |first| self.places(pool, first));
                     return Ok(segment);
                 }
                 // Another may have kept its blocks, as one that was found free at the start.
@@ -93,7 +97,8 @@ impl<M: Memory> Logs<M> {
         self.grow_to(segment, room)?;
         pool.fresh += 1;
         self.budget.take_anyway(self.row_bytes(1));
-        self.residents.add(&self.segments[segment as usize].place, self.places(pool));
+        let place = &self.segments[segment as usize].place;
+        self.residents.add(place, |first| self.places(pool, first));
         Ok(segment)
     }
 
@@ -298,7 +303,8 @@ impl<M: Memory> Logs<M> {
         // SAFETY: a segment of the pool is nobody's, and this one was taken out of it.
         if let Err(error) = unsafe { self.medium.release(start_of(segment), bytes) } {
             let mut pool = self.lock_pool();
-            self.residents.add(&self.segments[segment as usize].place, self.places(&pool));
+            let place = &self.segments[segment as usize].place;
+            self.residents.add(place, |first| self.places(&pool, first));
             pool.free.push(segment);
             return Err(error);
         }

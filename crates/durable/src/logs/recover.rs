@@ -223,7 +223,7 @@ impl<M: Memory> Logs<M> {
                 self.residents.remove(*segment, &self.segments[*segment as usize].place)
             };
             pool.released.iter().for_each(away);
-            self.residents.recount(self.places(&pool));
+            self.residents.recount(|first| self.places(&pool, first));
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);
         let kept = (1..count).zip(mends);

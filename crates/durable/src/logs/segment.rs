@@ -176,9 +176,9 @@ impl<M: Memory> Logs<M> {
         self.residents.resolve(location, || self.medium.usable_bytes(), place)
     }
 
-    /// The places of all segments that were ever used, of which there are as many as the pool says.
-    pub(super) fn places(&self, pool: &Pool) -> impl Iterator<Item = &Place> {
-        self.segments.iter().take(pool.fresh as usize).skip(1).map(|segment| &segment.place)
+    /// The places of segments from `first` on that were ever used, of which there are as many as the pool says.
+    pub(super) fn places(&self, pool: &Pool, first: usize) -> impl Iterator<Item = &Place> {
+        self.segments[first..pool.fresh as usize].iter().map(|segment| &segment.place)
     }
 }
 

@@ -176,7 +176,7 @@ impl<M: Memory> Slabs<M> {
 
     fn add_resident(&self, number: u32, pool: &Pool) {
         let place = &self.shared.superblocks[number as usize].place;
-        self.shared.residents.add(place, self.shared.places(pool));
+        self.shared.residents.add(place, |first| self.shared.places(pool, first));
     }
 
     fn no_room(&self) -> Error {

@@ -243,13 +243,9 @@ impl Shared {
         }
     }
 
-    /// The places of all superblocks that were ever used, of which there are as many as the pool says.
-    pub fn places(&self, pool: &Pool) -> impl Iterator<Item = &Place> {
-        self.superblocks
-            .iter()
-            .take(pool.fresh as usize)
-            .skip(1)
-            .map(|superblock| &superblock.place)
+    /// The places of superblocks from `first` on that were ever used, of which there are as many as the pool says.
+    pub fn places(&self, pool: &Pool, first: usize) -> impl Iterator<Item = &Place> {
+        self.superblocks[first..pool.fresh as usize].iter().map(|superblock| &superblock.place)
     }
 
     /// Whether a class has any superblock.

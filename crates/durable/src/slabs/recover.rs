@@ -311,7 +311,7 @@ impl<M: Memory> Slabs<M> {
                 self.shared.residents.remove(*number, &superblocks[*number as usize].place);
             };
             pool.released.iter().for_each(away);
-            self.shared.residents.recount(self.shared.places(&pool));
+            self.shared.residents.recount(|first| self.shared.places(&pool, first));
         }
         let mut newest = 0;
         for Scanned { number, header, mut free, torn, .. } in scan.in_use {

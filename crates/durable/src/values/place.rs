@@ -115,11 +115,15 @@ impl Residents {
         }
     }
 
-    /// A segment's bytes are in memory, as are those of all before it that are not away. `places`, from the second
-    /// segment on, ends with the last one that was ever used.
-    pub fn add<'a>(&self, place: &Place, places: impl Iterator<Item = &'a Place>) {
+    /// A segment's bytes are in memory, as are those of all before it that are not away. `places` are those from a
+    /// segment on, to the last one that was ever used.
+    pub fn add<'a, P: Iterator<Item = &'a Place>>(
+        &self,
+        place: &Place,
+        places: impl FnOnce(usize) -> P,
+    ) {
         place.set_resident(true);
-        self.recount(places);
+        self.count_on(segment_of(self.all_below.load(Ordering::Relaxed)), places);
     }
 
     /// A segment is about to leave memory.
@@ -129,9 +133,19 @@ impl Residents {
     }
 
     /// Looks at each of `places`, which are as for [`Residents::add`].
-    pub fn recount<'a>(&self, places: impl Iterator<Item = &'a Place>) {
-        let resident = places.take_while(|place| place.residence().is_resident).count();
-        self.all_below.store(start_of(1 + resident as u32), Ordering::Release);
+    pub fn recount<'a, P: Iterator<Item = &'a Place>>(&self, places: impl FnOnce(usize) -> P) {
+        self.count_on(1, places);
+    }
+
+    /// All segments before `first` are resident. Of number 0, the head, nothing is asked.
+    fn count_on<'a, P: Iterator<Item = &'a Place>>(
+        &self,
+        first: usize,
+        places: impl FnOnce(usize) -> P,
+    ) {
+        let first = first.max(1);
+        let more = places(first).take_while(|place| place.residence().is_resident).count();
+        self.all_below.store(start_of((first + more) as u32), Ordering::Release);
     }
 }
 
@@ -162,14 +176,17 @@ mod tests {
         let whole = |n: u64| Ok((n + 1) * BYTES);
         let all = [whole(1), whole(2), whole(3), Ok(usable)];
         assert_eq!(ends(), all, "before anything was counted");
-        residents.recount(places[1..4].iter());
+        residents.recount(|first| places[first..4].iter());
         assert_eq!(residents.all_below.load(Ordering::Relaxed), 4 * BYTES);
         assert_eq!(ends(), all);
         residents.remove(2, &places[2]);
         let away = Err(NoItem(2 * BYTES + 64));
         assert_eq!(ends(), [whole(1), away, whole(3), Ok(usable)]);
         assert_eq!(places[2].residence(), Residence { home: 0, is_resident: false });
-        residents.add(&places[2], places[1..4].iter());
+        residents.add(&places[2], |first| {
+            assert_eq!(first, 2, "those before it are known to be resident");
+            places[first..4].iter()
+        });
         assert_eq!(ends(), all);
         assert_eq!(residents.all_below.load(Ordering::Relaxed), 4 * BYTES);
         for odd in [usable, 5 * BYTES, u64::MAX] {
