@@ -206,6 +206,7 @@ fn a_failed_write_stops_the_queue_and_is_told() {
         let after = queue.push(b"more").expect_err("stopped").to_string();
         assert!(after.contains("injected fault"), "{after}");
         assert!(matches!(queue.pop(), Err(Error::ReadOnly(_))));
+        assert!(matches!(queue.close(), Err(Error::ReadOnly(_))), "a close that saved nothing");
     }
 }
 

@@ -174,7 +174,15 @@ impl<M: Memory + Clone> Queue<M> {
         if let Some(checkpointer) = self.inner.checkpointer.lock().take() {
             checkpointer.stop();
         }
-        self.inner.end(CLOSED, false).map(drop)
+        self.inner.end(CLOSED, false)?;
+        // One that a failure had stopped before was not made durable.
+        let is_end = |reason: &&String| [CLOSED, GIVEN_UP].contains(&reason.as_str());
+        match self.inner.reason().filter(|reason| !is_end(reason)) {
+            Some(reason) if self.inner.medium.access().writes() => {
+                Err(Error::ReadOnly(reason.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Closes the queue if it has no elements, for whoever removes it then; whether it had none. Other handles refuse
