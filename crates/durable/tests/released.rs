@@ -1,4 +1,5 @@
-//! Blocks of a log are given back only when nothing in them is needed any more, whatever a power cut leaves of the rest.
+//! Blocks of a log are given back only when nothing in them is needed any more, whatever a power cut leaves of the
+//! rest.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -280,7 +280,8 @@ mod tests {
         assert!(!logs.owes_checkpoint() && logs.redo_log().is_none());
     }
 
-    /// Where the disk had no room for a redo log, a close has what was written before anybody hears that nothing is owed.
+    /// Where the disk had no room for a redo log, a close has what was written before anybody hears that nothing is
+    /// owed.
     #[test]
     fn the_end_of_a_redo_log_that_had_no_room_is_a_checkpoint() {
         let dir = tempfile::tempdir().expect("directory");
