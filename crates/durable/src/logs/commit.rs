@@ -235,7 +235,11 @@ impl<M: Memory> Logs<M> {
     }
 
     /// The same by who holds the checkpoint's lock.
-    pub(super) fn take_checkpoint_under(&self, checkpoint: &mut Checkpoint, rule: Option<Rule>) -> Result<()> {
+    pub(super) fn take_checkpoint_under(
+        &self,
+        checkpoint: &mut Checkpoint,
+        rule: Option<Rule>,
+    ) -> Result<()> {
         let rule = rule.unwrap_or(checkpoint.rule);
         let leads = self.lead_all();
         let mut next = checkpoint.clone();

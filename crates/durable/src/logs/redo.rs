@@ -120,8 +120,9 @@ impl<M: Memory> Logs<M> {
         if ending.is_some() || self.owed.is_any() {
             ending.iter().for_each(|log| log.retire(true));
             let taken = self.check_writable();
-            let taken =
-                taken.and_then(|()| self.stop_on_error(self.take_checkpoint_under(&mut checkpoint, None)));
+            let taken = taken.and_then(|()| {
+                self.stop_on_error(self.take_checkpoint_under(&mut checkpoint, None))
+            });
             taken.inspect_err(|_| ending.iter().for_each(|log| log.retire(false)))?;
         }
         let writers = self.lock_writers();
