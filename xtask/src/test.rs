@@ -158,10 +158,29 @@ fn tests_of_workspace(root: &Path, options: &Options) -> Command {
     // A test that needs a client fails, rather than passing over it, when this door has seen to
     // the clients.
     command.env("TERRACE_REQUIRE_CLIENTS", "1");
+    if !mounts() {
+        println!(
+            "    no file system can be mounted here: tests of full and read-only disks are left out"
+        );
+        command.env("TERRACE_TEST_WITHOUT_DISKS", "1");
+    }
     if options.long {
         command.env("TERRACE_LONG", "1");
     }
     command
+}
+
+/// Whether a small file system can be mounted, for the tests of full disks.
+fn mounts() -> bool {
+    let at = std::env::temp_dir().join(format!("terrace-mount-{}", std::process::id()));
+    let is_done = |command: &mut Command| command.output().is_ok_and(|o| o.status.success());
+    let mounted = std::fs::create_dir(&at).is_ok()
+        && is_done(Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&at));
+    if mounted {
+        is_done(Command::new("umount").arg(&at));
+    }
+    let _left = std::fs::remove_dir(&at);
+    mounted
 }
 
 /// The tests of maps that are alike for both kinds, on the kind that they do not run on by themselves.
