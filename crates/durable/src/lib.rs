@@ -44,7 +44,9 @@ pub use index_file::{Area, IndexFile, Pages, State};
 pub use journal::{Journal, JournalPiece, JournalShape, Replayed, StatePen};
 pub use medium::{Medium, MediumSpec, make_folders};
 pub use progress::scanned_bytes;
-pub use redo_log::{Left, Newest, Redo};
+#[cfg(any(test, feature = "faults"))]
+pub use redo_log::Elsewhere;
+pub use redo_log::{Left, NAME as REDO_LOG, Newest, Redo};
 pub use sync::{Lock, lock};
 pub use values::{
     BucketLock, Keeps, LogsOrSlabs, NoItem, Reach, RoomInEither, Seen, Values, Writing,

@@ -71,6 +71,10 @@ map-mirrored-checkpoint: RangesBeforeRecord Frozen
 map-mirrored-look: VersionRaised
 map-mirrored-collector: FlushBeforeFree TombstoneKept
 map-mirrored-tick: SealedFrozen
+map-mirrored-growth: BucketFilled
+map-redo-killed: RecordBeforeWord CheckpointBeforeReuse
+map-redo-power-cut: NumberAndCheck
+map-redo-batches: NoCheckpointInside
 ";
 
 /// In a page cache there are the tests on a disk, and no others.
@@ -78,7 +82,7 @@ map-mirrored-tick: SealedFrozen
 fn a_page_cache_has_no_lines() {
     let _beside = crate::beside_others();
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 17);
+    assert_eq!(there, 20);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");

@@ -17,6 +17,11 @@ pub trait Laboratory {
     /// Something beside the memory is about to be looked at or changed that other threads may change: it may be their
     /// turn before.
     fn step(&self);
+    /// Bytes are about to be stored at `at` of something beside the memory that outlives a crash as a whole, in the
+    /// order of its stores: a mapping that is the kernel's, where a process dies.
+    fn outlives(&self, _at: u64, _bytes: &[u8]) {
+        self.step();
+    }
     /// Bytes from `at` on, `bytes` at most, that are known to read as zero without a look at them.
     fn zeros(&self, at: u64, bytes: u64) -> u64;
 }
@@ -60,6 +65,15 @@ pub fn pause(memory: &impl Memory) {
 pub fn step(memory: &impl Memory) {
     if let Some(lab) = memory.lab() {
         lab.step();
+    }
+}
+
+/// Says that bytes are about to be stored at `at` of something beside the memory that outlives the process. Nothing
+/// where nobody explores crashes.
+#[inline(always)]
+pub fn outlives(memory: &impl Memory, at: u64, bytes: &[u8]) {
+    if let Some(lab) = memory.lab() {
+        lab.outlives(at, bytes);
     }
 }
 

@@ -256,6 +256,10 @@ impl<W: Wrapper> Laboratory for W {
         lab::step(self.inner());
     }
 
+    fn outlives(&self, at: u64, bytes: &[u8]) {
+        lab::outlives(self.inner(), at, bytes);
+    }
+
     fn zeros(&self, at: u64, bytes: u64) -> u64 {
         lab::zeros(self.inner(), self.start() + at, bytes)
     }

@@ -158,8 +158,13 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     // What the last section of another opening changed among the values.
     opening.replay::<M, I>(&values, None)?;
     let index = crate::kept::index_on(dram, &budget)?;
-    let (engine, recovery) = opening.read_values_to(values, index)?;
+    let (mut engine, mut recovery) = opening.read_values_to(values, index)?;
+    // A medium without a file beside it has no redo log.
+    engine.replay(&mut recovery)?;
     engine.follow_policy()?;
+    if let Durability::Interval(_) = engine.durability.get() {
+        engine.begin_redo()?;
+    }
     Ok(start(engine, recovery, &mut None))
 }
 

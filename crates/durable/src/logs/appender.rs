@@ -52,9 +52,15 @@ impl Writer {
 
     /// Puts an item, or the end of a batch, into the redo log, if there is one.
     #[inline(always)]
-    pub(super) fn redo(&mut self, key: Option<&[u8]>, salt: u32, parts: &[&[u8]]) {
+    pub(super) fn redo(
+        &mut self,
+        lab: &impl Memory,
+        key: Option<&[u8]>,
+        salt: u32,
+        parts: &[&[u8]],
+    ) {
         if let Some(pen) = &mut self.redo {
-            pen.record(key, salt, parts);
+            pen.record(lab, key, salt, parts);
         }
     }
 
@@ -91,8 +97,14 @@ impl<M: Memory> Appender<'_, M> {
         let parts = [&header[..header_bytes], new.key, new.value];
         let location = self.logs.write(&mut writer, &parts);
         let salt = writer.salt;
-        writer.redo(Some(new.key), salt, &parts);
+        writer.redo(self.logs.medium.memory(), Some(new.key), salt, &parts);
         self.logs.record_tail(&writer, changes);
+        #[cfg(any(test, feature = "faults"))]
+        {
+            let in_batch = writer.in_batch;
+            drop(writer);
+            self.logs.checkpoint_in_batch(in_batch);
+        }
         location
     }
 
@@ -121,7 +133,7 @@ impl<M: Memory> Appender<'_, M> {
             let end = encode_batch_end(writer.salt);
             self.logs.write(&mut writer, &[&end]);
             let salt = writer.salt;
-            writer.redo(None, salt, &[&end]);
+            writer.redo(self.logs.medium.memory(), None, salt, &[&end]);
             self.logs.record_tail(&writer, changes);
             self.logs.record_batch(self.id, false, changes);
         }

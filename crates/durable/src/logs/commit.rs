@@ -245,8 +245,7 @@ impl<M: Memory> Logs<M> {
         let mut next = checkpoint.clone();
         let mut handed = Handed::default();
         let mut positions = Vec::with_capacity(leads.len());
-        let redone;
-        {
+        let redone = {
             let locks = self.lock_writers();
             let mut writers: Vec<_> = locks.iter().map(|w| w.borrow_mut()).collect();
             next.open.clear();
@@ -267,10 +266,10 @@ impl<M: Memory> Logs<M> {
                     });
                 }
             }
-            redone = self.note_checkpoint(&mut writers, checkpoint.number + 1);
             next.next_sequence = self.next_sequence();
             next.segments = self.lock_pool().fresh;
-        }
+            self.note_checkpoint(&mut writers, checkpoint.number + 1)
+        };
         #[cfg(any(test, feature = "faults"))]
         let late = self.writes_late(&mut handed);
         for (at, bytes) in &handed.ranges {
@@ -292,6 +291,8 @@ impl<M: Memory> Logs<M> {
                 checkpoint.rule,
                 checkpoint.redo,
             );
+        #[cfg(any(test, feature = "faults"))]
+        let redone = self.frees_redo_early(redone);
         if changed || redone.has_noted {
             next.number += 1;
             next.rule = rule;

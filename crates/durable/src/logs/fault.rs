@@ -2,7 +2,7 @@
 //! nothing. Compiled for tests, and with the feature `faults`.
 
 use super::Logs;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use terrace_memory::Memory;
 
 /// A mistake.
@@ -23,14 +23,21 @@ pub enum Fault {
     ReachedEarly,
     /// A checkpoint record is stored before what the last commit queue handed over is written.
     RecordEarly,
+    /// The first word of a record of the redo log is stored before the record.
+    WordEarly,
+    /// Chunks of the redo log are given back before the checkpoint is durable that has what they hold.
+    RedoFreedEarly,
+    /// A checkpoint is taken after each item of a batch.
+    CheckpointInBatch,
 }
 
 /// The mistakes that are made.
 #[derive(Debug, Default)]
-pub(super) struct Faults(AtomicU8);
+pub(crate) struct Faults(AtomicU16);
 
 impl Faults {
-    pub(super) fn has(&self, fault: Fault) -> bool {
+    #[inline(always)]
+    pub(crate) fn has(&self, fault: Fault) -> bool {
         self.0.load(Ordering::Relaxed) >> fault as u8 & 1 == 1
     }
 }
@@ -46,6 +53,13 @@ impl<M: Memory> Logs<M> {
     pub(super) fn writes_late(&self, handed: &mut super::commit::Handed) -> Vec<(u64, u64)> {
         let is_late = self.faults.has(Fault::RecordEarly);
         if is_late { handed.ranges.pop().into_iter().collect() } else { Vec::new() }
+    }
+
+    /// Takes a checkpoint in a batch, by mistake. Under the writer's lock, which is reentrant.
+    pub(super) fn checkpoint_in_batch(&self, in_batch: bool) {
+        if in_batch && self.faults.has(Fault::CheckpointInBatch) {
+            self.flush_all().expect("a checkpoint");
+        }
     }
 
     /// From here on makes this mistake.

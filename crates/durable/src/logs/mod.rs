@@ -40,6 +40,8 @@ pub use allocation::PAGE_BYTES;
 pub use appender::Appender;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
+#[cfg(any(test, feature = "faults"))]
+pub(crate) use fault::Faults;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 
@@ -138,7 +140,7 @@ pub struct Logs<M: Memory = Native> {
     left: Mutex<Option<Left>>,
     /// What is done wrong on purpose.
     #[cfg(any(test, feature = "faults"))]
-    faults: fault::Faults,
+    faults: Arc<Faults>,
 }
 
 impl<M: Memory> Logs<M> {
@@ -190,7 +192,7 @@ impl<M: Memory> Logs<M> {
             owed: Arc::default(),
             left: Mutex::new(left),
             #[cfg(any(test, feature = "faults"))]
-            faults: fault::Faults::default(),
+            faults: Arc::default(),
             medium,
         })
     }

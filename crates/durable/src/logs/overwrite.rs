@@ -128,7 +128,8 @@ impl<M: Memory> Appender<'_, M> {
             memory.write_changing(location, &header[..header_bytes]);
             memory.write_changing(location + (header_bytes + new.key.len()) as u64, new.value);
         }
-        writer.redo(Some(new.key), salt, &[&header[..header_bytes], new.key, new.value]);
+        let parts = [&header[..header_bytes], new.key, new.value];
+        writer.redo(memory, Some(new.key), salt, &parts);
         true
     }
 }

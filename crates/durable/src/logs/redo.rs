@@ -85,7 +85,7 @@ impl<M: Memory> Logs<M> {
             return Ok(false);
         }
         let made = match RedoLog::make(&path, self.medium.path(), &self.budget, &self.owed) {
-            Ok(log) => Arc::new(log),
+            Ok(log) => log,
             Err(Error::DiskFull { .. }) => {
                 let _absent = std::fs::remove_file(path.with_extension("new"));
                 self.owed.is_always(true);
@@ -93,6 +93,9 @@ impl<M: Memory> Logs<M> {
             }
             Err(error) => return Err(error),
         };
+        #[cfg(any(test, feature = "faults"))]
+        let made = made.with_faults(&self.faults);
+        let made = Arc::new(made);
         let writers = self.lock_writers();
         for (id, writer) in writers.iter().enumerate() {
             // What the collector moves is there already.
@@ -165,7 +168,9 @@ impl<M: Memory> Logs<M> {
     }
 
     pub(super) fn belongs_to(&self, checkpoint: &Checkpoint) {
-        self.redo.lock().iter().for_each(|log| log.expect(checkpoint));
+        // Not under the lock, in which no thread of the laboratory may wait for its turn.
+        let log = self.redo.lock().clone();
+        log.iter().for_each(|log| log.expect(self.medium.memory(), checkpoint));
     }
 
     /// Notes checkpoint `number` in the redo log. Under all writers' locks.
@@ -177,15 +182,26 @@ impl<M: Memory> Logs<M> {
         let Some(log) = self.redo.lock().clone() else { return Redone::default() };
         let mut redone = Redone { left_out: log.left_out(), ..Redone::default() };
         for pen in writers.iter_mut().filter_map(|writer| writer.redo.as_mut()) {
-            redone.has_noted |= pen.note(number, &mut redone.full);
+            redone.has_noted |= pen.note(self.medium.memory(), number, &mut redone.full);
         }
         Redone { log: Some(log), ..redone }
     }
 
     pub(super) fn checkpoint_is_durable(&self, redone: Redone) {
         if let Some(log) = redone.log {
-            log.covered(redone.left_out, redone.full);
+            log.covered(self.medium.memory(), redone.left_out, redone.full);
         }
+    }
+
+    /// Gives chunks of the redo log back that a checkpoint under way is to cover, by mistake.
+    #[cfg(any(test, feature = "faults"))]
+    pub(super) fn frees_redo_early(&self, redone: Redone) -> Redone {
+        if !self.faults.has(super::Fault::RedoFreedEarly) {
+            return redone;
+        }
+        let has_noted = redone.has_noted;
+        self.checkpoint_is_durable(redone);
+        Redone { has_noted, ..Redone::default() }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Chunks of a redo log: made as they are needed, used again once a checkpoint has what they hold.
 
-use super::{CHUNK_HEAD_BYTES, CONTROL_BYTES, Head, MADE_AT, RedoLog, STEP_BYTES};
+use super::{CHUNK_HEAD_BYTES, CONTROL_BYTES, Head, MADE_AT, RedoLog, STEP_BYTES, sealed};
 use rustix::fs::FallocateFlags;
 use std::sync::atomic::{Ordering, compiler_fence};
+use terrace_memory::Memory;
 
 /// What stays of a chunk that is not in use.
 const PAGE_BYTES: u64 = 4096;
@@ -58,7 +59,7 @@ impl RedoLog {
     }
 
     /// A chunk for writer `writer`, its head written; none if there are to be no more, or the disk is full.
-    pub(super) fn take(&self, writer: u64) -> Option<Taken> {
+    pub(super) fn take(&self, lab: &impl Memory, writer: u64) -> Option<Taken> {
         let mut chunks = self.chunks.lock();
         let chunk = match chunks.free.pop() {
             Some(chunk) => chunk,
@@ -82,9 +83,10 @@ impl RedoLog {
         }
         drop(chunks);
         // No record yet, said before the head counts, which is one store.
-        self.store(self.records_of(chunk), 0);
+        self.store_outliving(lab, self.records_of(chunk), 0);
         compiler_fence(Ordering::SeqCst);
-        self.store_sealed(self.start_of(chunk), Head { life, writer, is_used: true }.word());
+        let (at, head) = (self.start_of(chunk), Head { life, writer, is_used: true });
+        self.store_outliving(lab, at, sealed(at, head.word()));
         compiler_fence(Ordering::SeqCst);
         Some(Taken { chunk, life })
     }
@@ -143,13 +145,13 @@ impl RedoLog {
     }
 
     /// Nothing of these chunks counts any more.
-    pub(super) fn free(&self, freed: Vec<u32>) {
+    pub(super) fn free(&self, lab: &impl Memory, freed: Vec<u32>) {
         // All of them before any is used again: the note that says so of one may lie in another.
         for chunk in &freed {
             let start = self.start_of(*chunk);
             if let Some(word) = self.load_sealed(start) {
                 let head = Head { is_used: false, ..Head::of(word) };
-                self.store_sealed(start, head.word());
+                self.store_outliving(lab, start, sealed(start, head.word()));
             }
         }
         self.chunks.lock().free.extend(freed);

@@ -24,17 +24,23 @@
 //! left alone. A recovery that replays it takes checkpoints itself, and says first from which one on it replays.
 
 mod chunks;
+#[cfg(any(test, feature = "faults"))]
+mod elsewhere;
 mod named;
 mod pen;
 mod read;
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "faults"))]
+pub use elsewhere::Elsewhere;
 pub(crate) use pen::Pen;
 pub use read::{Left, Newest, Redo};
 
 use crate::checksum::Crc;
 use crate::error::{Result, io_error};
+#[cfg(any(test, feature = "faults"))]
+use crate::logs::Faults;
 use crate::superblock::Checkpoint;
 use chunks::Chunks;
 use parking_lot::Mutex;
@@ -44,7 +50,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use terrace_memory::{Budget, Domain, Memory, Native, Region};
+use terrace_memory::{Budget, Domain, Memory, Native, Region, lab};
 
 /// Its name beside the values.
 pub const NAME: &str = "redo";
@@ -78,7 +84,10 @@ const MOST_CHUNK_BYTES: u64 = 4 << 20;
 /// Tells this run of the kernel from others; none where the kernel does not say.
 fn boot() -> Option<[u8; BOOT_BYTES]> {
     let text = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
-    text.get(..BOOT_BYTES)?.try_into().ok()
+    let boot = text.get(..BOOT_BYTES)?.try_into().ok();
+    #[cfg(any(test, feature = "faults"))]
+    let boot = boot.map(Elsewhere::boot);
+    boot
 }
 
 /// A word that nothing but the record of these fields has before it.
@@ -169,6 +178,8 @@ pub struct RedoLog {
     stamps: Box<[AtomicU64]>,
     owed: Arc<Owed>,
     budget: Arc<Budget>,
+    #[cfg(any(test, feature = "faults"))]
+    faults: Arc<Faults>,
 }
 
 impl RedoLog {
@@ -213,7 +224,10 @@ impl RedoLog {
         log.store(0, MAGIC);
         log.store(CHECK_AT, log.control_check());
         [REPLAY_AT, MADE_AT].iter().for_each(|at| log.store_sealed(*at, 0));
-        [0, 1].iter().for_each(|number| log.store_expected(*number, 0));
+        for number in [0, 1] {
+            log.store(CHECKPOINTS_AT + 16 * number, number);
+            log.store(CHECKPOINTS_AT + 16 * number + 8, expected(number, 0));
+        }
         std::fs::rename(&unnamed, path).map_err(io_error(path, "name"))?;
         Ok(log)
     }
@@ -238,6 +252,8 @@ impl RedoLog {
             stamps: (0..STAMPS).map(|_| AtomicU64::new(0)).collect(),
             owed: Arc::default(),
             budget: Arc::clone(budget),
+            #[cfg(any(test, feature = "faults"))]
+            faults: Arc::default(),
         }
     }
 
@@ -252,6 +268,13 @@ impl RedoLog {
         unsafe { self.memory.store(at, value) };
     }
 
+    /// Stores a word that outlives the process, once the laboratory has heard of it.
+    #[inline(always)]
+    fn store_outliving(&self, lab: &impl Memory, at: u64, value: u64) {
+        lab::outlives(lab, at, &value.to_le_bytes());
+        self.store(at, value);
+    }
+
     /// The next stamp of `key`, whose lock is held.
     #[inline(always)]
     fn stamp(&self, key: &[u8]) -> u64 {
@@ -264,14 +287,10 @@ impl RedoLog {
     }
 
     /// The checkpoint record `checkpoint` is about to be written, or is there: the log belongs to it.
-    pub(crate) fn expect(&self, checkpoint: &Checkpoint) {
-        self.store_expected(checkpoint.number, checkpoint.check());
-    }
-
-    fn store_expected(&self, number: u64, check: u32) {
-        let at = CHECKPOINTS_AT + 16 * (number % 2);
-        self.store(at, number);
-        self.store(at + 8, expected(number, check));
+    pub(crate) fn expect(&self, lab: &impl Memory, checkpoint: &Checkpoint) {
+        let at = CHECKPOINTS_AT + 16 * (checkpoint.number % 2);
+        self.store_outliving(lab, at, checkpoint.number);
+        self.store_outliving(lab, at + 8, expected(checkpoint.number, checkpoint.check()));
     }
 
     /// Whether it belongs to `checkpoint`; none if its word for that is damaged: it changes only once a later
@@ -286,6 +305,13 @@ impl RedoLog {
     /// What a checkpoint record says of the redo log that goes with it.
     pub(crate) fn name(&self) -> u64 {
         if self.is_retired.load(Ordering::Relaxed) { 0 } else { self.name }
+    }
+
+    /// The same, which makes these mistakes.
+    #[cfg(any(test, feature = "faults"))]
+    pub(crate) fn with_faults(mut self, faults: &Arc<Faults>) -> RedoLog {
+        self.faults = Arc::clone(faults);
+        self
     }
 
     /// Whether checkpoint records no longer name it: it is about to go.
@@ -316,9 +342,9 @@ impl RedoLog {
     }
 
     /// A checkpoint is durable that was taken when so many records had been left out; `chunks` were full then.
-    pub(crate) fn covered(&self, left_out: u64, chunks: Vec<u32>) {
+    pub(crate) fn covered(&self, lab: &impl Memory, left_out: u64, chunks: Vec<u32>) {
         self.owed.made_good.fetch_max(left_out, Ordering::AcqRel);
-        self.free(chunks);
+        self.free(lab, chunks);
     }
 
     /// Removes the file, for what it holds is durable elsewhere.

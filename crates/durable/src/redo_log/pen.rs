@@ -1,14 +1,17 @@
 //! A writer's place in a redo log.
 
 use super::{RECORD_HEAD_BYTES, RedoLog, check_of};
+#[cfg(any(test, feature = "faults"))]
+use crate::logs::Fault;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, lab};
 
 /// A note, and the zero behind it.
 const NOTE_BYTES: u64 = RECORD_HEAD_BYTES + 8;
 
-/// A writer's place in a redo log; used under that writer's lock.
+/// A writer's place in a redo log; used under that writer's lock. The laboratory memory `lab` of its methods hears of
+/// every store that outlives the process, before it is made.
 #[derive(Debug)]
 pub(crate) struct Pen {
     log: Arc<RedoLog>,
@@ -45,39 +48,54 @@ impl Pen {
     /// Puts down the item, or end of a batch, that consists of these parts and is checksummed under `salt`; `key` is
     /// its key, whose lock is held. Others must not see the item before.
     #[inline(always)]
-    pub fn record(&mut self, key: Option<&[u8]>, salt: u32, parts: &[&[u8]]) {
+    pub fn record(&mut self, lab: &impl Memory, key: Option<&[u8]>, salt: u32, parts: &[&[u8]]) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let bytes = (RECORD_HEAD_BYTES + length as u64).next_multiple_of(8);
         // There is always room for a note.
-        if self.at + bytes + NOTE_BYTES > self.ready && !self.make_room(bytes) {
+        if self.at + bytes + NOTE_BYTES > self.ready && !self.make_room(lab, bytes) {
             return;
         }
         let stamp = key.map_or(0, |key| self.log.stamp(key));
+        let salt_and_length = u64::from(salt) | (length as u64) << 32;
+        #[cfg(any(test, feature = "faults"))]
+        if self.log.faults.has(Fault::WordEarly) {
+            let check = check_of(self.life, self.at, stamp, salt_and_length);
+            self.store_words(lab, stamp, salt_and_length, bytes);
+            self.log.store_outliving(lab, self.at, check);
+        }
         let mut to = self.at + RECORD_HEAD_BYTES;
         for part in parts {
+            lab::outlives(lab, to, part);
             // SAFETY: in this writer's chunk, up to where it is allocated; nobody reads it while the process lives.
             unsafe { self.log.memory.write(to, part) };
             to += part.len() as u64;
         }
-        self.finish(stamp, u64::from(salt) | (length as u64) << 32, bytes);
+        self.finish(lab, stamp, salt_and_length, bytes);
         self.has_records = true;
     }
 
     #[inline(always)]
-    fn finish(&mut self, stamp: u64, salt_and_length: u64, bytes: u64) {
-        self.log.store(self.at + 8, stamp);
-        self.log.store(self.at + 16, salt_and_length);
-        // No record follows: what else is found there is damage.
-        self.log.store(self.at + bytes, 0);
+    fn finish(&mut self, lab: &impl Memory, stamp: u64, salt_and_length: u64, bytes: u64) {
+        self.store_words(lab, stamp, salt_and_length, bytes);
         // What a thread stored outlives it in this order; the compiler keeps it too.
         compiler_fence(Ordering::SeqCst);
-        self.log.store(self.at, check_of(self.life, self.at, stamp, salt_and_length));
+        let check = check_of(self.life, self.at, stamp, salt_and_length);
+        self.log.store_outliving(lab, self.at, check);
         compiler_fence(Ordering::SeqCst);
         self.at += bytes;
     }
 
+    /// All words of a record, or note, but the first.
+    #[inline(always)]
+    fn store_words(&self, lab: &impl Memory, stamp: u64, salt_and_length: u64, bytes: u64) {
+        self.log.store_outliving(lab, self.at + 8, stamp);
+        self.log.store_outliving(lab, self.at + 16, salt_and_length);
+        // No record follows: what else is found there is damage.
+        self.log.store_outliving(lab, self.at + bytes, 0);
+    }
+
     #[cold]
-    fn make_room(&mut self, bytes: u64) -> bool {
+    fn make_room(&mut self, lab: &impl Memory, bytes: u64) -> bool {
         let log = &self.log;
         let needed = bytes + NOTE_BYTES;
         if self.is_broken {
@@ -86,7 +104,7 @@ impl Pen {
         let fits = |chunk: u32, at: u64| at + needed <= log.start_of(chunk) + log.chunk_bytes;
         if !self.chunk.is_some_and(|chunk| fits(chunk, self.at)) {
             let is_possible = fits(0, log.records_of(0));
-            let Some(taken) = is_possible.then(|| log.take(self.writer)).flatten() else {
+            let Some(taken) = is_possible.then(|| log.take(lab, self.writer)).flatten() else {
                 return self.leave_out();
             };
             self.full.extend(self.chunk.replace(taken.chunk));
@@ -109,10 +127,10 @@ impl Pen {
 
     /// Everything so far is part of checkpoint `number`, taken while all writers are locked out. Chunks that are
     /// free once it is durable go to `full`; whether there was anything.
-    pub fn note(&mut self, number: u64, full: &mut Vec<u32>) -> bool {
+    pub fn note(&mut self, lab: &impl Memory, number: u64, full: &mut Vec<u32>) -> bool {
         let had_records = std::mem::take(&mut self.has_records);
         if had_records {
-            self.finish(number, 0, RECORD_HEAD_BYTES);
+            self.finish(lab, number, 0, RECORD_HEAD_BYTES);
         }
         full.append(&mut self.full);
         std::mem::take(&mut self.is_broken) || had_records

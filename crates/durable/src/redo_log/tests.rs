@@ -4,10 +4,16 @@ use crate::error::Error;
 use crate::item::{MAX_HEADER_BYTES, NewItem, encode_batch_end};
 use crate::superblock::Rule;
 use std::collections::BTreeMap;
+use terrace_memory::Backing;
 
 const SALT: u32 = 7;
 
 type Pairs = BTreeMap<String, Option<String>>;
+
+/// Nobody explores crashes here.
+fn nobody() -> Native {
+    Region::reserve(4096, Backing::Anonymous).expect("address space").native()
+}
 
 fn checkpoint(number: u64) -> Checkpoint {
     Checkpoint {
@@ -34,7 +40,7 @@ impl Fixture {
         let dir = tempfile::tempdir().expect("temporary directory");
         let (budget, owed) = (Arc::new(Budget::new(64 << 20)), Arc::default());
         let log = RedoLog::make(&dir.path().join(NAME), dir.path(), &budget, &owed).expect("made");
-        log.expect(&checkpoint(1));
+        log.expect(&nobody(), &checkpoint(1));
         Fixture { dir, budget, owed, log: Arc::new(log) }
     }
 
@@ -74,7 +80,7 @@ fn put(pen: &mut Pen, key: &str, value: &str, in_batch: bool) {
     let item = NewItem { key, value, version: 1, expires_at_ms: None, tombstone };
     let mut header = [0; MAX_HEADER_BYTES];
     let length = item.encode_header(SALT, in_batch, &mut header);
-    pen.record(Some(key), SALT, &[&header[..length], key, value]);
+    pen.record(&nobody(), Some(key), SALT, &[&header[..length], key, value]);
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Pairs {
@@ -98,9 +104,9 @@ fn records_are_skipped_only_once_their_checkpoint_exists() {
     let fixture = Fixture::new();
     let mut pen = Pen::new(&fixture.log, 1);
     put(&mut pen, "a", "1", false);
-    assert!(pen.note(2, &mut Vec::new()) && !pen.note(3, &mut Vec::new()));
+    assert!(pen.note(&nobody(), 2, &mut Vec::new()) && !pen.note(&nobody(), 3, &mut Vec::new()));
     put(&mut pen, "b", "2", false);
-    fixture.log.expect(&checkpoint(2));
+    fixture.log.expect(&nobody(), &checkpoint(2));
     assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1"), ("b", "2")]));
     assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("b", "2")]));
 }
@@ -125,14 +131,14 @@ fn a_batch_counts_with_its_end() {
     put(&mut pen, "a", "1", true);
     put(&mut pen, "b", "2", true);
     assert_eq!(fixture.found(&checkpoint(1)), pairs(&[]));
-    pen.record(None, SALT, &[&encode_batch_end(SALT)]);
+    pen.record(&nobody(), None, SALT, &[&encode_batch_end(SALT)]);
     assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1"), ("b", "2")]));
 }
 
 /// A checkpoint record that names `fixture`'s redo log.
 fn named(fixture: &Fixture) -> Checkpoint {
     let checkpoint = Checkpoint { redo: fixture.log.name(), ..checkpoint(1) };
-    fixture.log.expect(&checkpoint);
+    fixture.log.expect(&nobody(), &checkpoint);
     checkpoint
 }
 
@@ -149,8 +155,8 @@ fn no_flipped_byte_loses_anything_silently() {
         put(&mut pens[0], "filler", &big, false);
     }
     let mut full = Vec::new();
-    pens[0].note(1, &mut full);
-    fixture.log.covered(0, full);
+    pens[0].note(&nobody(), 1, &mut full);
+    fixture.log.covered(&nobody(), 0, full);
     put(&mut pens[0], "a", "1", false);
     put(&mut pens[1], "c", "", false);
     let checkpoint = named(&fixture);
@@ -294,9 +300,9 @@ fn without_room_a_checkpoint_is_owed_and_brings_the_room_back() {
     assert_eq!(fixture.found(&checkpoint(1)).len(), keys - 1, "nothing behind what is missing");
     assert!(fixture.budget.used() >= 4 << 20, "it is counted");
     let (left_out, mut full) = (fixture.log.left_out(), Vec::new());
-    pen.note(2, &mut full);
-    fixture.log.expect(&checkpoint(2));
-    fixture.log.covered(left_out, full);
+    pen.note(&nobody(), 2, &mut full);
+    fixture.log.expect(&nobody(), &checkpoint(2));
+    fixture.log.covered(&nobody(), left_out, full);
     assert!(!fixture.owed.is_any());
     put(&mut pen, "a", "1", false);
     assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("a", "1")]));

@@ -13,6 +13,12 @@ pub const WHOLE_FROM: u64 = 5_000;
 /// How a test explores its scenario.
 pub(super) trait Explored {
     fn explored(&self, settings: &Settings) -> Report;
+
+    /// The same where nothing is left out: a test that says that it meets every state, and does not, has failed.
+    fn tested(&self, settings: &Settings) -> Report {
+        self.explored(settings)
+    }
+
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String>;
 }
 
@@ -39,7 +45,50 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explored for Exhaustive<E> {
         }
     }
 
+    fn tested(&self, settings: &Settings) -> Report {
+        let report = self.explored(settings);
+        if settings.states < WHOLE_FROM { report } else { to_the_end(report) }
+    }
+
     fn replayed(&self, state: &str) -> Result<Option<Failure>, String> {
         self.0.replay(state)
+    }
+}
+
+/// The report, with a failure that says how far it got if that is not to the end.
+fn to_the_end(mut report: Report) -> Report {
+    if !report.exhausted && report.failure.is_none() {
+        let message = format!(
+            "not explored to the end: {} states at {} crash points of {} schedules, and there are more; \
+             make the scenario smaller",
+            report.states, report.crash_points, report.schedules
+        );
+        let (replay, trace) = (String::new(), String::new());
+        report.failure = Some(Failure { message, replay, trace, seed: None });
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_memory::Domain;
+
+    #[test]
+    fn a_test_of_every_state_that_meets_only_some_has_failed() {
+        let two_words = || {
+            Explorer::<()>::new(Domain::Adr, 4096)
+                .thread(|memory, _| {
+                    memory.store(0, 1);
+                    memory.store(64, 1);
+                })
+                .check(|memory, _| {
+                    let _read = (memory.load(0), memory.load(64));
+                    Ok(())
+                })
+        };
+        assert!(to_the_end(two_words().exhaustive(100)).assert_sound().exhausted);
+        let failure = to_the_end(two_words().exhaustive(2)).expect_failure();
+        assert!(failure.message.starts_with("not explored to the end: 2 states at"), "{failure}");
     }
 }

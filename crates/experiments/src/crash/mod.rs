@@ -146,7 +146,7 @@ macro_rules! tests {
         &[$(CrashTest {
             name: $name,
             about: $about,
-            run: |settings| $explorer(settings).explored(settings),
+            run: |settings| $explorer(settings).tested(settings),
             replay: |settings, state| $explorer(settings).replayed(state),
             controls: $controls,
         }),*]
@@ -342,6 +342,16 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::mirrored_collector(Wrong::NOTHING, s), left_out::controls;
     "map-mirrored-tick", "a sealed log is written out while a writer overwrites in it, every schedule of up to two preemptions",
         |s| maps::mirrored_tick(Wrong::NOTHING, s), left_out::controls;
+    "map-mirrored-growth", "the index of a mirrored map grows under a reader, every schedule of one preemption",
+        |s| maps::mirrored_growth(Wrong::NOTHING, s), left_out::controls;
+    "map-redo-killed", "the redo log of two writers whose process is killed: nothing acknowledged is lost",
+        |s| maps::redo_killed(Wrong::NOTHING, s), left_out::controls;
+    "map-redo-power-cut", "the same after a power cut: the redo log is gone, of another boot, or stale",
+        |s| maps::redo_power_cut(false, s), left_out::controls;
+    "map-redo-batches", "batches with checkpoints between them, the process is killed: every state",
+        |s| maps::redo_batches(Wrong::NOTHING, s), left_out::controls;
+    "map-redo-batches-power", "the same after a power cut",
+        |s| maps::redo_batches_power_cut(Wrong::NOTHING, s), no_controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
@@ -374,7 +384,7 @@ pub const ALL: &[CrashTest] = tests! {
         |s| lists::named("list-link-free-reuse", s), lists::controls;
     "list-soft-reuse", "SOFT, the same",
         |s| lists::named("list-soft-reuse", s), lists::controls;
-    "map-disk-whole", "a few operations of a map on a disk, every state",
+    "map-disk-whole", "a few operations of a map on a disk, every state of one crash",
         maps::disk_whole, no_controls;
     "queue-disk", "a queue mirrored to a disk whose sectors persist in any order until a sync",
         queues::disk, queues::controls;
@@ -421,6 +431,9 @@ const ON_DISK: &[&str] = &[
     "map-mirrored-look",
     "map-mirrored-collector",
     "map-mirrored-tick",
+    "map-mirrored-growth",
+    "map-redo-power-cut",
+    "map-redo-batches-power",
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",

@@ -11,6 +11,7 @@ use super::halt::Halt;
 use super::layers::{Image, Layers, StoreKind, layers};
 use super::memory::{Crashable, words_of};
 use super::plan::{Crashes, FailingCase, Points, Tally};
+use crate::random::mix;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -78,6 +79,8 @@ pub(super) struct ExplorerState {
     pub crash_after: Vec<u64>,
     /// Lines of a plain write that persistent caches may still hold in part.
     pub in_transit: Vec<Option<(u64, u64)>>,
+    /// A hash of what was stored beside the memory and outlives a crash of the scenario's threads, in its order.
+    pub outliving: u64,
     pub pauses: u32,
     pub stopped: bool,
     pub tally: Tally,
@@ -125,6 +128,7 @@ impl Core {
             checking: vec![false; depth + 1],
             crash_after: vec![0; depth + 1],
             in_transit: vec![None; depth + 1],
+            outliving: 0,
             pauses: 0,
             stopped: false,
             tally: Tally::default(),
@@ -409,6 +413,29 @@ impl Core {
         }
         self.enter(handle, &Event::Beside(beside));
         if changes {
+            self.baton.changed();
+        }
+    }
+
+    /// A store to something beside the memory that a crash leaves as it is then, whole: an event, and a crash point
+    /// before it, since the images of the memory that go with what was there do not go with what is there afterwards.
+    pub fn outlives(&self, handle: &Crashable, at: u64, bytes: &[u8]) {
+        let event = Event::Outlives { at, bytes };
+        let level = self.enter(handle, &event);
+        if self.setting_up.load(Relaxed) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.may_crash(level) {
+            let after = self.steps[level].load(Relaxed) - 1;
+            state = self.before(handle, state, level, after);
+            state.dirty[level] = true;
+            if level == 0 {
+                event.mix(|number| state.outliving = mix(state.outliving ^ number));
+            }
+        }
+        drop(state);
+        if level == 0 {
             self.baton.changed();
         }
     }

@@ -15,6 +15,7 @@ pub(crate) enum Event<'a> {
     Sync,
     Pause,
     Beside(Beside),
+    Outlives { at: u64, bytes: &'a [u8] },
     Note { text: Option<String> },
 }
 
@@ -23,6 +24,8 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Beside {
     pub what: &'static str,
     pub at: u64,
+    /// The word that is stored, added, or wanted there; 0 where that is not a word.
+    pub word: u64,
 }
 
 impl Event<'_> {
@@ -49,7 +52,18 @@ impl Event<'_> {
             Event::Sync => (9, 0, 0),
             Event::Pause => (10, 0, 0),
             Event::Note { .. } => (11, 0, 0),
-            Event::Beside(beside) => (12, beside.at, beside.what.len() as u64),
+            Event::Beside(beside) => {
+                for byte in beside.what.bytes() {
+                    mix(u64::from(byte));
+                }
+                (12, beside.at, beside.word)
+            }
+            Event::Outlives { at, bytes } => {
+                for byte in *bytes {
+                    mix(u64::from(*byte));
+                }
+                (13, *at, bytes.len() as u64)
+            }
         };
         mix(kind);
         mix(at);
@@ -80,8 +94,11 @@ impl fmt::Display for Event<'_> {
             Event::Fence => f.write_str("fence"),
             Event::Sync => f.write_str("sync"),
             Event::Pause => f.write_str("pause"),
-            Event::Beside(Beside { what, at: 0 }) => f.write_str(what),
-            Event::Beside(Beside { what, at }) => write!(f, "{what} {at:#x}"),
+            Event::Beside(Beside { what, at: 0, .. }) => f.write_str(what),
+            Event::Beside(Beside { what, at, .. }) => write!(f, "{what} {at:#x}"),
+            Event::Outlives { at, bytes } => {
+                write!(f, "beside, outliving the process: {at:#x} <- {}", Bytes(bytes))
+            }
             Event::Note { text } => write!(f, "note {}", text.as_deref().unwrap_or("")),
         }
     }

@@ -98,6 +98,7 @@ impl Core {
         state.stopped = false;
         state.checking.fill(false);
         state.in_transit.fill(None);
+        state.outliving = 0;
         // Before the first store there is one image; it is among those of the first crash point.
         state.dirty.fill(false);
         state.dirty[0] = true;
@@ -219,7 +220,7 @@ impl Core {
 
     /// Whether an equal crash point was explored before.
     fn was_seen(&self, state: &mut ExplorerState) -> bool {
-        let mut hash = self.scenario.notes_hash();
+        let mut hash = self.scenario.notes_hash() ^ state.outliving;
         state.layers.fingerprint(&self.images, |number| {
             hash = (hash.rotate_left(7) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         });

@@ -44,7 +44,7 @@ impl Crashable {
     /// A scheduling point: another thread may run before what the caller does next, beside this memory, and who waits
     /// looks again.
     pub fn step(&self) {
-        self.core.step(self, Beside { what: "step", at: 0 }, true);
+        self.core.step(self, Beside { what: "step", at: 0, word: 0 }, true);
     }
 
     /// How many crashes preceded this execution: 0 in a scenario's threads.
@@ -274,6 +274,10 @@ impl Laboratory for Crashable {
 
     fn step(&self) {
         Crashable::step(self);
+    }
+
+    fn outlives(&self, at: u64, bytes: &[u8]) {
+        self.core.outlives(self, at, bytes);
     }
 
     fn zeros(&self, at: u64, bytes: u64) -> u64 {

@@ -32,11 +32,11 @@ impl Volatile {
     }
 
     fn looks(&self, what: &'static str, at: u64) {
-        self.explorer.core.step(&self.explorer, Beside { what, at }, false);
+        self.explorer.core.step(&self.explorer, Beside { what, at, word: 0 }, false);
     }
 
-    fn changes(&self, what: &'static str, at: u64) {
-        self.explorer.core.step(&self.explorer, Beside { what, at }, true);
+    fn changes(&self, what: &'static str, at: u64, word: u64) {
+        self.explorer.core.step(&self.explorer, Beside { what, at, word }, true);
     }
 }
 
@@ -69,19 +69,19 @@ unsafe impl Memory for Volatile {
     }
 
     unsafe fn store(&self, at: u64, value: u64) {
-        self.changes("DRAM: store", at);
+        self.changes("DRAM: store", at, value);
         // SAFETY: above.
         unsafe { self.memory.store(at, (self.stored)(at, value)) };
     }
 
     unsafe fn compare_exchange(&self, at: u64, current: u64, new: u64) -> Result<u64, u64> {
-        self.changes("DRAM: compare-exchange", at);
+        self.changes("DRAM: compare-exchange", at, current.rotate_left(32) ^ new);
         // SAFETY: above.
         unsafe { self.memory.compare_exchange(at, current, new) }
     }
 
     unsafe fn fetch_add(&self, at: u64, value: u64) -> u64 {
-        self.changes("DRAM: add", at);
+        self.changes("DRAM: add", at, value);
         // SAFETY: above.
         unsafe { self.memory.fetch_add(at, value) }
     }
@@ -106,8 +106,9 @@ unsafe impl Memory for Volatile {
 
     unsafe fn write_changing(&self, at: u64, source: &[u8]) {
         for (from, length) in pieces(at, source.len()) {
-            self.changes("DRAM: overwrite", from);
             let piece = &source[(from - at) as usize..][..length];
+            let word = piece.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            self.changes("DRAM: overwrite", from, word);
             // SAFETY: above.
             unsafe { self.memory.write_changing(from, piece) };
         }
@@ -158,6 +159,10 @@ impl Laboratory for Volatile {
 
     fn step(&self) {
         self.explorer.step();
+    }
+
+    fn outlives(&self, at: u64, bytes: &[u8]) {
+        Laboratory::outlives(&self.explorer, at, bytes);
     }
 
     fn zeros(&self, _at: u64, _bytes: u64) -> u64 {

@@ -120,6 +120,11 @@ impl<M: Memory> Accounts<M> {
         8 * words_for(accounts) + ACCOUNT_BYTES * accounts
     }
 
+    /// The memory it lies in.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// A table for `accounts` accounts over `memory`, which is zeroed, or holds such a table.
     ///
     /// # Panics

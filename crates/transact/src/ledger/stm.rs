@@ -14,7 +14,7 @@ use crate::ledger::accounts::{Field, Slot};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use terrace_memory::Memory;
+use terrace_memory::{Memory, Spin};
 
 /// The execution of an order: how often it was tried before.
 type Incarnation = u32;
@@ -286,14 +286,16 @@ impl<O: Orders, M: Memory> Plan<O, M> for BlockStm {
         }
         meeting.meet();
         let mut todo = None;
+        let mut idle = Spin::on(task.accounts.memory());
         while !self.is_done.load(SeqCst) {
             todo = match todo {
                 Some(Todo::Execute(order, incarnation)) => self.execute(task, order, incarnation),
                 Some(Todo::Validate(order, incarnation)) => self.validate(order, incarnation),
                 None => self.next(),
             };
-            if todo.is_none() {
-                std::hint::spin_loop();
+            match todo {
+                Some(_) => idle = Spin::on(task.accounts.memory()),
+                None => idle.wait(),
             }
         }
         meeting.meet();

@@ -3,12 +3,14 @@
 use super::super::Settings;
 use super::super::exhaustive::Explored;
 use super::super::left_out::LeftOut;
+use super::growth::without_entries;
 use super::kept::VALUES_BYTES as WITH_INDEX;
+use super::mirrored::without_version;
 use super::{
     Design, Leaves, SEGMENT_BYTES, Wrong, batches, checkpointer, collector, collector_on_disk,
     disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint, mirrored_collector,
-    mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered, script, superblock,
-    threads,
+    mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered,
+    redo_batches, redo_killed, redo_power_cut, script, superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
@@ -57,6 +59,11 @@ const UNSYNCED: Wrong = Wrong { syncs: false, ..Wrong::NOTHING };
 /// Logs that make a mistake.
 fn faulty(fault: Fault) -> Wrong {
     Wrong { fault: Some(fault), ..Wrong::NOTHING }
+}
+
+/// An index in DRAM that stores something else.
+fn storing(stored: fn(u64, u64) -> u64) -> Wrong {
+    Wrong { index_stores: Some(stored), ..Wrong::NOTHING }
 }
 
 /// The head of a persistent index, whose words are written back.
@@ -378,7 +385,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-mirrored-look",
         name: "VersionRaised",
         meaning: "a bucket tells readers that an item was overwritten while they copied it",
-        run: |s| mirrored_look(Wrong { keeps_versions: true, ..Wrong::NOTHING }, s).explored(s),
+        run: |s| mirrored_look(storing(without_version), s).explored(s),
     },
     LeftOut {
         test: "map-mirrored-collector",
@@ -397,5 +404,35 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "SealedFrozen",
         meaning: "a sealed log is overwritten no more once it is written out",
         run: |s| mirrored_tick(faulty(Fault::OverwriteFrozen), s).explored(s),
+    },
+    LeftOut {
+        test: "map-mirrored-growth",
+        name: "BucketFilled",
+        meaning: "entries are in the new bucket before readers are led to it",
+        run: |s| mirrored_growth(storing(without_entries), s).explored(s),
+    },
+    LeftOut {
+        test: "map-redo-killed",
+        name: "RecordBeforeWord",
+        meaning: "a record of the redo log is stored before the word that says that it is whole",
+        run: |s| redo_killed(faulty(Fault::WordEarly), s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-redo-killed",
+        name: "CheckpointBeforeReuse",
+        meaning: "a record of the redo log is overwritten once the checkpoint that has it is there",
+        run: |s| redo_killed(faulty(Fault::RedoFreedEarly), s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-redo-power-cut",
+        name: "NumberAndCheck",
+        meaning: "a redo log is replayed only with the checkpoint whose number and checksum it names",
+        run: |s| redo_power_cut(true, s).sampled(s.states, s.seed),
+    },
+    LeftOut {
+        test: "map-redo-batches",
+        name: "NoCheckpointInside",
+        meaning: "no checkpoint is taken between the items of a batch",
+        run: |s| redo_batches(faulty(Fault::CheckpointInBatch), s).explored(s),
     },
 ];

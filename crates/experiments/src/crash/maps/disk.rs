@@ -9,8 +9,10 @@
 
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
+use super::redo::Folders;
 use super::{MapSetup, SEGMENT_BYTES};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use terrace_durable::logs::Fault;
 use terrace_durable::medium::Disk;
@@ -62,9 +64,15 @@ struct InUnits {
     contained: Arc<Mutex<Contained>>,
     /// Whether a sync, or a durable write, does anything.
     syncs: bool,
+    /// Where its file would be, if a redo log may lie beside it.
+    path: Option<PathBuf>,
 }
 
 impl Disk for InUnits {
+    fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     fn capacity_bytes(&self) -> u64 {
         DISK_BYTES
     }
@@ -113,11 +121,6 @@ impl Disk for InUnits {
     }
 }
 
-/// The header of a bucket, its line's first word, as if its version were never raised.
-fn without_version(at: u64, word: u64) -> u64 {
-    if at.is_multiple_of(LINE_BYTES) { word & u64::from(u32::MAX) } else { word }
-}
-
 /// A map with values in logs, mirrored to such a disk.
 #[derive(Clone)]
 pub(in super::super) struct OnDisk {
@@ -130,8 +133,11 @@ pub(in super::super) struct OnDisk {
     pub fault: Option<Fault>,
     /// Of the map's own, each with a commit queue.
     pub writers: usize,
-    /// Buckets of the index do not tell that an item was overwritten.
-    pub keeps_versions: bool,
+    /// What a store to the index stores instead, by offset and word.
+    pub index_stores: Option<fn(u64, u64) -> u64>,
+    pub budget_bytes: u64,
+    /// Where redo logs lie, if there are any.
+    pub(super) folders: Option<Arc<Folders>>,
     contained: Arc<Mutex<Contained>>,
 }
 
@@ -148,7 +154,9 @@ impl OnDisk {
             syncs,
             fault: None,
             writers: 1,
-            keeps_versions: false,
+            index_stores: None,
+            budget_bytes: 1 << 30,
+            folders: None,
             contained: Arc::default(),
         }
     }
@@ -166,25 +174,36 @@ impl OnDisk {
         through: impl FnOnce(Native) -> M,
     ) -> Medium<M> {
         let contained = Arc::clone(&self.contained);
+        let path = self.folders.as_ref().map(|folders| folders.values(memory));
         let (memory, syncs) = (memory.clone(), self.syncs || is_new);
-        let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs };
+        let disk = InUnits { memory, unit_bytes: self.unit_bytes, contained, syncs, path };
         Medium::mirrored_as(Box::new(disk), is_new, lifetime, through).expect("address space")
     }
 
+    /// The process before died.
+    pub fn hand_over(&self, memory: &Crashable) {
+        self.folders.iter().for_each(|folders| folders.hand_over(memory));
+    }
+
+    pub fn durability(&self) -> Durability {
+        self.durability
+    }
+
     fn map(&self, memory: &Crashable, is_new: bool, lifetime: u32) -> OnImage {
+        self.folders.iter().for_each(|folders| folders.enter(memory));
         let scheduled = |image| Volatile::new(image, memory);
         let medium = self.medium_as(memory, is_new, lifetime, scheduled);
         let index = Region::reserve(INDEX_BYTES, Backing::Anonymous).expect("address space");
         index.commit(0, INDEX_BYTES).expect("memory");
         let options = MapOptions {
             durability: self.durability,
-            memory_budget_bytes: 1 << 30,
+            memory_budget_bytes: self.budget_bytes,
             writers: self.writers,
             ..MapOptions::default()
         };
         let mut index = scheduled(index.native());
-        if self.keeps_versions {
-            index = index.storing(without_version);
+        if let Some(stored) = self.index_stores {
+            index = index.storing(stored);
         }
         let map = Map::on_with_dram(medium, &index, options);
         map.expect("a crash is no damage")
@@ -196,6 +215,7 @@ impl MapSetup for OnDisk {
     type Index = Volatile;
 
     fn make(&self, memory: &Crashable) {
+        self.folders.iter().for_each(|folders| folders.clear());
         drop(self.map(memory, true, 0));
     }
 
@@ -216,11 +236,12 @@ pub(in super::super) fn marked(fault: Option<Fault>, settings: &Settings) -> Exp
     super::script::shared_commits(place, MEMORY_BYTES, &in_lines(settings))
 }
 
-/// A few operations of such a map, every state.
+/// A few operations of such a map, every state of one crash.
 pub(in super::super) fn whole(settings: &Settings) -> Exhaustive<usize> {
     let place = OnDisk::new(Durability::Sync, true, settings);
     let settings = in_lines(settings);
-    Exhaustive(super::script::short_on(place, super::Design::Logs, MEMORY_BYTES, &settings))
+    let short = super::script::short_on(place, super::Design::Logs, MEMORY_BYTES, &settings);
+    Exhaustive(short.crashes(1))
 }
 
 /// Units persist as lines do under ADR, whatever domain was asked for.

@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Volatile};
+use terrace_memory::Domain;
+use terrace_memory::instructions::LINE_BYTES;
 use terrace_store::{Durability, Error, Session};
 use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{
@@ -37,9 +39,9 @@ pub(in super::super) enum Asked {
 
 /// A map of numbers, batches included: all of it is one part.
 #[derive(Clone, Debug, Default)]
-struct Pairs {
+pub(super) struct Pairs {
     /// What setup leaves.
-    start: BTreeMap<u64, i64>,
+    pub start: BTreeMap<u64, i64>,
 }
 
 impl Specification for Pairs {
@@ -70,7 +72,7 @@ impl Specification for Pairs {
 
 /// What one thread does next.
 #[derive(Clone, Debug)]
-enum ThreadStep {
+pub(super) enum ThreadStep {
     Ask(Asked),
     /// A checkpoint.
     Sync,
@@ -82,7 +84,7 @@ enum ThreadStep {
     Collect,
 }
 
-type Script = Vec<ThreadStep>;
+pub(super) type Script = Vec<ThreadStep>;
 pub(in super::super) type Note = Moment<BufferedCall<Asked>, Option<Response>>;
 
 /// What the threads share.
@@ -96,23 +98,28 @@ struct Shared {
 pub(in super::super) struct Wrong {
     pub syncs: bool,
     pub fault: Option<Fault>,
-    /// Buckets of the index do not tell that an item was overwritten.
-    pub keeps_versions: bool,
+    /// What a store to the index stores instead, by offset and word.
+    pub index_stores: Option<fn(u64, u64) -> u64>,
 }
 
 impl Wrong {
-    pub const NOTHING: Wrong = Wrong { syncs: true, fault: None, keeps_versions: false };
+    pub const NOTHING: Wrong = Wrong { syncs: true, fault: None, index_stores: None };
 
-    fn place(self, durability: Durability, writers: usize, settings: &Settings) -> OnDisk {
+    pub(super) fn place(
+        self,
+        durability: Durability,
+        writers: usize,
+        settings: &Settings,
+    ) -> OnDisk {
         let mut place = OnDisk::new(durability, self.syncs, settings);
         place.writers = writers;
         place.fault = self.fault;
-        place.keeps_versions = self.keeps_versions;
+        place.index_stores = self.index_stores;
         place
     }
 
     /// Without threads of its own a map takes no checkpoint by the clock: all intervals are alike.
-    fn bounded(self, writers: usize, settings: &Settings) -> OnDisk {
+    pub(super) fn bounded(self, writers: usize, settings: &Settings) -> OnDisk {
         let durability = match settings.seed % 2 {
             0 => Durability::None,
             _ => Durability::Interval(Duration::from_millis(10)),
@@ -158,7 +165,7 @@ fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Th
 }
 
 /// Whether the operations noted before the crash and the state after it are linearizable.
-fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
+pub(super) fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
     let reader = usize::MAX;
     let mut history = history(notes);
     history.crash();
@@ -174,18 +181,20 @@ fn judge(pairs: &Pairs, notes: &[Noted<Note>], found: &Contents) -> Result<(), S
     }
 }
 
-/// Threads with a script each. `prepare` leaves what they begin with, and returns the map that they share.
-fn scripted(
+/// Threads with a script each. `prepare` leaves what they begin with, and returns the map that they share; `judged`
+/// says whether what is found after a crash may be.
+pub(super) fn scripted(
     place: OnDisk,
+    domain: Domain,
     prepare: impl Fn(&OnDisk, &Crashable) -> OnImage + Send + Sync + 'static,
     scripts: Vec<Script>,
-    pairs: Pairs,
+    judged: impl Fn(&[Noted<Note>], &Contents) -> Result<(), String> + Send + Sync + 'static,
 ) -> Explorer<Note> {
     let shared: Arc<Mutex<Option<Shared>>> = Arc::default();
     let (made, ended) = (Arc::clone(&shared), Arc::clone(&shared));
     let (to_recover, threads) = (place.clone(), scripts.len());
     let to_make = place.clone();
-    let explorer = Explorer::new(terrace_memory::Domain::Adr, MEMORY_BYTES)
+    let explorer = Explorer::new(domain, MEMORY_BYTES)
         .setup(move |memory| {
             to_make.make(memory);
             let map = prepare(&to_make, memory);
@@ -193,11 +202,13 @@ fn scripted(
             *made.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(Shared { sessions, _map: map });
         })
-        .recover(move |memory| recover(&to_recover, memory, 10 + memory.crashes(), KEYS))
+        .recover(move |memory| {
+            to_recover.hand_over(memory);
+            recover(&to_recover, memory, 10 + memory.crashes(), KEYS);
+        })
         .end(move |_| drop(ended.lock().unwrap_or_else(PoisonError::into_inner).take()))
         .check(move |memory, notes: &[Noted<Note>]| {
-            let found = contents(&place.open(memory, 11 + memory.crashes()))?;
-            judge(&pairs, notes, &found)
+            judged(notes, &contents(&place.open(memory, 11 + memory.crashes()))?)
         });
     scripts.into_iter().enumerate().fold(explorer, |explorer, (thread, script)| {
         let shared = Arc::clone(&shared);
@@ -211,8 +222,19 @@ fn scripted(
     })
 }
 
+/// The same on a disk whose power fails, under a promise that takes checkpoints.
+fn buffered(
+    place: OnDisk,
+    prepare: impl Fn(&OnDisk, &Crashable) -> OnImage + Send + Sync + 'static,
+    scripts: Vec<Script>,
+    pairs: Pairs,
+) -> Explorer<Note> {
+    let judged = move |notes: &[Noted<Note>], found: &Contents| judge(&pairs, notes, found);
+    scripted(place, Domain::Adr, prepare, scripts, judged)
+}
+
 /// An empty map; each session's writer has a log.
-fn warm(place: &OnDisk, memory: &Crashable) -> OnImage {
+pub(super) fn warm(place: &OnDisk, memory: &Crashable) -> OnImage {
     let map = place.open(memory, 1);
     // What is opened from here on is overwritten.
     map.sync().expect("a sync");
@@ -227,7 +249,7 @@ fn warm(place: &OnDisk, memory: &Crashable) -> OnImage {
 }
 
 /// The operations of a thread, drawn from a seed. Most values are of one length, and overwritten where they lie.
-fn drawn(seed: u64, thread: usize, reads: bool, count: u64) -> Script {
+pub(super) fn drawn(seed: u64, thread: usize, reads: bool, count: u64) -> Script {
     let mut random = Random(seed ^ (thread as u64 + 1) << 32);
     let mut draw = |step: u64| {
         let key = random.below(KEYS);
@@ -244,11 +266,11 @@ fn drawn(seed: u64, thread: usize, reads: bool, count: u64) -> Script {
     (0..count).map(&mut draw).collect()
 }
 
-fn put(key: u64, number: i64) -> ThreadStep {
+pub(super) fn put(key: u64, number: i64) -> ThreadStep {
     ThreadStep::Ask(Asked::One(key, Call::Put(number)))
 }
 
-fn get(key: u64) -> ThreadStep {
+pub(super) fn get(key: u64) -> ThreadStep {
     ThreadStep::Ask(Asked::One(key, Call::Get))
 }
 
@@ -268,7 +290,7 @@ pub(in super::super) fn queue(wrong: Wrong, settings: &Settings) -> Explorer<thr
 /// Two writers and a reader on the same keys, which are overwritten until a checkpoint takes them.
 pub(in super::super) fn overwriters(wrong: Wrong, settings: &Settings) -> Explorer<Note> {
     let scripts = (0..3).map(|thread| drawn(settings.seed, thread, thread == 2, 6)).collect();
-    scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()).crashes(2)
+    buffered(wrong.bounded(2, settings), warm, scripts, Pairs::default()).crashes(2)
 }
 
 /// A checkpoint of two commit queues against a writer that overwrites what it takes, every schedule.
@@ -276,13 +298,18 @@ pub(in super::super) fn checkpoint(wrong: Wrong, settings: &Settings) -> Exhaust
     // The second item is overwritten, not the first. A checkpoint that took it must not hold what came after key 1.
     let writes = vec![put(0, 2), put(0, 4), put(1, 6), put(0, 8)];
     let scripts = vec![writes, vec![put(2, 10), ThreadStep::Sync]];
-    Exhaustive(scripted(wrong.bounded(2, settings), warm, scripts, Pairs::default()))
+    Exhaustive(buffered(wrong.bounded(2, settings), warm, scripts, Pairs::default()))
+}
+
+/// The header of a bucket, its line's first word, as if its version were never raised.
+pub(super) fn without_version(at: u64, word: u64) -> u64 {
+    if at.is_multiple_of(LINE_BYTES) { word & u64::from(u32::MAX) } else { word }
 }
 
 /// A reader against a writer that overwrites, every schedule.
 pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     let scripts = vec![vec![put(0, 2), put(0, 4), put(0, 6)], vec![get(0)]];
-    Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
+    Exhaustive(buffered(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }
 
 /// A live log, and one that is mostly dead and holds the tombstone of a key whose value is in the first; both are
@@ -324,7 +351,7 @@ pub(in super::super) fn collector(wrong: Wrong, settings: &Settings) -> Explorer
     let writes = (1..=4).map(|number| write(100 + 2 * number)).collect();
     let start = BTreeMap::from([(0, 2), (2, 8)]);
     let scripts = vec![vec![ThreadStep::Collect, get(1), ThreadStep::Sync], writes];
-    scripted(wrong.bounded(1, settings), littered, scripts, Pairs { start }).crashes(2)
+    buffered(wrong.bounded(1, settings), littered, scripts, Pairs { start }).crashes(2)
 }
 
 /// The checkpointer between two checkpoints, which writes a sealed log out, against a writer that overwrites in it:
@@ -334,5 +361,5 @@ pub(in super::super) fn tick(wrong: Wrong, settings: &Settings) -> Exhaustive<No
         vec![put(0, 2), put(0, 4), ThreadStep::Seal, put(0, 6)],
         vec![ThreadStep::Tick, ThreadStep::Sync],
     ];
-    Exhaustive(scripted(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
+    Exhaustive(buffered(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
 }

@@ -5,8 +5,10 @@ mod checkpointer;
 mod collector;
 mod controls;
 mod disk;
+mod growth;
 mod kept;
 mod mirrored;
+mod redo;
 mod script;
 mod threads;
 
@@ -17,6 +19,7 @@ pub(super) use controls::STEPS;
 pub(super) use disk::{
     MEMORY_BYTES, OnDisk, explorer as disk, in_lines, marked as disk_marked, whole as disk_whole,
 };
+pub(super) use growth::explorer as mirrored_growth;
 pub(super) use kept::{
     collector_in_logs, explorer as kept, full, full_collector, full_shared as full_threads, levels,
     look as kept_look, ordered, ordered_threads, salvage, shared as kept_threads,
@@ -25,6 +28,10 @@ pub(super) use mirrored::{
     Wrong, checkpoint as mirrored_checkpoint, collector as mirrored_collector,
     in_sync as mirrored_in_sync, look as mirrored_look, overwriters as mirrored,
     queue as mirrored_queue, tick as mirrored_tick,
+};
+pub(super) use redo::{
+    batches as redo_batches, batches_power_cut as redo_batches_power_cut, killed as redo_killed,
+    power_cut as redo_power_cut,
 };
 pub(super) use script::explorer as script;
 pub(super) use threads::{explorer as threads, superblock};
@@ -143,14 +150,18 @@ fn faulty<M: Memory, I: Memory>(map: Map<M, I>, fault: Option<Fault>) -> Map<M, 
 
 fn contents<M: Memory, I: Memory>(map: &Map<M, I>) -> Result<Contents, String> {
     let mut found = Contents::new();
-    let mut cursor = 0;
+    let (mut cursor, mut twice) = (0, None);
     loop {
         cursor = map
             .scan(cursor, 100, |key, value| {
                 let key = u64::from_be_bytes(key.try_into().expect("keys are eight bytes"));
-                found.insert(key, value.bytes.to_vec());
+                let before = found.insert(key, value.bytes.to_vec());
+                twice = twice.or(before.map(|_| key));
             })
             .map_err(|e| e.to_string())?;
+        if let Some(key) = twice {
+            return Err(format!("key {key} is there twice"));
+        }
         if cursor == 0 {
             return Ok(found);
         }
