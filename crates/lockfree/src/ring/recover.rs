@@ -7,7 +7,8 @@
 //!
 //! The last two become void, and so does a part whose others are missing. Nothing is moved. The head goes on
 //! behind the last position seen, whatever was there: were a torn position filled again, a second crash
-//! could leave a mixture of both that matches the first one's checksum.
+//! could leave a mixture of both that matches the first one's checksum. For the same reason a slot that says an
+//! earlier position forgets what a cut off push has written behind that.
 
 use super::head::{HeadWord, MAGICS, is_intact};
 use super::slot::{Content, HEADER_BYTES, Kind, ORDERED, position_of, sequence};
@@ -129,6 +130,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
         if converted {
             self.make_second(found.tail..found.tail + self.options.slots);
         }
+        self.forget_unclaimed(found.tail);
         let mut recovery = Recovery { rolled_back, converted, ..found };
         self.make_void(&mut recovery, damaged)?;
         if recovery.bound.is_some() {
@@ -197,18 +199,15 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             // SAFETY: words of a slot; nobody else has the memory.
             let (word, content) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
             let content = Content::from_word(content);
-            if content.check == 0 || u64::from(content.bytes) > self.options.payload_bytes() {
-                continue;
-            }
-            // SAFETY: bytes of the slot; nobody else has the memory.
-            let part = unsafe { self.memory.bytes(at + HEADER_BYTES, content.bytes.into()) };
-            if content.check_of(word, part) == content.check {
+            let is_impossible =
+                content.check == 0 || u64::from(content.bytes) > self.options.payload_bytes();
+            if is_impossible || self.has_check(at, word, content) {
                 continue;
             }
             let position = tail + (number + slots - tail % slots) % slots;
             let may_be = [Kind::First, Kind::Rest].map(|kind| sequence(position, kind));
             let mut may_be = may_be.into_iter().flat_map(|word| [word, word | ORDERED]);
-            if let Some(word) = may_be.find(|word| content.check_of(*word, part) == content.check) {
+            if let Some(word) = may_be.find(|word| self.has_check(at, *word, content)) {
                 // SAFETY: as above.
                 unsafe {
                     self.memory.store(at, word);
@@ -216,6 +215,36 @@ impl<M: Memory, T: Memory> Ring<M, T> {
                 }
             }
         }
+    }
+
+    /// Takes the content, durably, from slots whose sequence word is of an earlier position and does not match it: a
+    /// push was cut off before it could say its position, and that position will be given to another. What the two
+    /// write could match this content together, after a second crash.
+    fn forget_unclaimed(&self, tail: u64) {
+        let slots = self.options.slots;
+        for number in 0..slots {
+            let at = self.at(number);
+            // SAFETY: words of a slot; nobody else has the memory.
+            let (word, content) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
+            let is_earlier = word == 0 || position_of(word).is_some_and(|(found, _)| found < tail);
+            let parsed = Content::from_word(content);
+            if content == 0 || !is_earlier || self.has_check(at, word, parsed) {
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe {
+                self.memory.store(at + 8, 0);
+                self.memory.persist(at, 16);
+            }
+        }
+    }
+
+    /// Whether the bytes of the slot at `at` match this content under this sequence word.
+    fn has_check(&self, at: u64, word: u64, content: Content) -> bool {
+        let bytes = u64::from(content.bytes);
+        // SAFETY: bytes of the slot; nobody else has the memory.
+        let part = || unsafe { self.memory.bytes(at + HEADER_BYTES, bytes) };
+        bytes <= self.options.payload_bytes() && content.check_of(word, part()) == content.check
     }
 
     /// Counts elements, and makes everything else between tail and head void, durably.
@@ -281,16 +310,12 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             _ => return Slot::Nothing,
         };
         let content = Content::from_word(content);
-        let bytes = u64::from(content.bytes);
         if kind == Kind::Void && self.is_first_version {
             return Slot::Void;
         }
-        let is_whole = bytes <= self.options.payload_bytes() && {
-            // SAFETY: bytes of the slot; nobody else has the memory.
-            let part = unsafe { self.memory.bytes(at + HEADER_BYTES, bytes) };
-            let has_none = self.is_first_version && content.check == 0;
-            has_none || content.check_of(word, part) == content.check
-        };
+        let has_none = self.is_first_version && content.check == 0;
+        let fits = u64::from(content.bytes) <= self.options.payload_bytes();
+        let is_whole = fits && has_none || self.has_check(at, word, content);
         match (is_whole, kind) {
             (true, Kind::Void) => Slot::Void,
             (true, _) => Slot::Whole(kind, content),

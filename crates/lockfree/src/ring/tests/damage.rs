@@ -70,6 +70,32 @@ fn every_flipped_bit_is_refused_or_changes_nothing() {
     }
 }
 
+/// Found by the crash explorer: a push was cut off with its first line written but for the position, its position was
+/// given to another push, and that one's second line made the first element whole again.
+#[test]
+fn what_a_cut_off_push_has_written_does_not_come_back_with_the_help_of_the_next() {
+    for form in [Form::Tx, Form::TxFree] {
+        let options = options(form, SLOTS, 128);
+        let place = Place::of(&options, Domain::Adr);
+        place.create(options).close();
+        let empty = image(&place, options.bytes());
+        let ring = place.open(form).expect("open").0;
+        ring.try_push(&element(1, 100)).expect("room");
+        drop(ring);
+        let whole = image(&place, options.bytes());
+        // Of the slot's two lines the first has come to the medium, but for its first word.
+        let mut cut_off = empty.clone();
+        cut_off[4096 + 8..4096 + 64].copy_from_slice(&whole[4096 + 8..4096 + 64]);
+        let (found, _, _) = received(&place, &cut_off, form).expect("a crash is no damage");
+        assert_eq!(found, [[0; 0]; 0], "{form:?}: its other line is missing");
+        // The next push at that position writes a line that is the same.
+        let mut second = image(&place, options.bytes());
+        second[4096 + 64..4096 + 128].copy_from_slice(&whole[4096 + 64..4096 + 128]);
+        let (found, _, _) = received(&place, &second, form).expect("a crash is no damage");
+        assert_eq!(found, [[0; 0]; 0], "{form:?}: nobody has pushed this since");
+    }
+}
+
 #[test]
 fn an_element_in_its_first_line_is_never_torn_and_one_of_a_transaction_neither() {
     for form in [Form::Tx, Form::TxFree] {
