@@ -117,7 +117,7 @@ impl Flusher {
         Flusher { flush, ..Flusher::default() }
     }
 
-    /// According to what was measured of the memory.
+    /// Decides according to what was measured of the memory.
     pub fn by(&mut self, keeping: Option<Arc<Keeping>>) {
         self.keeping = keeping;
     }

@@ -12,8 +12,8 @@
 //! gets segments of format 2 as its logs are rewritten (`docs/decisions/0023-formats-two.md`).
 //!
 //! The *checkpoint* says which bytes of the logs count after a crash:
-//! * rule **All**: every intact item (durability `sync`: an item is acknowledged once it is safe);
-//! * rule **Bounded**: only what was there when the checkpoint was taken, all logs at one instant. Then
+//! * [`Rule::All`]: every intact item (durability `sync`: an item is acknowledged once it is safe);
+//! * [`Rule::Bounded`]: only what was there when the checkpoint was taken, all logs at one instant. Then
 //!   what is recovered is exactly a prefix of the history, never one with holes.
 //!
 //! A checkpoint is written to its turn's block, synced, and then to the other block as well. A crash
@@ -30,7 +30,7 @@ const MAGIC: &[u8; 8] = b"TERRACEv";
 const FORMAT: u32 = 2;
 /// Seed of the checksums of blocks, whatever the format.
 const CHECK_SEED: u32 = 1;
-const CUT_MAGIC: u32 = 0x0054_5543;
+const CHECKPOINT_MAGIC: u32 = 0x0054_5543;
 /// Bytes of the head of the file that these blocks take.
 pub const HEAD_BYTES: u64 = 3 * BLOCK_BYTES;
 /// Most logs that can be open at a checkpoint.
@@ -183,7 +183,7 @@ impl Checkpoint {
     fn encode(&self) -> Vec<u8> {
         assert!(self.open.len() <= MAX_OPEN, "at most {MAX_OPEN} logs are open");
         let mut block = vec![0; BLOCK_BYTES as usize];
-        put_u32(&mut block, 0, CUT_MAGIC);
+        put_u32(&mut block, 0, CHECKPOINT_MAGIC);
         put_u32(&mut block, 4, u32::from(self.rule == Rule::Bounded));
         put_u64(&mut block, 8, self.number);
         put_u64(&mut block, 16, self.generation);
@@ -209,7 +209,7 @@ impl Checkpoint {
 
     fn decode(block: &[u8]) -> Option<Checkpoint> {
         let count = get_u32(block, 36) as usize;
-        if get_u32(block, 0) != CUT_MAGIC || !block_is_intact(block) || count > MAX_OPEN {
+        if get_u32(block, 0) != CHECKPOINT_MAGIC || !block_is_intact(block) || count > MAX_OPEN {
             return None;
         }
         let open = (0..count).map(|i| OpenLog {

@@ -11,7 +11,11 @@ fn region() -> Region {
 }
 
 fn is_refused<T>(make: impl FnOnce() -> T) -> bool {
-    catch_unwind(AssertUnwindSafe(|| drop(make()))).is_err()
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(make()))) else { return false };
+    let said = panic.downcast_ref::<String>().map(String::as_str);
+    let said = said.or(panic.downcast_ref::<&str>().copied()).expect("it says why");
+    assert!(said.contains("another structure uses"), "{said}");
+    true
 }
 
 #[test]

@@ -162,10 +162,10 @@ fn tidy_index<M: Memory, I: Memory>(engine: &Engine<M, I>) -> bool {
 pub(crate) fn keep<M: Memory, I: Memory>(
     engine: &Engine<M, I>,
     unwritten_bytes: u64,
-    is_cut_due: bool,
+    is_checkpoint_due: bool,
 ) -> terrace_durable::Result<()> {
     engine.values.write_sealed(unwritten_bytes)?;
-    if is_cut_due { engine.values.flush_all() } else { Ok(()) }
+    if is_checkpoint_due { engine.values.flush_all() } else { Ok(()) }
 }
 
 struct Checkpointer<M: Memory, I: Memory> {

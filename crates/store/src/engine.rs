@@ -120,7 +120,7 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
 pub(crate) struct Written {
     /// Live keys, as changes.
     pub keys: AtomicI64,
-    /// Bytes of items, where they were rewritten and where they were overwritten.
+    /// Bytes of items that were written, to a new place or over the older version.
     pub item_bytes: AtomicU64,
     /// Values that the sessions of this writer found, a few dozen at a time.
     pub reads: AtomicU64,

@@ -62,8 +62,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if pressed {
                 self.pressure.give_up(this_round);
             }
-            index_pressed.iter().for_each(|room| room.pressure.give_up(this_round));
-            return Round::default();
+            // Room in the index waits for nobody.
+            if !is_index_full || !self.evicts() {
+                index_pressed.iter().for_each(|room| room.pressure.give_up(this_round));
+                return Round::default();
+            }
         }
         // What was evicted may serve by now: that is seen in the next round, before more goes. There may be room in the
         // index again, and nobody misses any else.

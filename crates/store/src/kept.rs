@@ -149,7 +149,7 @@ pub(crate) fn leaves<I: Divide>(file: &IndexFile<I>) -> Option<Reserved<I>> {
     file.leaves().map(region)
 }
 
-/// An index that is rebuilt, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
+/// A new index, in a memory of zeros, all of it there: a quarter of it is for overflow lines.
 pub(crate) fn index_on<I: Divide>(memory: &I, budget: &Arc<Budget>) -> Result<Index<I>> {
     let buckets = memory.len() / 4 * 3 / PART_BYTES * PART_BYTES;
     let region = |start: u64, end: u64| Reserved {

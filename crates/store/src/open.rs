@@ -121,11 +121,7 @@ fn open_locked(
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
-    if opening.plan.access.writes()
-        && let Durability::Interval(_) = engine.durability.get()
-    {
-        engine.begin_redo()?;
-    }
+    engine.begin_promise()?;
     let map = start(engine, recovery, lock);
     if opening.plan.access.writes() {
         let started = Background::start(&map.inner.engine);
@@ -162,9 +158,7 @@ pub(crate) fn over_with_dram<M: Memory, I: Divide>(
     // A medium without a file beside it has no redo log.
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
-    if let Durability::Interval(_) = engine.durability.get() {
-        engine.begin_redo()?;
-    }
+    engine.begin_promise()?;
     Ok(start(engine, recovery, &mut None))
 }
 
@@ -349,6 +343,14 @@ impl<'a> Opening<'a> {
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Begins the redo log that an interval promises, of a map that is opened to be written.
+    fn begin_promise(&self) -> Result<()> {
+        match self.durability.get() {
+            Durability::Interval(_) if self.plan.access.writes() => self.begin_redo(),
+            _ => Ok(()),
+        }
+    }
+
     /// From here on items count after a crash as the durability in force has it.
     fn follow_policy(&self) -> Result<()> {
         self.check_index_fits()?;

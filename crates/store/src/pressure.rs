@@ -213,19 +213,24 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !refused.is_full() {
             return Err(refused);
         }
-        let writes = Cell::new(false);
+        let (writes, deletes) = (Cell::new(false), Cell::new(false));
         let mut at_most = |old: Option<Value<'_>>| {
+            let is_there = old.is_some();
             let change = f(old);
             writes.set(matches!(change, Change::Put { .. }));
+            deletes.set(matches!(change, Change::Delete) && is_there);
             if writes.get() { Change::Keep } else { change }
         };
         // What only looks takes no room.
-        let looked = self.get(key, |value| _ = at_most(Some(value)))?;
-        if looked.0.is_none() {
+        let (looked, seen) = self.get(key, |value| _ = at_most(Some(value)))?;
+        if looked.is_none() {
             at_most(None);
         }
         if writes.get() {
             return Err(refused);
+        }
+        if !deletes.get() {
+            return Ok([None, seen]);
         }
         let done = self.update(by, key, Hint::Bytes(8), Room::Urgent, at_most)?;
         // It was written meanwhile.

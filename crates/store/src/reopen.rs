@@ -1,4 +1,4 @@
-//! Opening a map whose index is kept: taking it up, or making it from the values.
+//! Opening a map with a persistent index: reopening it, or rebuilding it from the values.
 //!
 //! In this order: the last section is replayed, if there was one, whatever the map is opened as, since
 //! its words may have been told. Then the index is reopened with its allocation metadata, if that may be relied on;
@@ -142,10 +142,14 @@ impl Opening<'_> {
     ) -> Result<Joint> {
         let medium = values.medium();
         let values_bytes = if medium.is_byte_addressable() { medium.file_bytes()? } else { 0 };
+        if values_bytes > 0 {
+            // Before anything is changed: a file that is refused keeps its section.
+            values.check_known()?;
+        }
         medium.commit(0, Joint::VALUES_BYTES.min(values_bytes))?;
         // Where no section was ever logged there is nothing to be replayed.
         let values_bytes = if medium.is_hole(Joint::VALUES_FROM) { 0 } else { values_bytes };
-        // What the file has beyond the mapping is refused where its segments are counted.
+        // A part of a segment may lie beyond the mapping.
         let values_bytes = values_bytes.min(medium.capacity_bytes());
         let index = match file {
             Some(file) => Some((file.memory(), file.file_bytes()?)),

@@ -35,7 +35,7 @@ pub struct MapStats {
     /// Bytes written to the medium since the map was opened.
     pub bytes_written: u64,
     /// Bytes of the items that operations wrote since the map was opened, deletions in logs among them,
-    /// whether rewritten or over an older version. What the collector moves is not in it.
+    /// whether to a new place or over the older version. What the collector moves is not in it.
     pub item_bytes_written: u64,
     /// Values that sessions found since the map was opened, one by one, in batches and in ranges; up to 63 a
     /// session behind. What a [`Map`] finds without a session is not in it.

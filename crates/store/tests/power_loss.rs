@@ -365,7 +365,7 @@ fn a_medium_that_lies_about_syncs_is_caught() {
         let image = image_after(&recorded.base, &lying, cut, &mut random);
         let dir = scratch.path().join(state.to_string());
         // Without syncs an event number no longer tells when: ask only for what was acknowledged
-        // before half of the power cut.
+        // before half as many events.
         let Ok((_, found)) = recover(&dir, &image, options(Durability::Sync)) else { return true };
         (0..60).any(|key| {
             !allowed(&recorded.history, key, cut / 2).contains(&found.get(&key).copied())

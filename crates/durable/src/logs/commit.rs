@@ -163,7 +163,7 @@ impl<M: Memory> Logs<M> {
             self.medium.sync()?;
         }
         // What another thread failed to write or sync meanwhile may be what counts as written here.
-        self.check_writable()?;
+        self.check_unfailed()?;
         self.reached(lead, position);
         self.write_seals(&handed, lead)
     }
@@ -179,8 +179,8 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
-    /// Makes everything appended before the call durable, all writers at one instant. Under the
-    /// recovery up to the last checkpoint this is the new checkpoint.
+    /// Makes everything appended before the call durable, all writers at one instant. Under
+    /// [`Rule::Bounded`] this is the new checkpoint.
     ///
     /// # Errors
     /// As [`Logs::commit`].
@@ -281,21 +281,14 @@ impl<M: Memory> Logs<M> {
             self.medium.sync()?;
         }
         // Only now may the checkpoint count the bytes, unless another thread failed to write or sync some of them.
-        self.check_writable()?;
+        self.check_unfailed()?;
         next.redo = self.redo.lock().as_ref().map_or(0, |log| log.name());
-        let changed = (&next.open, next.next_sequence, next.segments, rule, next.redo)
-            != (
-                &checkpoint.open,
-                checkpoint.next_sequence,
-                checkpoint.segments,
-                checkpoint.rule,
-                checkpoint.redo,
-            );
+        next.rule = rule;
+        let changed = next != *checkpoint;
         #[cfg(any(test, feature = "faults"))]
         let redone = self.frees_redo_early(redone);
         if changed || redone.has_noted {
             next.number += 1;
-            next.rule = rule;
             self.store_checkpoint(&next)?;
             *checkpoint = next;
         } else {
@@ -303,7 +296,7 @@ impl<M: Memory> Logs<M> {
         }
         #[cfg(any(test, feature = "faults"))]
         late.iter().try_for_each(|(at, bytes)| self.medium.write_out(*at, *bytes, true))?;
-        self.check_writable()?;
+        self.check_unfailed()?;
         self.checkpoint_is_durable(redone);
         for (lead, position) in leads.iter().zip(positions) {
             self.reached(lead, position);

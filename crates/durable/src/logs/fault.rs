@@ -55,7 +55,8 @@ impl<M: Memory> Logs<M> {
         if is_late { handed.ranges.pop().into_iter().collect() } else { Vec::new() }
     }
 
-    /// Takes a checkpoint in a batch, by mistake. Under the writer's lock, which is reentrant.
+    /// Takes a checkpoint in a batch, by mistake: under the writer's lock, which is reentrant, but against the order of
+    /// locks. For scenarios of one thread.
     pub(super) fn checkpoint_in_batch(&self, in_batch: bool) {
         if in_batch && self.faults.has(Fault::CheckpointInBatch) {
             self.flush_all().expect("a checkpoint");

@@ -87,7 +87,7 @@ impl<M: Memory> Logs<M> {
         next.number += 1;
         // The seals of logs that the checkpoint does not name any more are durable before.
         self.stop_on_error(self.medium.sync())?;
-        self.check_writable()?;
+        self.check_unfailed()?;
         self.stop_on_error(self.store_checkpoint(&next))?;
         *checkpoint = next;
         Ok(())

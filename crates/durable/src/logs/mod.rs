@@ -15,7 +15,7 @@
 //! * A freed segment's header is zeroed durably before anything it shadowed may go and before it
 //!   is used again ([`Logs::free`]).
 //!
-//! Locks, in the order they may be taken: the lead of a commit queue, a writer, the pool. The index's
+//! Locks, in the order they may be taken: the checkpoint, the lead of a commit queue, a writer, the pool. The index's
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod allocation;
@@ -122,6 +122,8 @@ pub struct Logs<M: Memory = Native> {
     is_bounded: AtomicBool,
     generation: AtomicU64,
     stopped: OnceLock<String>,
+    /// Whether it was a failure of the medium that stopped them.
+    has_failed: AtomicBool,
     /// Whether writers are refused: the logs stopped, or are about to be closed.
     refuses: AtomicBool,
     /// Drawn at every opening: makes salts differ although a crash may make sequence numbers
@@ -183,6 +185,7 @@ impl<M: Memory> Logs<M> {
             generation: AtomicU64::new(checkpoint.generation),
             checkpoint: Mutex::new(checkpoint),
             stopped: OnceLock::new(),
+            has_failed: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             lifetime: medium.lifetime(),
             head_damage: head_damage.or(redo_damage),
@@ -378,7 +381,7 @@ impl<M: Memory> Logs<M> {
             ))?;
         }
         self.stop_on_error(self.medium.sync())?;
-        self.check_writable()?;
+        self.check_unfailed()?;
         // None was cleared away meanwhile: who clears holds the collector off.
         let is_freed = |s: &u32| self.segments[*s as usize].goes(State::Collecting, State::Free);
         let segments = segments.iter().copied().filter(is_freed).collect();
@@ -406,7 +409,7 @@ impl<M: Memory> Logs<M> {
         next.next_sequence = self.next_sequence();
         let redone = self.note_checkpoint(&mut writers, next.number);
         self.stop_on_error(self.store_checkpoint(&next))?;
-        self.check_writable()?;
+        self.check_unfailed()?;
         self.checkpoint_is_durable(redone);
         self.generation.store(next.generation, Ordering::Release);
         *checkpoint = next;
@@ -448,12 +451,23 @@ impl<M: Memory> Logs<M> {
         self.refuses.store(true, Ordering::Release);
     }
 
+    /// Refuses after a failure of the medium; whoever waited behind an orderly end has not failed.
+    fn check_unfailed(&self) -> Result<()> {
+        match self.has_failed.load(Ordering::Acquire) {
+            true => self.check_writable(),
+            false => Ok(()),
+        }
+    }
+
     fn check_writable(&self) -> Result<()> {
         self.stopped().map_or(Ok(()), |reason| Err(Error::Stopped(reason.into())))
     }
 
     pub(super) fn stop_on_error<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|e| self.stop(e.to_string()))
+        result.inspect_err(|e| {
+            self.stop(e.to_string());
+            self.has_failed.store(true, Ordering::Release);
+        })
     }
 }
 

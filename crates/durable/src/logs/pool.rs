@@ -46,6 +46,7 @@ impl<M: Memory> Logs<M> {
             return Err(self.no_room());
         }
         let spare = if room == Room::Ordinary { self.spare() } else { 0 };
+        let mut was_free = true;
         let segment = match pool.free.len() > spare {
             true => pool.free.pop().expect("there are more"),
             false => match self.grow_pool(&mut pool, room) {
@@ -53,7 +54,10 @@ impl<M: Memory> Logs<M> {
                 Err(Error::NoRoom { .. }) if !pool.free.is_empty() => {
                     pool.free.pop().expect("there is one")
                 }
-                other => other?,
+                other => {
+                    was_free = false;
+                    other?
+                }
             },
         };
         if room == Room::Ordinary {
@@ -62,7 +66,9 @@ impl<M: Memory> Logs<M> {
         // Under the pool's lock, so that whoever sees the segment in use sees the number raised.
         let sequence = self.next_sequence.fetch_add(1, Ordering::AcqRel);
         drop(pool);
-        self.make_whole(segment).inspect_err(|_| self.lock_pool().free.push(segment))?;
+        if was_free {
+            self.make_whole(segment).inspect_err(|_| self.lock_pool().free.push(segment))?;
+        }
         Ok((segment, sequence))
     }
 

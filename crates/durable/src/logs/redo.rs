@@ -286,10 +286,12 @@ mod tests {
             gate.is_reached.store(false, Ordering::SeqCst);
             let end = scope.spawn(|| logs.end_redo());
             // Its checkpoint has let go of the writers.
-            until(&|| gate.is_reached.load(Ordering::SeqCst));
+            until(&|| gate.is_reached.load(Ordering::SeqCst) || end.is_finished());
+            assert!(!end.is_finished(), "its checkpoint is held up");
             let writer = logs.lock_writer(1);
             drop(held);
-            until(&|| logs.writers[0].try_lock().is_none());
+            until(&|| logs.writers[0].try_lock().is_none() || end.is_finished());
+            assert!(!end.is_finished(), "it waits for the writer");
             assert!(logs.checkpoint.try_lock().is_none(), "a checkpoint can begin");
             drop(writer);
             end.join().expect("no panic").expect("its end");

@@ -32,21 +32,34 @@ pub struct FileDisk {
 /// could not write back to the one that comes first, and to no other.
 #[derive(Debug)]
 struct Syncs {
-    /// One after another, where what is written may wait in the page cache: whoever comes later learns of the report.
-    /// Past the page cache it is whoever wrote that is told.
-    turn: Option<Mutex<()>>,
+    /// Syncs come one after another: whoever comes later learns of the report.
+    turn: Mutex<()>,
+    /// Whether writes that are durable by themselves go past the page cache: whoever wrote is told then, and none
+    /// waits.
+    is_direct: bool,
     has_failed: AtomicBool,
 }
 
 impl Syncs {
     fn new(is_direct: bool) -> Syncs {
-        let turn = (!is_direct).then(Mutex::default);
-        Syncs { turn, has_failed: AtomicBool::new(false) }
+        Syncs { turn: Mutex::default(), is_direct, has_failed: AtomicBool::new(false) }
     }
 
-    /// What `call` is to make durable is so on return.
+    /// A sync, which makes durable what others wrote too.
+    fn sync(&self, path: &Path, call: impl FnOnce() -> Result<()>) -> Result<()> {
+        let _turn = self.turn.lock();
+        self.run(path, call)
+    }
+
+    /// A write that is durable on return.
+    fn write(&self, path: &Path, call: impl FnOnce() -> Result<()>) -> Result<()> {
+        match self.is_direct {
+            true => self.run(path, call),
+            false => self.sync(path, call),
+        }
+    }
+
     fn run(&self, path: &Path, call: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _turn = self.turn.as_ref().map(Mutex::lock);
         call().inspect_err(|_| self.has_failed.store(true, Ordering::Release))?;
         if self.has_failed.load(Ordering::Acquire) {
             let lost = io::Error::other("an earlier sync failed, and what it lost is not known");
@@ -146,14 +159,14 @@ impl Disk for FileDisk {
     }
 
     fn publish(&self) -> Result<()> {
-        self.syncs.run(&self.path, || {
+        self.syncs.sync(&self.path, || {
             rustix::fs::fsync(&self.file).map_err(|e| io_error(&self.path, "sync")(e.into()))
         })?;
         folders::publish(&name_while_new(&self.path), &self.path)
     }
 
     fn sync(&self) -> Result<()> {
-        self.syncs.run(&self.path, || match rustix::fs::fdatasync(&self.file) {
+        self.syncs.sync(&self.path, || match rustix::fs::fdatasync(&self.file) {
             // A file system that is only read may not know what to sync.
             Err(Errno::INVAL | Errno::ROFS) if !self.writes => Ok(()),
             Err(errno) => Err(io_error(&self.path, "sync")(errno.into())),
@@ -184,7 +197,9 @@ impl Disk for FileDisk {
 
     fn write(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {
         match durable {
-            true => self.syncs.run(&self.path, || self.write_by(at, bytes, ReadWriteFlags::DSYNC)),
+            true => {
+                self.syncs.write(&self.path, || self.write_by(at, bytes, ReadWriteFlags::DSYNC))
+            }
             false => self.write_by(at, bytes, ReadWriteFlags::empty()),
         }
     }
@@ -225,19 +240,19 @@ mod tests {
         let path = Path::new("values.log");
         std::thread::scope(|scope| {
             let first = scope.spawn(|| {
-                syncs.run(path, || {
+                syncs.sync(path, || {
                     has_begun.wait();
                     std::thread::sleep(Duration::from_millis(50));
                     Err(io_error(path, "sync")(io::Error::other("lost")))
                 })
             });
             has_begun.wait();
-            let told = syncs.run(path, || Ok(())).expect_err("another's report").to_string();
+            let told = syncs.sync(path, || Ok(())).expect_err("another's report").to_string();
             assert!(told.contains("values.log: sync: an earlier sync failed"), "{told}");
             first.join().expect("no panic").expect_err("its own");
         });
-        syncs.run(path, || Ok(())).expect_err("whenever it comes");
-        Syncs::new(false).run(path, || Ok(())).expect("nothing failed");
+        syncs.sync(path, || Ok(())).expect_err("whenever it comes");
+        Syncs::new(false).sync(path, || Ok(())).expect("nothing failed");
     }
 
     #[test]
@@ -246,7 +261,7 @@ mod tests {
         let both = Barrier::new(2);
         std::thread::scope(|scope| {
             let run = || {
-                syncs.run(Path::new("values.log"), || {
+                syncs.write(Path::new("values.log"), || {
                     both.wait();
                     Ok(())
                 })

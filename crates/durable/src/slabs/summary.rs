@@ -2,8 +2,8 @@
 //! it was none.
 //!
 //! ```text
-//! head      8 bytes behind the word of use: CRC-32C of the number of the checkpoint and of the table, above it
-//! superblocks 256 KiB   for each superblock: items, 8 bytes; sum of what their places and checksums come to, 8 bytes
+//! head      8 bytes behind the word of use: CRC-32C of checkpoint number and table, above it the count of superblocks
+//! 256 KiB   for each superblock: items, 8 bytes; sum of what their places and checksums come to, 8 bytes
 //! ```
 //! It counts while the file is not in use and the checkpoint is the one it was written with: every opening writes
 //! another. One that does not match its checksum says nothing.

@@ -77,7 +77,7 @@ pub(super) const fn mixed(entry: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A word of line 0 that has a sum of its own: it is not in the sum of the entries, and recovery follows it.
+/// A word of line 0 that has a sum of its own: it is not in the sum of the entries, and recovery relies on it.
 pub(super) fn counted(count: u64, at: u64) -> u64 {
     checked_word::with_check(count, at)
 }

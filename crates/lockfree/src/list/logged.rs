@@ -10,7 +10,7 @@
 //!    is durably reachable.
 //!
 //! # What the published form loses
-//! It has neither 4 nor the node in the record: redo follows the key. Then, with two threads:
+//! It has neither 4 nor the node in the record: redo finds the node by its key. Then, with two threads:
 //! * *(a)* T1 has removed X but not cleared its record, T2 inserts X and is told so: redo removes T2's X;
 //! * *(b)* T1 has inserted X but not cleared its record, T2 removes X and is told so: redo inserts X again;
 //! * *(c)* T1 has linked X, not durably, T2 inserts Y behind X and is told so: the durable link leads past

@@ -219,7 +219,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
 
     /// Takes the content, durably, from slots whose sequence word is of an earlier position and does not match it: a
     /// push was cut off before it could say its position, and that position will be given to another. What the two
-    /// write could match this content together, after a second crash.
+    /// write could match this content together, after a second crash. Content without a checksum matches nothing.
     fn forget_unclaimed(&self, tail: u64) {
         let slots = self.options.slots;
         for number in 0..slots {
@@ -228,7 +228,7 @@ impl<M: Memory, T: Memory> Ring<M, T> {
             let (word, content) = unsafe { (self.memory.load(at), self.memory.load(at + 8)) };
             let is_earlier = word == 0 || position_of(word).is_some_and(|(found, _)| found < tail);
             let parsed = Content::from_word(content);
-            if content == 0 || !is_earlier || self.has_check(at, word, parsed) {
+            if parsed.check == 0 || !is_earlier || self.has_check(at, word, parsed) {
                 continue;
             }
             // SAFETY: as above.

@@ -24,7 +24,7 @@ pub(crate) enum Event<'a> {
 pub(crate) struct Beside {
     pub what: &'static str,
     pub at: u64,
-    /// The word that is stored, added, or wanted there; 0 where that is not a word.
+    /// What tells it from others at the same place: the word that is stored or added, or a mixture of more.
     pub word: u64,
 }
 

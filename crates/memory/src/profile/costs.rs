@@ -1,4 +1,4 @@
-//! What an engine follows of a memory that was measured.
+//! The figures of a measured memory that an engine decides by.
 
 use super::{Accesses, Keeping, NodeProfile};
 use std::sync::Arc;

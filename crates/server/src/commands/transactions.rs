@@ -271,8 +271,9 @@ fn run_alone(
     let (sessions, mut context) = executor.split(client, out);
     // It is not tried again: it waits.
     context.atomic = true;
-    let session = sessions.open(context.client.database, &context.shared.maps);
-    Executor::run_queued(&mut context, session.ok(), command, args)
+    let mut session = sessions.open(context.client.database, &context.shared.maps).ok();
+    session.iter_mut().for_each(|session| session.set_wait(Wait::ForRoom));
+    Executor::run_queued(&mut context, session, command, args)
 }
 
 /// Runs requests of one database, atomically if any of them writes; whether one does, and what each came to.

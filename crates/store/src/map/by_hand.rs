@@ -14,8 +14,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Errors
     /// Those of the medium.
     #[doc(hidden)]
-    pub fn keep(&self, unwritten_bytes: u64, is_cut_due: bool) -> Result<()> {
-        Ok(crate::background::keep(&self.inner.engine, unwritten_bytes, is_cut_due)?)
+    pub fn keep(&self, unwritten_bytes: u64, is_checkpoint_due: bool) -> Result<()> {
+        Ok(crate::background::keep(&self.inner.engine, unwritten_bytes, is_checkpoint_due)?)
     }
 
     /// The medium below, for tests that record or break it.

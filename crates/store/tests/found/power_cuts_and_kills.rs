@@ -119,7 +119,7 @@ fn items_that_a_recovery_truncated_never_come_back() {
 }
 
 /// `flush_all` reads the rule before it has the checkpoint's lock. A flush that waits there while the
-/// rule becomes `All` stores a checkpoint that still says `Bounded`: from then on acknowledged writes do
+/// rule becomes `All` stores a checkpoint record that still says `Bounded`: from then on acknowledged writes do
 /// not count, and the next crash loses them.
 #[test]
 fn a_flush_under_way_does_not_undo_a_change_of_rule() {

@@ -408,7 +408,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
     LeftOut {
         test: "map-mirrored-growth",
         name: "BucketFilled",
-        meaning: "entries are in the new bucket before readers are led to it",
+        meaning: "entries are moved to the new bucket when the table grows",
         run: |s| mirrored_growth(storing(without_entries), s).explored(s),
     },
     LeftOut {

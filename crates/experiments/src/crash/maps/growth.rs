@@ -13,8 +13,7 @@ use terrace_machine::{Crashable, Noted};
 use terrace_memory::Domain;
 use terrace_memory::instructions::LINE_BYTES;
 
-/// Buckets of a table that has not grown, and the entries with which the next one makes it grow: three quarters of
-/// seven in each, and one more.
+/// Buckets of a table that has not grown, and the most entries with which it does not: three quarters of seven in each.
 const BUCKETS: u64 = 16;
 const ENTRIES: u64 = BUCKETS * 21 / 4;
 /// Keys beside those of the threads.
@@ -24,7 +23,7 @@ const FILLERS: std::ops::Range<u64> = 100..100 + ENTRIES - 2;
 fn lifetime() -> usize {
     let bucket = |seed: u64, key: u64| hash_key(seed, &key.to_be_bytes()) % (2 * BUCKETS);
     let moves = |seed: &u64| bucket(*seed, 0) == BUCKETS && bucket(*seed, 1) == 0;
-    (100..).find(moves).expect("one of a thousand") as usize
+    (100..).find(moves).expect("numbers do not end") as usize
 }
 
 /// A slot of the first new bucket stays empty.
@@ -33,7 +32,7 @@ pub(super) fn without_entries(at: u64, word: u64) -> u64 {
     if is_entry { 0 } else { word }
 }
 
-/// The next key but one makes the table grow.
+/// The next new key makes the table grow.
 fn full(place: &OnDisk, memory: &Crashable) -> OnImage {
     let map = place.open(memory, lifetime());
     map.sync().expect("a sync");

@@ -89,10 +89,10 @@ impl Folders {
         std::fs::write(next, found).expect("room");
     }
 
-    /// What a power cut leaves of a redo log. Which of three follows from what it holds: a state says the same each
-    /// time.
+    /// What a power cut leaves of a redo log. Which of three follows from its records: a state says the same each
+    /// time, in whatever boot of this machine, which the page before them names.
     fn left_of(&self, log: Vec<u8>) -> Option<Vec<u8>> {
-        match terrace_durable::checksum::Crc::new(0).update(&log).finish() % 3 {
+        match terrace_durable::checksum::Crc::new(0).update(&log[CONTROL_BYTES..]).finish() % 3 {
             0 => None,
             1 => Some(log),
             _ => Some(self.stale.lock().unwrap_or_else(PoisonError::into_inner).clone()),
