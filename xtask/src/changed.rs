@@ -46,6 +46,9 @@ pub fn main(root: &Path, revision: Option<&str>) -> Result<(), String> {
 fn of(root: &Path, arguments: &[&str], crates: &BTreeSet<String>) -> Command {
     let mut command = cargo(root);
     command.args(arguments);
+    if arguments.first() == Some(&"test") {
+        crate::test::without_disks(&mut command);
+    }
     crates.iter().for_each(|name| _ = command.args(["-p", name]));
     command
 }

@@ -67,6 +67,7 @@ fn each<S: AsRef<str> + Sync>(
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+            println!("    {}", test.as_ref());
             let output = crash_test(binary).arg(test.as_ref()).args(arguments).output();
             let what = match &output {
                 Ok(output) if output.status.success() => None,

@@ -107,7 +107,8 @@ fn all(root: &Path, options: &Options) -> Result<(), String> {
         }
     }
     log.print();
-    println!("\nall checks passed");
+    let left_out = if mounts() { "" } else { "; those of full disks were left out" };
+    println!("\nall checks passed{left_out}");
     Ok(())
 }
 
@@ -158,19 +159,22 @@ fn tests_of_workspace(root: &Path, options: &Options) -> Command {
     // A test that needs a client fails, rather than passing over it, when this door has seen to
     // the clients.
     command.env("TERRACE_REQUIRE_CLIENTS", "1");
-    if !mounts() {
-        println!(
-            "    no file system can be mounted here: tests of full and read-only disks are left out"
-        );
-        command.env("TERRACE_TEST_WITHOUT_DISKS", "1");
-    }
+    without_disks(&mut command);
     if options.long {
         command.env("TERRACE_LONG", "1");
     }
     command
 }
 
-/// Whether a small file system can be mounted, for the tests of full disks.
+/// Leaves tests of full disks out, and says so, where none can be mounted.
+pub fn without_disks(command: &mut Command) {
+    if !mounts() {
+        println!("    tests of full and read-only disks are left out: none can be mounted here");
+        command.env("TERRACE_TEST_WITHOUT_DISKS", "1");
+    }
+}
+
+/// Whether a small file system can be mounted.
 fn mounts() -> bool {
     let at = std::env::temp_dir().join(format!("terrace-mount-{}", std::process::id()));
     let is_done = |command: &mut Command| command.output().is_ok_and(|o| o.status.success());

@@ -68,7 +68,7 @@ enum Command {
                       terrace export ./data users - --format csv | head\n  \
                       terrace export --server 127.0.0.1:6379 ./data 0 backup.terrace")]
     Export(transfer::ExportArguments),
-    /// Read a map from a file
+    /// Read a map from a file; a directory or map that is missing is made
     #[command(mut_arg("file", |file| file.help("The file; `-` for standard input")), after_help = "Examples:\n  \
                       terrace import ./data users users.terrace\n  \
                       terrace import ./data users users.csv --format csv")]
@@ -144,11 +144,11 @@ fn parse() -> CommandLine {
 }
 
 /// The command that the arguments name, with the one below it.
-fn named(mut command: clap::Command, arguments: impl Iterator<Item = String>) -> String {
+fn named(mut command: clap::Command, arguments: impl Iterator<Item = OsString>) -> String {
     let mut name = String::from("terrace");
     for argument in arguments {
         let Some(below) = command.find_subcommand(&argument).cloned() else { break };
-        name = format!("{name} {argument}");
+        name = format!("{name} {}", below.get_name());
         command = below;
     }
     name
@@ -187,7 +187,7 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
         Err(Failure::Usage(what)) => {
-            let command = named(CommandLine::command(), std::env::args().skip(1));
+            let command = named(CommandLine::command(), std::env::args_os().skip(1));
             say(format_args!("terrace: {what}\n\nFor more information, try '{command} --help'."));
             ExitCode::from(2)
         }

@@ -50,8 +50,7 @@ impl From<FormatName> for Format {
 
 #[derive(Args)]
 struct Place {
-    /// Directory of the database (import creates it if absent); with --server, the directory that it serves, or `-`
-    /// for any
+    /// Directory of the database; with --server, the directory that it serves, or `-` for any
     dir: PathBuf,
     /// Name of the map; database 0 of a server is the map `0`
     map: String,
@@ -225,7 +224,7 @@ fn import_from(
     let input = BufReader::with_capacity(1 << 20, bar.wrap_read(input));
     let reader = Format::from(place.format).reader(input, arguments.salvage);
     if let Some(server) = &place.server {
-        let mut sink = ServerSink { connection: connect(place, server)? };
+        let mut sink = ServerSink { connection: connect(place, server)?, server: server.clone() };
         let done = reader.and_then(|mut r| transfer::import(&mut *r, &mut sink, &mut |_| ()));
         bar.finish_and_clear();
         return done.map_err(|e| unreadable(arguments, e));
@@ -267,9 +266,8 @@ fn unreadable(arguments: &ImportArguments, error: TransferError) -> Failure {
         TransferError::Damaged { .. }
         | TransferError::Newer { .. }
         | TransferError::Line { .. } => Failure::new(format_args!("{file}: {error}")),
-        TransferError::Io(io) if io.kind() != io::ErrorKind::BrokenPipe => {
-            Failure::new(format_args!("{file}: {io}"))
-        }
+        // Of the file: those of a server say its name.
+        TransferError::Io(io) => Failure::new(format_args!("{file}: {io}")),
         _ => failed(error),
     }
 }
@@ -353,6 +351,7 @@ fn must_serve(connection: &mut Connection, place: &Place, server: &str) -> Resul
 /// A server's database, read with SCAN.
 struct ServerSource {
     connection: Connection,
+    server: String,
     cursor: Vec<u8>,
     keys: u64,
 }
@@ -360,12 +359,17 @@ struct ServerSource {
 impl ServerSource {
     fn open(place: &Place, server: &str) -> Result<Self, Failure> {
         let mut connection = connect(place, server)?;
-        let keys = match connection.call(&[b"DBSIZE"])? {
+        let keys = match connection.call(&[b"DBSIZE"]).map_err(|e| failed(lost(server, e)))? {
             Reply::Integer(n) => u64::try_from(n).unwrap_or(0),
             _ => 0,
         };
-        Ok(Self { connection, cursor: b"0".to_vec(), keys })
+        Ok(Self { connection, server: server.into(), cursor: b"0".to_vec(), keys })
     }
+}
+
+/// The connection ended. Not an error of the file, nor of a pipe that others read: those would end quietly.
+fn lost(server: &str, error: io::Error) -> TransferError {
+    TransferError::Remote(format!("{server}: {error}; what was under way is not complete"))
 }
 
 fn remote(what: impl std::fmt::Debug) -> TransferError {
@@ -374,7 +378,8 @@ fn remote(what: impl std::fmt::Debug) -> TransferError {
 
 impl Source for ServerSource {
     fn page(&mut self, each: &mut dyn FnMut(Record<'_>)) -> Result<bool, TransferError> {
-        let scan = self.connection.call(&[b"SCAN", &self.cursor, b"COUNT", b"256"])?;
+        let scan = self.connection.call(&[b"SCAN", &self.cursor, b"COUNT", b"256"]);
+        let scan = scan.map_err(|e| lost(&self.server, e))?;
         let Reply::Array(parts) = scan else {
             return Err(remote(scan));
         };
@@ -395,7 +400,7 @@ impl Source for ServerSource {
             self.connection.queue(&[b"PTTL", key]);
         }
         let now_ms = now_ms();
-        let replies = self.connection.replies()?;
+        let replies = self.connection.replies().map_err(|e| lost(&self.server, e))?;
         for (key, pair) in keys.iter().zip(replies.chunks(2)) {
             match pair {
                 // Gone since the scan named it.
@@ -412,7 +417,8 @@ impl Source for ServerSource {
     }
 
     fn lacks(&mut self) -> Result<Option<String>, TransferError> {
-        let info = self.connection.call(&[b"INFO", b"persistence"])?;
+        let info = self.connection.call(&[b"INFO", b"persistence"]);
+        let info = info.map_err(|e| lost(&self.server, e))?;
         let Reply::Bulk(Some(info)) = info else { return Err(remote(info)) };
         let info = String::from_utf8_lossy(&info);
         let why = info.lines().find_map(|line| line.trim_end().strip_prefix("read_only:"));
@@ -424,6 +430,7 @@ impl Source for ServerSource {
 /// A server's database, written with SET.
 struct ServerSink {
     connection: Connection,
+    server: String,
 }
 
 impl Sink for ServerSink {
@@ -439,7 +446,7 @@ impl Sink for ServerSink {
     }
 
     fn flush(&mut self) -> Result<(), TransferError> {
-        for reply in self.connection.replies()? {
+        for reply in self.connection.replies().map_err(|e| lost(&self.server, e))? {
             if let Reply::Error(what) = reply {
                 return Err(TransferError::Remote(what));
             }

@@ -1,6 +1,7 @@
 //! The binary as a user meets it: what it prints, what it refuses, and its exit codes.
 
 use crate::common::run;
+use std::io::{Read, Write};
 use std::path::Path;
 
 /// Runs it and expects success; returns its output.
@@ -433,4 +434,44 @@ fn a_page_cache_has_tests_of_its_own() {
     let (code, _, stderr) = run(&["crash-test", "--domain", "pages"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("adr, eadr or page-cache"), "{stderr}");
+}
+
+/// A connection that broke while records were sent ended the command quietly, as a pipe does whose reader has gone:
+/// exit code 0, and a part of the records.
+#[test]
+fn a_server_that_ends_while_records_are_sent_is_a_failure_that_names_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let file = path(dir.path(), "all.jsonl");
+    // More than a socket takes before its other end reads.
+    let value = "v".repeat(16 << 20);
+    std::fs::write(&file, format!("{{\"key\":\"k\",\"value\":\"{value}\"}}\n")).expect("written");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let server = listener.local_addr().expect("an address").to_string();
+    let ends = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut selected = [0; 64];
+        assert!(stream.read(&mut selected).expect("SELECT") > 0);
+        stream.write_all(b"+OK\r\n").expect("answered");
+        assert!(stream.read(&mut selected).expect("SET") > 0);
+    });
+    let import = ["import", "-", "0", &file, "--format", "jsonl", "--server", &server];
+    let (code, stdout, stderr) = run(&import);
+    ends.join().expect("no panic");
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(stderr.contains(&server) && stderr.contains("not complete"), "{stderr}");
+    assert!(!stderr.contains("all.jsonl"), "{stderr}");
+}
+
+/// An argument that is no text, beside another that is wrong, ended the process with a panic.
+#[test]
+fn an_argument_that_is_no_text_is_refused_like_any_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = std::ffi::OsStr::from_bytes(b"/nowhere/d\xff");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_terrace"))
+        .arg("serve")
+        .arg(dir)
+        .args(["--durability", "fsync"])
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
 }

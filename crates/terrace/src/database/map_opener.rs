@@ -9,8 +9,8 @@ use terrace_store::{
 
 /// Opens one map of a database; made by [`Database::map_builder`].
 ///
-/// A map that is open already is returned as it is, if the settings given here are those in force; it is refused
-/// if one of them is not.
+/// A map that is open already is returned as it is, if the settings given here one by one are those in force; it is
+/// refused if one of them is not. Its tiers and what [`MapOpener::options`] gives are not compared.
 #[must_use = "nothing is opened before `open`"]
 pub struct MapOpener<'db> {
     database: &'db Database,
@@ -138,12 +138,12 @@ impl<'db> MapOpener<'db> {
         let MapOpener { database, name, options, tiers, given } = self;
         check_name("map", "_-.", &name)?;
         let mut maps = database.maps();
+        database.check_budget(options.memory_budget_bytes)?;
         if let Some(opened) = maps.get(&name) {
             given.check_in_force(&name, opened)?;
             return Ok(opened.map.clone());
         }
         let options = given.over(options);
-        database.check_budget(options.memory_budget_bytes)?;
         let share = match &tiers.values {
             Some(tier) => database.share_of(tier),
             None => Arc::clone(&database.shared),
@@ -180,15 +180,16 @@ impl Given {
     /// A setting of a map that is open would be silently ignored.
     fn check_in_force(&self, name: &str, opened: &Opened) -> Result<()> {
         let map = &opened.map;
-        let design = match map.stats().design.as_str() {
-            "slab" => ValueDesign::Slab,
-            _ => ValueDesign::Log,
-        };
-        let values = self.values.filter(|values| *values != ValueDesign::Auto);
+        if let Some(values) = self.values.filter(|values| *values != ValueDesign::Auto) {
+            let design = match map.stats().design.as_str() {
+                "slab" => ValueDesign::Slab,
+                _ => ValueDesign::Log,
+            };
+            holds(name, "values", Some(values), design)?;
+        }
         let persist = self.persist.filter(|persist| *persist != Persist::Auto);
         holds(name, "durability", self.durability, map.durability())?;
         holds(name, "kind", self.kind, map.kind())?;
-        holds(name, "values", values, design)?;
         holds(name, "persist", persist, map.persist())?;
         holds(name, "when_full", self.when_full, map.when_full())?;
         holds(name, "writers", self.writers, opened.writers)
