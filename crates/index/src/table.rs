@@ -1,7 +1,7 @@
 //! A concurrent hash index that grows one bucket at a time (linear hashing).
 //!
-//! A bucket is one cache line: a header and seven entries of 8 bytes, tag (16 bits of the hash)
-//! and location (48 bits); what does not fit chains into overflow lines. Readers take no lock and
+//! A bucket is one cache line: a header and seven entries of 8 bytes, tag (16 to 28 bits of the hash)
+//! and location; what does not fit chains into overflow lines. Readers take no lock and
 //! write nothing. Writers lock one bucket by a bit in its header. When the table grows, bucket
 //! `s` is split into `s` and `s + 2^L`; nothing else moves, so growth never stops the world and
 //! the load, and with it the memory per key, stays level at every size.
@@ -33,7 +33,6 @@ mod version_lock;
 
 use crate::{COMMIT_BYTES, Reserved};
 use crossbeam_utils::CachePadded;
-pub use line::have_one_tag;
 use line::*;
 pub use shard::Watch;
 use shard::{Persistence, Shard};
@@ -121,7 +120,8 @@ impl<'a, I: Memory> Line<'a, I> {
     /// there is none, only [`HashIndex::get`] knows.
     #[inline(always)]
     pub fn candidate(&self, hash: u64) -> Option<u64> {
-        let slot = matching_slots(self.memory, self.at, hash).trailing_zeros();
+        let tags = self.shard.tags;
+        let slot = matching_slots(self.memory, self.at, tags, hash).trailing_zeros();
         if slot == 32 {
             return None;
         }
@@ -135,9 +135,7 @@ impl<'a, I: Memory> Line<'a, I> {
                 return None;
             }
         }
-        (entry & !LOCATION_MASK == tag_of(hash))
-            .then_some(entry & LOCATION_MASK)
-            .filter(|l| *l != 0)
+        tags.has(entry, hash).then_some(tags.location(entry)).filter(|l| *l != 0)
     }
 
     /// The overflow line behind this one, if there is one.
@@ -151,6 +149,11 @@ impl<'a, I: Memory> Line<'a, I> {
 
 /// Position of an unordered scan: shard and bucket. 0 is the start and, returned, the end.
 pub type Cursor = u64;
+
+/// Where a cursor has the shard, above the bucket.
+const SHARD_SHIFT: u32 = 48;
+/// Bits of a location at the most.
+const LOCATION_BITS_MOST: u32 = 48;
 
 /// Sizes of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -184,16 +187,18 @@ impl HashIndex {
     /// # Errors
     /// The kernel's, when it has no address space or memory for it.
     pub fn new(shards: usize, capacity: u64, budget: &Arc<Budget>) -> io::Result<HashIndex> {
-        HashIndex::on_node(shards, capacity, None, budget)
+        HashIndex::on_node(shards, capacity, 1 << LOCATION_BITS_MOST, None, budget)
     }
 
-    /// As [`HashIndex::new`], with its memory from one NUMA node.
+    /// As [`HashIndex::new`], of locations below `locations_end` (at most 2^48), with its memory from one NUMA node.
+    /// Up to 2^44 it grows without a look at its items.
     ///
     /// # Errors
     /// The errors of [`HashIndex::new`]; the kernel's, when it does not bind memory to the node.
     pub fn on_node(
         shards: usize,
         capacity: u64,
+        locations_end: u64,
         node: Option<u32>,
         budget: &Arc<Budget>,
     ) -> io::Result<HashIndex> {
@@ -206,7 +211,8 @@ impl HashIndex {
         let regions: io::Result<Vec<_>> = (0..shards)
             .map(|_| Ok([region(Backing::HugePages)?, region(Backing::Anonymous)?]))
             .collect();
-        HashIndex::over(regions?, Persistence::Nothing, budget)
+        let tags = Tags::of_locations_below(locations_end);
+        HashIndex::over(regions?, Persistence::Nothing, tags, budget)
     }
 }
 
@@ -218,7 +224,7 @@ impl<I: Memory> HashIndex<I> {
     /// # Errors
     /// Those of the regions.
     pub fn on(regions: Vec<[Reserved<I>; 2]>, budget: &Arc<Budget>) -> io::Result<HashIndex<I>> {
-        HashIndex::over(regions, Persistence::Nothing, budget)
+        HashIndex::over(regions, Persistence::Nothing, Tags::PERSISTENT, budget)
     }
 
     /// An empty index that is persistent: on the regions of each of its tables (a power of two of them) for
@@ -230,7 +236,7 @@ impl<I: Memory> HashIndex<I> {
         regions: Vec<[Reserved<I>; 2]>,
         budget: &Arc<Budget>,
     ) -> io::Result<HashIndex<I>> {
-        HashIndex::over(regions, Persistence::Words, budget)
+        HashIndex::over(regions, Persistence::Words, Tags::PERSISTENT, budget)
     }
 
     /// From here on the changes of an operation on this persistent index are words of one section, which
@@ -242,12 +248,13 @@ impl<I: Memory> HashIndex<I> {
     fn over(
         regions: Vec<[Reserved<I>; 2]>,
         persistence: Persistence,
+        tags: Tags,
         budget: &Arc<Budget>,
     ) -> io::Result<HashIndex<I>> {
         let shards: io::Result<Vec<_>> = regions
             .into_iter()
             .map(|[buckets, overflow]| {
-                Shard::new(buckets, overflow, persistence, budget).map(CachePadded::new)
+                Shard::new(buckets, overflow, persistence, tags, budget).map(CachePadded::new)
             })
             .collect();
         Ok(HashIndex::of(shards?))
@@ -332,7 +339,7 @@ impl<I: Memory> HashIndex<I> {
         let bucket = self.shard(hash).lock_bucket_of(hash, items);
         let is_key = |location| items.has_key_locked(location, key, &bucket.lock);
         let (_, _, entry) = bucket.find(hash, is_key)?;
-        Some(f(entry & LOCATION_MASK))
+        Some(f(bucket.shard.tags.location(entry)))
     }
 
     /// As [`HashIndex::update_then`], for the key whose entry is exactly `location`; `f` runs only if
@@ -352,19 +359,26 @@ impl<I: Memory> HashIndex<I> {
         self.shard(hash).find(hash, |found| found == location).is_some()
     }
 
+    /// Whether entries of keys with these hashes have one tag: of two keys whose tags differ, an entry of one never
+    /// names an item of the other.
+    pub fn have_one_tag(&self, a: u64, b: u64) -> bool {
+        let tags = self.shards[0].tags;
+        tags.of(a) == tags.of(b)
+    }
+
     /// Visits the locations of whole buckets from `cursor` until at least `count` were seen;
     /// returns where to go on, 0 at the end. Every entry present from the first call to the last
     /// is visited at least once; one inserted, removed or moved meanwhile may be visited or not,
     /// or twice.
     pub fn scan(&self, cursor: Cursor, count: usize, mut visit: impl FnMut(u64)) -> Cursor {
-        let shard_of = |cursor: Cursor| (cursor >> LOCATION_BITS) as usize;
+        let shard_of = |cursor: Cursor| (cursor >> SHARD_SHIFT) as usize;
         let mut at = cursor;
         let mut seen = 0;
         while shard_of(at) < self.shards.len() {
             let shard = &self.shards[shard_of(at)];
-            let bucket = at & LOCATION_MASK;
+            let bucket = at & ((1 << SHARD_SHIFT) - 1);
             if bucket >= shard.count.load(Ordering::Acquire) {
-                at = (shard_of(at) as u64 + 1) << LOCATION_BITS;
+                at = (shard_of(at) as u64 + 1) << SHARD_SHIFT;
                 continue;
             }
             if seen >= count {

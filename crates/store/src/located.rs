@@ -11,7 +11,7 @@ use terrace_durable::item::Item;
 use terrace_durable::sections::Changes;
 use terrace_durable::{BucketLock, NoItem, Seen, Values};
 use terrace_index::tree::Keys;
-use terrace_index::{Items, hash_key, have_one_tag};
+use terrace_index::{Items, hash_key};
 use terrace_memory::{Memory, lab};
 
 /// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken. A hash index
@@ -92,7 +92,7 @@ impl<'g, M: Memory, I: Memory> Located<'g, M, I> {
     #[cold]
     fn check_tag(&self, location: u64, key: &[u8], found: Option<&[u8]>) -> bool {
         let hash = |key| hash_key(self.engine.seed, key);
-        if found.is_some_and(|found| !have_one_tag(hash(found), hash(key))) {
+        if found.is_some_and(|found| !self.engine.index.have_one_tag(hash(found), hash(key))) {
             self.damaged.set(Some(NoItem(location)));
         }
         false

@@ -27,6 +27,9 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
+/// What an item takes at the least.
+pub(crate) const LEAST_ITEM_BYTES: u64 = 16;
+
 /// Address space for a map's values: what the budget could ever be raised to. It costs nothing
 /// until it is used.
 fn reserved_bytes(budget_bytes: u64) -> u64 {
@@ -331,8 +334,7 @@ impl<'a> Opening<'a> {
 
     /// An index in DRAM.
     pub fn new_index<M: Memory>(&self, values: &Stored<M>) -> Result<Index<Native>> {
-        // An item takes 16 bytes at the least.
-        let capacity = values.medium().capacity_bytes() / 16;
+        let capacity = values.medium().capacity_bytes() / LEAST_ITEM_BYTES;
         let index = Index::<Native>::in_dram(self, capacity);
         index.map_err(|source| Error::Io {
             path: values.medium().path().to_path_buf(),

@@ -69,16 +69,16 @@ impl<'a, I: Memory> LockedBucket<'a, I> {
     /// The slot of the entry with the tag of `hash` that is the key's.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, is_key: impl Fn(u64) -> bool) -> Option<Place<'a, I>> {
-        let tag = tag_of(hash);
+        let tags = self.shard.tags;
         let mut memory = &self.shard.buckets;
         let mut line = self.at;
         loop {
-            let mut slots = matching_slots(memory, line, hash);
+            let mut slots = matching_slots(memory, line, tags, hash);
             while slots != 0 {
                 let at = line + u64::from(slots.trailing_zeros()) * 8;
                 // SAFETY: a slot of a committed line.
                 let entry = unsafe { memory.load(at) };
-                if entry != 0 && entry & !LOCATION_MASK == tag && is_key(entry & LOCATION_MASK) {
+                if entry != 0 && tags.has(entry, hash) && is_key(tags.location(entry)) {
                     return Some((memory, at, entry));
                 }
                 slots &= slots - 1;

@@ -79,13 +79,22 @@ impl<I: Memory> Shard<I> {
         let level = if count.is_power_of_two() { count } else { count.next_power_of_two() / 2 };
         let source = self.lock(count - level);
         let mut moving = Vec::with_capacity(8);
-        source.each(&changes, |_, _, entry| items.prefetch(entry & LOCATION_MASK));
-        let hash_of = |entry| items.hash_locked(entry & LOCATION_MASK, &source.lock);
+        let tags = self.tags;
+        source.each(&changes, |_, _, entry| {
+            if tags.has_bit(entry, level).is_none() {
+                items.prefetch(tags.location(entry));
+            }
+        });
+        let goes = |entry| {
+            let by_item =
+                || Some(items.hash_locked(tags.location(entry), &source.lock)? & level != 0);
+            tags.has_bit(entry, level).or_else(by_item)
+        };
         let (mut staying, mut is_known) = (0, true);
-        source.each(&changes, |memory, at, entry| match hash_of(entry) {
+        source.each(&changes, |memory, at, entry| match goes(entry) {
             None => is_known = false,
-            Some(hash) if hash & level == 0 => staying += 1,
-            Some(_) => moving.push((memory, at, entry)),
+            Some(false) => staying += 1,
+            Some(true) => moving.push((memory, at, entry)),
         });
         if !is_known {
             // Where a damaged item's entry belongs nobody knows: the table stays as it is, and chains grow.

@@ -133,6 +133,7 @@ impl<I: Memory> Shard<I> {
             overflow: overflow.memory,
             persistence: Persistence::Words,
             opening: 1,
+            tags: Tags::PERSISTENT,
             count: AtomicU64::new(count),
             entries: AtomicU64::new(0),
             growth: Mutex::new(()),

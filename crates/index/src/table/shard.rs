@@ -44,6 +44,7 @@ pub(super) struct Shard<I: Memory> {
     pub(super) persistence: Persistence,
     /// What the header of a locked bucket says: the number of this opening.
     pub(super) opening: u8,
+    pub(super) tags: Tags,
     pub(super) overflow: I,
     pub(super) entries: AtomicU64,
     /// Whoever adds buckets holds it.
@@ -90,6 +91,7 @@ impl<I: Memory> Shard<I> {
         buckets: Reserved<I>,
         overflow: Reserved<I>,
         persistence: Persistence,
+        tags: Tags,
         budget: &Arc<Budget>,
     ) -> io::Result<Shard<I>> {
         let claims = [buckets.claim(), overflow.claim()];
@@ -113,6 +115,7 @@ impl<I: Memory> Shard<I> {
             overflow: overflow.memory,
             persistence,
             opening: 1,
+            tags,
             starts: [buckets.start, overflow.start],
             count: AtomicU64::new(FIRST_BUCKETS),
             entries: AtomicU64::new(0),
@@ -234,7 +237,7 @@ impl<I: Memory> Shard<I> {
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<u64> {
-        let tag = tag_of(hash);
+        let tags = self.tags;
         loop {
             let count = self.count.load(Ordering::Acquire);
             let bucket = bucket_of(hash, count);
@@ -244,13 +247,13 @@ impl<I: Memory> Shard<I> {
             let mut line = bucket * LINE;
             let mut header = first.header();
             loop {
-                let mut slots = matching_slots(memory, line, hash);
+                let mut slots = matching_slots(memory, line, tags, hash);
                 while slots != 0 {
                     // SAFETY: slots of a committed line are aligned words.
                     let entry =
                         unsafe { memory.load(line + u64::from(slots.trailing_zeros()) * 8) };
-                    let location = entry & LOCATION_MASK;
-                    if location != 0 && entry & !LOCATION_MASK == tag && is_it(location) {
+                    let location = tags.location(entry);
+                    if location != 0 && tags.has(entry, hash) && is_it(location) {
                         self.settle(bucket, memory, line);
                         return Some(location);
                     }
@@ -319,7 +322,7 @@ impl<I: Memory> Shard<I> {
         let mut lines = Lines::of(self);
         let bucket = self.lock_bucket_of(hash, items);
         let found = bucket.find(hash, |location| is_key(location, &bucket.lock));
-        let before = found.map(|(_, _, entry)| entry & LOCATION_MASK);
+        let before = found.map(|(_, _, entry)| self.tags.location(entry));
         // Before anything is changed: what `f` does cannot be taken back.
         let room = match found {
             Some(_) => None,
@@ -334,7 +337,7 @@ impl<I: Memory> Shard<I> {
                 shrunk = self.change(&bucket, place, hash, change, &mut lines, &mut changes);
             }
             (Change::Set(location), None, Some(room)) => {
-                let entry = entry(hash, location);
+                let entry = self.tags.entry(hash, location);
                 bucket.insert(entry, room, &mut lines, &mut changes);
                 self.record_entry(&mut changes, 0, entry);
                 inserted = true;
@@ -385,7 +388,7 @@ impl<I: Memory> Shard<I> {
         match change {
             Change::Keep => {}
             Change::Set(location) => {
-                let after = entry(hash, location);
+                let after = self.tags.entry(hash, location);
                 self.set(changes, memory, at, after);
                 self.record_entry(changes, before, after);
             }
@@ -509,9 +512,9 @@ impl<I: Memory> Shard<I> {
             let locked = self.lock(bucket);
             locked.each(&Changes::new(), |_, _, entry| {
                 if seen < found.len() {
-                    found[seen] = entry & LOCATION_MASK;
+                    found[seen] = self.tags.location(entry);
                 } else {
-                    more.push(entry & LOCATION_MASK);
+                    more.push(self.tags.location(entry));
                 }
                 seen += 1;
             });

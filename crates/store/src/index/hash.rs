@@ -4,7 +4,7 @@ use super::{KeyIndex, Position, Site, Unordered, Watches};
 use crate::engine::BATCH;
 use crate::form::TreeForm;
 use crate::kept::regions;
-use crate::open::Opening;
+use crate::open::{LEAST_ITEM_BYTES, Opening};
 use std::fmt;
 use std::io;
 use terrace_durable::BucketLock;
@@ -33,7 +33,8 @@ impl<I: Memory> KeyIndex for HashIndex<I> {
     }
 
     fn in_dram(opening: &Opening<'_>, capacity: u64) -> io::Result<HashIndex> {
-        HashIndex::on_node(opening.tables(), capacity, opening.index_node(), opening.index_budget())
+        let (tables, end) = (opening.tables(), capacity * LEAST_ITEM_BYTES);
+        HashIndex::on_node(tables, capacity, end, opening.index_node(), opening.index_budget())
     }
 
     fn create(site: &Site<'_, I>) -> io::Result<HashIndex<I>>
@@ -76,6 +77,10 @@ impl<I: Memory> KeyIndex for HashIndex<I> {
     fn looked_at(&self) -> [u64; 2] {
         // But for chains, which are rare: a bucket is a line.
         [1, 64]
+    }
+
+    fn have_one_tag(&self, one: u64, other: u64) -> bool {
+        HashIndex::have_one_tag(self, one, other)
     }
 
     #[inline(always)]

@@ -174,6 +174,10 @@ impl<I: Memory> KeyIndex for Index<I> {
         each!(Index, self, kind => KeyIndex::looked_at(kind))
     }
 
+    fn have_one_tag(&self, one: u64, other: u64) -> bool {
+        each!(Index, self, kind => KeyIndex::have_one_tag(kind, one, other))
+    }
+
     #[inline(always)]
     fn line(&self, hash: u64) -> Option<Line<'_, I>> {
         each!(Index, self, kind => KeyIndex::line(kind, hash))

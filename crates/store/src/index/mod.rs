@@ -215,6 +215,11 @@ pub(crate) trait KeyIndex: Sized {
     /// Nodes that a lookup reads one after the other where the index lies, and bytes of each.
     fn looked_at(&self) -> [u64; 2];
 
+    /// Whether an entry of a key with one hash could name an item of a key with the other, as far as entries say.
+    fn have_one_tag(&self, _one: u64, _other: u64) -> bool {
+        true
+    }
+
     /// The line of a hash table where `hash` is looked for, to prefetch it long before it is read.
     #[inline(always)]
     fn line(&self, _hash: u64) -> Option<Line<'_, Self::Memory>> {
