@@ -233,6 +233,7 @@ fn banner(
     let when_full = match options.when_full {
         WhenFull::Refuse => "then writes are refused",
         WhenFull::Evict => "then old keys are evicted",
+        WhenFull::Spill => "then old values leave memory and are read from the disk",
     };
     let settings = source.map_or("defaults".into(), |s| s.display().to_string());
     let limits = &config.server.limits;

@@ -18,6 +18,7 @@
 //! ([`Medium::open_through`]) or in its place ([`Medium::mirrored`]), and a byte-addressable memory may have none
 //! ([`Medium::over`]): what structures can be tried on, the one that crashes first of all.
 
+mod blocks;
 mod disk;
 mod file;
 mod folders;
@@ -31,6 +32,8 @@ pub use folders::make_folders;
 #[doc(hidden)]
 pub use folders::{FolderEvent, FolderTrace};
 pub use watched::Event;
+
+pub(crate) use blocks::Blocks;
 
 use crate::access::Access;
 use crate::error::{Result, io_error};
@@ -312,6 +315,12 @@ impl<M: Memory> Medium<M> {
         self.watch().into_iter().for_each(|watch| watch.inject_write_fault(writes));
     }
 
+    /// Lets the read after `reads` more, beside those of recovery, fail, and each one after it; negative: none.
+    #[doc(hidden)]
+    pub fn inject_read_fault(&self, reads: i64) {
+        self.watch().into_iter().for_each(|watch| watch.inject_read_fault(reads));
+    }
+
     /// Lets each write and sync take so much longer, as a slow disk would.
     #[doc(hidden)]
     pub fn slow_down(&self, ms: u64) {
@@ -359,6 +368,18 @@ impl<M: Memory> Medium<M> {
     /// [`Error::Io`](crate::Error::Io).
     pub unsafe fn release(&self, at: u64, bytes: u64) -> Result<()> {
         self.disk().map_or(Ok(()), |disk| disk.release(at, bytes))?;
+        // SAFETY: by contract.
+        unsafe { self.release_memory(at, bytes) }
+    }
+
+    /// Gives the memory of `[at, at + bytes)` back, which reads as zero then; the file keeps it.
+    ///
+    /// # Safety
+    /// Nobody reads or writes the range meanwhile, or borrows it.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) unsafe fn release_memory(&self, at: u64, bytes: u64) -> Result<()> {
         // SAFETY: by contract.
         let released = unsafe { self.image.release(at, bytes) };
         released.map_err(io_error(self.path(), "release memory"))
@@ -487,6 +508,17 @@ impl<M: Memory> Medium<M> {
         let Some((disk, region)) = self.mirror().zip(self.image.region()) else { return Ok(()) };
         // SAFETY: committed and, by this function's contract, ours alone.
         disk.read(at, unsafe { region.exclusive(at, bytes) })
+    }
+}
+
+impl<M: Memory> Medium<M> {
+    /// Reads whole blocks from the file into memory of its own; what the file does not have reads as zero.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io).
+    pub(crate) fn read_apart(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        into.fill(0);
+        self.mirror().map_or(Ok(()), |disk| disk.read(at, into))
     }
 }
 

@@ -75,8 +75,8 @@ fn locations_that_name_nothing_are_refused() {
     let guard = crossbeam_epoch::pin();
     // Address space that no log has taken, the end of it, and what lies behind.
     for at in [CAPACITY / 2, CAPACITY - 1, CAPACITY, 7 * CAPACITY, u64::MAX >> 16] {
-        assert_eq!(logs.seen(at, &guard).err(), Some(NoItem(at)));
-        assert_eq!(logs.seen_if_key(at, b"key", &guard).err(), Some(NoItem(at)));
+        assert_eq!(logs.seen(at, &guard).err(), Some(NoItem::Invalid(at)));
+        assert_eq!(logs.seen_if_key(at, b"key", &guard).err(), Some(NoItem::Invalid(at)));
         assert!(!Values::copy_item(&logs, at, &mut ItemCopy::new()));
     }
 }

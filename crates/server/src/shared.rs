@@ -237,8 +237,11 @@ impl Maps {
 
 impl MapSettings {
     fn apply(&self, map: &Map) -> terrace::Result<()> {
-        if let Some(when_full) = self.when_full {
-            map.set_when_full(when_full);
+        match self.when_full {
+            None => {}
+            // Whatever is not evicted leaves memory, of a map that was opened so.
+            Some(WhenFull::Refuse) if map.set_when_full(WhenFull::Spill).is_ok() => {}
+            Some(when_full) => map.set_when_full(when_full)?,
         }
         self.durability.map_or(Ok(()), |durability| map.set_durability(durability))
     }

@@ -275,8 +275,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 }
             }
         }
-        if self.values.verifies_on_read() {
-            // A damaged item refuses the batch before anything of it is written: half of one would stop the map.
+        if self.values.verifies_on_read() || self.has_away() {
+            // A damaged item refuses the batch before anything of it is written: half of one would stop the map. What is
+            // on the disk alone is read now.
             writes.clone().try_for_each(|(key, _)| self.get(key, |_| ()).map(drop))?;
         }
         let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);

@@ -107,6 +107,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         // What cannot be released now is tried again.
         let _kept = logs.release_excess();
+        let room_comes = self.spill(logs)?;
         let mut missing = self.missing_logs(logs);
         if (pressed || index_pressed || missing > 0) && self.shrink_index() {
             missing = self.missing_logs(logs);
@@ -117,12 +118,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
-        let is_to_come = logs.waiting_segments() > 0;
+        let is_to_come = logs.waiting_segments() > 0 || room_comes;
         let stays = self.readers.look(is_to_come) == Reading::On;
         let (victims, evict) = self.victims(
             logs,
-            (pressed || deletes_pressed || missing > 0).then_some(missing),
-            deletes_pressed,
+            (!room_comes && (pressed || deletes_pressed || missing > 0)).then_some(missing),
+            deletes_pressed && !room_comes,
             index_pressed && self.are_deleted_in_the_way(),
         );
         let round = self.collect_segments(logs, &victims, evict);
@@ -226,6 +227,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let (was_due, room) = (!due.is_empty(), logs.room_for_copies());
         truncate_to_room(&mut due, room, logs.waiting_segments() > 0);
+        if self.plan.may_spill {
+            // Each is brought back whole.
+            let most = (self.budget.headroom() / u64::from(SEGMENT_BYTES) / 2) as usize;
+            due.truncate(most.clamp(1, VICTIMS));
+        }
         if was_due && due.is_empty() {
             // Freed logs come back first; to evict keys that live would be a waste.
             return (due, false);
@@ -303,12 +309,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 }
 
 impl<M: Memory, I: Memory> Moving<'_, M, I> {
-    /// Moves what lives out of each; returns those that may be freed. One with a damaged item is none of them: it
-    /// stays claimed, so that nobody tries again until the map is opened anew, and what was moved out of it is dead
+    /// Moves what lives out of each; returns those that may be freed. One with a damaged item, or that the disk does not
+    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what was moved out of it is dead
     /// there.
     fn segments(&mut self, claimed: Vec<u32>) -> (Vec<u32>, Result<()>) {
         let mut whole = Vec::with_capacity(claimed.len());
         for (at, segment) in claimed.iter().enumerate() {
+            if self.logs.bring_back(*segment).is_err() {
+                continue;
+            }
             let dropped = self.dropped.len();
             match self.segment(*segment) {
                 Ok(()) => whole.push(*segment),

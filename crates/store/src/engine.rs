@@ -20,6 +20,7 @@ use crate::located::{Located, OfWriter};
 use crate::options::WhenFull;
 use crate::plan::Plan;
 use crate::pressure::{By, Pressure, Readers, Wait};
+use crate::spill::FETCHES;
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::watch::Registry;
@@ -33,7 +34,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
-use terrace_durable::{BucketLock, Error as Below, Values, Writing, lock};
+use terrace_durable::{BucketLock, Error as Below, NoItem, Values, Writing, lock};
 use terrace_index::{Change as Entry, Line, hash_key};
 use terrace_memory::{Budget, Memory, Spin, lab};
 
@@ -95,6 +96,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     /// What each writer counted.
     pub written: Box<[CachePadded<Written>]>,
     pub when_full: AtomicU8,
+    /// Whether writers hold an epoch guard beside their locks.
+    pub writers_hold_guards: bool,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
     /// Writers who found no room for values: the collector should go further than it would.
@@ -299,6 +302,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                         _ => spin.wait(),
                     }
                 }
+                Outcome::Away => {
+                    // Nothing is held while the disk is waited for, but by a batch, which has its writer for itself.
+                    drop(held);
+                    self.get(key, |_| ())?;
+                }
             }
         }
     }
@@ -314,11 +322,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         f: &mut impl FnMut(Option<Value<'_>>) -> Change<'c>,
     ) -> Result<Outcome> {
         let (mut outcome, mut grown) = (Ok(Outcome::Done([None; 2])), 0);
-        let guard = OfWriter::of(&self.index);
+        let guard = OfWriter::of(self);
         let (released, located) = (Cell::new(None), self.located(guard.get()));
         let change = |at: Option<u64>, lock: &BucketLock, changes: &mut Changes| {
             let found = self.current(key, at, &located, lock);
-            let Ok(old) = found.map_err(|damaged| outcome = Err(self.damaged(damaged))) else {
+            let Ok(old) = found.map_err(|why| outcome = self.not_found(why)) else {
                 return (Entry::Keep, None);
             };
             let seen = |(location, _)| self.values.undurable(location);
@@ -371,6 +379,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         updated.map_err(|source| self.update_refused(&located, source))?;
         self.updated(writer, released.get(), grown);
         outcome
+    }
+
+    /// What becomes of an update that could not look at its key's item.
+    #[cold]
+    fn not_found(&self, why: NoItem) -> Result<Outcome> {
+        match why {
+            NoItem::Away(_) => Ok(Outcome::Away),
+            other => Err(self.damaged(other)),
+        }
     }
 
     /// Why the index did not change: it met damage, or found no memory.
@@ -459,10 +476,33 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// # Errors
     /// The index found no memory for it.
     pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) -> Result<()> {
+        let guard = OfWriter::of(self);
+        let mut taken = self.take_recovered(location, found, bytes, guard.get())?;
+        if let (Err(NoItem::Away(_)), Some(guard)) = (taken, guard.get()) {
+            // The other item of its key, or of one that may be the same, was read before and has left.
+            for _ in 0..FETCHES {
+                let Err(NoItem::Away(away)) = taken else { break };
+                self.values.fetch(away, guard)?;
+                taken = self.take_recovered(location, found, bytes, Some(guard))?;
+            }
+        }
+        let grown = taken.map_err(|damaged| self.damaged(damaged))?;
+        self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
+        self.note_recovered(found, bytes);
+        self.check_index_fits()
+    }
+
+    /// Takes the item into the index if it is newer; by how many the live keys grow.
+    fn take_recovered(
+        &self,
+        location: u64,
+        found: &Item<'_>,
+        bytes: usize,
+        guard: Option<&Guard>,
+    ) -> Result<std::result::Result<i64, NoItem>> {
         let hash = hash_key(self.seed, found.key);
         let (mut grown, mut failed) = (0, None);
-        let guard = OfWriter::of(&self.index);
-        let located = self.located(guard.get());
+        let located = self.located(guard);
         let mut newer = |at: Option<u64>, lock: &BucketLock| {
             let old = match self.current(found.key, at, &located, lock) {
                 Ok(old) => old,
@@ -490,10 +530,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index
             .update_then(hash, found.key, &located, newer, |(), _| ())
             .map_err(|source| self.index_refused(source))?;
-        failed.map_or(Ok(()), |damaged| Err(self.damaged(damaged)))?;
-        self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
-        self.note_recovered(found, bytes);
-        self.check_index_fits()
+        Ok(failed.map_or(Ok(grown), Err))
     }
 
     /// Counts an item that an entry of a persistent index names.
@@ -507,7 +544,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// # Errors
     /// The index found no memory for it.
     pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<bool> {
-        let guard = OfWriter::of(&self.index);
+        let guard = OfWriter::of(self);
         let located = self.located(guard.get());
         let forgotten = self.index.update_at(hash, key, location, &located, |_, _| Entry::Remove);
         forgotten.map_err(|source| self.index_refused(source))

@@ -115,6 +115,9 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
         let mut whole = Vec::with_capacity(claimed.len());
         let mut current = Vec::new();
         for segment in &claimed {
+            if self.logs.bring_back(*segment).is_err() {
+                continue;
+            }
             let before = current.len();
             match self.current_of(*segment, |item| current.push((*segment, item))) {
                 Ok(()) => whole.push(*segment),

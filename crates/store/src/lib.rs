@@ -40,6 +40,7 @@ mod redo;
 mod refused;
 mod reopen;
 mod session;
+mod spill;
 mod stats;
 mod sync;
 mod tree;

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::index::{Index, KeyIndex};
+use crate::index::KeyIndex;
 use crossbeam_epoch::Guard;
 use std::cell::Cell;
 use std::cmp::Ordering as Order;
@@ -14,14 +14,14 @@ use terrace_index::tree::Keys;
 use terrace_index::{Items, hash_key};
 use terrace_memory::{Memory, lab};
 
-/// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken. A hash index
-/// needs nothing, and writers there pay for no more than the question.
+/// What a writer needs beside locks: in an ordered index keys are compared before the latch is taken, and items that
+/// are away are looked at as copies. Other writers need nothing, and pay for no more than the question.
 pub(crate) struct OfWriter(Option<Guard>);
 
 impl OfWriter {
     #[inline(always)]
-    pub fn of<I: Memory>(index: &Index<I>) -> OfWriter {
-        OfWriter(index.is_ordered().then(pinned))
+    pub fn of<M: Memory, I: Memory>(engine: &Engine<M, I>) -> OfWriter {
+        OfWriter(engine.writers_hold_guards.then(pinned))
     }
 
     #[inline(always)]
@@ -93,7 +93,7 @@ impl<'g, M: Memory, I: Memory> Located<'g, M, I> {
     fn check_tag(&self, location: u64, key: &[u8], found: Option<&[u8]>) -> bool {
         let hash = |key| hash_key(self.engine.seed, key);
         if found.is_some_and(|found| !self.engine.index.have_one_tag(hash(found), hash(key))) {
-            self.damaged.set(Some(NoItem(location)));
+            self.damaged.set(Some(NoItem::Invalid(location)));
         }
         false
     }
@@ -173,10 +173,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // Found by its key, so it was read.
             false => self.values.item_again(location, lock),
             // Blocks that were exchanged hold whole items of other keys.
-            true => self
-                .values
-                .item(location, lock)
-                .and_then(|item| if item.key == key { Ok(item) } else { Err(NoItem(location)) }),
+            true => self.values.item(location, lock).and_then(|item| {
+                (item.key == key).then_some(item).ok_or(NoItem::Invalid(location))
+            }),
         };
         item.map(|item| Some((location, item)))
     }
@@ -239,7 +238,7 @@ impl<M: Memory, I: Memory> Keys for Located<'_, M, I> {
             Order::Equal if behind as u8 == BEYOND => match self.key_at(location(value)) {
                 Some(found) if behind_head(found) == value[1] => found.cmp(key),
                 Some(_) => {
-                    self.damaged.set(Some(NoItem(location(value))));
+                    self.damaged.set(Some(NoItem::Invalid(location(value))));
                     Order::Equal
                 }
                 None => Order::Equal,

@@ -5,7 +5,7 @@ mod inner;
 mod open;
 
 use crate::engine::{Change, Hint, Value};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::KeyIndex;
 use crate::kept::Kept;
 use crate::options::{Durability, Kind, Persist, WhenFull};
@@ -449,7 +449,11 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn when_full(&self) -> WhenFull {
-        if self.inner.engine.evicts() { WhenFull::Evict } else { WhenFull::Refuse }
+        match self.inner.engine.when_full.load(Ordering::Relaxed) {
+            set if set == WhenFull::Evict as u8 => WhenFull::Evict,
+            set if set == WhenFull::Spill as u8 => WhenFull::Spill,
+            _ => WhenFull::Refuse,
+        }
     }
 
     /// What is persistent.
@@ -530,12 +534,21 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
-    /// map.set_when_full(terrace_store::WhenFull::Evict);
+    /// map.set_when_full(terrace_store::WhenFull::Evict)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn set_when_full(&self, when_full: WhenFull) {
-        self.inner.engine.when_full.store(when_full as u8, Ordering::Relaxed);
-        self.inner.engine.relieve();
+    ///
+    /// # Errors
+    /// [`Error::Option`] of [`WhenFull::Spill`], unless the map was opened so.
+    pub fn set_when_full(&self, when_full: WhenFull) -> Result<()> {
+        let engine = &self.inner.engine;
+        if when_full == WhenFull::Spill && !engine.plan.may_spill {
+            let why = "logs leave the memory of a hash map on a disk that was opened with it; open the map anew".into();
+            return Err(Error::Option { field: "when_full", why });
+        }
+        engine.when_full.store(when_full as u8, Ordering::Relaxed);
+        engine.relieve();
+        Ok(())
     }
 
     /// Bytes of memory `key` takes: its item and its share of the index.

@@ -10,7 +10,7 @@ use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
 use crate::lock::DirectoryLock;
 use crate::map::{Inner, Map};
-use crate::options::{Durability, MapOptions, Persist, WhenFull};
+use crate::options::{Durability, Kind, MapOptions, Persist, WhenFull};
 use crate::plan::{Design, Mapped, Place, Plan, processors};
 use crate::pressure::{Pressure, Readers};
 use crate::recover::{Opened, RecoveryReport};
@@ -27,6 +27,9 @@ use terrace_durable::slabs::Slabs;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
+/// Most bytes of values of one map.
+const SPILLED_MOST: u64 = 1 << 40;
+
 /// What an item takes at the least.
 pub(crate) const LEAST_ITEM_BYTES: u64 = 16;
 
@@ -37,6 +40,16 @@ fn reserved_bytes(budget_bytes: u64) -> u64 {
     // A persistent index has allocation metadata for so much: it stays the right size where a little memory comes or
     // goes.
     budget_bytes.max(physical).max(1 << 30).next_power_of_two() * 2
+}
+
+/// Address space for values that need not be in memory: as much as the disk has, within reason.
+fn disk_bytes(dir: &Path) -> Result<u64> {
+    let disk = rustix::fs::statvfs(dir).map_err(|errno| Error::Io {
+        path: dir.into(),
+        doing: "ask for the size of the disk of",
+        source: errno.into(),
+    })?;
+    Ok((disk.f_blocks * disk.f_frsize).next_power_of_two().min(SPILLED_MOST))
 }
 
 /// Whether values that are in a file already fit into a tier: recovery takes what they need, and a kernel
@@ -91,7 +104,10 @@ fn open_locked(
         let left = ["index", "index.inner"].into_iter().find(|left| dir.join(left).exists());
         left.map_or(Ok(()), |left| Err(Error::Missing { path: path.clone(), left }))?;
     }
-    let capacity_bytes = reserved_bytes(options.memory_budget_bytes);
+    let mut capacity_bytes = reserved_bytes(options.memory_budget_bytes);
+    if plan.may_spill {
+        capacity_bytes = capacity_bytes.max(disk_bytes(dir)?);
+    }
     let spec = MediumSpec {
         path: path.clone(),
         // No store to a copy reaches the file: it may be used as if all that it holds survived.
@@ -217,7 +233,10 @@ impl<'a> Opening<'a> {
         };
         Ok(match self.plan.design() {
             Design::Logs => Stored::Logs(
-                Logs::open(medium, writers, self.budget)?.flushing(flush).by_measured(measured),
+                Logs::open(medium, writers, self.budget)?
+                    .flushing(flush)
+                    .by_measured(measured)
+                    .leaving_memory(self.plan.may_spill),
             ),
             Design::Slabs { deferred_frees } => Stored::Slabs(
                 Slabs::open(medium, writers, self.budget)?
@@ -280,6 +299,7 @@ impl<'a> Opening<'a> {
             kept: None,
             budget: Arc::clone(self.budget),
             when_full: AtomicU8::new(when_full as u8),
+            writers_hold_guards: self.plan.may_spill || self.plan.kind == Kind::Ordered,
             item_bytes_hint: AtomicU32::new(128),
             pressure: Pressure::default(),
             deletes_pressure: Pressure::default(),

@@ -64,6 +64,10 @@ pub enum WhenFull {
     Refuse,
     /// The longest unwritten keys make room.
     Evict,
+    /// The longest unwritten logs leave memory: their items are read from the disk, and those that are read often stay
+    /// near as copies. Of hash maps on a disk that were opened so. When the index alone takes more than the budget, or
+    /// the disk is full, writes are refused.
+    Spill,
 }
 
 /// A tier of memory that an index lies in while its map is open. When its bytes are spent, writes of new keys are

@@ -17,7 +17,7 @@
 use crate::advice::lookups_together;
 use crate::error::{Error, Result};
 use crate::laboratory::{InnerTier, Laboratory, LeafForm, TreeForm};
-use crate::options::{IndexTier, Kind, MapOptions, Persist, ValueDesign};
+use crate::options::{IndexTier, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 use crate::refused::{self, check};
 use crate::tree;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,8 @@ pub(crate) struct Plan {
     pub kind: Kind,
     /// The index where it is not persistent.
     pub in_dram: InDram,
+    /// Whether logs may leave memory while the map is open.
+    pub may_spill: bool,
     /// Current logs, or writers of slabs, beside the collector.
     pub writers: usize,
     /// Lookups of a batch that go down an ordered index together.
@@ -155,6 +157,9 @@ impl Plan {
             domain: options.domain,
             kind: options.kind,
             in_dram: InDram::of(options),
+            may_spill: !is_mapped
+                && options.kind == Kind::Hash
+                && options.when_full == WhenFull::Spill,
             writers: asked.clamp(1, MAX_WRITERS - 1),
             lookups_together: lookups_together(options),
             flush_rule: options.flush_rule(),

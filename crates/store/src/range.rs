@@ -146,13 +146,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     each(key, value);
                 };
                 let mut visited = self.visit(*location, &guard, &mut tell, &mut saw);
-                if visited.is_err() {
+                if let Err(met) = visited {
                     let (mut is_named, located) = (false, self.located(&guard));
                     let again = self.index.range(start, rest.direction, count, &located, |at| {
                         is_named |= at == *location;
                     });
                     again.map_err(|Unordered| Error::Unordered)?;
-                    visited = self.visit_again(*location, is_named, &guard, &mut tell, &mut saw);
+                    visited = self.visit_again(met, is_named, &guard, &mut tell, &mut saw);
                 }
                 visited.map_err(|damaged| self.damaged(damaged))?;
                 told += usize::from(is_live);

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::index::{KeyIndex, Position, Watches};
 use crate::located::OfWriter;
 use crate::range::PAGE;
+use crate::spill::FETCHES;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::item::Item;
@@ -175,7 +176,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// A lookup that met a damaged item, or one that was being retired, again.
+    /// A lookup that met a damaged item, or one that is away or was being retired, again.
     #[cold]
     fn look_again<'g>(
         &'g self,
@@ -183,13 +184,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         key: &[u8],
         guard: &'g Guard,
     ) -> Looked<Option<Found<'g>>> {
-        let mut damaged = NoItem(0);
-        for _ in 0..LOOKS {
+        let mut damaged = NoItem::Invalid(0);
+        let (mut looks, mut fetches) = (0, 0);
+        while looks < LOOKS {
             let located = self.located(guard);
             damaged = match self.index.get(hash, key, &located) {
                 Some(location) => match self.found(location, guard) {
                     Ok(found) if found.seen.key() == key => return Ok(Some(found)),
-                    Ok(found) => return Err(NoItem(found.location)),
+                    Ok(found) => return Err(NoItem::Invalid(found.location)),
                     Err(damaged) => damaged,
                 },
                 None => match located.check() {
@@ -197,9 +199,19 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     Err(damaged) => damaged,
                 },
             };
-            if self.is_damaged(hash, key, damaged.0) {
+            if let NoItem::Away(location) = damaged
+                && fetches < FETCHES
+            {
+                fetches += 1;
+                match self.values.fetch(location, guard) {
+                    Ok(()) => continue,
+                    Err(_) => damaged = NoItem::Unreadable(location),
+                }
+            }
+            if self.is_damaged(hash, key, damaged.location()) {
                 break;
             }
+            looks += 1;
         }
         Err(damaged)
     }
@@ -207,7 +219,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// Whether no whole item lies at the location of an entry while nobody can change it.
     fn is_damaged(&self, hash: u64, key: &[u8], location: u64) -> bool {
         let mut is_damaged = false;
-        let guard = OfWriter::of(&self.index);
+        let guard = OfWriter::of(self);
         let located = self.located(guard.get());
         let looked = self.index.update_at(hash, key, location, &located, |lock, _| {
             is_damaged = self.values.item(location, lock).is_err();
@@ -294,8 +306,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
     /// The item at `location`, which could not be copied: nobody overwrites it any more, or never did.
     fn at_rest_now<'g>(&'g self, location: u64, guard: &'g Guard) -> Looked<(u64, Item<'g>)> {
-        let item = self.values.seen(location, guard)?.at_rest();
-        item.map(|item| (location, item)).ok_or(NoItem(location))
+        let item = self.here(guard, || self.values.seen(location, guard))?.at_rest();
+        item.map(|item| (location, item)).ok_or(NoItem::Invalid(location))
     }
 
     /// Brings buckets and items of `keys` near, for writes that follow.
@@ -333,13 +345,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let mut met = located.check();
             for at in &page {
                 met = met.and(match self.visit(*at, &guard, &mut each, &mut saw) {
-                    Err(NoItem(location)) => {
-                        let mut is_named = false;
+                    Err(met) => {
+                        let (location, mut is_named) = (met.location(), false);
                         let again = |found| is_named |= found == location;
                         self.index.scan(&from, page.len(), &self.located(&guard), again);
-                        self.visit_again(location, is_named, &guard, &mut each, &mut saw)
+                        self.visit_again(met, is_named, &guard, &mut each, &mut saw)
                     }
-                    visited => visited,
+                    Ok(()) => Ok(()),
                 });
             }
             met.map_err(|damaged| self.damaged(damaged))?;
@@ -366,12 +378,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         each: &mut impl FnMut(&[u8], Value<'_>),
         saw: &mut impl FnMut(Ticket),
     ) -> Looked<()> {
-        let found = self.found(location, guard)?;
+        let found = self.here(guard, || self.found(location, guard))?;
         if self.values.verifies_on_read() {
             // A whole item of another key: blocks were exchanged, or the key has another by now.
             let (key, located) = (found.seen.key(), self.located(guard));
             if !self.index.holds(hash_key(self.seed, key), key, location, &located) {
-                return Err(NoItem(location));
+                return Err(NoItem::Invalid(location));
             }
         }
         let mut tell = |location: u64, item: &Item<'_>| {
@@ -393,22 +405,23 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Tells `each` what has become of the key whose item at `location` had no checksum when it was visited, after the
-    /// location was learnt again: one that is still named was damaged. Another was retired meanwhile, is whole but for
-    /// its checksum, and not used again while the guard is held.
+    /// Tells `each` what has become of the key whose item could not be visited, after its location was learnt again: one
+    /// that is still named was damaged. Another was retired meanwhile, is whole but for its checksum, and not used again
+    /// while the guard is held.
     #[cold]
     pub fn visit_again(
         &self,
-        location: u64,
+        met: NoItem,
         is_named: bool,
         guard: &Guard,
         each: &mut impl FnMut(&[u8], Value<'_>),
         saw: &mut impl FnMut(Ticket),
     ) -> Looked<()> {
         if is_named {
-            return Err(NoItem(location));
+            return Err(met);
         }
-        let key = self.values.seen_again(location, guard)?.key();
+        let location = met.location();
+        let key = self.here(guard, || self.values.seen_again(location, guard))?.key();
         match self.lookup(hash_key(self.seed, key), key, guard)? {
             Some(found) => self.visit(found.location, guard, each, saw),
             None => Ok(()),

@@ -5,7 +5,7 @@ use crate::index::KeyIndex;
 use crate::map::Map;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use terrace_durable::logs::{Logs, SEGMENT_HEADER_BYTES, State};
+use terrace_durable::logs::{AwayStats, Logs, SEGMENT_HEADER_BYTES, State};
 use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
@@ -28,6 +28,8 @@ pub struct MapStats {
     pub index_bytes: u64,
     /// Bytes of the value file.
     pub disk_bytes: u64,
+    /// What of the logs is on the disk alone; nothing but with [`WhenFull::Spill`](crate::WhenFull::Spill).
+    pub away: AwayStats,
     /// The file of the redo log, where there is one.
     pub redo_log: Option<PathBuf>,
     /// Bytes that it takes on the disk.
@@ -119,6 +121,7 @@ pub(crate) fn of<M: Memory, I: Memory>(map: &Map<M, I>) -> MapStats {
         memory_budget_bytes: engine.budget.limit(),
         index_bytes: engine.index.bytes(),
         disk_bytes: disk,
+        away: values.logs().map(Logs::away_stats).unwrap_or_default(),
         redo_log,
         redo_log_bytes: redo_log_bytes.unwrap_or(0),
         bytes_written,

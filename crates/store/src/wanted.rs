@@ -57,6 +57,8 @@ pub(crate) enum Outcome {
     OneMore,
     /// A batch has reserved the key.
     Reserved,
+    /// Its item is on the disk alone.
+    Away,
 }
 
 impl<M: Memory, I: Memory> Engine<M, I> {

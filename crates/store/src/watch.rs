@@ -21,7 +21,7 @@ use terrace_memory::{Memory, Native};
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// Locks and unlocks the bucket of a key just joined: from here on no write of it is missed.
     fn settle_watch(&self, hash: u64, key: &[u8]) {
-        let guard = OfWriter::of(&self.index);
+        let guard = OfWriter::of(self);
         self.index.look(hash, key, &self.located(guard.get()), |_| ());
     }
 

@@ -36,6 +36,7 @@ mod short_logs;
 mod slabs;
 mod small_disk;
 mod space_stays_within_bounds;
+mod values_leave_memory;
 mod values_overwritten_in_place_are_read_whole;
 mod values_read_are_always_whole;
 mod watched_keys;

@@ -15,15 +15,18 @@
 //! * A freed segment's header is zeroed durably before anything it shadowed may go and before it
 //!   is used again ([`Logs::free`]).
 //!
-//! Locks, in the order they may be taken: the checkpoint, the lead of a commit queue, a writer, the pool. The index's
+//! Locks, in the order they may be taken: the checkpoint, the lead of a commit queue, a writer, the logs that leave
+//! memory, the pool. The index's
 //! bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod allocation;
 mod appender;
+mod away;
 mod commit;
 mod commit_queue;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
+mod item_cache;
 mod marks;
 mod older;
 mod overwrite;
@@ -38,6 +41,7 @@ mod turns;
 
 pub use allocation::PAGE_BYTES;
 pub use appender::Appender;
+pub use away::AwayStats;
 #[cfg(any(test, feature = "faults"))]
 pub use fault::Fault;
 #[cfg(any(test, feature = "faults"))]
@@ -56,6 +60,7 @@ use crate::values::place::{Residents, segment_of, start_of};
 use crate::values::rows::Zeroed;
 use crate::values::{Residence, SEGMENT_BYTES};
 use appender::Writer;
+use away::Away;
 use commit_queue::CommitQueue;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
@@ -94,6 +99,7 @@ pub struct Logs<M: Memory = Native> {
     _claim: Claim,
     segments: Box<[Segment]>,
     residents: Residents,
+    away: Away,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     commit_queues: Box<[CachePadded<CommitQueue>]>,
     pool: Arc<Mutex<Pool>>,
@@ -158,7 +164,7 @@ impl<M: Memory> Logs<M> {
         let (checkpoint, head_damage) = superblock::open_head(&medium, shape)?;
         let (left, redo_damage) = redo::left(&medium, &checkpoint, budget)?;
         let count = (medium.capacity_bytes() / u64::from(SEGMENT_BYTES)) as usize;
-        let pool = Pool { free: Vec::new(), released: Vec::new(), fresh: 1, has_freed: false };
+        let pool = Pool { fresh: 1, ..Pool::default() };
         let queue = if medium.is_byte_addressable() {
             CommitQueue::of_durable_items
         } else {
@@ -168,6 +174,7 @@ impl<M: Memory> Logs<M> {
             _claim: claim,
             segments: Segment::rows(count),
             residents: Residents::default(),
+            away: Away::default(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             commit_queues: (0..=writers).map(|_| CachePadded::new(queue())).collect(),
             pool: Arc::new(Mutex::new(pool)),
@@ -334,6 +341,7 @@ impl<M: Memory> Logs<M> {
                 dead_bytes: self.dead_bytes(number),
                 sequence: segment.sequence.load(Ordering::Relaxed),
                 residence: segment.place.residence(),
+                is_of_collector: segment.origin.load(Ordering::Relaxed) as u8 == COLLECTOR as u8,
             }
         };
         (1..fresh).map(view).filter(|v| v.state != State::Free).collect()
@@ -428,7 +436,10 @@ impl<M: Memory> Logs<M> {
         let mut used: Vec<u32> = self.survey().iter().map(|v| v.number).collect();
         used.retain(|s| self.segments[*s as usize].frees());
         self.backlog.store(0, Ordering::Relaxed);
-        Freed { logs: self, segments: used }.reuse_after_readers(guard);
+        let (gone, segments) = self.cleared_away(used);
+        Freed { logs: self, segments }.reuse_after_readers(guard);
+        let pool = Arc::clone(&self.pool);
+        guard.defer(move || pool.lock().gone.extend(gone));
         Ok(())
     }
 
@@ -474,7 +485,7 @@ impl<M: Memory> Logs<M> {
 impl<M: Memory> Drop for Logs<M> {
     fn drop(&mut self) {
         let rows = self.row_bytes(self.lock_pool().fresh - 1);
-        self.budget.give(rows + self.total_segments() as u64 * u64::from(SEGMENT_BYTES));
+        self.budget.give(rows + self.segments_in_memory() as u64 * u64::from(SEGMENT_BYTES));
     }
 }
 
@@ -518,6 +529,8 @@ pub struct SegmentView {
     pub sequence: u64,
     /// Where it is.
     pub residence: Residence,
+    /// Whether the collector wrote it since the logs were opened.
+    pub is_of_collector: bool,
 }
 
 impl SegmentView {

@@ -7,7 +7,6 @@
 //! free.
 
 use super::overwrite::ALL;
-use super::segment::{FoundHeader, SegmentHeader};
 use super::{Logs, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::item::{self, Item};
 use crossbeam_epoch::Guard;
@@ -46,12 +45,10 @@ impl<M: Memory> Logs<M> {
     pub(super) fn recall_closings(&self, kept: impl Iterator<Item = u32>, next_sequence: u64) {
         let mut found = Vec::new();
         for segment in kept {
-            // SAFETY: recovery has read the header, and nobody else uses the segment before it is over.
-            let header = unsafe {
-                self.medium.memory().bytes(start_of(segment), SEGMENT_HEADER_BYTES.into())
-            };
-            if let FoundHeader::Intact(header) = SegmentHeader::decode(header) {
-                found.push((header.writer, header.sequence, segment));
+            let row = &self.segments[segment as usize];
+            let writer = row.header_writer.load(Ordering::Relaxed);
+            if writer != 0 {
+                found.push((writer, row.sequence.load(Ordering::Relaxed), segment));
             }
         }
         found.sort_unstable();
@@ -65,9 +62,10 @@ impl<M: Memory> Logs<M> {
     /// Visits the keys of a log of [`Logs::holding_older`]; whether all of it could be read. Nothing is of one that
     /// was opened or freed meanwhile.
     pub fn each_key(&self, segment: u32, _guard: &Guard, mut visit: impl FnMut(&[u8])) -> bool {
-        let state = self.segments[segment as usize].state();
+        let row = &self.segments[segment as usize];
+        let (state, is_here) = (row.state(), row.place.residence().is_resident);
         let is_frozen = self.frozen[segment as usize].load(Ordering::Acquire) == ALL;
-        if !matches!(state, State::Sealed | State::Collecting) || !is_frozen {
+        if !matches!(state, State::Sealed | State::Collecting) || !is_frozen || !is_here {
             return false;
         }
         let end = start_of(segment)

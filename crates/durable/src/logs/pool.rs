@@ -18,14 +18,16 @@ const RELEASED_TRIED: usize = 64;
 const RELEASED_BYTES: u64 = 256 << 10;
 
 /// Moves of the epoch after which what was freed before can be used, and one for whoever was slow.
-const EPOCHS: usize = 4;
+pub(super) const EPOCHS: usize = 4;
 
 /// Segments nobody uses, and the numbers the next one gets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pool {
     pub(super) free: Vec<u32>,
     /// Free, and their memory and blocks given back to the system.
     pub(super) released: Vec<u32>,
+    /// Free, their memory given back, and their blocks not yet: logs that were away when the map was cleared.
+    pub(super) gone: Vec<u32>,
     /// The first segment that was never used.
     pub(super) fresh: u32,
     /// Whether collected segments came back since a delete last took one beyond the budget.
@@ -38,6 +40,8 @@ impl<M: Memory> Logs<M> {
             return Err(self.no_room_behind_collector());
         }
         self.take_back_waiting();
+        // What cannot be given back now is tried again.
+        let _kept = self.release_left();
         let mut pool = self.lock_pool();
         if room == Room::Ordinary && self.missing_bytes(&pool, 1) > 0 {
             return Err(self.no_room());
@@ -155,11 +159,11 @@ impl<M: Memory> Logs<M> {
     }
 
     /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
-    /// readers count as free.
+    /// readers count as free, and the memory of those that leave.
     pub fn missing_segments(&self, ahead: u64) -> usize {
         let missing = self.missing_bytes(&self.lock_pool(), ahead);
         let missing = missing.div_ceil(u64::from(SEGMENT_BYTES)) as usize;
-        missing.saturating_sub(self.waiting_segments())
+        missing.saturating_sub(self.waiting_segments() + self.leaving_segments())
     }
 
     /// Bytes that the collector can copy without exceeding the budget, whatever writers take meanwhile.
@@ -260,7 +264,7 @@ impl<M: Memory> Logs<M> {
     pub fn release_free(&self, keep: usize) -> Result<()> {
         let kept = self.prepared.load(Ordering::Relaxed) + COLLECTOR_SPARE;
         while self.release_one(keep.max(kept))? {}
-        Ok(())
+        self.release_gone()
     }
 
     /// Gives back what a map that is closed need not have on the disk: the free segments if it is small, and on a
@@ -282,7 +286,10 @@ impl<M: Memory> Logs<M> {
         for view in self.survey_exactly() {
             let end = view.used_bytes.next_multiple_of(BLOCK_BYTES);
             // Of a segment without an end nothing is known.
-            if view.used_bytes > 0 && end + RELEASED_BYTES <= segment_bytes {
+            if view.used_bytes > 0
+                && view.residence.is_resident
+                && end + RELEASED_BYTES <= segment_bytes
+            {
                 let start = start_of(view.number) + end;
                 // SAFETY: what lies behind the last item of a segment is its writer's, and all writers are locked out
                 // here; nothing points there.

@@ -18,7 +18,7 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, _lock: &'g BucketLock) -> Found<Item<'g>> {
         // SAFETY: only who has the lock overwrites it.
-        Item::read(unsafe { self.verified(location)? }).ok_or(NoItem(location))
+        Item::read(unsafe { self.verified(location)? }).ok_or(NoItem::Invalid(location))
     }
 
     /// The same without its checksum.
@@ -28,7 +28,7 @@ impl<M: Memory> Logs<M> {
     #[inline(always)]
     pub fn item_again<'g>(&'g self, location: u64, _lock: &'g BucketLock) -> Found<Item<'g>> {
         // SAFETY: as above.
-        Item::read(unsafe { self.bytes_of(location)? }).ok_or(NoItem(location))
+        Item::read(unsafe { self.bytes_of(location)? }).ok_or(NoItem::Invalid(location))
     }
 
     /// Whether the item at `location`, in a bucket whose lock is held, has this key.
@@ -52,7 +52,7 @@ impl<M: Memory> Logs<M> {
         }
         // SAFETY: at rest.
         let item = Item::read(unsafe { self.verified(location)? });
-        item.map(Seen::AtRest).ok_or(NoItem(location))
+        item.map(Seen::AtRest).ok_or(NoItem::Invalid(location))
     }
 
     /// The same without its checksum.
@@ -66,7 +66,7 @@ impl<M: Memory> Logs<M> {
         }
         // SAFETY: at rest.
         let item = Item::read(unsafe { self.bytes_of(location)? });
-        item.map(Seen::AtRest).ok_or(NoItem(location))
+        item.map(Seen::AtRest).ok_or(NoItem::Invalid(location))
     }
 
     /// The item at `location`, in a log that was claimed and frozen.
@@ -74,7 +74,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// [`NoItem`].
     pub fn frozen<'g>(&'g self, location: u64, guard: &'g Guard) -> Found<Item<'g>> {
-        self.seen(location, guard)?.at_rest().ok_or(NoItem(location))
+        self.seen(location, guard)?.at_rest().ok_or(NoItem::Invalid(location))
     }
 
     /// As [`Logs::seen`], if its key is `key`.
@@ -128,14 +128,14 @@ impl<M: Memory> Logs<M> {
         // SAFETY: within a segment that is committed, since items are overwritten there; and within the copy.
         unsafe { memory.copy_changing(location, head.as_mut_ptr(), head_bytes) };
         // Of a header the version is overwritten, and nothing else.
-        let header = Header::decode(&head[..head_bytes]).ok_or(NoItem(location))?;
+        let header = Header::decode(&head[..head_bytes]).ok_or(NoItem::Invalid(location))?;
         if header.item_bytes() as u64 > room {
-            return Err(NoItem(location));
+            return Err(NoItem::Invalid(location));
         }
         if header.item_bytes() > MOST_OVERWRITTEN_BYTES || !header.is_overwritten() {
             // SAFETY: nobody overwrites an item such as this one.
             let item = Item::read(unsafe { self.bytes_of(location)? });
-            return item.map(Seen::AtRest).ok_or(NoItem(location));
+            return item.map(Seen::AtRest).ok_or(NoItem::Invalid(location));
         }
         let key_at = location + header.header_bytes as u64;
         // SAFETY: within the segment; keys are not overwritten, and the place is not used again before every guard
@@ -150,7 +150,7 @@ impl<M: Memory> Logs<M> {
     /// [`NoItem`] where no whole item follows: what is behind it is not visited.
     ///
     /// # Panics
-    /// If the segment is not claimed, or not [frozen](Logs::freeze).
+    /// If the segment is not claimed, not [frozen](Logs::freeze), or not in memory ([`Logs::bring_back`]).
     pub fn each_item<'a>(
         &'a self,
         segment: u32,
@@ -159,17 +159,20 @@ impl<M: Memory> Logs<M> {
     ) -> Found<()> {
         assert_eq!(self.segments[segment as usize].state(), State::Collecting, "it is claimed");
         assert_eq!(self.frozen[segment as usize].load(Ordering::Acquire), ALL, "it is frozen");
+        let place = &self.segments[segment as usize].place;
+        assert!(place.residence().is_resident, "it was brought back");
         let end = start_of(segment)
             + u64::from(self.segments[segment as usize].end.load(Ordering::Acquire));
         let mut at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
         while at < end {
             // SAFETY: a claimed segment that is frozen: nobody writes its items until it is freed, and used again when
             // no guard from before is held (`Freed`).
-            let bytes = unsafe { item::borrow(self.medium.memory(), at, end) }.ok_or(NoItem(at))?;
+            let bytes = unsafe { item::borrow(self.medium.memory(), at, end) };
+            let bytes = bytes.ok_or(NoItem::Invalid(at))?;
             let is_item = item::is_item(bytes);
             // What is copied gets a checksum anew: it would hide that it was damaged.
             if is_item && self.is_unverified(at) && !self.is_item(at, bytes) {
-                return Err(NoItem(at));
+                return Err(NoItem::Invalid(at));
             }
             match Item::read(bytes) {
                 Some(item) if is_item => visit(at, item, bytes.len()),
@@ -203,7 +206,7 @@ impl<M: Memory> Logs<M> {
         // SAFETY: by contract.
         let bytes = unsafe { self.bytes_of(location)? };
         if self.is_unverified(location) && !self.is_item(location, bytes) {
-            return Err(NoItem(location));
+            return Err(NoItem::Invalid(location));
         }
         Ok(bytes)
     }
@@ -222,10 +225,15 @@ impl<M: Memory> Logs<M> {
     /// lock is held, or it is at rest and a guard is held from before the location was learnt.
     #[inline(always)]
     unsafe fn bytes_of(&self, location: u64) -> Found<&[u8]> {
-        let end = self.resolve(location)?.end;
+        let end = match self.resolve(location) {
+            Ok(found) => found.end,
+            // SAFETY: by contract; of a map whose logs leave, writers hold a guard as well.
+            Err(NoItem::Away(_)) => return unsafe { self.fetched(location) },
+            Err(other) => return Err(other),
+        };
         // SAFETY: committed; and by contract, since a segment is freed only when none of its items is current, and
         // reused only after every guard under which its locations could be learnt is gone.
         let bytes = unsafe { item::borrow(self.medium.memory(), location, end) };
-        bytes.ok_or(NoItem(location))
+        bytes.ok_or(NoItem::Invalid(location))
     }
 }

@@ -12,7 +12,7 @@ use super::{Logs, RECOVERED, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_o
 use crate::control::{self, Control, KNOWN_KINDS};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, Item, Record};
-use crate::medium::BLOCK_BYTES;
+use crate::medium::{BLOCK_BYTES, Blocks};
 use crate::superblock::{Checkpoint, HEAD_BYTES, OpenLog, Rule};
 use crate::values::{Damage, Recovered, TornTail};
 use std::ops::Range;
@@ -138,10 +138,17 @@ impl<M: Memory> Logs<M> {
 
     fn read_header(&self, segment: u32) -> Result<FoundHeader> {
         let start = start_of(segment);
+        if !self.medium.is_byte_addressable() {
+            // Not into its own memory, of which the system would give it much more.
+            return Blocks::with(|blocks| {
+                let head = blocks.of(BLOCK_BYTES as usize);
+                self.medium.read_apart(start, head)?;
+                Ok(SegmentHeader::decode(head))
+            });
+        }
         self.medium.commit(start, u64::from(SEGMENT_BYTES))?;
-        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory.
-        unsafe { self.medium.read_in(start, BLOCK_BYTES)? };
-        // SAFETY: as above; not written while borrowed.
+        // SAFETY: before recovery is over nobody but the one scanner of a segment uses its memory; not written while
+        // borrowed.
         let header = unsafe { self.medium.memory().bytes(start, SEGMENT_HEADER_BYTES.into()) };
         Ok(SegmentHeader::decode(header))
     }
@@ -211,7 +218,8 @@ impl<M: Memory> Logs<M> {
         let ends_free = !is_whole && released.last() == Some(&(count - 1));
         let count = if ends_free { count - 1 } else { count };
         released.retain(|segment| *segment < count);
-        let in_memory = u64::from(count - 1) - released.len() as u64;
+        // Those that have left by now were counted apart.
+        let in_memory = u64::from(count - 1) - (released.len() + self.away_logs()) as u64;
         let rows = self.row_bytes(count - 1);
         self.budget.take_anyway(rows + in_memory * u64::from(SEGMENT_BYTES));
         {
@@ -308,9 +316,11 @@ impl<M: Memory> Scan<'_, M> {
                 return Err(logs.newer(found).expect("it is newer"));
             }
         };
+        logs.medium.commit(start, u64::from(SEGMENT_BYTES))?;
         let state = &logs.segments[segment as usize];
         state.sequence.store(header.sequence, Ordering::Relaxed);
         state.salt.store(header.salt, Ordering::Relaxed);
+        state.header_writer.store((header.writer as u8).wrapping_add(1), Ordering::Relaxed);
         let Some(limit) = self.limit(segment, &header) else { return Ok(Mend::Free) };
         if self.open_only && limit.is_closed_at(header.sealed_bytes) {
             state.end.store(header.sealed_bytes, Ordering::Relaxed);
@@ -328,6 +338,7 @@ impl<M: Memory> Scan<'_, M> {
         };
         if limit.is_closed_at(header.sealed_bytes) {
             state.end.store(header.sealed_bytes, Ordering::Relaxed);
+            logs.was_read_through(segment)?;
             return Ok(Mend::Keep);
         }
         Ok(if end > SEGMENT_HEADER_BYTES { Mend::SealAt(end, header.salt) } else { Mend::Free })

@@ -82,6 +82,8 @@ pub(super) struct Watch {
     syncs: AtomicU64,
     /// Writes and syncs until one fails on purpose; negative: never.
     fault_after: AtomicI64,
+    /// The same of reads; all that follow fail too.
+    read_fault_after: AtomicI64,
     /// Milliseconds that each write and sync takes on purpose.
     slowed_ms: AtomicU64,
     trace: OnceLock<Mutex<Vec<Event>>>,
@@ -94,6 +96,10 @@ impl Watch {
 
     pub fn inject_write_fault(&self, writes: i64) {
         self.fault_after.store(writes, Relaxed);
+    }
+
+    pub fn inject_read_fault(&self, reads: i64) {
+        self.read_fault_after.store(reads, Relaxed);
     }
 
     pub fn slow_down(&self, ms: u64) {
@@ -132,6 +138,7 @@ impl Watched {
             written: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             fault_after: AtomicI64::new(-1),
+            read_fault_after: AtomicI64::new(-1),
             slowed_ms: AtomicU64::new(0),
             trace: OnceLock::new(),
         });
@@ -144,8 +151,13 @@ impl Watched {
             0 => {}
             ms => std::thread::sleep(Duration::from_millis(ms)),
         }
-        if watch.fault_after.load(Relaxed) >= 0 && watch.fault_after.fetch_sub(1, Relaxed) == 0 {
-            watch.fault_after.store(0, Relaxed);
+        self.count_down(&watch.fault_after, doing)
+    }
+
+    /// Fails if so many have been done, and from then on.
+    fn count_down(&self, left: &AtomicI64, doing: &'static str) -> Result<()> {
+        if left.load(Relaxed) >= 0 && left.fetch_sub(1, Relaxed) == 0 {
+            left.store(0, Relaxed);
             let path = self.path().unwrap_or(Path::new("(memory)")).into();
             let source = io::Error::other("injected fault");
             return Err(Error::Io { path, doing, source });
@@ -189,6 +201,7 @@ impl Disk for Watched {
     }
 
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()> {
+        self.count_down(&self.watch.read_fault_after, "read")?;
         self.disk.read(at, blocks)
     }
 

@@ -270,7 +270,7 @@ impl<M: Memory> Slabs<M> {
     /// [`NoItem`]; also of one that was just retired, if it is verified.
     #[inline(always)]
     pub fn item<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
-        Item::of_rest(self.verified(location, kept)?).ok_or(NoItem(location))
+        Item::of_rest(self.verified(location, kept)?).ok_or(NoItem::Invalid(location))
     }
 
     /// The same without its checksum.
@@ -279,7 +279,7 @@ impl<M: Memory> Slabs<M> {
     /// [`NoItem`].
     #[inline(always)]
     pub fn item_again<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<Item<'g>> {
-        Item::of_rest(self.rest_of(location, kept)?).ok_or(NoItem(location))
+        Item::of_rest(self.rest_of(location, kept)?).ok_or(NoItem::Invalid(location))
     }
 
     /// Items are verified whenever they are read.
@@ -295,7 +295,7 @@ impl<M: Memory> Slabs<M> {
     fn verified<'g>(&'g self, location: u64, kept: &'g impl Keeps) -> Found<&'g [u8]> {
         let rest = self.rest_of(location, kept)?;
         if self.is_unverified.load(Ordering::Relaxed) && !self.is_item(location, rest) {
-            return Err(NoItem(location));
+            return Err(NoItem::Invalid(location));
         }
         Ok(rest)
     }
@@ -370,14 +370,14 @@ impl<M: Memory> Slabs<M> {
     fn rest_of<'g>(&'g self, location: u64, _kept: &'g impl Keeps) -> Found<&'g [u8]> {
         let end = self.resolve(location)?.end;
         if !location.is_multiple_of(8) {
-            return Err(NoItem(location));
+            return Err(NoItem::Invalid(location));
         }
         let memory = self.medium.memory();
         // SAFETY: inside the medium, which is mapped: what is behind its file can be read too. The item's
         // bytes are not written again before every guard under which its location
         // could be learnt is gone, but for its checksum (`clear_checksum`, sections).
         let rest = unsafe { item::borrow_rest(memory, location, end) };
-        rest.ok_or(NoItem(location))
+        rest.ok_or(NoItem::Invalid(location))
     }
 
     /// Writer `id`'s slots.

@@ -192,9 +192,31 @@ impl<M: Memory> LogsOrSlabs<M> {
         either!(self, values => values.verifies_on_read())
     }
 
-    /// That no whole item lies where an entry says, with the file and the way out.
+    /// Reads the item at `location`, learnt under `guard`, from the disk, if its log is there alone: for whoever looks
+    /// again at once.
+    ///
+    /// # Errors
+    /// Those of [`Logs::fetch`].
     #[cold]
-    pub fn damaged(&self, NoItem(offset): NoItem) -> Error {
+    pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
+        self.logs().map_or(Ok(()), |logs| logs.fetch(location, guard))
+    }
+
+    /// Why nothing can be read where an entry says, with the file and the way out.
+    #[cold]
+    pub fn damaged(&self, why: NoItem) -> Error {
+        let offset = match why {
+            NoItem::Invalid(offset) => offset,
+            // What the disk says is said once more, by whoever is told.
+            NoItem::Away(offset) | NoItem::Unreadable(offset) => {
+                let fetched = self.fetch(offset, &crossbeam_epoch::pin());
+                let path = self.medium().path().to_path_buf();
+                let source = std::io::Error::other(format!(
+                    "what lies at offset {offset} could not be read a moment ago, and can be now; try again"
+                ));
+                return fetched.err().unwrap_or(Error::Io { path, doing: "read", source });
+            }
+        };
         let what = "an entry of the index names this place, and no whole item lies there; other keys can be read: \
                     export them with salvage, which reads the values alone"
             .into();

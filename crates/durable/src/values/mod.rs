@@ -21,9 +21,27 @@ use crate::slabs::{self, Slabs, Slots};
 use crossbeam_epoch::Guard;
 use terrace_memory::Memory;
 
-/// No whole item lies here, though an entry says so: the medium was damaged, or the entry was.
+/// Why nothing can be read at a location that an entry names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoItem(pub u64);
+pub enum NoItem {
+    /// No whole item lies there: the medium was damaged, or the entry was.
+    Invalid(u64),
+    /// It is on the disk alone, and is to be [fetched](LogsOrSlabs::fetch) first.
+    Away(u64),
+    /// The disk did not give it back when it was fetched a moment ago.
+    Unreadable(u64),
+}
+
+impl NoItem {
+    /// The location.
+    pub fn location(self) -> u64 {
+        match self {
+            NoItem::Invalid(location) | NoItem::Away(location) | NoItem::Unreadable(location) => {
+                location
+            }
+        }
+    }
+}
 
 /// What lies at a location.
 pub type Found<T> = std::result::Result<T, NoItem>;

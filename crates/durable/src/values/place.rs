@@ -4,9 +4,10 @@
 //! segment's number and an offset in that. Whoever computes one from the other does it by the functions here.
 //!
 //! A segment has a *home*, the tier that it belongs to, and its bytes are in memory or they are not: it is *resident*
-//! or away. From a location to memory there is one way, [`Residents::resolve`]. It asks no segment where all that lie
-//! below a bound are resident; so a map all of whose values are in memory pays the comparison that keeps an odd
-//! location from being read, and nothing else (`docs/decisions/0034-a-segment-knows-where-it-is.md`).
+//! or *away*. What lies in one that is away is read from the disk, if it holds items; else nothing is. From a location
+//! to memory there is one way, [`Residents::resolve`]. It asks no segment where all that lie below a bound are
+//! resident; so a map all of whose values are in memory pays the comparison that keeps an odd location from being
+//! read, and nothing else (`docs/decisions/0034-a-segment-knows-where-it-is.md`).
 
 use super::{Found, NoItem};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -54,17 +55,21 @@ pub(crate) struct Place(AtomicU8);
 
 impl Place {
     const AWAY: u8 = 1 << 7;
+    /// Away, and what it holds is on the disk.
+    const ON_DISK: u8 = 1 << 6;
 
     pub fn residence(&self) -> Residence {
         let word = self.0.load(Ordering::Acquire);
-        Residence { home: word & !Place::AWAY, is_resident: word & Place::AWAY == 0 }
+        let home = word & !(Place::AWAY | Place::ON_DISK);
+        Residence { home, is_resident: word & Place::AWAY == 0 }
     }
 
-    fn set_resident(&self, is_resident: bool) {
-        match is_resident {
-            true => self.0.fetch_and(!Place::AWAY, Ordering::AcqRel),
-            false => self.0.fetch_or(Place::AWAY, Ordering::AcqRel),
-        };
+    pub fn is_on_disk(&self) -> bool {
+        self.0.load(Ordering::Acquire) & Place::ON_DISK != 0
+    }
+
+    fn set_resident(&self) {
+        self.0.fetch_and(!(Place::AWAY | Place::ON_DISK), Ordering::AcqRel);
     }
 }
 
@@ -88,7 +93,7 @@ impl Residents {
     /// Where in memory, of which `usable` bytes can be read, what lies at `location` is.
     ///
     /// # Errors
-    /// [`NoItem`] if its segment is away, or there is none.
+    /// [`NoItem::Away`] if its segment is, and holds items; [`NoItem::Invalid`] if it holds none, or there is none.
     #[inline(always)]
     pub fn resolve<'a>(
         &self,
@@ -111,7 +116,8 @@ impl Residents {
             Some(place) if place.residence().is_resident && location < end => {
                 Ok(Resolved { segment, end })
             }
-            _ => Err(NoItem(location)),
+            Some(place) if place.is_on_disk() => Err(NoItem::Away(location)),
+            _ => Err(NoItem::Invalid(location)),
         }
     }
 
@@ -122,13 +128,22 @@ impl Residents {
         place: &Place,
         places: impl FnOnce(usize) -> P,
     ) {
-        place.set_resident(true);
+        place.set_resident();
         self.count_on(segment_of(self.all_below.load(Ordering::Relaxed)), places);
     }
 
-    /// A segment is about to leave memory.
+    /// A segment that holds nothing is about to leave memory.
     pub fn remove(&self, segment: u32, place: &Place) {
-        place.set_resident(false);
+        self.take_away(segment, place, Place::AWAY);
+    }
+
+    /// A segment is about to leave memory, and its items are on the disk.
+    pub fn send_away(&self, segment: u32, place: &Place) {
+        self.take_away(segment, place, Place::AWAY | Place::ON_DISK);
+    }
+
+    fn take_away(&self, segment: u32, place: &Place, how: u8) {
+        place.0.fetch_or(how, Ordering::AcqRel);
         self.all_below.fetch_min(start_of(segment), Ordering::AcqRel);
     }
 
@@ -180,7 +195,7 @@ mod tests {
         assert_eq!(residents.all_below.load(Ordering::Relaxed), 4 * BYTES);
         assert_eq!(ends(), all);
         residents.remove(2, &places[2]);
-        let away = Err(NoItem(2 * BYTES + 64));
+        let away = Err(NoItem::Invalid(2 * BYTES + 64));
         assert_eq!(ends(), [whole(1), away, whole(3), Ok(usable)]);
         assert_eq!(places[2].residence(), Residence { home: 0, is_resident: false });
         residents.add(&places[2], |first| {
@@ -190,7 +205,7 @@ mod tests {
         assert_eq!(ends(), all);
         assert_eq!(residents.all_below.load(Ordering::Relaxed), 4 * BYTES);
         for odd in [usable, 5 * BYTES, u64::MAX] {
-            assert_eq!(resolve(odd), Err(NoItem(odd)));
+            assert_eq!(resolve(odd), Err(NoItem::Invalid(odd)));
         }
     }
 }

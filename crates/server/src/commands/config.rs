@@ -246,7 +246,8 @@ static PARAMETERS: &[Parameter] = &[
     open(
         "maxmemory-policy",
         |shared| match shared.maps.when_full() {
-            WhenFull::Refuse => "noeviction".into(),
+            // What does not fit leaves memory, and is not lost.
+            WhenFull::Refuse | WhenFull::Spill => "noeviction".into(),
             WhenFull::Evict => EVICTION.into(),
         },
         set_when_full,

@@ -191,7 +191,7 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add(
         "maxmemory_policy",
         match shared.maps.when_full() {
-            terrace::WhenFull::Refuse => "noeviction",
+            terrace::WhenFull::Refuse | terrace::WhenFull::Spill => "noeviction",
             terrace::WhenFull::Evict => super::config::EVICTION,
         },
     );

@@ -263,7 +263,7 @@ pub const KEYS: &[Key<Config>] = &[
     key!(
         "when_full",
         "refuse",
-        "when the memory budget is full: refuse writes, or evict keys",
+        "when the memory budget is full: refuse writes, evict keys, or spill: values leave memory for the disk",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip) }
     ),
     key!("writers", "0", "concurrent writers, each with its own log; 0: one per core", |c, v| {
@@ -390,7 +390,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "when_full",
         default: "as above",
-        help: "refuse or evict",
+        help: "refuse, evict or spill",
         set: |m, v| choice(v, values::WHEN_FULL).map(|w| m.when_full = Some(w)),
     },
     Key {

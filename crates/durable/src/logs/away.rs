@@ -1,0 +1,382 @@
+//! Logs that leave memory: their items are read from the disk, one by one, and what is read often stays near.
+//!
+//! # What is durable when
+//! A log leaves only when it is sealed, nothing in it is overwritten any more (it is frozen), and all of it was written
+//! to the disk and synced. From then on the disk alone has it; nobody writes there until the log is brought back to be
+//! collected. A crash finds what it would have found had the log stayed.
+//!
+//! # Who may still look
+//! A location is learnt under an epoch guard, also by writers of a map whose logs leave. The memory is given back when
+//! all guards from before the log was marked as away are gone. A reader who comes later fetches a copy, verified with
+//! its checksum, and looks at that.
+
+use super::item_cache::ItemCache;
+use super::pool::EPOCHS;
+use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, segment_of, start_of};
+use crate::error::{Error, Result};
+use crate::item::{self, Header, MAX_HEADER_BYTES, Record};
+use crate::medium::{BLOCK_BYTES, Blocks};
+use crate::values::place::end_of;
+use crate::values::{Found, NoItem};
+use crossbeam_epoch::Guard;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use terrace_memory::Memory;
+
+/// Most bytes of copies where the budget sets no bound.
+const COPIES_MOST: u64 = 256 << 20;
+
+/// What there is of logs that are away.
+#[derive(Debug, Default)]
+pub(super) struct Away {
+    /// Whether recovery sends logs away, which takes no more than its share.
+    may_leave: AtomicBool,
+    /// Logs that recovery has read and kept in memory.
+    kept: AtomicUsize,
+    copies: OnceLock<ItemCache>,
+    /// Logs that are away, and such as are leaving.
+    count: AtomicUsize,
+    /// Marked as away, and in memory until their readers have left.
+    leaving: Mutex<Vec<Leaving>>,
+    fetched: AtomicU64,
+    fetched_bytes: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Leaving {
+    segment: u32,
+    have_left: Arc<AtomicBool>,
+}
+
+/// What of a map's logs is away, and what came back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AwayStats {
+    /// Logs on the disk alone.
+    pub logs: usize,
+    /// Items read from the disk.
+    pub fetched: u64,
+    /// Bytes read for them.
+    pub fetched_bytes: u64,
+    /// Bytes of copies of items, which are in memory.
+    pub copied_bytes: u64,
+}
+
+impl<M: Memory> Logs<M> {
+    /// Recovery sends logs away that it has read, as soon as half of the budget is used.
+    #[must_use]
+    pub fn leaving_memory(self, do_leave: bool) -> Logs<M> {
+        self.away.may_leave.store(do_leave, Ordering::Relaxed);
+        self
+    }
+
+    /// What is away.
+    pub fn away_stats(&self) -> AwayStats {
+        AwayStats {
+            logs: self.away_logs(),
+            fetched: self.away.fetched.load(Ordering::Relaxed),
+            fetched_bytes: self.away.fetched_bytes.load(Ordering::Relaxed),
+            copied_bytes: self.copied_bytes(),
+        }
+    }
+
+    /// Logs that are away, or about to leave memory.
+    pub fn away_logs(&self) -> usize {
+        self.away.count.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of copies of items that are away.
+    pub fn copied_bytes(&self) -> u64 {
+        self.away.copies.get().map_or(0, ItemCache::bytes)
+    }
+
+    /// From here on at most so many bytes of copies are kept.
+    pub fn limit_copies(&self, most: u64) {
+        self.away.copies.get().into_iter().for_each(|copies| copies.limit(most));
+    }
+
+    /// Segments whose bytes are in memory.
+    pub fn segments_in_memory(&self) -> usize {
+        self.total_segments().saturating_sub(self.away_logs()) + self.leaving_segments()
+    }
+
+    /// Segments that wait for readers to leave memory.
+    pub fn leaving_segments(&self) -> usize {
+        self.away.leaving.lock().len()
+    }
+
+    /// During recovery: a closed log was read, and what it holds is in the index.
+    ///
+    /// # Errors
+    /// As [`Logs::release_left`].
+    pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
+        if !self.away.may_leave.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let bytes = u64::from(SEGMENT_BYTES);
+        let kept = self.away.kept.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.budget.used() + kept as u64 * bytes <= self.budget.limit() / 2 {
+            return Ok(());
+        }
+        self.away.kept.fetch_sub(1, Ordering::Relaxed);
+        // What recovery keeps is counted at its end. This one is counted until it has left.
+        self.budget.take_anyway(bytes);
+        self.take_away(segment);
+        self.release_left()
+    }
+
+    /// Sends sealed logs away. Returns how many went; the memory of each comes back when its readers have left
+    /// ([`Logs::release_left`]). Those that are not sealed any more stay. The caller is the collector.
+    ///
+    /// # Errors
+    /// As [`Logs::flush_all`]; all stay then.
+    pub fn send_away(&self, segments: &[u32]) -> Result<usize> {
+        let claimed: Vec<u32> = segments.iter().copied().filter(|s| self.claim(*s)).collect();
+        if claimed.is_empty() {
+            return Ok(0);
+        }
+        self.freeze(&claimed);
+        let flushed = self.flush_all();
+        if flushed.is_ok() {
+            claimed.iter().for_each(|segment| self.take_away(*segment));
+        }
+        claimed.iter().for_each(|segment| self.unclaim(*segment));
+        flushed.map(|()| claimed.len())
+    }
+
+    /// A log at rest, all of it on the disk, is away from here on.
+    pub(super) fn take_away(&self, segment: u32) {
+        let have_left = Arc::new(AtomicBool::new(false));
+        let mut leaving = self.away.leaving.lock();
+        {
+            // The pool's lock, as for all changes of where segments are.
+            let _pool = self.lock_pool();
+            self.residents.send_away(segment, &self.segments[segment as usize].place);
+        }
+        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
+        self.away.count.fetch_add(1, Ordering::Relaxed);
+        leaving.push(Leaving { segment, have_left: Arc::clone(&have_left) });
+        let guard = crossbeam_epoch::pin();
+        guard.defer(move || have_left.store(true, Ordering::Release));
+        guard.flush();
+    }
+
+    /// Room for copies of items like those of `segment`, of which there is one at least: three quarters of the budget,
+    /// of which recovery takes one.
+    fn new_copies(&self, segment: u32) -> ItemCache {
+        let limit = self.budget.limit();
+        let share = if limit > u64::MAX / 8 { COPIES_MOST } else { limit / 4 };
+        let at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
+        let end = start_of(segment + 1);
+        // SAFETY: a log at rest, which is in memory until its readers have left.
+        let first = unsafe { item::borrow(self.medium.memory(), at, end) };
+        let item_bytes = first.map_or(100, |item| item.len() as u64);
+        let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
+        if self.away.may_leave.load(Ordering::Relaxed) {
+            copies.limit(share);
+        }
+        copies
+    }
+
+    /// Gives the memory of logs back that left, as far as nobody looks at it any more.
+    ///
+    /// # Errors
+    /// The system's; the memory stays, and is tried again.
+    pub fn release_left(&self) -> Result<()> {
+        for _ in 0..EPOCHS {
+            if self.leaving_segments() == 0 {
+                return Ok(());
+            }
+            crossbeam_epoch::pin().flush();
+            let mut leaving = self.away.leaving.lock();
+            let mut left: Vec<u32> = Vec::new();
+            leaving.retain(|one| {
+                let has_left = one.have_left.load(Ordering::Acquire);
+                left.extend(has_left.then_some(one.segment));
+                !has_left
+            });
+            for (at, segment) in left.iter().enumerate() {
+                let bytes = u64::from(SEGMENT_BYTES);
+                // SAFETY: it is away, and all guards from before are gone; under this lock nobody brings it back.
+                let released = unsafe { self.medium.release_memory(start_of(*segment), bytes) };
+                if let Err(error) = released {
+                    let again = |segment: &u32| {
+                        let have_left = Arc::new(AtomicBool::new(true));
+                        Leaving { segment: *segment, have_left }
+                    };
+                    leaving.extend(left[at..].iter().map(again));
+                    return Err(error);
+                }
+                self.budget.give(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a claimed log back, verified, so that it can be collected.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] with the first item that does not match its checksum, and those of the disk: it stays away.
+    pub fn bring_back(&self, segment: u32) -> Result<()> {
+        let row = &self.segments[segment as usize];
+        assert_eq!(row.state(), State::Collecting, "it is claimed");
+        if row.place.residence().is_resident {
+            return Ok(());
+        }
+        let (start, bytes) = (start_of(segment), u64::from(SEGMENT_BYTES));
+        let mut leaving = self.away.leaving.lock();
+        let is_here = leaving.iter().position(|one| one.segment == segment);
+        match is_here {
+            Some(at) => drop(leaving.swap_remove(at)),
+            None => {
+                self.budget.take_anyway(bytes);
+                let read = self.read_back(segment);
+                read.inspect_err(|_| {
+                    // SAFETY: nobody looks at a log that is away, and it was released before.
+                    let _kept = unsafe { self.medium.release_memory(start, bytes) };
+                    self.budget.give(bytes);
+                })?;
+            }
+        }
+        let pool = self.lock_pool();
+        self.residents.add(&row.place, |first| self.places(&pool, first));
+        self.away.count.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn read_back(&self, segment: u32) -> Result<()> {
+        let (start, row) = (start_of(segment), &self.segments[segment as usize]);
+        self.medium.commit(start, u64::from(SEGMENT_BYTES))?;
+        // SAFETY: nobody looks at a log that is away; who brings it back has claimed it.
+        unsafe { self.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
+        let end = start + u64::from(row.end.load(Ordering::Relaxed));
+        let salt = row.salt.load(Ordering::Relaxed);
+        let mut at = start + u64::from(SEGMENT_HEADER_BYTES);
+        while at < end {
+            // SAFETY: as above; not written while borrowed.
+            let bytes = unsafe { item::borrow(self.medium.memory(), at, end) };
+            let length = bytes.and_then(|bytes| item::verify(bytes, salt).length());
+            at += length.ok_or_else(|| self.damaged_on_disk(at))? as u64;
+        }
+        Ok(())
+    }
+
+    /// A copy of the item at `location`, in a log that is away, if it was fetched a moment ago.
+    ///
+    /// # Safety
+    /// A guard from before the location was learnt is held while the copy is borrowed.
+    #[cold]
+    pub(super) unsafe fn fetched(&self, location: u64) -> Found<&[u8]> {
+        let cache = self.away.copies.get().ok_or(NoItem::Away(location))?;
+        let sequence = self.segments[segment_of(location)].sequence.load(Ordering::Relaxed);
+        let guard = crossbeam_epoch::pin();
+        let found = cache.get(location, sequence, &guard).ok_or(NoItem::Away(location))?;
+        // SAFETY: the guard of the caller keeps it, as this one does until here.
+        Ok(unsafe { std::slice::from_raw_parts(found.as_ptr(), found.len()) })
+    }
+
+    /// Reads the item at `location`, learnt under `guard`, from the disk: for whoever looks again at once. Nothing is
+    /// read where its log is in memory by now.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it does not match its checksum; those of the disk. Both name the file and the offset.
+    pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
+        if !matches!(self.resolve(location), Err(NoItem::Away(_))) {
+            return Ok(());
+        }
+        let row = &self.segments[segment_of(location)];
+        let (sequence, salt) =
+            (row.sequence.load(Ordering::Relaxed), row.salt.load(Ordering::Relaxed));
+        Blocks::with(|blocks| {
+            let from = location / BLOCK_BYTES * BLOCK_BYTES;
+            let skipped = (location - from) as usize;
+            let mut bytes = self.read_blocks(from, skipped + MAX_HEADER_BYTES, location, blocks)?;
+            let header = Header::decode(&bytes[skipped..])
+                .filter(|header| location + header.item_bytes() as u64 <= end_of(location));
+            let end = skipped + header.ok_or_else(|| self.damaged_on_disk(location))?.item_bytes();
+            if end > bytes.len() {
+                bytes = self.read_blocks(from, end, location, blocks)?;
+            }
+            let item = &bytes[skipped..end];
+            match (item::verify(item, salt), self.away.copies.get()) {
+                (Record::Item(..), Some(cache)) => cache.add(location, sequence, item, guard),
+                _ => return Err(self.damaged_on_disk(location)),
+            }
+            Ok(())
+        })
+    }
+
+    /// The blocks from `from` on that hold `bytes` bytes, not beyond the segment of `location`.
+    fn read_blocks<'b>(
+        &self,
+        from: u64,
+        bytes: usize,
+        location: u64,
+        blocks: &'b mut Blocks,
+    ) -> Result<&'b [u8]> {
+        let most = end_of(location) - from;
+        let length = (bytes as u64).next_multiple_of(BLOCK_BYTES).min(most);
+        let into = blocks.of(length as usize);
+        self.medium.read_apart(from, into).map_err(|error| match error {
+            Error::Io { path, doing, source } => {
+                let source = std::io::Error::new(
+                    source.kind(),
+                    format!(
+                        "{source}, at offset {location}, where an item lies that is not in memory"
+                    ),
+                );
+                Error::Io { path, doing, source }
+            }
+            other => other,
+        })?;
+        self.away.fetched.fetch_add(1, Ordering::Relaxed);
+        self.away.fetched_bytes.fetch_add(length, Ordering::Relaxed);
+        Ok(into)
+    }
+
+    fn damaged_on_disk(&self, offset: u64) -> Error {
+        let what = "an item that was durable does not match its checksum; other keys can be read: export them, and \
+                    import them into a new map"
+            .into();
+        Error::Damaged { path: self.medium.path().into(), offset, what }
+    }
+
+    /// Of `segments`, which were cleared: those whose memory was given back, and the others, which are in memory. A
+    /// reader who knows a location in one of the first may fetch it until he leaves.
+    pub(super) fn cleared_away(&self, segments: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
+        let mut leaving = self.away.leaving.lock();
+        let pool = self.lock_pool();
+        let is_gone = |segment: &u32| {
+            let place = &self.segments[*segment as usize].place;
+            if place.residence().is_resident {
+                return false;
+            }
+            let Some(at) = leaving.iter().position(|one| one.segment == *segment) else {
+                return true;
+            };
+            leaving.swap_remove(at);
+            self.away.count.fetch_sub(1, Ordering::Relaxed);
+            self.residents.add(place, |first| self.places(&pool, first));
+            false
+        };
+        segments.into_iter().partition(is_gone)
+    }
+
+    /// Gives the blocks of logs back that were away when the map was cleared, and that nobody reads any more.
+    ///
+    /// # Errors
+    /// Those of the medium; what was not given back is tried again.
+    pub(super) fn release_gone(&self) -> Result<()> {
+        loop {
+            let Some(segment) = self.lock_pool().gone.pop() else { return Ok(()) };
+            // SAFETY: nobody reads it any more, and nobody has taken it.
+            let released = unsafe { self.medium.release(start_of(segment), SEGMENT_BYTES.into()) };
+            if let Err(error) = released {
+                self.lock_pool().gone.push(segment);
+                return Err(error);
+            }
+            self.away.count.fetch_sub(1, Ordering::Relaxed);
+            self.lock_pool().released.push(segment);
+        }
+    }
+}
