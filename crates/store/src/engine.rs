@@ -13,6 +13,7 @@
 
 use crate::durability::InForce;
 use crate::error::{Error, Result};
+use crate::fetches::Fetches;
 use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::Kept;
@@ -98,6 +99,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub when_full: AtomicU8,
     /// Whether writers hold an epoch guard beside their locks.
     pub writers_hold_guards: bool,
+    /// What threads that do not wait for the disk have asked for.
+    pub fetches: Fetches,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
     /// Writers who found no room for values: the collector should go further than it would.
@@ -305,7 +308,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Outcome::Away => {
                     // Nothing is held while the disk is waited for, but by a batch, which has its writer for itself.
                     drop(held);
-                    self.get(key, |_| ())?;
+                    let wait = if in_batch { Wait::ForRoom } else { by.wait };
+                    self.get(key, wait, |_| ())?;
                 }
             }
         }

@@ -19,6 +19,7 @@ mod engine;
 mod error;
 mod evict;
 mod evict_logs;
+mod fetches;
 mod form;
 mod index;
 mod index_room;

@@ -91,6 +91,19 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.get_with(key, |value| value.bytes.to_vec())
     }
 
+    /// From here on `told` is called whenever something was read from the disk for a session that does not wait
+    /// ([`Error::Fetching`]): look again then. It is called by a thread of the map's, and must be short.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.on_fetched(|| println!("something was read"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_fetched(&self, told: impl Fn() + Send + Sync + 'static) {
+        self.inner.engine.fetches.tell(Box::new(told));
+    }
+
     /// Runs `f` on the value of `key` where it lies.
     ///
     /// ```
@@ -107,7 +120,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
         if self.inner.engine.tells_durable_only() {
             return self.session().get(key, f);
         }
-        let (result, ticket) = self.inner.engine.get(key, f)?;
+        let (result, ticket) = self.inner.engine.get(key, Wait::ForRoom, f)?;
         self.inner.settle(ticket)?;
         Ok(result)
     }

@@ -2,6 +2,7 @@
 //! slow, or fails.
 
 use super::Disk;
+use super::disk::one_by_one;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::io;
@@ -203,6 +204,13 @@ impl Disk for Watched {
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()> {
         self.count_down(&self.watch.read_fault_after, "read")?;
         self.disk.read(at, blocks)
+    }
+
+    fn read_many(&self, pieces: &[(u64, usize)], each: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        match self.watch.read_fault_after.load(Relaxed) {
+            ..0 => self.disk.read_many(pieces, each),
+            _ => one_by_one(pieces, each, |at, blocks| self.read(at, blocks)),
+        }
     }
 
     fn grow(&self, at: u64, bytes: u64) -> Result<()> {
