@@ -4,9 +4,9 @@
 //! the memory that crashes is one whose caches persist, and the redo log, a file as in the product, is handed from one
 //! process to the next as it was at the crash. Everything acknowledged must be there.
 //!
-//! A crash may come before each store to a chunk, to the number of chunks and to what is said of checkpoints. None comes
-//! between the event before it and these changes of the redo log, which the memory does not hear of: making it, its
-//! length and blocks, marking it as about to be replayed, and its removal.
+//! A crash may come before each store to a chunk, to the number of chunks and to what is said of checkpoints. The
+//! memory does not hear of other changes of the redo log, and no crash comes between them and the event before: making
+//! it, its length and blocks, marking it as about to be replayed, and its removal.
 //!
 //! *A power cut*: sectors persist as they do for a disk. The kernel has booted again, so the redo log is worth nothing:
 //! it is gone, or there as it was, or one of the new boot lies there that belongs to an older checkpoint, as restored
@@ -96,8 +96,8 @@ impl Folders {
         std::fs::write(next, found).expect("room");
     }
 
-    /// What a power cut leaves of a redo log for `process`. Which of three follows from its records: a state says the same each
-    /// time, in whatever boot of this machine, which the page before them names.
+    /// What a power cut leaves of a redo log for `process`. Which of three follows from its records: a state says the
+    /// same each time, in whatever boot of this machine, which the page before them names.
     fn left_of(&self, log: Vec<u8>, process: usize) -> Option<Vec<u8>> {
         match terrace_durable::checksum::Crc::new(0).update(&log[CONTROL_BYTES..]).finish() % 3 {
             0 => None,
