@@ -485,6 +485,18 @@ impl<M: Memory, I: Memory> Map<M, I> {
         }
     }
 
+    /// Writers that do not wait for one another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = terrace_store::MapOptions { writers: 3, ..Default::default() };
+    /// assert_eq!(terrace_store::Map::open(dir.path(), options)?.writers(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn writers(&self) -> usize {
+        self.inner.engine.values.writers()
+    }
+
     /// When the lines of items are written back, and what decides it, as a sentence.
     ///
     /// ```
