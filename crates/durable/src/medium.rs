@@ -328,6 +328,12 @@ impl<M: Memory> Medium<M> {
         self.watch().into_iter().for_each(|watch| watch.slow_down(ms));
     }
 
+    /// The same of each read from the disk, or of many that are asked for together.
+    #[doc(hidden)]
+    pub fn slow_down_reads(&self, ms: u64) {
+        self.watch().into_iter().for_each(|watch| watch.slow_down_reads(ms));
+    }
+
     /// From here on records every write and sync, so that the states a power cut could leave
     /// behind can be built. An event is recorded when it has happened.
     #[doc(hidden)]

@@ -2,8 +2,8 @@
 //! items that are away.
 //!
 //! The collector sends logs away ahead of need, the oldest first and what it has written itself before those: what it
-//! moves was not written for long. A quarter of the memory is for logs, at least; items that are read from the disk
-//! take of the other three as many as are asked for.
+//! moves was not written for long. A quarter of the memory is for logs, and where it is little as many as are written at
+//! a time; items that are read from the disk take of the rest as many as are asked for.
 //!
 //! # What waits for the disk
 //! A look never does: it says what it met on the disk alone ([`NoItem::Away`]). Whoever looked has that read, together
@@ -157,25 +157,34 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (used, limit) = (self.budget.used(), self.budget.limit());
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
+        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
+        // Those that are written, the collector's among them, and free ones ahead of need.
+        let needed = (self.written.len() as u64 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
-            true => room / LOGS_SHARE,
+            true => needed.clamp(room / LOGS_SHARE, room - room / LOGS_SHARE),
             false => in_memory,
         };
         logs.limit_copies(room.saturating_sub(for_logs));
         if !self.spills() {
             return Ok(false);
         }
-        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
-        let missing = logs.missing_segments(ahead);
+        let missing = logs.missing_segments(ahead).min(LEAVING_MOST);
         let is_to_come = logs.leaving_segments() > 0;
-        let beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
-        let most = missing.min(beyond).min(LEAVING_MOST);
-        if most == 0 {
+        if missing == 0 {
             return Ok(is_to_come);
         }
-        let left = logs.send_away(&leaving(logs, most))?;
+        let mut beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
+        if beyond < missing {
+            // Logs have no more than their share: copies make room, and once there are none, logs.
+            let too_many = (missing - beyond) as u64 * LOG_BYTES;
+            logs.limit_copies(room.saturating_sub(for_logs).min(copied.saturating_sub(too_many)));
+            if copied < too_many {
+                beyond = missing;
+            }
+        }
+        let left = logs.send_away(&leaving(logs, missing.min(beyond)))?;
         let _kept = logs.release_left();
-        Ok(left > 0 || is_to_come)
+        Ok(left > 0 || is_to_come || copied > 0)
     }
 }
 
