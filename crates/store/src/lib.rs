@@ -37,6 +37,7 @@ pub mod queue;
 mod range;
 mod read;
 mod recover;
+mod recovered;
 mod redo;
 mod refused;
 mod reopen;

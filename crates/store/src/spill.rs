@@ -173,7 +173,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if missing == 0 {
             return Ok(is_to_come);
         }
-        let mut beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
+        let with_free = in_memory + ahead * LOG_BYTES;
+        let mut beyond = with_free.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
         if beyond < missing {
             // Logs have no more than their share: copies make room, and once there are none, logs.
             let too_many = (missing - beyond) as u64 * LOG_BYTES;

@@ -119,6 +119,7 @@ pub(super) fn keys(context: &mut Context<'_>, session: &mut Session, args: Args<
     let mut listing = listing.unwrap_or_else(new);
     loop {
         let Listing { keys, count, cursor } = &mut *listing;
+        let before = (keys.mark(), *count);
         let step = session.scan(*cursor, STEP_KEYS, |key, _| {
             if pattern == b"*" || glob::matches(pattern, key) {
                 *count += 1;
@@ -128,6 +129,9 @@ pub(super) fn keys(context: &mut Context<'_>, session: &mut Session, args: Args<
         match step {
             Ok(next) => *cursor = next,
             Err(waits @ Error::Fetching) if !context.atomic => {
+                // Some of a step may have been seen.
+                keys.truncate(before.0);
+                *count = before.1;
                 context.client.keys = Some(listing);
                 return Err(waits.into());
             }
