@@ -116,13 +116,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         each: impl FnMut(usize, Option<Value<'_>>),
         saw: impl FnMut(Ticket),
     ) -> Result<()> {
-        let guard = crossbeam_epoch::pin();
-        self.multi_get_with(keys, &guard, each, saw, |behind, hash| {
+        let mut brought = 0;
+        self.multi_get_with(keys, each, saw, |number, met, guard| {
+            if number < brought {
+                return self.bring_near(met, guard, wait).map(|()| true);
+            }
             // What the others need that is on the disk alone is read together with this one's.
-            let most = if wait == Wait::ForRoom { BATCH } else { usize::MAX };
-            let keys = &keys[behind..];
-            self.bring_keys_near(&keys[..keys.len().min(most)], &guard, wait)?;
-            self.near(&guard, wait, || self.lookup(hash, keys[0], &guard)).map(Some)
+            let most = if wait == Wait::ForRoom { self.near_at_once(BATCH) } else { keys.len() };
+            let together = &keys[number..keys.len().min(number + most)];
+            brought = number + together.len();
+            self.bring_keys_near(together, guard, wait).map(|()| true)
         })
     }
 
@@ -138,16 +141,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         saw: impl FnMut(Ticket),
         mut away: impl FnMut(usize),
     ) -> Result<()> {
-        let guard = crossbeam_epoch::pin();
         let mut wanted = Vec::new();
-        let told = self.multi_get_with(keys, &guard, each, saw, |at, hash| {
-            match self.lookup(hash, keys[at], &guard) {
-                Ok(found) => return Ok(Some(found)),
-                Err(NoItem::Away(location)) => wanted.extend(self.values.wanted(location)),
-                Err(met) => return Err(self.damaged(met)),
-            }
-            away(at);
-            Ok(None)
+        let told = self.multi_get_with(keys, each, saw, |number, met, _| {
+            wanted.extend(self.values.wanted(met.location()));
+            away(number);
+            Ok(false)
         });
         if !wanted.is_empty() {
             self.fetches.ask(wanted);
@@ -155,40 +153,42 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         told
     }
 
-    /// The same; `on_disk` says what becomes of the key with this number and hash, whose item is on the disk alone: what
-    /// was found after all, or that nobody is told of it.
+    /// The same; `on_disk` says what becomes of the key with this number, whose item is on the disk alone: whether to look
+    /// again, or to tell nobody of it.
     #[inline(always)]
-    fn multi_get_with<'g>(
-        &'g self,
+    fn multi_get_with(
+        &self,
         keys: &[&[u8]],
-        guard: &'g Guard,
         mut each: impl FnMut(usize, Option<Value<'_>>),
         mut saw: impl FnMut(Ticket),
-        mut on_disk: impl FnMut(usize, u64) -> Result<Option<Option<Found<'g>>>>,
+        mut on_disk: impl FnMut(usize, NoItem, &Guard) -> Result<bool>,
     ) -> Result<()> {
         let ahead = self.lines_ahead();
         let sync = self.durability.is_sync();
         let mut batch = Batch::new();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            batch.find_candidates(self, keys, ahead, &self.located(guard));
-            for (i, key) in keys.iter().enumerate() {
+            // Anew each time: what was read from the disk for those before need not stay.
+            let guard = crossbeam_epoch::pin();
+            batch.find_candidates(self, keys, ahead, &self.located(&guard));
+            'keys: for (i, key) in keys.iter().enumerate() {
                 let (number, hash) = (chunk * BATCH + i, batch.hashes[i]);
                 let candidate = batch.candidates[i].and_then(|location| {
-                    let seen = self.values.seen_if_key(location, key, guard).ok()??;
+                    let seen = self.values.seen_if_key(location, key, &guard).ok()??;
                     Some(Found { location, seen })
                 });
-                let verified = match candidate {
-                    None => match self.lookup(hash, key, guard) {
-                        Err(NoItem::Away(_)) => match on_disk(number, hash)? {
-                            Some(found) => Ok(found),
-                            None => continue,
-                        },
-                        looked => looked,
-                    },
+                let mut verified = match candidate {
+                    None => self.lookup(hash, key, &guard),
                     found => Ok(found),
                 };
+                for _ in 0..FETCHES {
+                    let Err(met @ NoItem::Away(_)) = verified else { break };
+                    if !on_disk(number, met, &guard)? {
+                        continue 'keys;
+                    }
+                    verified = self.lookup(hash, key, &guard);
+                }
                 let told = verified.and_then(|verified| {
-                    self.at_rest(verified, hash, key, guard, |found| {
+                    self.at_rest(verified, hash, key, &guard, |found| {
                         let live = found.filter(|(_, item)| is_live(item));
                         live.iter().for_each(|(at, item)| self.look(*at, item));
                         each(number, live.map(|(at, item)| value_of(&item, at)));
@@ -411,7 +411,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             page.clear();
             let located = self.located(&guard);
             let from = reached;
-            reached = self.index.scan(&from, left.min(PAGE), &located, |location| {
+            let most = left.min(self.near_at_once(PAGE));
+            reached = self.index.scan(&from, most, &located, |location| {
                 self.values.prefetch(location, ahead);
                 page.push(location);
             });

@@ -28,6 +28,9 @@ const LEAVING_MOST: usize = 8;
 const AHEAD_SHARE: u64 = 32;
 /// One in so many bytes of the memory is for logs.
 const LOGS_SHARE: u64 = 4;
+/// Items that are read from the disk together by one who waits: so many at least, and so many bytes of them.
+const AT_ONCE: usize = 8;
+const AT_ONCE_BYTES: usize = 512 << 10;
 /// How often an item is read from the disk for one look: each time it may have been given up before the look.
 pub(crate) const FETCHES: usize = 100;
 
@@ -91,6 +94,16 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.bring_all_near(self.values.wanted(location).into_iter().collect(), wait)
             }
             _ => Err(self.damaged(met)),
+        }
+    }
+
+    /// How many items are looked at together, of `most`: where they may be read from the disk, no more than there is
+    /// memory for, since their copies stay as long as somebody looks.
+    #[inline(always)]
+    pub(crate) fn near_at_once(&self, most: usize) -> usize {
+        match self.has_away() {
+            false => most,
+            true => (AT_ONCE_BYTES / self.values.usual_item_bytes()).clamp(AT_ONCE, most),
         }
     }
 

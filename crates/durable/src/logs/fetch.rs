@@ -75,7 +75,7 @@ impl<M: Memory> Logs<M> {
     pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
         let Some(wanted) = self.wanted(location) else { return Ok(()) };
         let (from, skipped) = blocks_of(location);
-        let mut bytes = skipped + self.usual_bytes();
+        let mut bytes = skipped + self.usual_bytes().min(USUAL_MOST);
         Blocks::with(|blocks| {
             loop {
                 let into = blocks.of(self.length(location, bytes));
@@ -93,7 +93,7 @@ impl<M: Memory> Logs<M> {
     /// Fetches many, all together. Those that cannot be read are as they were: whoever looks at one is told. Their logs
     /// may have been freed since.
     pub fn fetch_all(&self, mut wanted: Vec<Wanted>) {
-        let mut bytes = vec![self.usual_bytes(); wanted.len()];
+        let mut bytes = vec![self.usual_bytes().min(USUAL_MOST); wanted.len()];
         let guard = crossbeam_epoch::pin();
         while !wanted.is_empty() {
             let piece = |(wanted, bytes): (&Wanted, &usize)| {
@@ -114,9 +114,9 @@ impl<M: Memory> Logs<M> {
         }
     }
 
-    /// Bytes in which an item is whole, usually.
-    fn usual_bytes(&self) -> usize {
-        self.away.item_bytes.load(Ordering::Relaxed).clamp(MAX_HEADER_BYTES, USUAL_MOST)
+    /// Bytes of an item that was fetched lately, or of the shortest one.
+    pub fn usual_bytes(&self) -> usize {
+        self.away.item_bytes.load(Ordering::Relaxed).max(MAX_HEADER_BYTES)
     }
 
     /// Whole blocks with so many bytes from the first block of `location` on, as far as its segment goes.

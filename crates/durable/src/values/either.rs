@@ -208,6 +208,12 @@ impl<M: Memory> LogsOrSlabs<M> {
         self.logs()?.wanted(location)
     }
 
+    /// Bytes of an item that was fetched lately, or of the shortest one.
+    #[cold]
+    pub fn usual_item_bytes(&self) -> usize {
+        self.logs().map_or(MAX_HEADER_BYTES, Logs::usual_bytes)
+    }
+
     /// Fetches many, all together ([`Logs::fetch_all`]).
     #[cold]
     pub fn fetch_all(&self, wanted: Vec<Wanted>) {
