@@ -120,10 +120,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
         let is_to_come = logs.waiting_segments() > 0 || room_comes;
         let stays = self.readers.look(is_to_come) == Reading::On;
+        // A log that leaves makes more room than one that is collected; most are not even in memory.
+        let spills = room_comes || self.spills();
         let (victims, evict) = self.victims(
             logs,
-            (!room_comes && (pressed || deletes_pressed || missing > 0)).then_some(missing),
-            deletes_pressed && !room_comes,
+            (!spills && (pressed || deletes_pressed || missing > 0)).then_some(missing),
+            deletes_pressed && !spills,
             index_pressed && self.are_deleted_in_the_way(),
         );
         let round = self.collect_segments(logs, &victims, evict);
@@ -310,8 +312,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
 impl<M: Memory, I: Memory> Moving<'_, M, I> {
     /// Moves what lives out of each; returns those that may be freed. One with a damaged item, or that the disk does not
-    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what was moved out of it is dead
-    /// there.
+    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what
+    /// was moved out of it is dead there.
     fn segments(&mut self, claimed: Vec<u32>) -> (Vec<u32>, Result<()>) {
         let mut whole = Vec::with_capacity(claimed.len());
         for (at, segment) in claimed.iter().enumerate() {

@@ -18,6 +18,8 @@ use terrace_memory::{Memory, lab};
 /// How often a reader that met a damaged item looks again before it says so: who is about to remove the item's entry
 /// has the key's lock, which each of these waits for.
 const LOOKS: usize = 4;
+/// Items that a scan looks at together where they may be read from the disk: their copies stay until it goes on.
+const AWAY_PAGE: usize = 8;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
 
@@ -111,11 +113,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         mut each: impl FnMut(usize, Option<Value<'_>>),
         mut saw: impl FnMut(Ticket),
     ) -> Result<()> {
-        let guard = crossbeam_epoch::pin();
         let ahead = self.lines_ahead();
         let sync = self.durability.is_sync();
         let mut batch = Batch::new();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+            // Anew each time: what was read from the disk for those before need not stay.
+            let guard = crossbeam_epoch::pin();
             batch.find_candidates(self, keys, ahead, &self.located(&guard));
             for (i, key) in keys.iter().enumerate() {
                 let candidate = batch.candidates[i].and_then(|location| {
@@ -295,13 +298,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             lab::pause(self.values.medium().memory());
         }
         // The key is overwritten all the time: as a writer that changes nothing.
-        let looked = self.index.look(hash, key, &self.located(guard), |location| {
+        let located = self.located(guard);
+        let looked = self.index.look(hash, key, &located, |location| {
             match self.values.copy_item(location, copy) {
                 true => Ok((location, copy.item())),
                 false => self.at_rest_now(location, guard),
             }
         });
-        looked.transpose()
+        match looked {
+            Some(found) => found.map(Some),
+            // It may be another's entry that could not be looked at.
+            None => located.check().map(|()| None),
+        }
     }
 
     /// The item at `location`, which could not be copied: nobody overwrites it any more, or never did.
@@ -338,7 +346,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             page.clear();
             let located = self.located(&guard);
             let from = reached;
-            reached = self.index.scan(&from, left.min(PAGE), &located, |location| {
+            let most = if self.has_away() { AWAY_PAGE } else { PAGE };
+            reached = self.index.scan(&from, left.min(most), &located, |location| {
                 self.values.prefetch(location, ahead);
                 page.push(location);
             });

@@ -25,6 +25,8 @@ const LEAVING_MOST: usize = 8;
 const AHEAD_SHARE: u64 = 32;
 /// One in so many bytes of the memory is for logs.
 const LOGS_SHARE: u64 = 4;
+/// One in so many bytes of the memory may be copies, however much logs take.
+const COPIES_SHARE: u64 = 16;
 /// How often an item is read from the disk for one look: each time it may have been given up before the look.
 pub(crate) const FETCHES: usize = 100;
 
@@ -88,18 +90,21 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (used, limit) = (self.budget.used(), self.budget.limit());
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
+        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
+        // Logs that are written to do not leave.
+        let stay = (logs.writers() as u64 + 1 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
-            true => room / LOGS_SHARE,
+            true => stay.max(room / LOGS_SHARE),
             false => in_memory,
         };
-        logs.limit_copies(room.saturating_sub(for_logs));
+        logs.limit_copies(room.saturating_sub(for_logs).max(room / COPIES_SHARE));
         if !self.spills() {
             return Ok(false);
         }
-        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
         let missing = logs.missing_segments(ahead);
-        let is_to_come = logs.leaving_segments() > 0;
-        let beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
+        let are_dropped = logs.dropped_bytes() > 0 && logs.missing_segments(1) == 0;
+        let is_to_come = logs.leaving_segments() > 0 || are_dropped;
+        let beyond = in_memory.saturating_sub(room / LOGS_SHARE).div_ceil(LOG_BYTES) as usize;
         let most = missing.min(beyond).min(LEAVING_MOST);
         if most == 0 {
             return Ok(is_to_come);

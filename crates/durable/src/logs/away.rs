@@ -47,6 +47,8 @@ pub(super) struct Away {
 struct Leaving {
     segment: u32,
     have_left: Arc<AtomicBool>,
+    /// Whether its memory holds what it did: it was not tried in vain to give it back.
+    is_whole: bool,
 }
 
 /// What of a map's logs is away, and what came back.
@@ -90,6 +92,11 @@ impl<M: Memory> Logs<M> {
         self.away.copies.get().map_or(0, ItemCache::bytes)
     }
 
+    /// Bytes of copies that were let go, which come back when readers have left.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.away.copies.get().map_or(0, ItemCache::dropped_bytes)
+    }
+
     /// From here on at most so many bytes of copies are kept.
     pub fn limit_copies(&self, most: u64) {
         self.away.copies.get().into_iter().for_each(|copies| copies.limit(most));
@@ -110,7 +117,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::release_left`].
     pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
-        if !self.away.may_leave.load(Ordering::Relaxed) {
+        if !self.may_leave() {
             return Ok(());
         }
         let bytes = u64::from(SEGMENT_BYTES);
@@ -155,7 +162,7 @@ impl<M: Memory> Logs<M> {
         }
         let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
         self.away.count.fetch_add(1, Ordering::Relaxed);
-        leaving.push(Leaving { segment, have_left: Arc::clone(&have_left) });
+        leaving.push(Leaving { segment, have_left: Arc::clone(&have_left), is_whole: true });
         let guard = crossbeam_epoch::pin();
         guard.defer(move || have_left.store(true, Ordering::Release));
         guard.flush();
@@ -172,7 +179,7 @@ impl<M: Memory> Logs<M> {
         let first = unsafe { item::borrow(self.medium.memory(), at, end) };
         let item_bytes = first.map_or(100, |item| item.len() as u64);
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
-        if self.away.may_leave.load(Ordering::Relaxed) {
+        if self.may_leave() {
             copies.limit(share);
         }
         copies
@@ -202,7 +209,7 @@ impl<M: Memory> Logs<M> {
                 if let Err(error) = released {
                     let again = |segment: &u32| {
                         let have_left = Arc::new(AtomicBool::new(true));
-                        Leaving { segment: *segment, have_left }
+                        Leaving { segment: *segment, have_left, is_whole: false }
                     };
                     leaving.extend(left[at..].iter().map(again));
                     return Err(error);
@@ -224,19 +231,21 @@ impl<M: Memory> Logs<M> {
             return Ok(());
         }
         let (start, bytes) = (start_of(segment), u64::from(SEGMENT_BYTES));
-        let mut leaving = self.away.leaving.lock();
-        let is_here = leaving.iter().position(|one| one.segment == segment);
-        match is_here {
-            Some(at) => drop(leaving.swap_remove(at)),
-            None => {
-                self.budget.take_anyway(bytes);
-                let read = self.read_back(segment);
-                read.inspect_err(|_| {
-                    // SAFETY: nobody looks at a log that is away, and it was released before.
-                    let _kept = unsafe { self.medium.release_memory(start, bytes) };
-                    self.budget.give(bytes);
-                })?;
-            }
+        let leaves = {
+            let mut leaving = self.away.leaving.lock();
+            let at = leaving.iter().position(|one| one.segment == segment);
+            at.map(|at| leaving.swap_remove(at))
+        };
+        if leaves.is_none() {
+            self.budget.take_anyway(bytes);
+        }
+        // Nobody gives its memory back from here on, and nobody waits for the disk.
+        if leaves.is_none_or(|leaves| !leaves.is_whole) {
+            self.read_back(segment).inspect_err(|_| {
+                // SAFETY: nobody looks at a log that is away, once all have left who did before.
+                let _kept = unsafe { self.medium.release_memory(start, bytes) };
+                self.budget.give(bytes);
+            })?;
         }
         let pool = self.lock_pool();
         self.residents.add(&row.place, |first| self.places(&pool, first));
@@ -360,6 +369,24 @@ impl<M: Memory> Logs<M> {
             false
         };
         segments.into_iter().partition(is_gone)
+    }
+
+    pub(super) fn may_leave(&self) -> bool {
+        self.away.may_leave.load(Ordering::Relaxed)
+    }
+
+    /// At the end of recovery: `segments` hold nothing that counts, as after a clear, and may be more than there is
+    /// memory for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn leave_free(&self, segments: &[u32]) -> Result<()> {
+        for segment in segments {
+            // SAFETY: recovery has written what it changed of it, and nobody else knows it.
+            unsafe { self.medium.release_memory(start_of(*segment), SEGMENT_BYTES.into())? };
+            self.away.count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Gives the blocks of logs back that were away when the map was cleared, and that nobody reads any more.

@@ -53,7 +53,7 @@ fn what_changed_on_the_disk_is_named_and_the_others_of_its_log_live_on() {
         assert!(session.delete(&key(n)).expect("deleted"));
     }
     session.commit().expect("committed");
-    wait_until("logs are collected", || map.stats().collections > before + 4);
+    wait_until("logs are collected", || map.stats().collections >= before + 2);
     check_at_rest(&map);
     for n in (0..KEYS).filter(|n| !is_damaged(*n)) {
         assert_eq!(read(&map, n), (n >= 8000 || n % 8 == 0).then_some(0), "key {n}");
