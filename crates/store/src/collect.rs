@@ -112,7 +112,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if (pressed || index_pressed || missing > 0) && self.shrink_index() {
             missing = self.missing_logs(logs);
         }
-        let is_due = logs.has_backlog() || logs.has_short() || self.tombstones_pile_up();
+        let is_due = logs.has_backlog()
+            || logs.has_short()
+            || logs.has_expired()
+            || self.tombstones_pile_up();
         if !pressed && !deletes_pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
@@ -209,6 +212,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // While deleted keys pile up what is sealed is short each time, and was taken above.
             due = logs::short(&sealed);
             due.truncate(VICTIMS);
+        }
+        if due.is_empty() {
+            due = sealed.iter().filter(|v| v.has_expired).copied().take(VICTIMS).collect();
         }
         if due.is_empty() && missing.is_some() {
             // Two logs that are an eighth dead and more still make room; below, only eviction, which is cheaper than
@@ -390,7 +396,9 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             if ends {
                 engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                 engine.record_keys(0, -1, changes);
-                self.evicted += u64::from(is_live(item));
+                let is_evicted = is_live(item);
+                self.evicted += u64::from(is_evicted);
+                engine.counters.expired.fetch_add(u64::from(!is_evicted), Ordering::Relaxed);
                 if self.evict && engine.watches.has_watchers() {
                     engine.watches.evicted(hash, item.key);
                 }

@@ -153,6 +153,10 @@ impl<M: Memory> Logs<M> {
 
     /// A log at rest, all of it on the disk, is away from here on.
     pub(super) fn take_away(&self, segment: u32) {
+        let half_expires_at_ms = self.half_expires_at(segment);
+        self.segments[segment as usize]
+            .half_expires_at_ms
+            .store(half_expires_at_ms, Ordering::Relaxed);
         let have_left = Arc::new(AtomicBool::new(false));
         let mut leaving = self.away.leaving.lock();
         {

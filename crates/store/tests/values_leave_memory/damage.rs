@@ -1,7 +1,7 @@
 //! Bytes of the file that change from outside after their log left memory.
 
 use super::{KEYS, VALUE_BYTES, check_at_rest, filled, key, read, wait_until};
-use crate::adversary::{file_of, value_of};
+use crate::adversary::{file_of, in_memory, value_of};
 use std::os::unix::fs::FileExt;
 use terrace_store::{Error, Map};
 
@@ -25,7 +25,7 @@ fn check_damaged(map: &Map, error: &Error, location: u64) {
 
 #[test]
 fn what_changed_on_the_disk_is_named_and_the_others_of_its_log_live_on() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     assert_eq!(map.medium().path(), file_of(dir.path()));
     // In three logs: in a value, in a key, in the word with the lengths.

@@ -1,7 +1,7 @@
 //! Writers, readers and the collector together, over more than memory holds.
 
 use super::{BUDGET, VALUE_BYTES, check_budget, key, open, options};
-use crate::adversary::{Random, value_of, write_of};
+use crate::adversary::{Random, in_memory, value_of, write_of};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use terrace_store::{Change, Error, Map, MapOptions};
@@ -89,7 +89,7 @@ fn read(map: &Map, reader: u64, is_over: &AtomicBool, acknowledged: &[AtomicU64]
 }
 
 fn run(options: MapOptions, time: Duration) {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = Map::open(dir.path(), options).expect("open");
     let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     for (n, of) in acknowledged.iter().enumerate() {

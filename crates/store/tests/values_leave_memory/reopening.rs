@@ -3,7 +3,7 @@
 use super::{
     BUDGET, KEYS, MIB, VALUE_BYTES, check_all, check_budget, fill, filled, key, open, options,
 };
-use crate::adversary::{value_of, write_of};
+use crate::adversary::{in_memory, value_of, write_of};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -74,7 +74,7 @@ fn check_killed(map: &Map, last: &[Option<u64>]) {
 
 #[test]
 fn what_was_acknowledged_is_there_after_a_kill_and_in_less_memory() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let last = killed(dir.path());
     let map = open(dir.path());
     check_budget(&map);
@@ -95,7 +95,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_in_less_memory() {
 /// Of what is larger than the budget nothing need leave where it was closed: it is read, and writes are refused.
 #[test]
 fn a_map_whose_logs_stay_opens_what_is_larger_than_its_memory_and_refuses_writes() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     drop(filled(dir.path()));
     let refuse = MapOptions { when_full: WhenFull::Refuse, ..options() };
     let map = Map::open(dir.path(), refuse).expect("it takes more memory than it may");
@@ -119,11 +119,11 @@ fn a_map_whose_logs_stay_opens_what_is_larger_than_its_memory_and_refuses_writes
 /// Logs of before a clear are nobody's.
 #[test]
 fn a_map_that_was_cleared_before_a_crash_is_empty_and_has_its_memory() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     map.clear().expect("cleared");
     map.put(b"after", b"it").expect("room");
-    let copy = tempfile::tempdir().expect("directory");
+    let copy = in_memory();
     for entry in std::fs::read_dir(dir.path()).expect("readable") {
         let entry = entry.expect("readable");
         std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("copied");

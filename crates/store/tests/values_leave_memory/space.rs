@@ -3,12 +3,12 @@
 use super::{
     BUDGET, KEYS, MIB, VALUE_BYTES, check_all, check_budget, fill, filled, key, open, wait_until,
 };
-use crate::adversary::value_of;
+use crate::adversary::{in_memory, value_of};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn logs_that_are_away_are_collected() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     let data = KEYS * VALUE_BYTES as u64;
     let bound = data * 2 + BUDGET;
@@ -43,7 +43,7 @@ fn in_ms(ms: u64) -> u64 {
 /// Nobody reads them any more, and no log of them becomes due by other keys.
 #[test]
 fn keys_that_expire_while_they_are_away_leave_the_map_and_the_disk() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = open(dir.path());
     let expires = in_ms(2500);
     let mut session = map.session();
@@ -63,7 +63,7 @@ fn keys_that_expire_while_they_are_away_leave_the_map_and_the_disk() {
 /// One call reads far more than there is memory for.
 #[test]
 fn many_keys_read_together_do_not_exceed_the_budget() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();

@@ -3,12 +3,12 @@
 use super::{
     BUDGET, KEYS, MIB, VALUE_BYTES, check_all, check_budget, fill, filled, key, read, wait_until,
 };
-use crate::adversary::{value_of, write_of};
+use crate::adversary::{in_memory, value_of, write_of};
 use terrace_store::{Error, WhenFull};
 
 #[test]
 fn logs_leave_or_writes_are_refused_or_keys_go_as_it_is_asked_for_last() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     map.set_when_full(WhenFull::Refuse).expect("no question of the opening");
     check_all(&map, 0..KEYS, |_| Some(0));
@@ -43,6 +43,12 @@ fn logs_leave_or_writes_are_refused_or_keys_go_as_it_is_asked_for_last() {
     assert!(left > 2000 && left < keys, "{left} of {keys}");
     assert_eq!(read(&map, keys - 1), Some(0), "the newest stays");
     map.set_when_full(WhenFull::Spill).expect("as it was opened");
+    // A round that had begun ends.
+    let mut evicted = 0;
+    wait_until("none is evicted any more", || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::mem::replace(&mut evicted, map.stats().evicted) == map.stats().evicted
+    });
     let live = map.len();
     fill(&map, keys..keys + 9000, 1);
     assert_eq!(map.len(), live + 9000, "none goes any more");
@@ -51,7 +57,7 @@ fn logs_leave_or_writes_are_refused_or_keys_go_as_it_is_asked_for_last() {
 
 #[test]
 fn what_was_cleared_is_never_read_again() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     for round in 1..=4u64 {
         // Copies of some, and a reader who has just come.
