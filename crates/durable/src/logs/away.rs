@@ -27,6 +27,9 @@ use terrace_memory::Memory;
 /// Most bytes of copies where the budget sets no bound.
 const COPIES_MOST: u64 = 256 << 20;
 
+/// Items of a log by which it is judged how long they are.
+const ITEMS_ASKED: u64 = 256;
+
 /// What there is of logs that are away.
 #[derive(Debug, Default)]
 pub(super) struct Away {
@@ -177,11 +180,19 @@ impl<M: Memory> Logs<M> {
     fn new_copies(&self, segment: u32) -> ItemCache {
         let limit = self.budget.limit();
         let share = if limit > u64::MAX / 8 { COPIES_MOST } else { limit / 4 };
-        let at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
-        let end = start_of(segment + 1);
-        // SAFETY: a log at rest, which is in memory until its readers have left.
-        let first = unsafe { item::borrow(self.medium.memory(), at, end) };
-        let item_bytes = first.map_or(100, |item| item.len() as u64);
+        let end = start_of(segment)
+            + u64::from(self.segments[segment as usize].end.load(Ordering::Relaxed));
+        let first = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
+        let (mut at, mut items) = (first, 0);
+        while items < ITEMS_ASKED {
+            // SAFETY: a log at rest, which is in memory until its readers have left.
+            let Some(item) = (unsafe { item::borrow(self.medium.memory(), at, end) }) else {
+                break;
+            };
+            at += item.len() as u64;
+            items += 1;
+        }
+        let item_bytes = if items > 0 { (at - first) / items } else { 100 };
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
         if self.may_leave() {
             copies.limit(share);
@@ -297,6 +308,7 @@ impl<M: Memory> Logs<M> {
         if !matches!(self.resolve(location), Err(NoItem::Away(_))) {
             return Ok(());
         }
+        self.away.fetched.fetch_add(1, Ordering::Relaxed);
         let row = &self.segments[segment_of(location)];
         let (sequence, salt) =
             (row.sequence.load(Ordering::Relaxed), row.salt.load(Ordering::Relaxed));
@@ -342,7 +354,6 @@ impl<M: Memory> Logs<M> {
             }
             other => other,
         })?;
-        self.away.fetched.fetch_add(1, Ordering::Relaxed);
         self.away.fetched_bytes.fetch_add(length, Ordering::Relaxed);
         Ok(into)
     }

@@ -70,13 +70,13 @@ fn check(map: &Map, count: u64, round: impl Fn(u64) -> Option<u64>) {
 
 #[test]
 fn a_map_five_times_its_budget_is_written_read_changed_and_opened_again() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = crate::adversary::in_memory();
     let map = open(&dir);
     fill(&map, 0..KEYS, 0);
     let away = map.stats().away;
     assert!(away.logs as u64 * 4 * MIB > 3 * BUDGET, "{away:?}");
     check(&map, 8_000, |_| Some(0));
-    assert!(map.stats().away.fetched > 4_000, "{:?}", map.stats().away);
+    assert!(map.stats().away.fetched > 3_000, "{:?}", map.stats().away);
 
     // Each third is written again, each seventh removed.
     let mut session = map.session();

@@ -17,11 +17,11 @@ use terrace_store::{Durability, Map, MapOptions, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const LOG_BYTES: u64 = 4 * MIB;
-const BUDGET: u64 = 32 * MIB;
+const BUDGET: u64 = 24 * MIB;
 const VALUE_BYTES: usize = 4000;
 
 /// About three times the budget.
-const KEYS: u64 = 24_000;
+const KEYS: u64 = 18_000;
 
 fn options() -> MapOptions {
     MapOptions {

@@ -39,7 +39,7 @@ fn killed(dir: &Path) -> Vec<Option<u64>> {
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert!(lines.by_ref().map_while(Result::ok).any(|line| line.contains("ready")));
     let mut last: Vec<_> = (0..KEYS).map(|n| (n % 7 != 0).then_some(1)).collect();
-    let mut lines_left = 12_000;
+    let mut lines_left = 9_000;
     let mut kill = Some(());
     for line in lines.map_while(Result::ok) {
         let Some((n, round)) = line.split_once(' ') else { continue };
@@ -80,7 +80,7 @@ fn what_was_acknowledged_is_there_after_a_kill_and_in_less_memory() {
     check_budget(&map);
     check_killed(&map, &last);
     drop(map);
-    let less = MapOptions { memory_budget_bytes: 3 * BUDGET / 4, ..options() };
+    let less = MapOptions { memory_budget_bytes: 5 * BUDGET / 6, writers: 1, ..options() };
     let map = Map::open(dir.path(), less).expect("open");
     check_budget(&map);
     check_killed(&map, &last);

@@ -45,7 +45,7 @@ fn in_ms(ms: u64) -> u64 {
 fn keys_that_expire_while_they_are_away_leave_the_map_and_the_disk() {
     let dir = in_memory();
     let map = open(dir.path());
-    let expires = in_ms(2500);
+    let expires = in_ms(1500);
     let mut session = map.session();
     for n in 0..KEYS {
         session.put(&key(n), &value_of(n, 0, VALUE_BYTES), Some(expires)).expect("room");
