@@ -22,11 +22,15 @@ use crossbeam_epoch::Guard;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use terrace_memory::Memory;
 
 /// Most bytes of copies where the budget sets no bound.
 const COPIES_MOST: u64 = 256 << 20;
 
+/// Logs read by recovery that may wait for readers to leave, and for how long the next one waits for them then.
+const LEAVING_MOST: usize = 2;
+const LEFT_WITHIN: Duration = Duration::from_millis(50);
 /// Items of a log by which it is judged how long they are.
 const ITEMS_ASKED: u64 = 256;
 
@@ -132,7 +136,15 @@ impl<M: Memory> Logs<M> {
         // What recovery keeps is counted at its end. This one is counted until it has left.
         self.budget.take_anyway(bytes);
         self.take_away(segment);
-        self.release_left()
+        // Others may look at another map all the while: they are not waited for without end.
+        let start = Instant::now();
+        loop {
+            self.release_left()?;
+            if self.leaving_segments() <= LEAVING_MOST || start.elapsed() > LEFT_WITHIN {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// Sends sealed logs away. Returns how many went; the memory of each comes back when its readers have left
@@ -161,13 +173,14 @@ impl<M: Memory> Logs<M> {
             .half_expires_at_ms
             .store(half_expires_at_ms, Ordering::Relaxed);
         let have_left = Arc::new(AtomicBool::new(false));
+        // Before anyone finds that it is away.
+        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
         let mut leaving = self.away.leaving.lock();
         {
             // The pool's lock, as for all changes of where segments are.
             let _pool = self.lock_pool();
             self.residents.send_away(segment, &self.segments[segment as usize].place);
         }
-        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
         self.away.count.fetch_add(1, Ordering::Relaxed);
         leaving.push(Leaving { segment, have_left: Arc::clone(&have_left), is_whole: true });
         let guard = crossbeam_epoch::pin();
@@ -192,7 +205,7 @@ impl<M: Memory> Logs<M> {
             at += item.len() as u64;
             items += 1;
         }
-        let item_bytes = if items > 0 { (at - first) / items } else { 100 };
+        let item_bytes = (at - first).checked_div(items).unwrap_or(100);
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
         if self.may_leave() {
             copies.limit(share);

@@ -139,7 +139,7 @@ fn the_collector_leaves_logs_that_do_not_come_back() {
 fn a_batch_whose_old_values_cannot_be_read_changes_nothing() {
     let dir = in_memory();
     let map = filled(dir.path());
-    let batch: Vec<_> = (0..9000).map(key).collect();
+    let batch: Vec<_> = (0..8000).map(key).collect();
     let pairs: Vec<_> = batch.iter().map(|key| (&key[..], &b"small"[..])).collect();
     // Each takes a read at least.
     map.medium().inject_read_fault(pairs.len() as i64 - 1);
@@ -150,5 +150,5 @@ fn a_batch_whose_old_values_cannot_be_read_changes_nothing() {
     for key in &batch {
         assert_eq!(map.get(key).expect("read").as_deref(), Some(&b"small"[..]));
     }
-    check_all(&map, 9000..KEYS, |_| Some(0));
+    check_all(&map, 8000..KEYS, |_| Some(0));
 }

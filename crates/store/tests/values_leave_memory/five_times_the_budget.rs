@@ -1,5 +1,6 @@
 //! A map several times its memory budget: logs leave memory, and what they hold is read from the disk.
 
+use super::check_budget;
 use std::time::Duration;
 use terrace_store::{Durability, Map, MapOptions, Value, WhenFull};
 
@@ -34,14 +35,6 @@ fn value(n: u64, round: u64) -> Vec<u8> {
         (n ^ round << 40 ^ word << 52).wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()
     });
     words.collect()
-}
-
-/// Memory in use stays within the budget, but for what writers and readers take at a moment.
-#[track_caller]
-fn check_budget(map: &Map) {
-    let stats = map.stats();
-    let used = stats.memory_used_bytes;
-    assert!(used <= BUDGET + BUDGET / 8, "{} MiB of {} MiB", used / MIB, BUDGET / MIB);
 }
 
 fn fill(map: &Map, keys: std::ops::Range<u64>, round: u64) {

@@ -1,7 +1,7 @@
 //! Every operation on keys that are on the disk alone does what it does on others.
 
 use super::{KEYS, VALUE_BYTES, check_budget, filled, key, read};
-use crate::adversary::{value_of, write_of};
+use crate::adversary::{in_memory, value_of, write_of};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use terrace_store::{Change, Error, Map};
 
@@ -90,7 +90,7 @@ fn keys_that_are_away_are_compared_updated_watched_and_written_in_batches() {
 
 #[test]
 fn what_expires_while_it_is_away_is_not_read_and_does_not_come_back() {
-    let dir = tempfile::tempdir().expect("directory");
+    let dir = in_memory();
     let map = filled(dir.path());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let soon = (now + Duration::from_millis(1500)).as_millis() as u64;
