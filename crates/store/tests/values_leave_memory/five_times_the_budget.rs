@@ -74,8 +74,8 @@ fn a_map_five_times_its_budget_is_written_read_changed_and_opened_again() {
     // Each third is written again, each seventh removed.
     let mut session = map.session();
     let round = |n: u64| match n {
-        _ if n % 7 == 0 => None,
-        _ => Some(u64::from(n % 3 == 0)),
+        _ if n.is_multiple_of(7) => None,
+        _ => Some(u64::from(n.is_multiple_of(3))),
     };
     for n in (0..KEYS).filter(|n| n % 3 == 0) {
         session.put(&key(n), &value(n, 1), None).expect("there is room on the disk");

@@ -57,7 +57,7 @@ fn keys_that_expire_while_they_are_away_leave_the_map_and_the_disk() {
         assert_eq!(map.get(&key(n)).expect("read"), None, "key {n}");
     }
     let data = KEYS * VALUE_BYTES as u64;
-    wait_until("they are swept", || map.len() == 0 && map.stats().disk_bytes < data / 2);
+    wait_until("they are swept", || map.is_empty() && map.stats().disk_bytes < data / 2);
 }
 
 /// One call reads far more than there is memory for.
