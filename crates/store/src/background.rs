@@ -234,7 +234,13 @@ impl<M: Memory, I: Memory> Checkpointer<M, I> {
         if self.last_release.elapsed() >= RELEASE_TICK {
             self.last_release = Instant::now();
             engine.release_unused(KEPT_FREE);
-            engine.values.logs().iter().for_each(|logs| logs.release_redo());
+            if let Some(logs) = engine.values.logs() {
+                logs.release_redo();
+                if engine.has_away() {
+                    // What expires there, or is deleted, opens no log, which would count it.
+                    logs.recount_backlog();
+                }
+            }
         }
         if self.last_load.elapsed() >= LOAD_TICK {
             engine.index.went_by(self.last_load.elapsed());

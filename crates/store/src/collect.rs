@@ -112,7 +112,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if (pressed || index_pressed || missing > 0) && self.shrink_index() {
             missing = self.missing_logs(logs);
         }
-        let is_due = logs.has_backlog() || logs.has_short() || self.tombstones_pile_up();
+        let is_due = logs.has_backlog()
+            || logs.has_short()
+            || logs.has_expired()
+            || self.tombstones_pile_up();
         if !pressed && !deletes_pressed && !index_pressed && !is_due && missing == 0 {
             return Ok(Round::default());
         }
@@ -120,10 +123,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
         let is_to_come = logs.waiting_segments() > 0 || room_comes;
         let stays = self.readers.look(is_to_come) == Reading::On;
+        // A log that leaves makes more room than one that is collected; most are not even in memory.
+        let spills = room_comes || self.spills();
         let (victims, evict) = self.victims(
             logs,
-            (!room_comes && (pressed || deletes_pressed || missing > 0)).then_some(missing),
-            deletes_pressed && !room_comes,
+            (!spills && (pressed || deletes_pressed || missing > 0)).then_some(missing),
+            deletes_pressed && !spills,
             index_pressed && self.are_deleted_in_the_way(),
         );
         let round = self.collect_segments(logs, &victims, evict);
@@ -207,6 +212,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             // While deleted keys pile up what is sealed is short each time, and was taken above.
             due = logs::short(&sealed);
             due.truncate(VICTIMS);
+        }
+        if due.is_empty() {
+            due = sealed.iter().filter(|v| v.has_expired).copied().take(VICTIMS).collect();
         }
         if due.is_empty() && missing.is_some() {
             // Two logs that are an eighth dead and more still make room; below, only eviction, which is cheaper than
@@ -310,8 +318,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 
 impl<M: Memory, I: Memory> Moving<'_, M, I> {
     /// Moves what lives out of each; returns those that may be freed. One with a damaged item, or that the disk does not
-    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what was moved out of it is dead
-    /// there.
+    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what
+    /// was moved out of it is dead there.
     fn segments(&mut self, claimed: Vec<u32>) -> (Vec<u32>, Result<()>) {
         let mut whole = Vec::with_capacity(claimed.len());
         for (at, segment) in claimed.iter().enumerate() {
@@ -388,7 +396,9 @@ impl<M: Memory, I: Memory> Moving<'_, M, I> {
             if ends {
                 engine.written[0].keys.fetch_sub(1, Ordering::Relaxed);
                 engine.record_keys(0, -1, changes);
-                self.evicted += u64::from(is_live(item));
+                let is_evicted = is_live(item);
+                self.evicted += u64::from(is_evicted);
+                engine.counters.expired.fetch_add(u64::from(!is_evicted), Ordering::Relaxed);
                 if self.evict && engine.watches.has_watchers() {
                     engine.watches.evicted(hash, item.key);
                 }

@@ -17,9 +17,9 @@ use crate::stats::MapStats;
 use crate::watch::Watch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use terrace_durable::Values;
 use terrace_durable::item::NewItem;
 use terrace_durable::values::Room;
+use terrace_durable::{Values, lock};
 use terrace_memory::{Memory, Native};
 
 pub(crate) use inner::Inner;
@@ -571,6 +571,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
             let why = "logs leave the memory of a hash map on a disk that was opened with it; open the map anew".into();
             return Err(Error::Option { field: "when_full", why });
         }
+        // A round that began before would refuse writes for what was asked for then.
+        let _between = lock(engine.values.medium().memory(), &engine.collecting);
         engine.when_full.store(when_full as u8, Ordering::Relaxed);
         engine.relieve();
         Ok(())

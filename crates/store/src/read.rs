@@ -367,13 +367,18 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             lab::pause(self.values.medium().memory());
         }
         // The key is overwritten all the time: as a writer that changes nothing.
-        let looked = self.index.look(hash, key, &self.located(guard), |location| {
+        let located = self.located(guard);
+        let looked = self.index.look(hash, key, &located, |location| {
             match self.values.copy_item(location, copy) {
                 true => Ok((location, copy.item())),
                 false => self.at_rest_now(location, guard),
             }
         });
-        looked.transpose()
+        match looked {
+            Some(found) => found.map(Some),
+            // It may be another's entry that could not be looked at.
+            None => located.check().map(|()| None),
+        }
     }
 
     /// The item at `location`, which could not be copied: nobody overwrites it any more, or never did.

@@ -28,6 +28,8 @@ const LEAVING_MOST: usize = 8;
 const AHEAD_SHARE: u64 = 32;
 /// One in so many bytes of the memory is for logs.
 const LOGS_SHARE: u64 = 4;
+/// One in so many bytes of the memory may be copies, however much logs take.
+const COPIES_SHARE: u64 = 16;
 /// Items that are read from the disk together by one who waits: so many at least, and so many bytes of them.
 const AT_ONCE: usize = 8;
 const AT_ONCE_BYTES: usize = 512 << 10;
@@ -171,34 +173,35 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
         let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
-        // Those that are written, the collector's among them, and free ones ahead of need.
-        let needed = (self.written.len() as u64 + ahead) * LOG_BYTES;
+        // Logs that are written to do not leave.
+        let stay = (logs.writers() as u64 + 1 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
-            true => needed.clamp(room / LOGS_SHARE, room - room / LOGS_SHARE),
+            true => stay.max(room / LOGS_SHARE),
             false => in_memory,
         };
-        logs.limit_copies(room.saturating_sub(for_logs));
+        let for_copies = room.saturating_sub(for_logs).max(room / COPIES_SHARE);
+        logs.limit_copies(for_copies);
         if !self.spills() {
             return Ok(false);
         }
         let missing = logs.missing_segments(ahead).min(LEAVING_MOST);
-        let is_to_come = logs.leaving_segments() > 0;
+        let is_to_come = || logs.leaving_segments() > 0 || logs.dropped_bytes() > 0;
         if missing == 0 {
-            return Ok(is_to_come);
+            return Ok(is_to_come());
         }
         let with_free = in_memory + ahead * LOG_BYTES;
         let mut beyond = with_free.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
         if beyond < missing {
             // Logs have no more than their share: copies make room, and once there are none, logs.
             let too_many = (missing - beyond) as u64 * LOG_BYTES;
-            logs.limit_copies(room.saturating_sub(for_logs).min(copied.saturating_sub(too_many)));
+            logs.limit_copies(for_copies.min(copied.saturating_sub(too_many)));
             if copied < too_many {
                 beyond = missing;
             }
         }
         let left = logs.send_away(&leaving(logs, missing.min(beyond)))?;
         let _kept = logs.release_left();
-        Ok(left > 0 || is_to_come || copied > 0)
+        Ok(left > 0 || is_to_come())
     }
 }
 

@@ -18,10 +18,17 @@ use crate::item;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 use terrace_memory::Memory;
 
 /// Most bytes of copies where the budget sets no bound.
 const COPIES_MOST: u64 = 256 << 20;
+
+/// Logs read by recovery that may wait for readers to leave, and for how long the next one waits for them then.
+const LEAVING_MOST: usize = 2;
+const LEFT_WITHIN: Duration = Duration::from_millis(50);
+/// Items of a log by which it is judged how long they are.
+const ITEMS_ASKED: u64 = 256;
 
 /// What there is of logs that are away.
 #[derive(Debug, Default)]
@@ -45,6 +52,8 @@ pub(super) struct Away {
 struct Leaving {
     segment: u32,
     have_left: Arc<AtomicBool>,
+    /// Whether its memory holds what it did: it was not tried in vain to give it back.
+    is_whole: bool,
 }
 
 /// What of a map's logs is away, and what came back.
@@ -88,6 +97,11 @@ impl<M: Memory> Logs<M> {
         self.away.copies.get().map_or(0, ItemCache::bytes)
     }
 
+    /// Bytes of copies that were let go, which come back when readers have left.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.away.copies.get().map_or(0, ItemCache::dropped_bytes)
+    }
+
     /// From here on at most so many bytes of copies are kept.
     pub fn limit_copies(&self, most: u64) {
         self.away.copies.get().into_iter().for_each(|copies| copies.limit(most));
@@ -108,7 +122,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::release_left`].
     pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
-        if !self.away.may_leave.load(Ordering::Relaxed) {
+        if !self.may_leave() {
             return Ok(());
         }
         let bytes = u64::from(SEGMENT_BYTES);
@@ -120,7 +134,15 @@ impl<M: Memory> Logs<M> {
         // What recovery keeps is counted at its end. This one is counted until it has left.
         self.budget.take_anyway(bytes);
         self.take_away(segment);
-        self.release_left()
+        // Others may look at another map all the while: they are not waited for without end.
+        let start = Instant::now();
+        loop {
+            self.release_left()?;
+            if self.leaving_segments() <= LEAVING_MOST || start.elapsed() > LEFT_WITHIN {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// Sends sealed logs away. Returns how many went; the memory of each comes back when its readers have left
@@ -144,16 +166,21 @@ impl<M: Memory> Logs<M> {
 
     /// A log at rest, all of it on the disk, is away from here on.
     pub(super) fn take_away(&self, segment: u32) {
+        let half_expires_at_ms = self.half_expires_at(segment);
+        self.segments[segment as usize]
+            .half_expires_at_ms
+            .store(half_expires_at_ms, Ordering::Relaxed);
         let have_left = Arc::new(AtomicBool::new(false));
+        // Before anyone finds that it is away.
+        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
         let mut leaving = self.away.leaving.lock();
         {
             // The pool's lock, as for all changes of where segments are.
             let _pool = self.lock_pool();
             self.residents.send_away(segment, &self.segments[segment as usize].place);
         }
-        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
         self.away.count.fetch_add(1, Ordering::Relaxed);
-        leaving.push(Leaving { segment, have_left: Arc::clone(&have_left) });
+        leaving.push(Leaving { segment, have_left: Arc::clone(&have_left), is_whole: true });
         let guard = crossbeam_epoch::pin();
         guard.defer(move || have_left.store(true, Ordering::Release));
         guard.flush();
@@ -164,13 +191,21 @@ impl<M: Memory> Logs<M> {
     fn new_copies(&self, segment: u32) -> ItemCache {
         let limit = self.budget.limit();
         let share = if limit > u64::MAX / 8 { COPIES_MOST } else { limit / 4 };
-        let at = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
-        let end = start_of(segment + 1);
-        // SAFETY: a log at rest, which is in memory until its readers have left.
-        let first = unsafe { item::borrow(self.medium.memory(), at, end) };
-        let item_bytes = first.map_or(100, |item| item.len() as u64);
+        let end = start_of(segment)
+            + u64::from(self.segments[segment as usize].end.load(Ordering::Relaxed));
+        let first = start_of(segment) + u64::from(SEGMENT_HEADER_BYTES);
+        let (mut at, mut items) = (first, 0);
+        while items < ITEMS_ASKED {
+            // SAFETY: a log at rest, which is in memory until its readers have left.
+            let Some(item) = (unsafe { item::borrow(self.medium.memory(), at, end) }) else {
+                break;
+            };
+            at += item.len() as u64;
+            items += 1;
+        }
+        let item_bytes = (at - first).checked_div(items).unwrap_or(100);
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
-        if self.away.may_leave.load(Ordering::Relaxed) {
+        if self.may_leave() {
             copies.limit(share);
         }
         copies
@@ -200,7 +235,7 @@ impl<M: Memory> Logs<M> {
                 if let Err(error) = released {
                     let again = |segment: &u32| {
                         let have_left = Arc::new(AtomicBool::new(true));
-                        Leaving { segment: *segment, have_left }
+                        Leaving { segment: *segment, have_left, is_whole: false }
                     };
                     leaving.extend(left[at..].iter().map(again));
                     return Err(error);
@@ -222,19 +257,21 @@ impl<M: Memory> Logs<M> {
             return Ok(());
         }
         let (start, bytes) = (start_of(segment), u64::from(SEGMENT_BYTES));
-        let mut leaving = self.away.leaving.lock();
-        let is_here = leaving.iter().position(|one| one.segment == segment);
-        match is_here {
-            Some(at) => drop(leaving.swap_remove(at)),
-            None => {
-                self.budget.take_anyway(bytes);
-                let read = self.read_back(segment);
-                read.inspect_err(|_| {
-                    // SAFETY: nobody looks at a log that is away, and it was released before.
-                    let _kept = unsafe { self.medium.release_memory(start, bytes) };
-                    self.budget.give(bytes);
-                })?;
-            }
+        let leaves = {
+            let mut leaving = self.away.leaving.lock();
+            let at = leaving.iter().position(|one| one.segment == segment);
+            at.map(|at| leaving.swap_remove(at))
+        };
+        if leaves.is_none() {
+            self.budget.take_anyway(bytes);
+        }
+        // Nobody gives its memory back from here on, and nobody waits for the disk.
+        if leaves.is_none_or(|leaves| !leaves.is_whole) {
+            self.read_back(segment).inspect_err(|_| {
+                // SAFETY: nobody looks at a log that is away, once all have left who did before.
+                let _kept = unsafe { self.medium.release_memory(start, bytes) };
+                self.budget.give(bytes);
+            })?;
         }
         let pool = self.lock_pool();
         self.residents.add(&row.place, |first| self.places(&pool, first));
@@ -278,6 +315,24 @@ impl<M: Memory> Logs<M> {
             false
         };
         segments.into_iter().partition(is_gone)
+    }
+
+    pub(super) fn may_leave(&self) -> bool {
+        self.away.may_leave.load(Ordering::Relaxed)
+    }
+
+    /// At the end of recovery: `segments` hold nothing that counts, as after a clear, and may be more than there is
+    /// memory for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn leave_free(&self, segments: &[u32]) -> Result<()> {
+        for segment in segments {
+            // SAFETY: recovery has written what it changed of it, and nobody else knows it.
+            unsafe { self.medium.release_memory(start_of(*segment), SEGMENT_BYTES.into())? };
+            self.away.count.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Gives the blocks of logs back that were away when the map was cleared, and that nobody reads any more.

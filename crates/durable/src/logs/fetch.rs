@@ -74,6 +74,7 @@ impl<M: Memory> Logs<M> {
     /// [`Error::Damaged`] if it does not match its checksum; those of the disk. Both name the file and the offset.
     pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
         let Some(wanted) = self.wanted(location) else { return Ok(()) };
+        self.away.fetched.fetch_add(1, Ordering::Relaxed);
         let (from, skipped) = blocks_of(location);
         let mut bytes = skipped + self.usual_bytes().min(USUAL_MOST);
         Blocks::with(|blocks| {
@@ -93,6 +94,7 @@ impl<M: Memory> Logs<M> {
     /// Fetches many, all together. Those that cannot be read are as they were: whoever looks at one is told. Their logs
     /// may have been freed since.
     pub fn fetch_all(&self, mut wanted: Vec<Wanted>) {
+        self.away.fetched.fetch_add(wanted.len() as u64, Ordering::Relaxed);
         let mut bytes = vec![self.usual_bytes().min(USUAL_MOST); wanted.len()];
         let guard = crossbeam_epoch::pin();
         while !wanted.is_empty() {
@@ -126,7 +128,6 @@ impl<M: Memory> Logs<M> {
     }
 
     fn count(&self, bytes: usize) {
-        self.away.fetched.fetch_add(1, Ordering::Relaxed);
         self.away.fetched_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 

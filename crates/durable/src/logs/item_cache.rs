@@ -59,6 +59,8 @@ pub(super) struct ItemCache {
     bytes: AtomicU64,
     /// Bytes that they may have.
     most: AtomicU64,
+    /// Bytes of those that were let go, and that readers may still look at.
+    dropped: Arc<AtomicU64>,
     /// Where the hand is. Held by whoever adds a copy or lets one go.
     hand: Mutex<usize>,
 }
@@ -102,12 +104,18 @@ impl ItemCache {
             budget: Arc::clone(budget),
             bytes: AtomicU64::new(0),
             most: AtomicU64::new(most),
+            dropped: Arc::default(),
             hand: Mutex::new(0),
         }
     }
 
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that come back when readers have left.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// From here on so many bytes are kept.
@@ -175,7 +183,7 @@ impl ItemCache {
     fn make_room(&self, taken: u64, hand: &mut usize, guard: &Guard) {
         let most = self.most.load(Ordering::Relaxed);
         let mut turns = self.sets.len() * (COUNT_MOST as usize + 1);
-        while self.bytes() + taken > most && turns > 0 {
+        while self.bytes() > 0 && self.bytes() + taken > most && turns > 0 {
             let set = &self.sets[*hand];
             for way in 0..WAYS {
                 let key = set.keys[way].load(Ordering::Relaxed);
@@ -198,12 +206,14 @@ impl ItemCache {
         let Some(words) = (unsafe { copy.as_ref() }) else { return };
         let taken = taken(words.len());
         self.bytes.fetch_sub(taken, Ordering::Relaxed);
-        let budget = Arc::clone(&self.budget);
+        self.dropped.fetch_add(taken, Ordering::Relaxed);
+        let (budget, dropped) = (Arc::clone(&self.budget), Arc::clone(&self.dropped));
         // SAFETY: nobody finds it any more, and whoever has found it holds a guard.
         unsafe {
             guard.defer_unchecked(move || {
                 drop(copy.into_owned());
                 budget.give(taken);
+                dropped.fetch_sub(taken, Ordering::Relaxed);
             });
         }
     }

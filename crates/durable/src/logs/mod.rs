@@ -24,6 +24,7 @@ mod appender;
 mod away;
 mod commit;
 mod commit_queue;
+mod expiry;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
 mod fetch;
@@ -101,7 +102,7 @@ pub struct Logs<M: Memory = Native> {
     _claim: Claim,
     segments: Box<[Segment]>,
     residents: Residents,
-    away: Away,
+    away: Box<Away>,
     writers: Box<[CachePadded<ReentrantMutex<RefCell<Writer>>>]>,
     commit_queues: Box<[CachePadded<CommitQueue>]>,
     pool: Arc<Mutex<Pool>>,
@@ -115,6 +116,8 @@ pub struct Logs<M: Memory = Native> {
     backlog: AtomicI64,
     /// Whether short logs are to be made one, when they were counted last.
     has_short: AtomicBool,
+    /// Whether logs that are away are half expired, when they were counted last.
+    has_expired: AtomicBool,
     /// Whether the disk had no room for a segment when one was last asked for.
     is_disk_full: AtomicBool,
     /// Logs opened since they were counted.
@@ -176,7 +179,7 @@ impl<M: Memory> Logs<M> {
             _claim: claim,
             segments: Segment::rows(count),
             residents: Residents::default(),
-            away: Away::default(),
+            away: Box::default(),
             writers: (0..=writers).map(|_| CachePadded::default()).collect(),
             commit_queues: (0..=writers).map(|_| CachePadded::new(queue())).collect(),
             pool: Arc::new(Mutex::new(pool)),
@@ -187,6 +190,7 @@ impl<M: Memory> Logs<M> {
             frozen: Frozen::rows(count),
             backlog: AtomicI64::new(0),
             has_short: AtomicBool::new(false),
+            has_expired: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
@@ -291,6 +295,8 @@ impl<M: Memory> Logs<M> {
         let due = views.iter().filter(|v| v.is_due()).count();
         self.backlog.store(due as i64, Ordering::Relaxed);
         self.has_short.store(!short(&views).is_empty(), Ordering::Relaxed);
+        let has_expired = views.iter().any(|v| v.state == State::Sealed && v.has_expired);
+        self.has_expired.store(has_expired, Ordering::Relaxed);
     }
 
     /// Sequence number of the next log: the stamp of a tombstone written now.
@@ -329,7 +335,7 @@ impl<M: Memory> Logs<M> {
     }
 
     fn survey_with(&self, tails: &HashMap<u32, u32>) -> Vec<SegmentView> {
-        let fresh = self.lock_pool().fresh;
+        let (fresh, now) = (self.lock_pool().fresh, expiry::now_ms());
         let view = |number: u32| {
             let segment = &self.segments[number as usize];
             let end = match segment.end.load(Ordering::Relaxed) {
@@ -343,6 +349,8 @@ impl<M: Memory> Logs<M> {
                 dead_bytes: self.dead_bytes(number),
                 sequence: segment.sequence.load(Ordering::Relaxed),
                 residence: segment.place.residence(),
+                has_expired: !segment.place.residence().is_resident
+                    && segment.half_expires_at_ms.load(Ordering::Relaxed) <= now,
                 is_of_collector: segment.origin.load(Ordering::Relaxed) as u8 == COLLECTOR as u8,
             }
         };
@@ -531,6 +539,8 @@ pub struct SegmentView {
     pub sequence: u64,
     /// Where it is.
     pub residence: Residence,
+    /// Whether it is away, and half of it has expired.
+    pub has_expired: bool,
     /// Whether the collector wrote it since the logs were opened.
     pub is_of_collector: bool,
 }

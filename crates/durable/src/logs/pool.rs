@@ -159,9 +159,10 @@ impl<M: Memory> Logs<M> {
     }
 
     /// How many segments would have to be freed for ordinary writers to find `ahead` of them. Those that wait for
-    /// readers count as free, and the memory of those that leave.
+    /// readers count as free, and the memory of those that leave, and of copies that were let go.
     pub fn missing_segments(&self, ahead: u64) -> usize {
         let missing = self.missing_bytes(&self.lock_pool(), ahead);
+        let missing = missing.saturating_sub(self.dropped_bytes());
         let missing = missing.div_ceil(u64::from(SEGMENT_BYTES)) as usize;
         missing.saturating_sub(self.waiting_segments() + self.leaving_segments())
     }

@@ -194,6 +194,7 @@ impl<M: Memory> Logs<M> {
         }
         let mut free = Vec::new();
         let mut released = Vec::new();
+        let mut gone = Vec::new();
         let mut newest = 0;
         for (segment, mend) in (1..count).zip(mends) {
             let state = &self.segments[segment as usize];
@@ -202,6 +203,7 @@ impl<M: Memory> Logs<M> {
             match *mend {
                 Mend::Keep => state.set_state(State::Sealed),
                 Mend::AlreadyFree => released.push(segment),
+                Mend::Free if self.may_leave() => gone.push(segment),
                 Mend::Free => free.push(segment),
                 Mend::SealAt(end, _) => {
                     state.end.store(end, Ordering::Relaxed);
@@ -218,6 +220,7 @@ impl<M: Memory> Logs<M> {
         let ends_free = !is_whole && released.last() == Some(&(count - 1));
         let count = if ends_free { count - 1 } else { count };
         released.retain(|segment| *segment < count);
+        self.leave_free(&gone)?;
         // Those that have left by now were counted apart.
         let in_memory = u64::from(count - 1) - (released.len() + self.away_logs()) as u64;
         let rows = self.row_bytes(count - 1);
@@ -226,11 +229,12 @@ impl<M: Memory> Logs<M> {
             let mut pool = self.lock_pool();
             pool.free = free;
             pool.released = released;
+            pool.gone = gone;
             pool.fresh = count;
             let away = |segment: &u32| {
                 self.residents.remove(*segment, &self.segments[*segment as usize].place)
             };
-            pool.released.iter().for_each(away);
+            pool.released.iter().chain(&pool.gone).for_each(away);
             self.residents.recount(|first| self.places(&pool, first));
         }
         self.next_sequence.fetch_max(newest + 1, Ordering::AcqRel);

@@ -160,6 +160,8 @@ pub(crate) struct Segment {
     pub salt: AtomicU32,
     /// Where it is.
     pub place: Place,
+    /// When half of it has expired, in milliseconds since 1970, while it is away.
+    pub half_expires_at_ms: AtomicU64,
     /// Number of the writer that the header on the medium names, and one; 0 where recovery read none.
     pub header_writer: AtomicU8,
     /// Log position of offset 0, shifted left by 8, and the writer; `RECOVERED` when on the medium

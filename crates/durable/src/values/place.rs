@@ -102,7 +102,8 @@ impl Residents {
         place: impl FnOnce(usize) -> Option<&'a Place>,
     ) -> Found<Resolved> {
         let (segment, end) = (segment_of(location), end_of(location));
-        if end <= self.all_below.load(Ordering::Relaxed) {
+        // With the bytes of a segment that was brought back.
+        if end <= self.all_below.load(Ordering::Acquire) {
             return Ok(Resolved { segment, end });
         }
         Residents::resolve_by_segment(location, usable(), place(segment))
