@@ -38,13 +38,14 @@ pub(super) struct Away {
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
-    leaving: Mutex<Vec<Leaving>>,
+    pub(super) leaving: Mutex<Vec<Leaving>>,
     fetched: AtomicU64,
     fetched_bytes: AtomicU64,
 }
 
+/// A log that is about to leave memory.
 #[derive(Debug)]
-struct Leaving {
+pub(super) struct Leaving {
     segment: u32,
     have_left: Arc<AtomicBool>,
 }
@@ -60,6 +61,14 @@ pub struct AwayStats {
     pub fetched_bytes: u64,
     /// Bytes of copies of items, which are in memory.
     pub copied_bytes: u64,
+}
+
+impl Away {
+    /// Whether logs leave at all.
+    #[inline(always)]
+    pub fn may_leave(&self) -> bool {
+        self.may_leave.load(Ordering::Relaxed)
+    }
 }
 
 impl<M: Memory> Logs<M> {
@@ -102,7 +111,7 @@ impl<M: Memory> Logs<M> {
 
     /// Segments that wait for readers to leave memory.
     pub fn leaving_segments(&self) -> usize {
-        self.away.leaving.lock().len()
+        self.lock_leaving().len()
     }
 
     /// During recovery: a closed log was read, and what it holds is in the index.
@@ -110,7 +119,7 @@ impl<M: Memory> Logs<M> {
     /// # Errors
     /// As [`Logs::release_left`].
     pub(super) fn was_read_through(&self, segment: u32) -> Result<()> {
-        if !self.away.may_leave.load(Ordering::Relaxed) {
+        if !self.away.may_leave() {
             return Ok(());
         }
         let bytes = u64::from(SEGMENT_BYTES);
@@ -136,7 +145,7 @@ impl<M: Memory> Logs<M> {
             return Ok(0);
         }
         self.freeze(&claimed);
-        let flushed = self.flush_all();
+        let flushed = self.flush_leaving();
         if flushed.is_ok() {
             claimed.iter().for_each(|segment| self.take_away(*segment));
         }
@@ -144,17 +153,35 @@ impl<M: Memory> Logs<M> {
         flushed.map(|()| claimed.len())
     }
 
+    /// Whether readers are not waited for, by mistake.
+    fn releases_early(&self) -> bool {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::ReleaseEarly) {
+            return true;
+        }
+        false
+    }
+
+    fn flush_leaving(&self) -> Result<()> {
+        #[cfg(any(test, feature = "faults"))]
+        if self.leaves_unwritten() {
+            return Ok(());
+        }
+        self.flush_all()
+    }
+
     /// A log at rest, all of it on the disk, is away from here on.
     pub(super) fn take_away(&self, segment: u32) {
-        let have_left = Arc::new(AtomicBool::new(false));
-        let mut leaving = self.away.leaving.lock();
+        let have_left = Arc::new(AtomicBool::new(self.releases_early()));
+        let mut leaving = self.lock_leaving();
+        // Before anyone may ask for a copy.
+        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
+        self.away.count.fetch_add(1, Ordering::Relaxed);
         {
             // The pool's lock, as for all changes of where segments are.
             let _pool = self.lock_pool();
             self.residents.send_away(segment, &self.segments[segment as usize].place);
         }
-        let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
-        self.away.count.fetch_add(1, Ordering::Relaxed);
         leaving.push(Leaving { segment, have_left: Arc::clone(&have_left) });
         let guard = crossbeam_epoch::pin();
         guard.defer(move || have_left.store(true, Ordering::Release));
@@ -172,7 +199,7 @@ impl<M: Memory> Logs<M> {
         let first = unsafe { item::borrow(self.medium.memory(), at, end) };
         let item_bytes = first.map_or(100, |item| item.len() as u64);
         let copies = ItemCache::new(&self.budget, 3 * share, item_bytes);
-        if self.away.may_leave.load(Ordering::Relaxed) {
+        if self.away.may_leave() {
             copies.limit(share);
         }
         copies
@@ -188,7 +215,7 @@ impl<M: Memory> Logs<M> {
                 return Ok(());
             }
             crossbeam_epoch::pin().flush();
-            let mut leaving = self.away.leaving.lock();
+            let mut leaving = self.lock_leaving();
             let mut left: Vec<u32> = Vec::new();
             leaving.retain(|one| {
                 let has_left = one.have_left.load(Ordering::Acquire);
@@ -224,7 +251,7 @@ impl<M: Memory> Logs<M> {
             return Ok(());
         }
         let (start, bytes) = (start_of(segment), u64::from(SEGMENT_BYTES));
-        let mut leaving = self.away.leaving.lock();
+        let mut leaving = self.lock_leaving();
         let is_here = leaving.iter().position(|one| one.segment == segment);
         match is_here {
             Some(at) => drop(leaving.swap_remove(at)),
@@ -261,6 +288,15 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
+    /// What tells copies of items of `segment`, as it is now, from those of logs that had its place before.
+    fn log_of_copies(&self, segment: usize) -> u64 {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::CopiesOfAnyLog) {
+            return 0;
+        }
+        self.segments[segment].sequence.load(Ordering::Relaxed)
+    }
+
     /// A copy of the item at `location`, in a log that is away, if it was fetched a moment ago.
     ///
     /// # Safety
@@ -268,7 +304,7 @@ impl<M: Memory> Logs<M> {
     #[cold]
     pub(super) unsafe fn fetched(&self, location: u64) -> Found<&[u8]> {
         let cache = self.away.copies.get().ok_or(NoItem::Away(location))?;
-        let sequence = self.segments[segment_of(location)].sequence.load(Ordering::Relaxed);
+        let sequence = self.log_of_copies(segment_of(location));
         let guard = crossbeam_epoch::pin();
         let found = cache.get(location, sequence, &guard).ok_or(NoItem::Away(location))?;
         // SAFETY: the guard of the caller keeps it, as this one does until here.
@@ -284,9 +320,8 @@ impl<M: Memory> Logs<M> {
         if !matches!(self.resolve(location), Err(NoItem::Away(_))) {
             return Ok(());
         }
-        let row = &self.segments[segment_of(location)];
-        let (sequence, salt) =
-            (row.sequence.load(Ordering::Relaxed), row.salt.load(Ordering::Relaxed));
+        let sequence = self.log_of_copies(segment_of(location));
+        let salt = self.segments[segment_of(location)].salt.load(Ordering::Relaxed);
         Blocks::with(|blocks| {
             let from = location / BLOCK_BYTES * BLOCK_BYTES;
             let skipped = (location - from) as usize;
@@ -344,7 +379,7 @@ impl<M: Memory> Logs<M> {
     /// Of `segments`, which were cleared: those whose memory was given back, and the others, which are in memory. A
     /// reader who knows a location in one of the first may fetch it until he leaves.
     pub(super) fn cleared_away(&self, segments: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
-        let mut leaving = self.away.leaving.lock();
+        let mut leaving = self.lock_leaving();
         let pool = self.lock_pool();
         let is_gone = |segment: &u32| {
             let place = &self.segments[*segment as usize].place;
