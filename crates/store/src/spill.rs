@@ -81,6 +81,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !self.plan.may_spill {
             return Ok(false);
         }
+        let waited = logs.leaving_segments();
         // What cannot be given back now is tried again.
         let _kept = logs.release_left();
         let (in_memory, copied) =
@@ -98,7 +99,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
         let missing = logs.missing_segments(ahead);
-        let is_to_come = logs.leaving_segments() > 0;
+        // Whoever found no room a moment ago finds what has been given back since.
+        let is_to_come = waited > 0 || logs.leaving_segments() > 0;
         let beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
         let most = missing.min(beyond).min(LEAVING_MOST);
         if most == 0 {

@@ -12,9 +12,7 @@
 use super::super::Settings;
 use super::super::exhaustive::Exhaustive;
 use super::disk::{MEMORY_BYTES, OnDisk, OnImage};
-use super::mirrored::{
-    Asked, Note, Pairs, Script, ThreadStep, Wrong, get, judge, put, scripted,
-};
+use super::mirrored::{Asked, Note, Pairs, Script, ThreadStep, Wrong, get, judge, put, scripted};
 use super::redo::nothing_is_lost;
 use super::threads::value;
 use super::{Contents, MapSetup, contents, recover};
@@ -90,6 +88,7 @@ fn leaving() -> Script {
         ThreadStep::Collect,
         ThreadStep::Readers,
         ThreadStep::See(|map| assert_eq!(away(map), 2, "logs are away")),
+        ThreadStep::Sync,
         get(0),
         get(2),
         // Of what it supersedes one part is away.
@@ -167,7 +166,8 @@ fn crowded(place: &OnDisk, memory: &Crashable) -> OnImage {
 /// Logs leave under a reader who then writes; every schedule of one preemption.
 pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     let place = place(Durability::None, wrong, settings);
-    let scripts = vec![vec![get(0), put(0, 6)], vec![ThreadStep::Collect, get(0)]];
+    let looks = vec![ThreadStep::Linger(0), put(0, 6)];
+    let scripts = vec![looks, vec![ThreadStep::Collect, get(0)]];
     let pairs = Pairs { start: BTreeMap::from([(0, 2), (1, 4)]) };
     let judged = move |notes: &[Noted<Note>], found: &Contents| {
         is_whole(found).and_then(|()| judge(&pairs, notes, found))
@@ -175,7 +175,7 @@ pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<No
     Exhaustive(scripted(place, Domain::Adr, crowded, scripts, judged).preemptions(1))
 }
 
-/// What each life of a map writes, or deletes: all versions of a key lie in different logs.
+/// What each life of a map writes, or deletes, beside a filler: all versions of a key lie in different logs.
 const LIVES: &[&[(u64, Option<u8>)]] = &[
     &[(0, Some(1)), (1, Some(2)), (2, Some(3))],
     &[(0, Some(4)), (1, None), (3, Some(5))],
@@ -183,8 +183,16 @@ const LIVES: &[&[(u64, Option<u8>)]] = &[
     &[(2, None), (0, Some(8))],
     &[(1, Some(9)), (3, None)],
 ];
-/// What is written between openings, and each time a log that its process does not close.
-const BETWEEN: &[&[(u64, Option<u8>)]] = &[&[(0, Some(10)), (2, Some(11))], &[(1, None)]];
+/// The filler of a life: most of its log lives, so that the collector has nothing to do.
+fn filler_of(life: usize) -> (u64, Vec<u8>) {
+    match life {
+        0 => (FILLER, filler()),
+        _ => (FILLER + life as u64, vec![life as u8; 300]),
+    }
+}
+
+/// What the process writes whose crash is explored.
+const LAST: &[(u64, Option<u8>)] = &[(0, Some(10)), (2, Some(11)), (1, None)];
 
 fn write(map: &OnImage, (key, number): (u64, Option<u8>)) {
     let name = key.to_be_bytes();
@@ -203,47 +211,43 @@ fn apply(contents: &mut Contents, (key, number): (u64, Option<u8>)) {
 
 /// Contents after setup and after each of the thread's operations.
 fn states() -> Vec<Contents> {
-    let mut now = Contents::from([(FILLER, filler())]);
+    let mut now: Contents = (0..LIVES.len()).map(filler_of).collect();
     LIVES.concat().into_iter().for_each(|step| apply(&mut now, step));
     let mut states = vec![now];
-    for step in BETWEEN.concat() {
+    for step in LAST {
         let mut next = states.last().expect("a state").clone();
-        apply(&mut next, step);
+        apply(&mut next, *step);
         states.push(next);
     }
     states
 }
 
-/// Opened again and again by processes that are killed, each time with more logs than may stay in memory.
+/// Opened with more logs than may stay in memory, cut off, opened again and cut off. There is a place for a log of each
+/// life.
 pub(in super::super) fn recovery(wrong: Wrong, settings: &Settings) -> Exhaustive<usize> {
     let mut place = place(Durability::Sync, wrong, settings);
     place.budget_bytes = RECOVERED_BYTES;
     let mut to_make = place.clone();
     to_make.budget_bytes = 1 << 30;
     let (to_recover, to_look, states) = (place.clone(), place.clone(), states());
-    let expected = states.clone();
+    let before = states[0].clone();
     let explorer = Explorer::new(Domain::Adr, MEMORY_BYTES)
         .setup(move |memory| {
             to_make.make(memory);
-            for (lifetime, steps) in LIVES.iter().enumerate() {
-                let map = to_make.open(memory, 1 + lifetime);
-                if lifetime == 0 {
-                    map.put(&FILLER.to_be_bytes(), &filler()).expect("put");
-                }
+            for (life, steps) in LIVES.iter().enumerate() {
+                let map = to_make.open(memory, 1 + life);
+                let (key, value) = filler_of(life);
+                map.put(&key.to_be_bytes(), &value).expect("put");
                 steps.iter().for_each(|step| write(&map, *step));
             }
         })
         .thread(move |memory, log| {
-            let mut done = 0;
-            for (lifetime, steps) in BETWEEN.iter().enumerate() {
-                let map = place.open(memory, 10 + lifetime);
-                assert!(away(&map) > lifetime, "the scenario is not what it should be: none left");
-                assert_eq!(contents(&map).as_ref(), Ok(&expected[done]));
-                for step in *steps {
-                    write(&map, *step);
-                    done += 1;
-                    log.note(done);
-                }
+            let map = place.open(memory, 10);
+            assert!(away(&map) > 0, "the scenario is not what it should be: none left");
+            assert_eq!(contents(&map), Ok(before.clone()));
+            for (number, step) in LAST.iter().enumerate() {
+                write(&map, *step);
+                log.note(number + 1);
             }
         })
         .recover(move |memory| recover(&to_recover, memory, 20 + memory.crashes(), RECOVERIES))

@@ -416,7 +416,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-spill",
         name: "WrittenBeforeLeaving",
         meaning: "a log is written and synced before it leaves memory",
-        run: |s| spill(faulty(Fault::LeaveUnwritten), s).explored(s),
+        run: |s| spill(faulty(Fault::LeaveUnwritten), s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-spill",
@@ -428,7 +428,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         test: "map-spill-look",
         name: "ReadersHaveLeft",
         meaning: "the memory of a log that leaves stays until its readers have left",
-        run: |s| spill_look(faulty(Fault::ReleaseEarly), s).explored(s),
+        run: |s| spill_look(faulty(Fault::ReleaseEarly), s).0.exhaustive(s.states),
     },
     LeftOut {
         test: "map-spill-recovery",
