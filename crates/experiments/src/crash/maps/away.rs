@@ -3,8 +3,8 @@
 //!
 //! The budget has room for two logs and what is open. Setup and scripts seal logs that hold a few items each: all that
 //! matters of a log that leaves is that it is sealed. After a crash the budget is larger, so that all logs fit: where
-//! the crash comes inside a round of the collector, recovery runs while that looks at its victims, and nothing that left
-//! memory is given back before it is over.
+//! the crash comes inside a round of the collector, recovery runs while that looks at its victims, and nothing that
+//! left memory is given back before it is over.
 //!
 //! *Recovery* sends logs away as well, as soon as it has read them through. Its scenario begins with what a killed
 //! process left, a log for each of several lives, and is cut off in the middle of one opening after the other.

@@ -433,7 +433,7 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
     LeftOut {
         test: "map-spill-recovery",
         name: "Sync",
-        meaning: "what was written is synced before it is acknowledged, and before a recovery goes by it",
+        meaning: "what was written is synced before it is acknowledged, and before recovery relies on it",
         run: |s| spill_recovery(UNSYNCED, s).explored(s),
     },
     LeftOut {
