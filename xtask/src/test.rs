@@ -107,8 +107,7 @@ fn all(root: &Path, options: &Options) -> Result<(), String> {
         }
     }
     log.print();
-    let left_out = if mounts() { "" } else { "; those of full disks were left out" };
-    println!("\nall checks passed{left_out}");
+    println!("\nall checks passed{}", disks_left_out());
     Ok(())
 }
 
@@ -171,6 +170,15 @@ pub fn without_disks(command: &mut Command) {
     if !mounts() {
         println!("    tests of full and read-only disks are left out: none can be mounted here");
         command.env("TERRACE_TEST_WITHOUT_DISKS", "1");
+    }
+}
+
+/// What the last line of a run says of [`without_disks`]: nothing, or that tests were left out.
+pub fn disks_left_out() -> &'static str {
+    if mounts() {
+        ""
+    } else {
+        "; tests of full and read-only disks were left out: none can be mounted here"
     }
 }
 

@@ -18,7 +18,7 @@ fn path(dir: &Path, name: &str) -> String {
 /// A persistent tree follows from `persist` and the profile; a setting that once chose its form does nothing and is
 /// told.
 #[test]
-fn a_persistent_tree_is_told_and_reopened_and_a_retired_setting_is_named() {
+fn a_persistent_tree_is_reported_and_reopened_and_a_retired_setting_is_named() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let data = path(dir.path(), "data");
     fine(&["put", &data, "users", "ada", "lovelace"]);

@@ -199,13 +199,13 @@ fn acknowledged_writes_survive_kill_9_in_an_ordered_map() {
 }
 
 #[test]
-fn acknowledged_writes_survive_kill_9_with_logs_and_a_kept_tree() {
+fn acknowledged_writes_survive_kill_9_with_logs_and_a_persistent_tree() {
     kill_loop_in_memory("--kind ordered --values log --persist index", 11);
 }
 
 // Other forms of trees are killed in the store's own tests: no setting of the server asks for them.
 #[test]
-fn acknowledged_writes_survive_kill_9_with_slabs_and_a_kept_tree() {
+fn acknowledged_writes_survive_kill_9_with_slabs_and_a_persistent_tree() {
     kill_loop_in_memory("--kind ordered --values slab --persist index", 12);
 }
 

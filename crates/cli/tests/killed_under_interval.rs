@@ -2,9 +2,8 @@
 //! opening, and read where the disk has no room for that.
 
 use crate::common::{Served, run};
+use crate::small_disk::SmallDisk;
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 
 /// No checkpoint comes within a test.
 const INTERVAL: [&str; 4] = ["--durability", "interval", "--interval-ms", "3600000"];
@@ -55,28 +54,11 @@ fn a_redo_log_is_listed_with_its_bytes_and_what_was_replayed() {
     assert!(!printed.contains("redo log"), "{printed}");
 }
 
-/// A tmpfs, gone when dropped.
-struct SmallDisk<'a>(&'a Path);
-
-impl Drop for SmallDisk<'_> {
-    fn drop(&mut self) {
-        let _gone = Command::new("umount").arg("-l").arg(self.0).status();
-    }
-}
-
 /// After a crash on a full disk the server did not start, though all that it had could be read.
 #[test]
 fn a_server_starts_on_a_full_disk_and_reads_go_on() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=48m", "tmpfs"])
-        .arg(dir.path())
-        .output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no file system can be mounted here: a full disk is not tested");
-        return;
-    }
-    let _disk = SmallDisk(dir.path());
+    let Some(disk) = SmallDisk::mount(dir.path(), 48 << 20) else { return };
     let data = dir.path().join("data");
     let served = Served::start(&data, &INTERVAL);
     let mut connection = served.connect();
@@ -84,10 +66,7 @@ fn a_server_starts_on_a_full_disk_and_reads_go_on() {
     redis::cmd("SAVE").exec(&mut connection).expect("save");
     set(&mut connection, 30..40, 100_000);
     served.kill();
-    let ballast = dir.path().join("ballast");
-    let mut file = std::fs::File::create(&ballast).expect("ballast");
-    while std::io::Write::write(&mut file, &[1; 4096]).is_ok() {}
-    drop(file);
+    let ballast = disk.fill();
     for _ in 0..2 {
         let served = Served::start(&data, &INTERVAL);
         let mut connection = served.connect();
@@ -103,7 +82,7 @@ fn a_server_starts_on_a_full_disk_and_reads_go_on() {
         assert_eq!(code, 0, "{told}");
         assert!(told.contains("map 0 is read-only: the disk was full"), "{printed}{told}");
     }
-    std::fs::remove_file(ballast).expect("space is freed");
+    ballast.remove();
     let served = Served::start(&data, &INTERVAL);
     let mut connection = served.connect();
     set(&mut connection, 40..50, 100_000);

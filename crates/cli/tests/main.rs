@@ -14,4 +14,7 @@ mod preset;
 mod probe;
 mod reproduce;
 mod served;
+#[path = "../../store/tests/small_disk.rs"]
+#[allow(dead_code, reason = "shared with the store, whose tests need more of it")]
+mod small_disk;
 mod verify;

@@ -71,6 +71,20 @@ fn bad_questions_end_with_2_and_one_line() {
     assert!(code == 2 && error.contains("/nowhere.toml: No such file"), "{error}");
 }
 
+/// It said that `format` is an unknown field.
+#[test]
+fn a_profile_is_refused_with_how_to_name_it() {
+    let dir = tempfile::tempdir().expect("directory");
+    let json = profile(dir.path(), "Elsewhere 9000", &["node0"]);
+    let other = dir.path().join("profile").to_str().expect("text").to_string();
+    std::fs::copy(&json, &other).expect("copied");
+    for path in [json, other] {
+        let (code, _, error) = run(&["place", &path]);
+        assert!(code == 2 && error.contains(&format!("{path}: this is a profile")), "{error}");
+        assert!(error.contains("(`profile = \"FILE\"`)"), "{error}");
+    }
+}
+
 #[test]
 fn maps_at_rest_are_placed_and_their_settings_are_ready() {
     let dir = tempfile::tempdir().expect("directory");

@@ -117,7 +117,7 @@ impl<I: Memory> IndexFile<I> {
     /// Those of the medium.
     ///
     /// # Panics
-    /// If the medium is not byte-addressable: an index is kept word by word.
+    /// If the medium is not byte-addressable: an index is stored word by word.
     pub fn make(
         medium: Medium<I>,
         tables: u32,
@@ -125,7 +125,7 @@ impl<I: Memory> IndexFile<I> {
         mark: u64,
         pages: Pages,
     ) -> Result<IndexFile<I>> {
-        assert!(medium.is_byte_addressable(), "an index is kept on a byte-addressable medium");
+        assert!(medium.is_byte_addressable(), "a persistent index is on a byte-addressable medium");
         let allocation_bytes = pages.allocation_bytes();
         let left = medium.capacity_bytes().saturating_sub(BLOCK_BYTES + allocation_bytes);
         let share = left / areas_of(tables);

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_noticed() {
+    fn every_flipped_bit_and_every_truncation_is_noticed() {
         let bytes = NewItem {
             key: b"key",
             value: b"some value",
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_end_is_told_from_items_and_free_space() {
+    fn a_batch_end_is_distinguished_from_items_and_free_space() {
         assert_eq!(verify(&encode_batch_end(5), 5), Record::BatchEnd(BATCH_END_BYTES));
         assert_eq!(verify(&encode_batch_end(5), 6), Record::Invalid);
         assert_eq!(verify(&[0; 64], 5), Record::Invalid);

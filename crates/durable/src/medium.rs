@@ -23,6 +23,7 @@ mod disk;
 mod file;
 mod folders;
 mod image;
+mod reads;
 mod stable;
 mod watched;
 
@@ -327,6 +328,12 @@ impl<M: Memory> Medium<M> {
         self.watch().into_iter().for_each(|watch| watch.slow_down(ms));
     }
 
+    /// The same of each read from the disk, or of many that are asked for together.
+    #[doc(hidden)]
+    pub fn slow_down_reads(&self, ms: u64) {
+        self.watch().into_iter().for_each(|watch| watch.slow_down_reads(ms));
+    }
+
     /// From here on records every write and sync, so that the states a power cut could leave
     /// behind can be built. An event is recorded when it has happened.
     #[doc(hidden)]
@@ -519,6 +526,16 @@ impl<M: Memory> Medium<M> {
     pub(crate) fn read_apart(&self, at: u64, into: &mut [u8]) -> Result<()> {
         into.fill(0);
         self.mirror().map_or(Ok(()), |disk| disk.read(at, into))
+    }
+
+    /// Reads many pieces of whole blocks, each an offset and how many bytes, together as far as the disk can. Tells
+    /// `each` of every one, in the order in which they come.
+    pub(crate) fn read_many(
+        &self,
+        pieces: &[(u64, usize)],
+        each: &mut dyn FnMut(usize, Result<&[u8]>),
+    ) {
+        self.mirror().into_iter().for_each(|disk| disk.read_many(pieces, each));
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a write or a sync that failed may have lost is acknowledged by nobody: the system reports it once, to whichever
 //! thread comes first.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_durable::item::NewItem;
 use terrace_durable::logs::Logs;
 use terrace_durable::medium::Disk;
@@ -15,6 +15,8 @@ use terrace_durable::{Error, Journal, JournalShape, Medium, Result};
 use terrace_memory::Budget;
 
 const CAPACITY: u64 = 64 << 20;
+/// How long a thread waits for another. If that is not enough, the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a disk is to do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,8 @@ struct Plan {
     /// Threads that came to what fails, and that were answered.
     came: AtomicUsize,
     answered: AtomicUsize,
-    both: Barrier,
+    /// A thread waited in vain. The disk does not panic then: others may be waiting for the thread that came to it.
+    is_late: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -43,17 +46,23 @@ fn fault() -> Error {
     Error::Io { path: "disk".into(), doing: "sync", source }
 }
 
-fn until_one(count: &AtomicUsize) {
-    while count.load(SeqCst) == 0 {
+/// Waits until `count` is at least `least`. Says whether it came to that.
+fn reaches(count: &AtomicUsize, least: usize) -> bool {
+    let start = Instant::now();
+    while count.load(SeqCst) < least {
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 impl Broken {
     fn new() -> Broken {
-        let (fails, both) = (Mutex::new(None), Barrier::new(2));
+        let (fails, is_late) = (Mutex::new(None), AtomicBool::new(false));
         let [came, answered] = [0, 0].map(AtomicUsize::new);
-        Broken(Arc::new(Plan { fails, came, answered, both }))
+        Broken(Arc::new(Plan { fails, came, answered, is_late }))
     }
 
     fn fail(&self, fails: Fails) {
@@ -88,12 +97,12 @@ impl Disk for Broken {
             return Ok(());
         }
         let number = self.0.came.fetch_add(1, SeqCst);
-        self.0.both.wait();
-        if number == 0 {
-            return Err(fault());
+        let came = reaches(&self.0.came, 2);
+        let answered = number == 0 || reaches(&self.0.answered, 1);
+        if !came || !answered {
+            self.0.is_late.store(true, SeqCst);
         }
-        until_one(&self.0.answered);
-        Ok(())
+        if number == 0 { Err(fault()) } else { Ok(()) }
     }
 
     fn read(&self, _: u64, _: &mut [u8]) -> Result<()> {
@@ -134,6 +143,10 @@ fn neither_succeeds(broken: &Broken, syncs: [&(dyn Fn() -> Result<()> + Sync); 2
             thread.join().expect("no panic").expect_err("what the other's sync lost");
         }
     });
+    assert!(
+        !broken.0.is_late.load(SeqCst),
+        "one waited in vain for the other's sync or its answer"
+    );
 }
 
 #[test]
@@ -163,7 +176,7 @@ fn a_checkpoint_does_not_count_what_was_not_written() {
     broken.fail(Fails::NextWrite);
     thread::scope(|scope| {
         let written = scope.spawn(|| logs.write_sealed(0));
-        until_one(&broken.0.came);
+        assert!(reaches(&broken.0.came, 1), "the log is not written");
         let flushed = scope.spawn(|| logs.flush_all());
         written.join().expect("no panic").expect_err("the log that was not written");
         flushed.join().expect("no panic").expect_err("the checkpoint of that log");

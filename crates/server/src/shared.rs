@@ -70,8 +70,8 @@ pub(crate) struct LoopHandle {
     pub(crate) poll: OwnedFd,
     pub(crate) waker: Waker,
     pub(crate) inbox: Mutex<Vec<Message>>,
-    /// Something was pushed to a queue while clients waited.
-    pub(crate) pushed: AtomicBool,
+    /// Clients that are held may ask again: something was pushed to a queue, or read from the disk.
+    may_ask: AtomicBool,
     pub(crate) connections: AtomicUsize,
     pub(crate) stats: CachePadded<LoopStats>,
 }
@@ -82,7 +82,7 @@ impl LoopHandle {
             poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             waker: Waker::new()?,
             inbox: Mutex::default(),
-            pushed: AtomicBool::new(false),
+            may_ask: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             stats: LoopStats::new(crate::commands::count()),
         };
@@ -94,11 +94,15 @@ impl LoopHandle {
         self.inbox.lock().push(message);
         self.waker.wake();
     }
-    /// Clients of this loop that wait for an element may ask again.
-    pub(crate) fn tell_pushed(&self) {
-        if !self.pushed.swap(true, SeqCst) {
+    /// Clients of this loop that are held may ask again.
+    pub(crate) fn tell_held(&self) {
+        if !self.may_ask.swap(true, SeqCst) {
             self.waker.wake();
         }
+    }
+    /// Whether that was said since the last call.
+    pub(crate) fn may_ask(&self) -> bool {
+        self.may_ask.swap(false, SeqCst)
     }
 }
 
@@ -117,6 +121,8 @@ pub(crate) struct Maps {
     item_bytes_max: OnceLock<usize>,
     open: Vec<OnceLock<Map>>,
     opening: Mutex<MapSettings>,
+    /// Who is told when something was read from the disk.
+    loops: Arc<[LoopHandle]>,
 }
 
 impl Maps {
@@ -125,8 +131,9 @@ impl Maps {
         &self.database
     }
 
-    fn new(database: Arc<Database>, count: usize) -> Maps {
+    fn new(database: Arc<Database>, count: usize, loops: Arc<[LoopHandle]>) -> Maps {
         Maps {
+            loops,
             item_bytes_max: OnceLock::new(),
             open: (0..count).map(|_| OnceLock::new()).collect(),
             opening: Mutex::default(),
@@ -167,6 +174,8 @@ impl Maps {
         }
         let map = self.database.map(&number.to_string())?;
         settings.apply(&map)?;
+        let loops = Arc::clone(&self.loops);
+        map.on_fetched(move || loops.iter().for_each(LoopHandle::tell_held));
         Ok(self.open[number].get_or_init(|| map))
     }
 
@@ -273,7 +282,7 @@ pub(crate) struct Shared {
     pub(crate) queues: Queues,
     pub(crate) ledgers: Ledgers,
     pub(crate) gate: Gate,
-    pub(crate) loops: Vec<LoopHandle>,
+    pub(crate) loops: Arc<[LoopHandle]>,
     pub(crate) clients: Clients,
     pub(crate) connected: AtomicUsize,
     pub(crate) accepts: AcceptCounters,
@@ -319,12 +328,12 @@ impl Shared {
         let waker = || Waker::new().map_err(system("eventfd"));
         let loops = (0..threads)
             .map(|_| LoopHandle::new().map_err(system("epoll")))
-            .collect::<Result<Vec<_>, ServerError>>()?;
+            .collect::<Result<Arc<[_]>, ServerError>>()?;
         Ok(Shared {
             config: Config::new(&options),
             queues: Queues::new(Arc::clone(&database), options.limits.queues_max),
             ledgers: Ledgers::new(Arc::clone(&database), options.limits.ledgers_max),
-            maps: Maps::new(database, options.databases),
+            maps: Maps::new(database, options.databases, Arc::clone(&loops)),
             loading: Loading(AtomicBool::new(true)),
             gate: Gate::new(threads),
             loops,
@@ -398,7 +407,7 @@ impl Shared {
     /// Clients that wait for an element of a queue may ask again.
     pub(crate) fn tell_pushed(&self) {
         if self.queues.waiting.load(SeqCst) > 0 {
-            self.loops.iter().for_each(LoopHandle::tell_pushed);
+            self.loops.iter().for_each(LoopHandle::tell_held);
         }
     }
 

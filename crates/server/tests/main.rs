@@ -26,3 +26,4 @@ mod side_by_side;
 mod slow_clients;
 mod tls;
 mod transactions;
+mod values_on_disk;

@@ -1,5 +1,5 @@
 //! A map's own threads: the checkpointer writes logs out, takes checkpoints and sweeps expired keys; the
-//! collector frees logs.
+//! collector frees logs; the fetcher reads items from the disk for threads that serve others meanwhile.
 
 use crate::engine::{Change, Engine, Hint, Stored, now_ms};
 use crate::error::Error;
@@ -49,6 +49,8 @@ const SWEEP_SHARE: usize = 128;
 const SWEEP_TIME_MUCH: Duration = Duration::from_millis(25);
 /// How long a sweep waits for the collector while more than the budget is used.
 const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the fetcher waits for something to read before it looks whether the map is closed.
+const FETCHER_TICK: Duration = Duration::from_millis(50);
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -58,7 +60,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts both, or neither.
+    /// Starts all, or none.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -94,11 +96,14 @@ impl Background {
             is_index_damaged = is_index_damaged || !tidy_index(&collector);
             collector.values.stopped().is_none()
         });
-        match collecting {
-            Ok(thread) => background.threads.push(thread),
-            Err(refused) => {
-                background.stop();
-                return Err(refused);
+        let fetching = engine.plan.may_spill.then(|| spawn_fetcher(engine, &background.stop));
+        for thread in [Some(collecting), fetching].into_iter().flatten() {
+            match thread {
+                Ok(thread) => background.threads.push(thread),
+                Err(refused) => {
+                    background.stop();
+                    return Err(refused);
+                }
             }
         }
         Ok(background)
@@ -140,6 +145,24 @@ fn spawn(
         }
     };
     std::thread::Builder::new().name(name.into()).spawn(body)
+}
+
+/// Reads from the disk what was asked for by threads that serve others meanwhile.
+fn spawn_fetcher<M: Memory, I: Memory>(
+    engine: &Arc<Engine<M, I>>,
+    stop: &Arc<(Mutex<bool>, Condvar)>,
+) -> io::Result<JoinHandle<()>> {
+    let (engine, stop) = (Arc::clone(engine), Arc::clone(stop));
+    let body = move || {
+        while !*stop.0.lock() {
+            let wanted = engine.fetches.take(FETCHER_TICK);
+            if !wanted.is_empty() {
+                engine.values.fetch_all(wanted);
+                engine.fetches.done();
+            }
+        }
+    };
+    std::thread::Builder::new().name("terrace-fetch".into()).spawn(body)
 }
 
 /// Gives up garbage of an index in logs, as far as there is much of it; `false` if a damaged record is in the way,

@@ -269,7 +269,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         if self.is_index_spent() {
             for (key, change) in writes.clone() {
-                if matches!(change, Change::Put { .. }) && self.get(key, |_| ())?.0.is_none() {
+                let is_put = matches!(change, Change::Put { .. });
+                if is_put && self.get(key, by.wait, |_| ())?.0.is_none() {
                     self.room_in_index_for_batch(by.wait)?;
                     break;
                 }
@@ -278,7 +279,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if self.values.verifies_on_read() || self.has_away() {
             // A damaged item refuses the batch before anything of it is written: half of one would stop the map. What is
             // on the disk alone is read now.
-            writes.clone().try_for_each(|(key, _)| self.get(key, |_| ()).map(drop))?;
+            let keys: Vec<&[u8]> = writes.clone().map(|(key, _)| key).collect();
+            self.multi_get(&keys, by.wait, |_, _| (), |_| ())?;
         }
         let deletes = |(_, change): (&[u8], Change<'_>)| matches!(change, Change::Delete);
         let room = if writes.clone().all(deletes) { Room::Urgent } else { Room::Ordinary };

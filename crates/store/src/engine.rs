@@ -13,6 +13,7 @@
 
 use crate::durability::InForce;
 use crate::error::{Error, Result};
+use crate::fetches::Fetches;
 use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::Kept;
@@ -20,7 +21,6 @@ use crate::located::{Located, OfWriter};
 use crate::options::WhenFull;
 use crate::plan::Plan;
 use crate::pressure::{By, Pressure, Readers, Wait};
-use crate::spill::FETCHES;
 use crate::wanted::Wanted;
 pub(crate) use crate::wanted::{Allowed, Hint, Outcome};
 use crate::watch::Registry;
@@ -98,6 +98,8 @@ pub(crate) struct Engine<M: Memory, I: Memory> {
     pub when_full: AtomicU8,
     /// Whether writers hold an epoch guard beside their locks.
     pub writers_hold_guards: bool,
+    /// What threads that do not wait for the disk have asked for.
+    pub fetches: Fetches,
     /// Bytes the last item written took: how far a batched read prefetches.
     pub item_bytes_hint: AtomicU32,
     /// Writers who found no room for values: the collector should go further than it would.
@@ -305,7 +307,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 Outcome::Away => {
                     // Nothing is held while the disk is waited for, but by a batch, which has its writer for itself.
                     drop(held);
-                    self.get(key, |_| ())?;
+                    let wait = if in_batch { Wait::ForRoom } else { by.wait };
+                    self.get(key, wait, |_| ())?;
                 }
             }
         }
@@ -469,92 +472,6 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             self.counters.expiries.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Takes an item found by recovery into the index: the newer version of a key stays.
-    ///
-    /// # Errors
-    /// The index found no memory for it.
-    pub fn recovered(&self, location: u64, found: &Item<'_>, bytes: usize) -> Result<()> {
-        let guard = OfWriter::of(self);
-        let mut taken = self.take_recovered(location, found, bytes, guard.get())?;
-        if let (Err(NoItem::Away(_)), Some(guard)) = (taken, guard.get()) {
-            // The other item of its key, or of one that may be the same, was read before and has left.
-            for _ in 0..FETCHES {
-                let Err(NoItem::Away(away)) = taken else { break };
-                self.values.fetch(away, guard)?;
-                taken = self.take_recovered(location, found, bytes, Some(guard))?;
-            }
-        }
-        let grown = taken.map_err(|damaged| self.damaged(damaged))?;
-        self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
-        self.note_recovered(found, bytes);
-        self.check_index_fits()
-    }
-
-    /// Takes the item into the index if it is newer; by how many the live keys grow.
-    fn take_recovered(
-        &self,
-        location: u64,
-        found: &Item<'_>,
-        bytes: usize,
-        guard: Option<&Guard>,
-    ) -> Result<std::result::Result<i64, NoItem>> {
-        let hash = hash_key(self.seed, found.key);
-        let (mut grown, mut failed) = (0, None);
-        let located = self.located(guard);
-        let mut newer = |at: Option<u64>, lock: &BucketLock| {
-            let old = match self.current(found.key, at, &located, lock) {
-                Ok(old) => old,
-                Err(damaged) => {
-                    failed = Some(damaged);
-                    return Entry::Keep;
-                }
-            };
-            match old {
-                Some((_, item)) if item.version >= found.version => {
-                    self.values.supersede(location, bytes);
-                    Entry::Keep
-                }
-                _ => {
-                    if let Some((location, item)) = old {
-                        self.values.supersede(location, bytes_of(&item));
-                    }
-                    grown = i64::from(!found.tombstone)
-                        - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
-                    Entry::Set(location)
-                }
-            }
-        };
-        let newer = |at: Option<u64>, lock: &BucketLock, _: &mut Changes| (newer(at, lock), ());
-        self.index
-            .update_then(hash, found.key, &located, newer, |(), _| ())
-            .map_err(|source| self.index_refused(source))?;
-        Ok(failed.map_or(Ok(grown), Err))
-    }
-
-    /// Counts an item that an entry of a persistent index names.
-    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
-        self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
-        self.note_recovered(found, bytes);
-    }
-
-    /// Forgets the entry of an item that is deleted, but for its entry; whether there was one.
-    ///
-    /// # Errors
-    /// The index found no memory for it.
-    pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<bool> {
-        let guard = OfWriter::of(self);
-        let located = self.located(guard.get());
-        let forgotten = self.index.update_at(hash, key, location, &located, |_, _| Entry::Remove);
-        forgotten.map_err(|source| self.index_refused(source))
-    }
-
-    fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
-        if found.expires_at_ms.is_some() {
-            self.counters.expiries.store(true, Ordering::Relaxed);
-        }
-        self.item_bytes_hint.store(bytes.min(256) as u32, Ordering::Relaxed);
     }
 
     #[cold]

@@ -49,6 +49,12 @@ pub enum Error {
         /// What [`Wait::Never`](crate::Wait::Never) is to say when the write is tried again.
         since: u64,
     },
+    /// What was asked for is on the disk alone, and the session does not wait for that
+    /// ([`Wait::Never`](crate::Wait::Never)): it is being read, nothing was written.
+    #[error(
+        "not yet: it is being read from the disk; try again once the map tells that it was (Map::on_fetched)"
+    )]
+    Fetching,
     /// The tier that the index lies in is spent, and the key would be a new one.
     #[error(
         "the index has no space for another key: {used} of {budget} bytes of tier `{tier}` used; delete keys, give the \

@@ -91,6 +91,19 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.get_with(key, |value| value.bytes.to_vec())
     }
 
+    /// From here on `told` is called whenever something was read from the disk for a session that does not wait
+    /// ([`Error::Fetching`]): look again then. It is called by a thread of the map's, and must be short.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// map.on_fetched(|| println!("something was read"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_fetched(&self, told: impl Fn() + Send + Sync + 'static) {
+        self.inner.engine.fetches.tell(Box::new(told));
+    }
+
     /// Runs `f` on the value of `key` where it lies.
     ///
     /// ```
@@ -107,7 +120,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
         if self.inner.engine.tells_durable_only() {
             return self.session().get(key, f);
         }
-        let (result, ticket) = self.inner.engine.get(key, f)?;
+        let (result, ticket) = self.inner.engine.get(key, Wait::ForRoom, f)?;
         self.inner.settle(ticket)?;
         Ok(result)
     }
@@ -470,6 +483,18 @@ impl<M: Memory, I: Memory> Map<M, I> {
             Some(Kept { sections: None, .. }) => Persist::Index,
             Some(Kept { sections: Some(_), .. }) => Persist::Full,
         }
+    }
+
+    /// Writers that do not wait for one another.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = terrace_store::MapOptions { writers: 3, ..Default::default() };
+    /// assert_eq!(terrace_store::Map::open(dir.path(), options)?.writers(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn writers(&self) -> usize {
+        self.inner.engine.values.writers()
     }
 
     /// When the lines of items are written back, and what decides it, as a sentence.

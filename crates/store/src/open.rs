@@ -5,6 +5,7 @@ use crate::cursors::Cursors;
 use crate::durability::InForce;
 use crate::engine::{Counters, Engine, Stored};
 use crate::error::{Error, Result};
+use crate::fetches::Fetches;
 use crate::index::{Index, KeyIndex};
 use crate::index_room::IndexRoom;
 use crate::kept::{IndexInDirectory, IndexInMemory};
@@ -300,6 +301,7 @@ impl<'a> Opening<'a> {
             budget: Arc::clone(self.budget),
             when_full: AtomicU8::new(when_full as u8),
             writers_hold_guards: self.plan.may_spill || self.plan.kind == Kind::Ordered,
+            fetches: Fetches::default(),
             item_bytes_hint: AtomicU32::new(128),
             pressure: Pressure::default(),
             deletes_pressure: Pressure::default(),

@@ -222,7 +222,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             if writes.get() { Change::Keep } else { change }
         };
         // What only looks takes no room.
-        let (looked, seen) = self.get(key, |value| _ = at_most(Some(value)))?;
+        let (looked, seen) = self.get(key, by.wait, |value| _ = at_most(Some(value)))?;
         if looked.is_none() {
             at_most(None);
         }

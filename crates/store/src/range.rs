@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Value};
 use crate::error::{Error, Result};
 use crate::index::{KeyIndex, Unordered};
+use crate::pressure::Wait;
 use crossbeam_epoch::Guard;
 use std::ops::Bound;
 use terrace_durable::Values;
@@ -145,16 +146,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     is_live = true;
                     each(key, value);
                 };
-                let mut visited = self.visit(*location, &guard, &mut tell, &mut saw);
-                if let Err(met) = visited {
+                let is_named = |_| {
                     let (mut is_named, located) = (false, self.located(&guard));
-                    let again = self.index.range(start, rest.direction, count, &located, |at| {
-                        is_named |= at == *location;
-                    });
-                    again.map_err(|Unordered| Error::Unordered)?;
-                    visited = self.visit_again(met, is_named, &guard, &mut tell, &mut saw);
-                }
-                visited.map_err(|damaged| self.damaged(damaged))?;
+                    let again = |at| is_named |= at == *location;
+                    let _ordered = self.index.range(start, rest.direction, count, &located, again);
+                    is_named
+                };
+                let wait = Wait::ForRoom;
+                self.visit_near(*location, &guard, wait, is_named, &mut tell, &mut saw)?;
                 told += usize::from(is_live);
             }
             if next.is_none() {

@@ -1,9 +1,10 @@
 //! Reading: one key, many in stages, a scan.
 
 use crate::engine::{BATCH, Engine, Value, is_live, value_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::{KeyIndex, Position, Watches};
 use crate::located::OfWriter;
+use crate::pressure::Wait;
 use crate::range::PAGE;
 use crate::spill::FETCHES;
 use crossbeam_epoch::Guard;
@@ -63,14 +64,16 @@ type Looked<T> = std::result::Result<T, NoItem>;
 
 impl<M: Memory, I: Memory> Engine<M, I> {
     /// # Errors
-    /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged.
+    /// [`Error::Medium`](crate::Error::Medium): the key's item is damaged, or the disk did not give it back.
+    /// [`Error::Fetching`] where `wait` says so.
     #[inline]
     pub fn get<R>(
         &self,
         key: &[u8],
+        wait: Wait,
         f: impl FnOnce(Value<'_>) -> R,
     ) -> Result<(Option<R>, Option<Ticket>)> {
-        self.get_with_ticket(key, self.durability.is_sync(), f)
+        self.get_with_ticket(key, self.durability.is_sync(), wait, f)
     }
 
     /// The same; with a ticket for what is not durable if `with_ticket` says so.
@@ -82,20 +85,20 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         &self,
         key: &[u8],
         with_ticket: bool,
+        wait: Wait,
         f: impl FnOnce(Value<'_>) -> R,
     ) -> Result<(Option<R>, Option<Ticket>)> {
         let guard = crossbeam_epoch::pin();
         let hash = hash_key(self.seed, key);
-        let got = self.lookup(hash, key, &guard).and_then(|found| {
-            self.at_rest(found, hash, key, &guard, |found| {
-                let Some((location, item)) = found else { return (None, None) };
-                let undurable = if with_ticket { self.values.undurable(location) } else { None };
-                let live = is_live(&item).then(|| {
-                    self.look(location, &item);
-                    f(value_of(&item, location))
-                });
-                (live, undurable)
-            })
+        let found = self.near(&guard, wait, || self.lookup(hash, key, &guard))?;
+        let got = self.at_rest(found, hash, key, &guard, |found| {
+            let Some((location, item)) = found else { return (None, None) };
+            let undurable = if with_ticket { self.values.undurable(location) } else { None };
+            let live = is_live(&item).then(|| {
+                self.look(location, &item);
+                f(value_of(&item, location))
+            });
+            (live, undurable)
         });
         got.map_err(|damaged| self.damaged(damaged))
     }
@@ -104,33 +107,91 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     /// prefetch the buckets; read the buckets and prefetch the items; verify and tell.
     ///
     /// # Errors
-    /// As [`Engine::get`]: keys before the damaged one were told of, those behind it were not.
+    /// As [`Engine::get`]: keys before the damaged one, or the first to be fetched, were told of, those behind it were
+    /// not.
     pub fn multi_get(
         &self,
         keys: &[&[u8]],
-        mut each: impl FnMut(usize, Option<Value<'_>>),
-        mut saw: impl FnMut(Ticket),
+        wait: Wait,
+        each: impl FnMut(usize, Option<Value<'_>>),
+        saw: impl FnMut(Ticket),
     ) -> Result<()> {
         let guard = crossbeam_epoch::pin();
+        self.multi_get_with(keys, &guard, each, saw, |behind, hash| {
+            // What the others need that is on the disk alone is read together with this one's.
+            let most = if wait == Wait::ForRoom { BATCH } else { usize::MAX };
+            let keys = &keys[behind..];
+            self.bring_keys_near(&keys[..keys.len().min(most)], &guard, wait)?;
+            self.near(&guard, wait, || self.lookup(hash, keys[0], &guard)).map(Some)
+        })
+    }
+
+    /// The same for a thread that does not wait for the disk: `away` is told of keys whose items are there alone, and
+    /// being read, in the order of the keys.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn multi_get_near(
+        &self,
+        keys: &[&[u8]],
+        each: impl FnMut(usize, Option<Value<'_>>),
+        saw: impl FnMut(Ticket),
+        mut away: impl FnMut(usize),
+    ) -> Result<()> {
+        let guard = crossbeam_epoch::pin();
+        let mut wanted = Vec::new();
+        let told = self.multi_get_with(keys, &guard, each, saw, |at, hash| {
+            match self.lookup(hash, keys[at], &guard) {
+                Ok(found) => return Ok(Some(found)),
+                Err(NoItem::Away(location)) => wanted.extend(self.values.wanted(location)),
+                Err(met) => return Err(self.damaged(met)),
+            }
+            away(at);
+            Ok(None)
+        });
+        if !wanted.is_empty() {
+            self.fetches.ask(wanted);
+        }
+        told
+    }
+
+    /// The same; `on_disk` says what becomes of the key with this number and hash, whose item is on the disk alone: what
+    /// was found after all, or that nobody is told of it.
+    #[inline(always)]
+    fn multi_get_with<'g>(
+        &'g self,
+        keys: &[&[u8]],
+        guard: &'g Guard,
+        mut each: impl FnMut(usize, Option<Value<'_>>),
+        mut saw: impl FnMut(Ticket),
+        mut on_disk: impl FnMut(usize, u64) -> Result<Option<Option<Found<'g>>>>,
+    ) -> Result<()> {
         let ahead = self.lines_ahead();
         let sync = self.durability.is_sync();
         let mut batch = Batch::new();
         for (chunk, keys) in keys.chunks(BATCH).enumerate() {
-            batch.find_candidates(self, keys, ahead, &self.located(&guard));
+            batch.find_candidates(self, keys, ahead, &self.located(guard));
             for (i, key) in keys.iter().enumerate() {
+                let (number, hash) = (chunk * BATCH + i, batch.hashes[i]);
                 let candidate = batch.candidates[i].and_then(|location| {
-                    let seen = self.values.seen_if_key(location, key, &guard).ok()??;
+                    let seen = self.values.seen_if_key(location, key, guard).ok()??;
                     Some(Found { location, seen })
                 });
                 let verified = match candidate {
-                    None => self.lookup(batch.hashes[i], key, &guard),
+                    None => match self.lookup(hash, key, guard) {
+                        Err(NoItem::Away(_)) => match on_disk(number, hash)? {
+                            Some(found) => Ok(found),
+                            None => continue,
+                        },
+                        looked => looked,
+                    },
                     found => Ok(found),
                 };
                 let told = verified.and_then(|verified| {
-                    self.at_rest(verified, batch.hashes[i], key, &guard, |found| {
+                    self.at_rest(verified, hash, key, guard, |found| {
                         let live = found.filter(|(_, item)| is_live(item));
                         live.iter().for_each(|(at, item)| self.look(*at, item));
-                        each(chunk * BATCH + i, live.map(|(at, item)| value_of(&item, at)));
+                        each(number, live.map(|(at, item)| value_of(&item, at)));
                         if sync && let Some((at, _)) = found {
                             self.values.undurable(at).into_iter().for_each(&mut saw);
                         }
@@ -140,6 +201,28 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
         }
         Ok(())
+    }
+
+    /// Reads what `keys` need of the disk, all together: for whoever looks them up at once.
+    ///
+    /// # Errors
+    /// [`Error::Fetching`] where `wait` says so, if there is something to read.
+    #[cold]
+    pub fn bring_keys_near(&self, keys: &[&[u8]], guard: &Guard, wait: Wait) -> Result<()> {
+        let mut wanted = Vec::new();
+        let mut batch = Batch::new();
+        for keys in keys.chunks(BATCH) {
+            batch.find_candidates(self, keys, 1, &self.located(guard));
+            for (candidate, key) in batch.candidates.iter().zip(keys) {
+                // Another key's, or damaged: whoever looks the key up finds out.
+                if let Some(location) = candidate
+                    && let Err(NoItem::Away(_)) = self.values.seen_if_key(*location, key, guard)
+                {
+                    wanted.extend(self.values.wanted(*location));
+                }
+            }
+        }
+        self.bring_all_near(wanted, wait)
     }
 
     /// An item as long as the last one written, starting anywhere in a line, touches at most so
@@ -176,7 +259,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
     }
 
-    /// A lookup that met a damaged item, or one that is away or was being retired, again.
+    /// A lookup that met a damaged item, or one that was being retired, again.
     #[cold]
     fn look_again<'g>(
         &'g self,
@@ -185,8 +268,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         guard: &'g Guard,
     ) -> Looked<Option<Found<'g>>> {
         let mut damaged = NoItem::Invalid(0);
-        let (mut looks, mut fetches) = (0, 0);
-        while looks < LOOKS {
+        for _ in 0..LOOKS {
             let located = self.located(guard);
             damaged = match self.index.get(hash, key, &located) {
                 Some(location) => match self.found(location, guard) {
@@ -199,19 +281,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     Err(damaged) => damaged,
                 },
             };
-            if let NoItem::Away(location) = damaged
-                && fetches < FETCHES
-            {
-                fetches += 1;
-                match self.values.fetch(location, guard) {
-                    Ok(()) => continue,
-                    Err(_) => damaged = NoItem::Unreadable(location),
-                }
-            }
-            if self.is_damaged(hash, key, damaged.location()) {
+            let is_away = matches!(damaged, NoItem::Away(_));
+            if is_away || self.is_damaged(hash, key, damaged.location()) {
                 break;
             }
-            looks += 1;
         }
         Err(damaged)
     }
@@ -283,9 +356,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Looked<Option<(u64, Item<'a>)>> {
         for _ in 0..OPTIMISTIC_COPIES {
             let watch = self.index.watch(hash, key, &self.located(guard));
-            let Some(Found { location, .. }) = self.lookup(hash, key, guard)? else {
-                return Ok(None);
-            };
+            let found = self.here(guard, || self.lookup(hash, key, guard))?;
+            let Some(Found { location, .. }) = found else { return Ok(None) };
             if !self.values.copy_item(location, copy) {
                 return self.at_rest_now(location, guard).map(Some);
             }
@@ -327,6 +399,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         &self,
         from: &Position,
         count: usize,
+        wait: Wait,
         mut each: impl FnMut(&[u8], Value<'_>),
         mut saw: impl FnMut(Ticket),
     ) -> Result<Position> {
@@ -342,24 +415,70 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.values.prefetch(location, ahead);
                 page.push(location);
             });
-            let mut met = located.check();
-            for at in &page {
-                met = met.and(match self.visit(*at, &guard, &mut each, &mut saw) {
-                    Err(met) => {
-                        let (location, mut is_named) = (met.location(), false);
-                        let again = |found| is_named |= found == location;
-                        self.index.scan(&from, page.len(), &self.located(&guard), again);
-                        self.visit_again(met, is_named, &guard, &mut each, &mut saw)
-                    }
-                    Ok(()) => Ok(()),
-                });
+            let mut met = located.check().map_err(|damaged| self.damaged(damaged));
+            match self.bring_page_near(&page, &guard, wait) {
+                // Not those before it once more.
+                Err(Error::Fetching) if left < count => return Ok(from),
+                brought => brought?,
             }
-            met.map_err(|damaged| self.damaged(damaged))?;
+            for at in &page {
+                let is_named = |location| {
+                    let mut is_named = false;
+                    let again = |found| is_named |= found == location;
+                    self.index.scan(&from, page.len(), &self.located(&guard), again);
+                    is_named
+                };
+                met = met.and(self.visit_near(*at, &guard, wait, is_named, &mut each, &mut saw));
+            }
+            met?;
             left = left.saturating_sub(page.len());
             if left == 0 || reached == Position::End {
                 return Ok(reached);
             }
         }
+    }
+
+    /// Reads what the items at `page` need of the disk.
+    #[inline(always)]
+    pub fn bring_page_near(&self, page: &[u64], guard: &Guard, wait: Wait) -> Result<()> {
+        if !self.has_away() {
+            return Ok(());
+        }
+        let is_away =
+            |at: &&u64| matches!(self.values.seen_again(**at, guard), Err(NoItem::Away(_)));
+        let wanted = page.iter().filter(is_away).filter_map(|at| self.values.wanted(*at)).collect();
+        self.bring_all_near(wanted, wait)
+    }
+
+    /// Visits the item at `location`, which an entry named a moment ago, or what its key has become; reads it from the
+    /// disk if need be. `is_named`: whether an entry names a location still.
+    ///
+    /// # Errors
+    /// As [`Engine::get`].
+    #[inline(always)]
+    pub fn visit_near(
+        &self,
+        location: u64,
+        guard: &Guard,
+        wait: Wait,
+        is_named: impl Fn(u64) -> bool,
+        each: &mut impl FnMut(&[u8], Value<'_>),
+        saw: &mut impl FnMut(Ticket),
+    ) -> Result<()> {
+        let mut visited = self.visit(location, guard, each, saw);
+        for _ in 0..FETCHES {
+            match visited {
+                Ok(()) => return Ok(()),
+                Err(met @ NoItem::Away(_)) => {
+                    self.bring_near(met, guard, wait)?;
+                    visited = self.visit(location, guard, each, saw);
+                }
+                Err(_) => break,
+            }
+        }
+        let visited = visited
+            .or_else(|met| self.visit_again(met, is_named(met.location()), guard, each, saw));
+        visited.map_err(|damaged| self.damaged(damaged))
     }
 
     /// A place that `random` chooses: a bucket, or some key.
@@ -378,7 +497,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         each: &mut impl FnMut(&[u8], Value<'_>),
         saw: &mut impl FnMut(Ticket),
     ) -> Looked<()> {
-        let found = self.here(guard, || self.found(location, guard))?;
+        let found = self.found(location, guard)?;
         if self.values.verifies_on_read() {
             // A whole item of another key: blocks were exchanged, or the key has another by now.
             let (key, located) = (found.seen.key(), self.located(guard));
@@ -422,8 +541,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let location = met.location();
         let key = self.here(guard, || self.values.seen_again(location, guard))?.key();
-        match self.lookup(hash_key(self.seed, key), key, guard)? {
-            Some(found) => self.visit(found.location, guard, each, saw),
+        match self.here(guard, || self.lookup(hash_key(self.seed, key), key, guard))? {
+            Some(found) => self
+                .here(guard, || self.found(found.location, guard))
+                .and_then(|found| self.visit(found.location, guard, each, saw)),
             None => Ok(()),
         }
     }

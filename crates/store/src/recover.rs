@@ -14,6 +14,7 @@ use crate::index::{Claimed, InOrder, Index, KeyIndex, Position};
 use crate::kept::{IndexInDirectory, IndexPlace};
 use crate::located::location;
 use crate::open::Opening;
+use crate::recovered::PutAside;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::fmt;
@@ -187,13 +188,14 @@ impl Opening<'_> {
 
     /// Reads all values into the empty index.
     pub fn read_into<M: Memory, I: Memory>(&self, engine: &Engine<M, I>) -> Result<Recovered> {
-        let failed = Mutex::new(None);
+        let (failed, aside) = (Mutex::new(None), PutAside::default());
         let visit = |location: u64, item: &Item<'_>, bytes: usize| {
-            if let Err(error) = engine.recovered(location, item, bytes) {
+            if let Err(error) = engine.recovered(location, item, bytes, &aside) {
                 failed.lock().get_or_insert(error);
             }
         };
         let found = engine.values.recover(self.threads, &visit)?;
+        engine.recovered_all(&aside)?;
         failed.into_inner().map_or(Ok(found), Err)
     }
 
@@ -206,7 +208,7 @@ impl Opening<'_> {
     ) -> Result<Recovered> {
         let failed = Mutex::new(None);
         let fail = |error| _ = failed.lock().get_or_insert(error);
-        let order = RefCell::new(InOrder::default());
+        let (order, aside) = (RefCell::new(InOrder::default()), PutAside::default());
         let ask_for = |at: u64| engine.values.prefetch(at, AHEAD_LINES);
         let guard = crossbeam_epoch::pin();
         let in_no_order = |f: &mut dyn FnMut(u64)| {
@@ -241,7 +243,7 @@ impl Opening<'_> {
             }
         };
         let offered = |location: u64, item: &Item<'_>, bytes: usize| {
-            engine.recovered(location, item, bytes).unwrap_or_else(fail);
+            engine.recovered(location, item, bytes, &aside).unwrap_or_else(fail);
         };
         let reached = |at: u64, item: &Item<'_>, bytes: usize| {
             engine.reached(item, bytes);
@@ -267,6 +269,7 @@ impl Opening<'_> {
                 (error, _) => error,
             }
         })?;
+        engine.recovered_all(&aside)?;
         failed.into_inner().map_or(Ok(found), Err)
     }
 }

@@ -131,7 +131,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         if self.map.inner.engine.tells_durable_only() {
             return self.get_durable(key, f);
         }
-        let (result, ticket) = self.map.inner.engine.get(key, f)?;
+        let (result, ticket) = self.map.inner.engine.get(key, self.wait, f)?;
         if let Some(ticket) = ticket {
             saw(&mut self.seen, ticket);
         }
@@ -145,7 +145,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         let engine = &self.map.inner.engine;
         let is_durable = |value: &Value<'_>| engine.values.undurable(value.location).is_none();
         let told = |value: Value<'_>| is_durable(&value).then(|| f(value));
-        let (result, ticket) = engine.get_with_ticket(key, true, told)?;
+        let (result, ticket) = engine.get_with_ticket(key, true, self.wait, told)?;
         match ticket {
             Some(_) => Err(engine.untold()),
             None => Ok(result.flatten()),
@@ -370,13 +370,51 @@ impl<M: Memory, I: Memory> Session<M, I> {
                 Ok(())
             });
         }
+        let Session { map, seen, wait, .. } = self;
+        let mut found = 0;
+        let each = |place, value: Option<Value<'_>>| {
+            found += u64::from(value.is_some());
+            each(place, value);
+        };
+        let told = map.inner.engine.multi_get(keys, *wait, each, |ticket| saw(seen, ticket));
+        self.count_found(found);
+        told
+    }
+
+    /// Looks up many keys together, without waiting for the disk: `away` is told of those that are there alone, and are
+    /// being read ([`Map::on_fetched`]); `each` of all others. Not inside a batch.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
+    /// # let mut session = map.session();
+    /// session.put(b"b", b"2", None)?;
+    /// let (mut found, mut later) = (0, Vec::new());
+    /// let each = |_: usize, value: Option<terrace_store::Value<'_>>| found += u32::from(value.is_some());
+    /// session.multi_get_near(&[b"a", b"b"], each, |number| later.push(number))?;
+    /// assert!(found == 1 && later.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn multi_get_near(
+        &mut self,
+        keys: &[&[u8]],
+        mut each: impl FnMut(usize, Option<Value<'_>>),
+        away: impl FnMut(usize),
+    ) -> Result<()> {
+        if self.batch.is_some() || self.map.inner.engine.tells_durable_only() {
+            return self.multi_get(keys, each);
+        }
         let Session { map, seen, .. } = self;
         let mut found = 0;
         let each = |place, value: Option<Value<'_>>| {
             found += u64::from(value.is_some());
             each(place, value);
         };
-        let told = map.inner.engine.multi_get(keys, each, |ticket| saw(seen, ticket));
+        let saw = |ticket| saw(seen, ticket);
+        let told = map.inner.engine.multi_get_near(keys, each, saw, away);
         self.count_found(found);
         told
     }
@@ -395,6 +433,19 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// ```
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.map.inner.engine.prefetch(keys);
+    }
+
+    /// Reads from the disk what writes to `keys` will look at, all of it together.
+    ///
+    /// # Errors
+    /// [`Error::Fetching`](crate::Error::Fetching) where the session does not wait and there is something to read. What
+    /// cannot be read is told to whoever needs it.
+    pub fn bring_near(&self, keys: &[&[u8]]) -> Result<()> {
+        let engine = &self.map.inner.engine;
+        if !engine.has_away() {
+            return Ok(());
+        }
+        engine.bring_keys_near(keys, &crossbeam_epoch::pin(), self.wait)
     }
 
     /// Waits until everything this session wrote or saw is as durable as the map promises.

@@ -2,20 +2,23 @@
 //! items that are away.
 //!
 //! The collector sends logs away ahead of need, the oldest first and what it has written itself before those: what it
-//! moves was not written for long. A quarter of the memory is for logs, at least; items that are read from the disk
-//! take of the other three as many as are asked for.
+//! moves was not written for long. A quarter of the memory is for logs, and where it is little as many as are written at
+//! a time; items that are read from the disk take of the rest as many as are asked for.
 //!
 //! # What waits for the disk
-//! A reader who meets an item that is away reads it from the disk and looks again. A writer gives up room and locks
-//! before it does; within a batch, whose keys were looked up before it began, it keeps the writer alone.
+//! A look never does: it says what it met on the disk alone ([`NoItem::Away`]). Whoever looked has that read, together
+//! with what else it will need, and looks again ([`Engine::near`]); a writer gives up room and locks before, but for one
+//! in a batch, whose keys were looked up before it began and which keeps its writer alone. A thread that serves others
+//! ([`Wait::Never`]) leaves the reading to the map's fetcher, and gets [`Error::Fetching`].
 
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::WhenFull;
+use crate::pressure::Wait;
 use crossbeam_epoch::Guard;
 use std::sync::atomic::Ordering;
 use terrace_durable::NoItem;
-use terrace_durable::logs::{Logs, SegmentView, State};
+use terrace_durable::logs::{Logs, SegmentView, State, Wanted};
 use terrace_durable::values::SEGMENT_BYTES;
 use terrace_memory::Memory;
 
@@ -41,7 +44,73 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.plan.may_spill && self.values.logs().is_some_and(|logs| logs.away_logs() > 0)
     }
 
-    /// Looks at an item, again and again if it is read from the disk in between.
+    /// Looks, again and again as long as it meets what is on the disk alone, which is read in between.
+    ///
+    /// # Errors
+    /// What the look met; those of the disk. [`Error::Fetching`] where `wait` says so.
+    #[inline(always)]
+    pub(crate) fn near<T>(
+        &self,
+        guard: &Guard,
+        wait: Wait,
+        look: impl Fn() -> std::result::Result<T, NoItem>,
+    ) -> Result<T> {
+        match look() {
+            Ok(found) => Ok(found),
+            Err(met) => self.brought_near(met, guard, wait, look),
+        }
+    }
+
+    #[cold]
+    fn brought_near<T>(
+        &self,
+        mut met: NoItem,
+        guard: &Guard,
+        wait: Wait,
+        look: impl Fn() -> std::result::Result<T, NoItem>,
+    ) -> Result<T> {
+        for _ in 0..FETCHES {
+            self.bring_near(met, guard, wait)?;
+            match look() {
+                Ok(found) => return Ok(found),
+                Err(again) => met = again,
+            }
+        }
+        Err(self.damaged(met))
+    }
+
+    /// Reads what a look has met on the disk alone; anything else that it met is its error.
+    ///
+    /// # Errors
+    /// As [`Engine::near`].
+    #[cold]
+    pub(crate) fn bring_near(&self, met: NoItem, guard: &Guard, wait: Wait) -> Result<()> {
+        match (met, wait) {
+            (NoItem::Away(location), Wait::ForRoom) => Ok(self.values.fetch(location, guard)?),
+            (NoItem::Away(location), Wait::Never { .. }) => {
+                self.bring_all_near(self.values.wanted(location).into_iter().collect(), wait)
+            }
+            _ => Err(self.damaged(met)),
+        }
+    }
+
+    /// The same for many, all together, whatever becomes of each.
+    ///
+    /// # Errors
+    /// [`Error::Fetching`] where `wait` says so, if there are any.
+    #[cold]
+    pub(crate) fn bring_all_near(&self, wanted: Vec<Wanted>, wait: Wait) -> Result<()> {
+        match wait {
+            Wait::Never { .. } if !wanted.is_empty() => {
+                self.fetches.ask(wanted);
+                Err(Error::Fetching)
+            }
+            _ => Ok(self.values.fetch_all(wanted)),
+        }
+    }
+
+    /// Looks at an item of which a log in memory was seen a moment ago; reads it from the disk, and waits for it, where it
+    /// has left since.
     #[inline(always)]
     pub(crate) fn here<T>(
         &self,
@@ -89,26 +158,36 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (used, limit) = (self.budget.used(), self.budget.limit());
         let others = used.saturating_sub(in_memory + copied);
         let room = limit.saturating_sub(self.budget.headroom()).saturating_sub(others);
+        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
+        // Those that are written, the collector's among them, and free ones ahead of need.
+        let needed = (self.written.len() as u64 + ahead) * LOG_BYTES;
         let for_logs = match self.spills() {
-            true => room / LOGS_SHARE,
+            true => needed.clamp(room / LOGS_SHARE, room - room / LOGS_SHARE),
             false => in_memory,
         };
         logs.limit_copies(room.saturating_sub(for_logs));
         if !self.spills() {
             return Ok(false);
         }
-        let ahead = (limit / LOG_BYTES / AHEAD_SHARE).clamp(2, 2 * LEAVING_MOST as u64);
-        let missing = logs.missing_segments(ahead);
+        let missing = logs.missing_segments(ahead).min(LEAVING_MOST);
         // Whoever found no room a moment ago finds what has been given back since.
         let is_to_come = waited > 0 || logs.leaving_segments() > 0;
-        let beyond = in_memory.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
-        let most = missing.min(beyond).min(LEAVING_MOST);
-        if most == 0 {
+        if missing == 0 {
             return Ok(is_to_come);
         }
-        let left = logs.send_away(&leaving(logs, most))?;
+        let with_free = in_memory + ahead * LOG_BYTES;
+        let mut beyond = with_free.saturating_sub(for_logs).div_ceil(LOG_BYTES) as usize;
+        if beyond < missing {
+            // Logs have no more than their share: copies make room, and once there are none, logs.
+            let too_many = (missing - beyond) as u64 * LOG_BYTES;
+            logs.limit_copies(room.saturating_sub(for_logs).min(copied.saturating_sub(too_many)));
+            if copied < too_many {
+                beyond = missing;
+            }
+        }
+        let left = logs.send_away(&leaving(logs, missing.min(beyond)))?;
         let _kept = logs.release_left();
-        Ok(left > 0 || is_to_come)
+        Ok(left > 0 || is_to_come || copied > 0)
     }
 }
 

@@ -175,6 +175,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         count: usize,
         mut each: impl FnMut(&[u8], Value<'_>),
     ) -> Result<Cursor> {
+        let wait = self.by().wait;
         let Session { map, seen, batch, withheld, .. } = self;
         let batch = batch.as_deref();
         let from = map.inner.cursors.position(cursor, map.kind() == Kind::Ordered)?;
@@ -186,7 +187,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
                 each(key, value);
             }
         };
-        let reached = engine.scan(&from, count, stored, |ticket| engine.owe(seen, ticket))?;
+        let reached = engine.scan(&from, count, wait, stored, |ticket| engine.owe(seen, ticket))?;
         let next = map.inner.cursors.give(reached, &map.inner.engine.budget);
         if next == OVER {
             tell_written(batch, each);
@@ -213,6 +214,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
         count: usize,
         mut each: impl FnMut(&[u8], Value<'_>),
     ) -> Result<usize> {
+        let wait = self.by().wait;
         let Session { map, seen, batch, .. } = self;
         let (engine, batch) = (&map.inner.engine, batch.as_deref());
         let from = engine.position_near(random);
@@ -224,7 +226,7 @@ impl<M: Memory, I: Memory> Session<M, I> {
                 each(key, value);
             }
         };
-        engine.scan(&from, count, stored, |ticket| engine.owe(seen, ticket))?;
+        engine.scan(&from, count, wait, stored, |ticket| engine.owe(seen, ticket))?;
         Ok(visited)
     }
 
@@ -243,11 +245,12 @@ impl<M: Memory, I: Memory> Session<M, I> {
     /// # Errors
     /// As [`Session::get`].
     pub fn len(&mut self) -> Result<u64> {
+        let wait = self.by().wait;
         let Session { map, batch, .. } = self;
         let engine = &map.inner.engine;
         let writes = batch.iter().flat_map(|batch| batch.writes());
         let grown = writes.map(|(key, pending)| {
-            let is_there = engine.get(key, |_| ())?.0.is_some();
+            let is_there = engine.get(key, wait, |_| ())?.0.is_some();
             Ok(i64::from(pending.value().is_some()) - i64::from(is_there))
         });
         Ok(engine.len().saturating_add_signed(grown.sum::<Result<i64>>()?))

@@ -13,6 +13,7 @@ use crate::engine::{Engine, Value};
 use crate::index::KeyIndex;
 use crate::located::OfWriter;
 use crate::map::Map;
+use crate::pressure::Wait;
 use registry::{RESERVED, State};
 use std::sync::atomic::Ordering;
 use terrace_index::hash_key;
@@ -116,7 +117,7 @@ impl<M: Memory, I: Memory> Watch<M, I> {
         self.map
             .inner
             .engine
-            .get(&self.key, |_: Value<'_>| ())
+            .get(&self.key, Wait::ForRoom, |_: Value<'_>| ())
             .map_or(true, |found| found.0.is_some())
     }
 }

@@ -82,7 +82,7 @@ fn a_value_that_a_map_returned_outlives_the_process() {
 
 /// Nothing makes good any more, once the medium has failed, what found no room: it is not told, and all else is.
 #[test]
-fn after_a_failure_what_found_no_room_is_not_told() {
+fn after_a_failure_what_found_no_room_is_not_observed() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options()).expect("open");
     map.put(b"old", b"value").expect("put");

@@ -127,12 +127,23 @@ fn a_batch_inside_another_is_a_part_of_it() {
     }
 }
 
+/// The two designs of values.
+fn designs() -> [MapOptions; 2] {
+    let [logs, _, slabs, _] = ways();
+    [logs, slabs]
+}
+
 /// User code ran under its writer's lock. A checkpoint waited for it, with every other writer's commit
 /// behind it: one long closure held up everybody.
 #[test]
 fn a_long_batch_delays_no_other_session() {
-    for durability in [Durability::Sync, Durability::Interval(Duration::from_millis(50))] {
-        let (_dir, map) = filled(MapOptions { durability, writers: 2, ..MapOptions::default() });
+    let [logs, slabs] = designs();
+    let soon = Durability::Interval(Duration::from_millis(50));
+    let soon = MapOptions { durability: soon, ..logs.clone() };
+    let sync = MapOptions { durability: Durability::Sync, ..logs };
+    for options in [sync, soon, slabs] {
+        let what = format!("{:?} {:?}", options.values, options.durability);
+        let (_dir, map) = filled(options);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             // Takes checkpoints all the time.
@@ -168,8 +179,8 @@ fn a_long_batch_delays_no_other_session() {
             // The medium of a loaded machine has its own moments: all but a few.
             took.sort();
             let slow = took[took.len() * 9 / 10];
-            assert!(slow < Duration::from_millis(100), "{durability:?}: a commit took {slow:?}");
-            assert!(took[took.len() - 1] < Duration::from_secs(1), "{durability:?}: {took:?}");
+            assert!(slow < Duration::from_millis(100), "{what}: a commit took {slow:?}");
+            assert!(took[took.len() - 1] < Duration::from_secs(1), "{what}: {took:?}");
         });
         assert_eq!(map.get(b"slow too").expect("get").as_deref(), Some(&b"1"[..]));
     }
@@ -325,7 +336,12 @@ impl From_ for std::ops::Bound<&[u8]> {
 /// Each small write was charged 144 bytes: 100,000 pairs of 8 bytes were refused.
 #[test]
 fn a_batch_may_be_as_large_as_a_log() {
-    let (_dir, map) = filled(MapOptions::default());
+    designs().into_iter().for_each(check_batch_sizes);
+}
+
+fn check_batch_sizes(options: MapOptions) {
+    let design = options.values;
+    let (_dir, map) = filled(options);
     let keys: Vec<[u8; 4]> = (0..100_000u32).map(u32::to_be_bytes).collect();
     let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..])).collect();
     map.multi_put(&pairs).expect("0.8 MB of keys and values");
@@ -348,7 +364,7 @@ fn a_batch_may_be_as_large_as_a_log() {
         Ok::<_, Error>(())
     });
     assert!(matches!(refused, Err(Error::BatchSize(..))), "{refused:?}");
-    assert_eq!(refused_inside, 5);
+    assert_eq!(refused_inside, 5, "{design:?}");
     assert_eq!(map.get(&keys[0]).expect("get").as_deref(), Some(&b"1234567890"[..]));
     assert_eq!(map.len(), 100_003);
 }

@@ -2,9 +2,17 @@
 
 use crate::adversary::in_memory;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terrace_memory::Domain;
 use terrace_store::{Durability, Error, Kind, Map, MapOptions, Persist, Procedure, ValueDesign};
+
+/// For a loop that ends once the map refuses what it does.
+///
+/// # Panics
+/// If the loop, begun at `start`, has run for so long that the map will never refuse it.
+fn refusal_is_due(start: Instant) {
+    assert!(start.elapsed() < Duration::from_secs(60), "the map was closed, and does not refuse");
+}
 
 /// Whoever writes through another handle while the map is closed is refused, or its write is there. Writes that came
 /// between the last checkpoint and the end were acknowledged and lost.
@@ -18,7 +26,9 @@ fn what_is_acknowledged_while_a_map_is_closed_is_there() {
             let acknowledged = AtomicU64::new(0);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
+                    let start = Instant::now();
                     for n in 0u64.. {
+                        refusal_is_due(start);
                         match map.put(&n.to_be_bytes(), &[7; 100]) {
                             Ok(()) => acknowledged.store(n + 1, Ordering::Release),
                             Err(error) => {
@@ -53,7 +63,9 @@ fn who_closes_second_waits_for_the_first() {
     std::thread::scope(|scope| {
         scope.spawn(|| map.close().expect("close"));
         // Writers are refused once the last flush has begun.
+        let start = Instant::now();
         while map.put(b"other", b"value").is_ok() {
+            refusal_is_due(start);
             std::thread::sleep(Duration::from_millis(1));
         }
         map.sync().expect("it waits for the last flush, which has not failed");
@@ -101,7 +113,9 @@ fn close_beside_writers(options: &MapOptions, round: u64) {
         |error: Error| assert!(matches!(error, Error::ReadOnly(_)), "{what}: {error:?}");
     let acknowledged: Vec<(u64, u64)> = std::thread::scope(|scope| {
         let write = |writer: u64| {
+            let start = Instant::now();
             for n in 0.. {
+                refusal_is_due(start);
                 if let Err(error) = map.put(&key(writer, n), &[n as u8; 100]) {
                     is_refused(error);
                     return (n, n / 2);
@@ -118,7 +132,9 @@ fn close_beside_writers(options: &MapOptions, round: u64) {
         };
         let writers: Vec<_> = (0..4).map(|writer| scope.spawn(move || write(writer))).collect();
         scope.spawn(|| {
+            let start = Instant::now();
             while map.stats().stopped.is_none() {
+                refusal_is_due(start);
                 map.collect().map(drop).unwrap_or_else(is_refused);
             }
         });

@@ -281,9 +281,9 @@ fn under_sync() {
     });
 }
 
-/// Where the index is kept, what is told is durable first, and a collector may move leaves of logs.
+/// With a persistent index, what is observed is durable first, and a collector may move leaves of logs.
 #[test]
-fn on_kept_trees() {
+fn on_persistent_trees() {
     for tree in [LeafForm::FastFair.into(), TreeForm::Logs] {
         for values in [ValueDesign::Log, ValueDesign::Slab] {
             let kept = MapOptions {

@@ -246,12 +246,12 @@ fn acknowledged_writes_survive_with_logs_on_a_declared_medium() {
 }
 
 #[test]
-fn acknowledged_writes_survive_with_logs_and_a_kept_tree() {
+fn acknowledged_writes_survive_with_logs_and_a_persistent_tree() {
     kill_loop(memory(), "log-tree");
 }
 
 #[test]
-fn acknowledged_writes_survive_with_slabs_and_a_kept_tree() {
+fn acknowledged_writes_survive_with_slabs_and_a_persistent_tree() {
     kill_loop(memory(), "slab-tree");
 }
 

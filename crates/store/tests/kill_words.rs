@@ -192,7 +192,7 @@ fn acknowledged_writes_survive_kill_9() {
 
 /// A canary: a process that tells before it has done anything.
 #[test]
-fn the_judge_notices_what_was_told_too_early() {
+fn the_judge_notices_what_was_acknowledged_too_early() {
     let found = kill_loop(Form::LinkFree, true).expect_err("it is lost");
     assert!(found.contains("and may have"), "{found}");
 }

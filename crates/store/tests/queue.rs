@@ -187,7 +187,7 @@ fn threads_share_syncs_and_each_element_goes_to_one() {
 }
 
 #[test]
-fn a_failed_write_stops_the_queue_and_is_told() {
+fn a_failed_write_stops_the_queue_and_is_reported() {
     let dir = tempfile::tempdir().expect("directory");
     let spec = MediumSpec {
         path: dir.path().join("ring"),

@@ -73,7 +73,17 @@ fn a_map_five_times_its_budget_is_written_read_changed_and_opened_again() {
     let dir = tempfile::tempdir().expect("directory");
     let map = open(&dir);
     let t = Instant::now();
-    let say = |what: &str, map: &Map| eprintln!("{what} {:?} {:?} used {} index {} coll {} moved {}", t.elapsed(), map.stats().away, map.stats().memory_used_bytes>>20, map.stats().index_bytes>>20, map.stats().collections, map.stats().moved_bytes>>20);
+    let say = |what: &str, map: &Map| {
+        eprintln!(
+            "{what} {:?} {:?} used {} index {} coll {} moved {}",
+            t.elapsed(),
+            map.stats().away,
+            map.stats().memory_used_bytes >> 20,
+            map.stats().index_bytes >> 20,
+            map.stats().collections,
+            map.stats().moved_bytes >> 20
+        )
+    };
     fill(&map, 0..KEYS, 0);
     say("fill", &map);
     let away = map.stats().away;

@@ -31,6 +31,7 @@ pub use server::{LimitsConfig, ServerConfig, TlsConfig};
 pub use values::{format_size, nearest, parse_size};
 pub use words::{WORDS_KEYS, WordsConfig};
 
+use crate::database::Given;
 use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
 use terrace_store::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 
@@ -419,16 +420,15 @@ impl MapConfig {
     }
 
     fn over(&self, base: MapOptions) -> MapOptions {
-        let durability = self.durability.map(|mode| mode.lasting(self.interval_ms));
-        MapOptions {
-            durability: durability.unwrap_or(base.durability),
-            kind: self.kind.unwrap_or(base.kind),
-            values: self.values.unwrap_or(base.values),
-            persist: self.persist.unwrap_or(base.persist),
-            when_full: self.when_full.unwrap_or(base.when_full),
-            writers: self.writers.unwrap_or(base.writers),
-            ..base
-        }
+        let given = Given {
+            durability: self.durability.map(|mode| mode.lasting(self.interval_ms)),
+            kind: self.kind,
+            values: self.values,
+            persist: self.persist,
+            when_full: self.when_full,
+            writers: self.writers,
+        };
+        given.over(base)
     }
 }
 

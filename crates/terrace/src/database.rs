@@ -7,6 +7,7 @@ mod opening;
 mod queues;
 mod words;
 
+pub(crate) use map_opener::Given;
 pub use map_opener::MapOpener;
 pub use medium::durability_of;
 pub use opening::Opening;
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terrace_memory::profile::MemoryCosts;
 use terrace_memory::{Budget, Tier, dax};
-use terrace_store::{DirectoryLock, Error, IndexTier, Map, MapOptions, Queue, Result, Words};
+use terrace_store::{
+    Access, DirectoryLock, Error, IndexTier, Map, MapOptions, Queue, Result, Words,
+};
 use terrace_transact::ledger::Ledger;
 
 /// Longest name of a map or queue in bytes.
@@ -103,8 +106,10 @@ pub struct MapTiers {
 /// A map, and the memory that it takes from.
 struct Opened {
     map: Map,
-    /// Its setting, which a map does not tell.
+    /// The setting it was opened with: 0 for one writer per processor.
     writers: usize,
+    /// What it was opened for.
+    access: Access,
     share: Arc<Share>,
     /// What its index takes from, if that is not the same.
     index: Option<Arc<Share>>,

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_work_is_told_from_others() {
+    fn our_own_work_is_distinguished_from_others() {
         let interval = Processors::now();
         let end = Instant::now() + Duration::from_millis(400);
         while Instant::now() < end {

@@ -71,7 +71,7 @@ fn an_unreadable_file_is_reported_as_unknown() {
 }
 
 #[test]
-fn tiers_that_move_nothing_are_told() {
+fn tiers_that_move_nothing_are_reported() {
     let nodes = [
         ("sys/devices/system/node/online", "0-1"),
         ("sys/devices/system/node/has_memory", "0-1"),
@@ -95,7 +95,7 @@ fn tiers_that_move_nothing_are_told() {
 }
 
 #[test]
-fn settings_that_hinder_are_told_with_the_setting() {
+fn settings_that_hinder_are_reported_by_name() {
     let findings = examined(&[
         ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
         ("proc/sys/vm/overcommit_memory", "2"),
@@ -117,7 +117,7 @@ fn settings_that_hinder_are_told_with_the_setting() {
 }
 
 #[test]
-fn a_node_without_processors_is_told_by_what_the_firmware_says_it_costs() {
+fn a_node_without_processors_is_reported_with_what_the_firmware_says_it_costs() {
     let node = |number: u32, cpus, ns, mbps| {
         let folder = format!("sys/devices/system/node/node{number}");
         let costs = format!("{folder}/access0/initiators");

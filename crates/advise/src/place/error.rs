@@ -25,6 +25,13 @@ pub enum Error {
         /// What was found and what was expected.
         what: String,
     },
+    /// It is a profile, which has what memories cost and nothing to place.
+    #[error(
+        "this is a profile that `terrace probe` wrote; `terrace place` reads a file of structures and nodes: name the \
+         profile there (`profile = \"FILE\"`), with a [[node]] for each of its memories and a [[structure]] for each \
+         thing to place, as examples/structures.toml of the source and `terrace place --help` show"
+    )]
+    IsProfile,
     /// A field is not there.
     #[error("{of}: `{field}` is missing; it must be {valid}")]
     Missing {

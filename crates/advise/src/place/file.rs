@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use terrace_machine::Preset;
 use terrace_machine::model::preset::{Wrong, from_toml};
 pub(super) use terrace_memory::instructions::LINE_BYTES;
-use terrace_memory::profile::{Flavour, NodeProfile, StoreCost};
+use terrace_memory::profile::{FORMAT, Flavour, NodeProfile, StoreCost};
 use terrace_memory::{ByteSize, Profile};
 
 /// A file as it was written.
@@ -55,10 +55,21 @@ struct NodeDraft {
 }
 
 pub(super) fn toml(text: &str) -> Result<File> {
-    from_toml(text).map_err(|Wrong { line, what }| Error::Syntax { line, what })
+    let read = from_toml(text).map_err(|Wrong { line, what }| Error::Syntax { line, what });
+    read.map_err(|error| if is_profile(text) { Error::IsProfile } else { error })
 }
 
 pub(super) fn json(text: &str) -> Result<File> {
+    read_json(text).map_err(|error| if is_profile(text) { Error::IsProfile } else { error })
+}
+
+/// Whether it is what `terrace probe` writes, of whatever version.
+fn is_profile(text: &str) -> bool {
+    let read = serde_json::from_str::<serde_json::Value>(text);
+    read.is_ok_and(|value| value["format"] == FORMAT)
+}
+
+fn read_json(text: &str) -> Result<File> {
     let mut read = serde_json::Deserializer::from_str(text);
     let file = serde_path_to_error::deserialize(&mut read).map_err(|error| {
         let what = error.inner().to_string().replace('\n', " ");

@@ -98,7 +98,7 @@ fn equal_ratios_are_decided_by_use_and_then_by_order() {
 }
 
 #[test]
-fn a_rule_that_paints_itself_into_a_corner_is_told_and_the_best_placement_taken() {
+fn a_rule_that_paints_itself_into_a_corner_is_reported_and_the_best_placement_taken() {
     // The small one chooses first and takes the only place that the large one fits in.
     let structures = vec![structure("small", GIB, 0.1, 1.0), structure("large", 4 * GIB, 0.2, 1.0)];
     let nodes = vec![node("near", 4 * GIB, true), node("far", GIB, false)];

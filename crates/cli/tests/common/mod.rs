@@ -59,7 +59,7 @@ fn run_within(patience: Duration, command: &mut Command) -> Result<(i32, String,
 }
 
 #[test]
-fn a_command_that_does_not_end_is_killed_and_what_it_printed_is_told() {
+fn a_command_that_does_not_end_is_killed_and_what_it_printed_is_reported() {
     let begun = Instant::now();
     let endless = &mut Command::new("sh");
     let told = run_within(

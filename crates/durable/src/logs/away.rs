@@ -12,13 +12,9 @@
 
 use super::item_cache::ItemCache;
 use super::pool::EPOCHS;
-use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, segment_of, start_of};
-use crate::error::{Error, Result};
-use crate::item::{self, Header, MAX_HEADER_BYTES, Record};
-use crate::medium::{BLOCK_BYTES, Blocks};
-use crate::values::place::end_of;
-use crate::values::{Found, NoItem};
-use crossbeam_epoch::Guard;
+use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
+use crate::error::Result;
+use crate::item;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,13 +30,15 @@ pub(super) struct Away {
     may_leave: AtomicBool,
     /// Logs that recovery has read and kept in memory.
     kept: AtomicUsize,
-    copies: OnceLock<ItemCache>,
+    pub(super) copies: OnceLock<ItemCache>,
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
     pub(super) leaving: Mutex<Vec<Leaving>>,
-    fetched: AtomicU64,
-    fetched_bytes: AtomicU64,
+    pub(super) fetched: AtomicU64,
+    pub(super) fetched_bytes: AtomicU64,
+    /// Bytes of an item that was fetched lately.
+    pub(super) item_bytes: AtomicUsize,
 }
 
 /// A log that is about to leave memory.
@@ -289,91 +287,12 @@ impl<M: Memory> Logs<M> {
     }
 
     /// What tells copies of items of `segment`, as it is now, from those of logs that had its place before.
-    fn log_of_copies(&self, segment: usize) -> u64 {
+    pub(super) fn log_of_copies(&self, segment: usize) -> u64 {
         #[cfg(any(test, feature = "faults"))]
         if self.faults.has(super::Fault::CopiesOfAnyLog) {
             return 0;
         }
         self.segments[segment].sequence.load(Ordering::Relaxed)
-    }
-
-    /// A copy of the item at `location`, in a log that is away, if it was fetched a moment ago.
-    ///
-    /// # Safety
-    /// A guard from before the location was learnt is held while the copy is borrowed.
-    #[cold]
-    pub(super) unsafe fn fetched(&self, location: u64) -> Found<&[u8]> {
-        let cache = self.away.copies.get().ok_or(NoItem::Away(location))?;
-        let sequence = self.log_of_copies(segment_of(location));
-        let guard = crossbeam_epoch::pin();
-        let found = cache.get(location, sequence, &guard).ok_or(NoItem::Away(location))?;
-        // SAFETY: the guard of the caller keeps it, as this one does until here.
-        Ok(unsafe { std::slice::from_raw_parts(found.as_ptr(), found.len()) })
-    }
-
-    /// Reads the item at `location`, learnt under `guard`, from the disk: for whoever looks again at once. Nothing is
-    /// read where its log is in memory by now.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] if it does not match its checksum; those of the disk. Both name the file and the offset.
-    pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
-        if !matches!(self.resolve(location), Err(NoItem::Away(_))) {
-            return Ok(());
-        }
-        let sequence = self.log_of_copies(segment_of(location));
-        let salt = self.segments[segment_of(location)].salt.load(Ordering::Relaxed);
-        Blocks::with(|blocks| {
-            let from = location / BLOCK_BYTES * BLOCK_BYTES;
-            let skipped = (location - from) as usize;
-            let mut bytes = self.read_blocks(from, skipped + MAX_HEADER_BYTES, location, blocks)?;
-            let header = Header::decode(&bytes[skipped..])
-                .filter(|header| location + header.item_bytes() as u64 <= end_of(location));
-            let end = skipped + header.ok_or_else(|| self.damaged_on_disk(location))?.item_bytes();
-            if end > bytes.len() {
-                bytes = self.read_blocks(from, end, location, blocks)?;
-            }
-            let item = &bytes[skipped..end];
-            match (item::verify(item, salt), self.away.copies.get()) {
-                (Record::Item(..), Some(cache)) => cache.add(location, sequence, item, guard),
-                _ => return Err(self.damaged_on_disk(location)),
-            }
-            Ok(())
-        })
-    }
-
-    /// The blocks from `from` on that hold `bytes` bytes, not beyond the segment of `location`.
-    fn read_blocks<'b>(
-        &self,
-        from: u64,
-        bytes: usize,
-        location: u64,
-        blocks: &'b mut Blocks,
-    ) -> Result<&'b [u8]> {
-        let most = end_of(location) - from;
-        let length = (bytes as u64).next_multiple_of(BLOCK_BYTES).min(most);
-        let into = blocks.of(length as usize);
-        self.medium.read_apart(from, into).map_err(|error| match error {
-            Error::Io { path, doing, source } => {
-                let source = std::io::Error::new(
-                    source.kind(),
-                    format!(
-                        "{source}, at offset {location}, where an item lies that is not in memory"
-                    ),
-                );
-                Error::Io { path, doing, source }
-            }
-            other => other,
-        })?;
-        self.away.fetched.fetch_add(1, Ordering::Relaxed);
-        self.away.fetched_bytes.fetch_add(length, Ordering::Relaxed);
-        Ok(into)
-    }
-
-    fn damaged_on_disk(&self, offset: u64) -> Error {
-        let what = "an item that was durable does not match its checksum; other keys can be read: export them, and \
-                    import them into a new map"
-            .into();
-        Error::Damaged { path: self.medium.path().into(), offset, what }
     }
 
     /// Of `segments`, which were cleared: those whose memory was given back, and the others, which are in memory. A

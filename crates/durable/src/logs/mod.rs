@@ -26,6 +26,7 @@ mod commit;
 mod commit_queue;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
+mod fetch;
 mod item_cache;
 mod marks;
 mod older;
@@ -46,6 +47,7 @@ pub use away::AwayStats;
 pub use fault::Fault;
 #[cfg(any(test, feature = "faults"))]
 pub(crate) use fault::Faults;
+pub use fetch::Wanted;
 pub use overwrite::MOST_OVERWRITTEN_BYTES;
 pub use segment::{SEGMENT_HEADER_BYTES, State};
 

@@ -1,5 +1,6 @@
 //! Where a medium's contents are durable.
 
+use super::Blocks;
 use crate::error::Result;
 use std::fmt::Debug;
 use std::path::Path;
@@ -45,6 +46,12 @@ pub trait Disk: Debug + Send + Sync {
     /// Its own.
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()>;
 
+    /// Reads many pieces of whole blocks, each an offset and how many bytes, together as far as it can. Tells `each` of
+    /// every one, in the order in which they come: its number and its bytes.
+    fn read_many(&self, pieces: &[(u64, usize)], each: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        one_by_one(pieces, each, |at, blocks| self.read(at, blocks));
+    }
+
     /// Makes room for `[at, at + bytes)`, so that a later write there cannot run out of it. Safe after the next sync.
     ///
     /// # Errors
@@ -84,5 +91,21 @@ pub trait Disk: Debug + Send + Sync {
             done += step as u64;
         }
         Ok(())
+    }
+}
+
+/// [`Disk::read_many`] for a disk that reads one piece at a time.
+pub(super) fn one_by_one(
+    pieces: &[(u64, usize)],
+    each: &mut dyn FnMut(usize, Result<&[u8]>),
+    read: impl Fn(u64, &mut [u8]) -> Result<()>,
+) {
+    for (number, (at, bytes)) in pieces.iter().enumerate() {
+        Blocks::with(|blocks| {
+            let into = &mut blocks.of(*bytes)[..*bytes];
+            into.fill(0);
+            let done = read(*at, into);
+            each(number, done.map(|()| &*into));
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! The file below a medium: its length and blocks, what is written to it and synced.
 
-use super::{BLOCK_BYTES, Disk, MediumSpec, folders};
+use super::{BLOCK_BYTES, Disk, MediumSpec, folders, reads};
 use crate::error::{Result, io_error};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
@@ -193,6 +193,10 @@ impl Disk for FileDisk {
             }
         }
         Ok(())
+    }
+
+    fn read_many(&self, pieces: &[(u64, usize)], each: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        reads::read_many(&self.file, pieces, each, &|at, blocks| self.read(at, blocks));
     }
 
     fn write(&self, at: u64, bytes: &[u8], durable: bool) -> Result<()> {

@@ -2,6 +2,7 @@
 //! slow, or fails.
 
 use super::Disk;
+use super::disk::one_by_one;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::io;
@@ -86,6 +87,8 @@ pub(super) struct Watch {
     read_fault_after: AtomicI64,
     /// Milliseconds that each write and sync takes on purpose.
     slowed_ms: AtomicU64,
+    /// The same of each read, or of many that are asked for together.
+    reads_slowed_ms: AtomicU64,
     trace: OnceLock<Mutex<Vec<Event>>>,
 }
 
@@ -104,6 +107,10 @@ impl Watch {
 
     pub fn slow_down(&self, ms: u64) {
         self.slowed_ms.store(ms, Relaxed);
+    }
+
+    pub fn slow_down_reads(&self, ms: u64) {
+        self.reads_slowed_ms.store(ms, Relaxed);
     }
 
     pub fn start_trace(&self) {
@@ -140,6 +147,7 @@ impl Watched {
             fault_after: AtomicI64::new(-1),
             read_fault_after: AtomicI64::new(-1),
             slowed_ms: AtomicU64::new(0),
+            reads_slowed_ms: AtomicU64::new(0),
             trace: OnceLock::new(),
         });
         (Watched { disk, watch: Arc::clone(&watch) }, watch)
@@ -147,10 +155,7 @@ impl Watched {
 
     fn fail_if_told(&self, doing: &'static str) -> Result<()> {
         let watch = &self.watch;
-        match watch.slowed_ms.load(Relaxed) {
-            0 => {}
-            ms => std::thread::sleep(Duration::from_millis(ms)),
-        }
+        sleep(&watch.slowed_ms);
         self.count_down(&watch.fault_after, doing)
     }
 
@@ -163,6 +168,13 @@ impl Watched {
             return Err(Error::Io { path, doing, source });
         }
         Ok(())
+    }
+}
+
+fn sleep(ms: &AtomicU64) {
+    match ms.load(Relaxed) {
+        0 => {}
+        ms => std::thread::sleep(Duration::from_millis(ms)),
     }
 }
 
@@ -201,8 +213,19 @@ impl Disk for Watched {
     }
 
     fn read(&self, at: u64, blocks: &mut [u8]) -> Result<()> {
+        sleep(&self.watch.reads_slowed_ms);
         self.count_down(&self.watch.read_fault_after, "read")?;
         self.disk.read(at, blocks)
+    }
+
+    fn read_many(&self, pieces: &[(u64, usize)], each: &mut dyn FnMut(usize, Result<&[u8]>)) {
+        match self.watch.read_fault_after.load(Relaxed) {
+            ..0 => {
+                sleep(&self.watch.reads_slowed_ms);
+                self.disk.read_many(pieces, each);
+            }
+            _ => one_by_one(pieces, each, |at, blocks| self.read(at, blocks)),
+        }
     }
 
     fn grow(&self, at: u64, bytes: u64) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Chunks of a redo log: made as they are needed, used again once a checkpoint has what they hold.
 
 use super::{CHUNK_HEAD_BYTES, CONTROL_BYTES, Head, MADE_AT, RedoLog, STEP_BYTES, sealed};
+use crate::sync::lock;
 use rustix::fs::FallocateFlags;
 use std::sync::atomic::{Ordering, compiler_fence};
 use terrace_memory::Memory;
@@ -60,7 +61,7 @@ impl RedoLog {
 
     /// A chunk for writer `writer`, its head written; none if there are to be no more, or the disk is full.
     pub(super) fn take(&self, lab: &impl Memory, writer: u64) -> Option<Taken> {
-        let mut chunks = self.chunks.lock();
+        let mut chunks = lock(lab, &self.chunks);
         let chunk = match chunks.free.pop() {
             Some(chunk) => chunk,
             None if chunks.allocated.len() < chunks.most as usize => {
@@ -70,7 +71,8 @@ impl RedoLog {
                 // here it only grows.
                 unsafe { self.region.follow(&self.file) }.ok()?;
                 chunks.allocated.push(0);
-                self.store_sealed(MADE_AT, chunks.allocated.len() as u64);
+                let made = chunks.allocated.len() as u64;
+                self.store_outliving(lab, MADE_AT, sealed(MADE_AT, made));
                 chunk
             }
             None => return None,
@@ -92,8 +94,8 @@ impl RedoLog {
     }
 
     /// Makes `bytes` of a chunk usable; how many are.
-    pub(super) fn grow(&self, chunk: u32, bytes: u64) -> u64 {
-        let mut chunks = self.chunks.lock();
+    pub(super) fn grow(&self, lab: &impl Memory, chunk: u32, bytes: u64) -> u64 {
+        let mut chunks = lock(lab, &self.chunks);
         if bytes > chunks.allocated[chunk as usize] {
             self.allocate(&mut chunks, chunk, bytes);
         }
@@ -154,7 +156,7 @@ impl RedoLog {
                 self.store_outliving(lab, start, sealed(start, head.word()));
             }
         }
-        self.chunks.lock().free.extend(freed);
+        lock(lab, &self.chunks).free.extend(freed);
     }
 
     /// Gives memory and blocks of the chunk back that was free for longest, unless they are few.

@@ -11,7 +11,7 @@ use terrace_memory::{Memory, lab};
 const NOTE_BYTES: u64 = RECORD_HEAD_BYTES + 8;
 
 /// A writer's place in a redo log; used under that writer's lock. The laboratory memory `lab` of its methods hears of
-/// every store that outlives the process, before it is made.
+/// every word and part that they store, before it is stored; not of the file's length and blocks.
 #[derive(Debug)]
 pub(crate) struct Pen {
     log: Arc<RedoLog>,
@@ -113,7 +113,7 @@ impl Pen {
         }
         let Some(chunk) = self.chunk else { return false };
         let start = log.start_of(chunk);
-        self.ready = start + log.grow(chunk, self.at + needed - start);
+        self.ready = start + log.grow(lab, chunk, self.at + needed - start);
         self.at + needed <= self.ready || self.leave_out()
     }
 

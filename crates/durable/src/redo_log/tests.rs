@@ -222,7 +222,7 @@ fn zeros_in_place_of_a_head_or_a_first_page_are_damage() {
 /// What was lost of a file, or the file itself, is missed in the boot that its checkpoint record names and beside the
 /// value file that it names; a copy, another boot and a record that names none go without.
 #[test]
-fn a_missing_or_short_redo_log_is_told_where_there_must_be_one() {
+fn a_missing_or_short_redo_log_is_an_error_where_there_must_be_one() {
     let fixture = Fixture::new();
     put(&mut Pen::new(&fixture.log, 1), "a", "1", false);
     let here = named(&fixture);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_format_is_told_before_its_checksum_and_an_unknown_flag_behind_it() {
+    fn a_later_format_is_reported_before_its_checksum_and_an_unknown_flag_behind_it() {
         let mut bytes = Header { class: 7, sequence: 77, generation: 3, salt: 5 }.encode();
         bytes[3] = b'4';
         assert_eq!(Header::decode(&bytes), Found::Damaged, "it is the number that is damaged");

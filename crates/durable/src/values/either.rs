@@ -9,7 +9,7 @@ use crate::allocation::AllocationPages;
 use crate::error::{Error, Result};
 use crate::index_file::Pages;
 use crate::item::{Header, Item, MAX_HEADER_BYTES, NewItem};
-use crate::logs::{self, Appender, Logs};
+use crate::logs::{self, Appender, Logs, Wanted};
 use crate::medium::Medium;
 use crate::sections::Changes;
 use crate::slabs::{self, Slabs, Slots};
@@ -200,6 +200,20 @@ impl<M: Memory> LogsOrSlabs<M> {
     #[cold]
     pub fn fetch(&self, location: u64, guard: &Guard) -> Result<()> {
         self.logs().map_or(Ok(()), |logs| logs.fetch(location, guard))
+    }
+
+    /// What to fetch for the item at `location`, learnt under a guard that is held; nothing where it is in memory.
+    #[cold]
+    pub fn wanted(&self, location: u64) -> Option<Wanted> {
+        self.logs()?.wanted(location)
+    }
+
+    /// Fetches many, all together ([`Logs::fetch_all`]).
+    #[cold]
+    pub fn fetch_all(&self, wanted: Vec<Wanted>) {
+        if let Some(logs) = self.logs() {
+            logs.fetch_all(wanted);
+        }
     }
 
     /// Why nothing can be read where an entry says, with the file and the way out.

@@ -149,23 +149,23 @@ fn a_flipped_bit_in_a_journal_loses_nothing_unnoticed() {
 }
 
 #[test]
-fn a_section_cut_off_is_seen_but_not_changed_read_only() {
+fn an_interrupted_section_is_observed_but_not_changed_read_only() {
     for engine in EngineKind::ALL {
         let memory = Words::new(128 << 10, Domain::Eadr);
         let pool = Pool::create(memory, &options(engine)).expect("a pool");
         pool.section(|tx| list::push(tx, 1)).expect("pushed");
         let values = pool.section(|tx| list::values(tx)).expect("values");
-        let mut cut_off = Vec::new();
+        let mut interrupted = Vec::new();
         pool.section(|tx| {
             list::push(tx, 2)?;
-            cut_off = pool.memory().words();
+            interrupted = pool.memory().words();
             Ok::<_, Error>(())
         })
         .expect("a section");
-        let memory = Words::from(cut_off.clone(), Domain::Eadr);
+        let memory = Words::from(interrupted.clone(), Domain::Eadr);
         let seen = Pool::open_read_only(memory, &options(engine)).expect("opens");
         assert_eq!(seen.section(|tx| list::values(tx)).expect("values"), values);
-        assert_eq!(seen.memory().words(), cut_off, "{engine}");
+        assert_eq!(seen.memory().words(), interrupted, "{engine}");
         assert_eq!(seen.recovery().rolled_back, u64::from(engine == EngineKind::Undo));
         assert_eq!(seen.maintain(), Err(Error::ReadOnly));
         let pool = Pool::open(seen.close(), &options(engine)).expect("opens for writing");

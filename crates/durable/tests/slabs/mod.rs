@@ -239,7 +239,7 @@ fn after_a_crash_a_slot_that_does_not_verify_is_torn_and_cleared() {
 }
 
 #[test]
-fn a_file_cut_short_or_of_another_design_is_refused() {
+fn a_truncated_file_or_one_of_another_design_is_refused() {
     let (dir, _) = closed();
     let file = std::fs::OpenOptions::new().write(true).open(path(dir.path())).expect("file");
     file.set_len((4 << 20) + 5000).expect("cut");

@@ -33,8 +33,8 @@ impl<E: Clone + Debug + Send + Sync + 'static> Explored for Explorer<E> {
     }
 }
 
-/// A scenario so small that every schedule and every state is met, unless so few were asked for that
-/// a quick look suffices.
+/// A scenario so small that every schedule within the bound on preemptions is met, and every crash state of each; if
+/// so few states were asked for that a quick look suffices, some are drawn.
 pub(super) struct Exhaustive<E>(pub Explorer<E>);
 
 impl<E: Clone + Debug + Send + Sync + 'static> Explored for Exhaustive<E> {

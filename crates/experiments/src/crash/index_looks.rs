@@ -1,5 +1,5 @@
-//! Readers of a persistent index, alone, in every schedule: what one was told of an entry survives, although
-//! it takes no lock and its writer may not have made it durable yet.
+//! Readers of a persistent index, without a map, in every schedule of up to two preemptions: what one observed of an
+//! entry survives, although it takes no lock and its writer may not have made it durable yet.
 //!
 //! A map would hide most of this: what an index has lost, its values make good.
 

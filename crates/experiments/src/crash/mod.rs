@@ -183,23 +183,23 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::kept_threads(maps::Design::Logs, s), no_controls;
     "map-slabs-index-threads", "two threads on a map with values in slabs and a persistent index",
         |s| maps::kept_threads(maps::Design::Slabs, s), no_controls;
-    "map-logs-ordered", "an ordered map with values in logs and a kept tree (FAST/FAIR): puts, deletes, batches",
+    "map-logs-ordered", "an ordered map with values in logs and a persistent tree (FAST/FAIR): puts, deletes, batches",
         |s| maps::ordered(Without::nothing, Form::FastFair.into(), maps::Design::Logs, s), left_out::controls;
-    "map-slabs-ordered", "an ordered map with values in slabs and a kept tree (FAST/FAIR): puts, deletes",
+    "map-slabs-ordered", "an ordered map with values in slabs and a persistent tree (FAST/FAIR): puts, deletes",
         |s| maps::ordered(Without::nothing, Form::FastFair.into(), maps::Design::Slabs, s), no_controls;
-    "map-logs-ordered-threads", "two threads on an ordered map with values in logs and a kept tree",
+    "map-logs-ordered-threads", "two threads on an ordered map with values in logs and a persistent tree",
         |s| maps::ordered_threads(Form::FastFair.into(), maps::Design::Logs, s), no_controls;
-    "map-slabs-ordered-threads", "two threads on an ordered map with values in slabs and a kept tree",
+    "map-slabs-ordered-threads", "two threads on an ordered map with values in slabs and a persistent tree",
         |s| maps::ordered_threads(Form::FastFair.into(), maps::Design::Slabs, s), no_controls;
-    "map-logs-ls", "an ordered map with values in logs and a kept tree of delta chains (btree-LS): puts, deletes, batches",
+    "map-logs-ls", "an ordered map with values in logs and a persistent tree of delta chains (btree-LS): puts, deletes, batches",
         |s| maps::ordered(Without::nothing, TreeForm::Logs, maps::Design::Logs, s), left_out::controls;
-    "map-slabs-ls", "an ordered map with values in slabs and a kept tree of delta chains: puts, deletes",
+    "map-slabs-ls", "an ordered map with values in slabs and a persistent tree of delta chains: puts, deletes",
         |s| maps::ordered(Without::nothing, TreeForm::Logs, maps::Design::Slabs, s), left_out::controls;
-    "map-logs-ls-threads", "two threads on an ordered map with values in logs and a kept tree of delta chains",
+    "map-logs-ls-threads", "two threads on an ordered map with values in logs and a persistent tree of delta chains",
         |s| maps::ordered_threads(TreeForm::Logs, maps::Design::Logs, s), no_controls;
-    "map-slabs-ls-threads", "two threads on an ordered map with values in slabs and a kept tree of delta chains",
+    "map-slabs-ls-threads", "two threads on an ordered map with values in slabs and a persistent tree of delta chains",
         |s| maps::ordered_threads(TreeForm::Logs, maps::Design::Slabs, s), no_controls;
-    "map-collector-ls", "the collector of logs under a kept tree of delta chains",
+    "map-collector-ls", "the collector of logs under a persistent tree of delta chains",
         maps::collector_in_logs, no_controls;
     "map-logs-full", "a map with values in logs, every operation a section: puts, deletes, batches",
         |s| maps::full(Without::nothing, maps::Design::Logs, s), left_out::controls;

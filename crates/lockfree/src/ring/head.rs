@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_the_head_says_what_it_was_told_and_any_flipped_bit_is_noticed() {
+    fn a_word_of_the_head_keeps_its_value_and_any_flipped_bit_is_noticed() {
         for which in HeadWord::ALL {
             for value in [0, 1, 2, 77, 1 << 20, (1 << 40) + 3, (1 << BITS) - 1] {
                 let word = which.word(value);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_line_is_told_from_all_others() {
+    fn the_largest_line_is_distinguished_from_all_others() {
         for lines in [4, 64, 57344 * 4] {
             let last = (1 << Cache::line_bits(lines, 4)) - 1;
             let mut cache = Cache::new(lines, 4, Replacement::Lru, 7);

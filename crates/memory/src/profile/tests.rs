@@ -62,7 +62,7 @@ fn a_run_elsewhere_is_refused_by_the_field_that_differs() {
 }
 
 #[test]
-fn a_machine_is_told_from_another_by_what_both_know_of_it() {
+fn a_machine_is_distinguished_from_another_by_what_both_know_of_it() {
     let known = profile(2, 4096, 100.0);
     let with = |processor: Option<&str>, threads| {
         let machine = profile(threads, 4096, 100.0).machine;
@@ -101,7 +101,7 @@ fn a_numa_node_is_known_by_its_number_too() {
 }
 
 #[test]
-fn a_part_that_is_missing_is_told_with_the_command_that_measures_it() {
+fn a_part_that_is_missing_is_reported_with_the_command_that_measures_it() {
     let mut known = profile(2, 4096, 100.0);
     let told = known.not_measured("node0", "loaded", Path::new("p.json"));
     let expected = "loaded of node0 was not measured, or not all of it (one processor); \

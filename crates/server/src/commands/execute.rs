@@ -5,7 +5,7 @@ use super::{
     Client, Close, Command, Context, Failure, Handler, flag, subcommands, table, unsupported,
 };
 use crate::clients::Waits;
-use crate::event_loop::Core;
+use crate::event_loop::{Core, FETCHES};
 use crate::gate::Turn;
 use crate::pause::Paused;
 use crate::resp::{Args, Output};
@@ -15,7 +15,7 @@ use crate::slowlog::{SlowEntry, abridge};
 use crate::stats::LoopStats;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
-use terrace::{Error, Session, Wait};
+use terrace::{Error, Session};
 
 /// What running a request needs, apart from the connection.
 pub(crate) struct Executor<'a, 'g> {
@@ -44,6 +44,8 @@ pub(crate) enum Went {
 pub(super) struct Ran {
     command: usize,
     error: Option<String>,
+    /// What it needs is read from the disk.
+    pub(super) is_fetching: bool,
     took: Duration,
 }
 
@@ -90,7 +92,7 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Whether the client goes on waiting, for an element of a queue or for room. One that does no more is not
+    /// Whether the client goes on waiting, for an element of a queue, for room or the disk. One that does no more is not
     /// counted.
     fn waits_on(&mut self, client: &mut Client) -> bool {
         if std::mem::take(&mut client.is_held) {
@@ -99,6 +101,7 @@ impl Executor<'_, '_> {
             return true;
         }
         client.busy_since = None;
+        client.fetches = 0;
         if client.waits_until_ms.take().is_some() {
             client.info.waits.set(Waits::Not);
             self.shared.queues.waiting.fetch_sub(1, SeqCst);
@@ -208,7 +211,7 @@ impl Executor<'_, '_> {
                 let (sessions, mut context) = self.split(client, out);
                 match sessions.open(context.client.database, &context.shared.maps) {
                     Ok(session) => {
-                        session.set_wait(Wait::Never { since: context.client.busy_since });
+                        session.set_wait(context.client.wait());
                         handler(&mut context, session, args)
                     }
                     Err(error) => Err(error.into()),
@@ -216,9 +219,9 @@ impl Executor<'_, '_> {
             }
             Handler::Exec => transactions::exec(self, client, out),
         };
-        if let Err(Failure::Engine(Error::Busy { since })) = result {
+        if let Err(Failure::Engine(waits @ (Error::Busy { .. } | Error::Fetching))) = &result {
             client.is_held = true;
-            self.await_memory(client, since);
+            self.hold(client, waits);
             out.truncate(mark);
             return;
         }
@@ -241,12 +244,17 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Notes that the client is held until there may be memory for its write: this thread has others to serve, and does
-    /// not wait.
-    pub(crate) fn await_memory(&mut self, client: &mut Client, since: u64) {
-        client.busy_since = Some(since);
-        client.plain = false;
-        self.core.awaits_memory = true;
+    /// Notes what the client is held for, memory or the disk: this thread has others to serve, and does not wait.
+    pub(crate) fn hold(&mut self, client: &mut Client, waits: &Error) {
+        if let Error::Busy { since } = waits {
+            client.busy_since = Some(*since);
+            client.plain = false;
+            self.core.awaits_memory = true;
+            return;
+        }
+        client.fetches += 1;
+        // One that has been tried so often waits, which a run of SETs does not.
+        client.plain &= client.fetches < FETCHES;
     }
 
     /// Runs a queued command inside a transaction, to be counted once it stands; `session` is that of the atomic
@@ -264,12 +272,13 @@ impl Executor<'_, '_> {
             (Handler::Data(handler), Some(session)) => handler(context, session, args),
             _ => Err("ERR Command not allowed inside a transaction".into()),
         };
+        let is_fetching = matches!(result, Err(Failure::Engine(Error::Fetching)));
         let error = result.err().map(|failure| failure.text());
         if let Some(text) = &error {
             context.out.truncate(mark);
             context.out.error(text);
         }
-        Ran { command: command.index(), error, took: started.elapsed() }
+        Ran { command: command.index(), error, is_fetching, took: started.elapsed() }
     }
 
     pub(super) fn count_queued(&self, ran: Ran) {

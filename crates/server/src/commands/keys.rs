@@ -129,7 +129,7 @@ pub(super) fn copy(context: &mut Context<'_>, session: &mut Session, args: Args<
             let session = context.core.others.open(to, &context.shared.maps)?;
             session.set_wait(match context.atomic {
                 true => Wait::ForRoom,
-                false => Wait::Never { since: context.client.busy_since },
+                false => context.client.wait(),
             });
             put_copy(session, target, &value, expires_at_ms, replace)?
         }

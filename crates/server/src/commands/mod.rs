@@ -33,14 +33,14 @@ mod transactions;
 mod unsupported;
 
 use crate::clients::ClientInfo;
-use crate::event_loop::Core;
+use crate::event_loop::{Core, FETCHES};
 use crate::resp::{Args, Output};
 use crate::shared::Shared;
 use crate::stats::LoopStats;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use terrace::Session;
+use terrace::{Session, Wait};
 
 pub(crate) use execute::{Executor, Went};
 pub(crate) use info::{resident_bytes, totals};
@@ -88,6 +88,10 @@ pub(crate) struct Client {
     pub(crate) is_held: bool,
     /// It is, until there is memory for what it writes: what the engine said when that was missing first.
     pub(crate) busy_since: Option<u64>,
+    /// How often what its command needs was to be read from the disk first.
+    pub(crate) fetches: u32,
+    /// KEYS, as far as it came before that.
+    pub(crate) keys: Option<Box<scan::Listing>>,
     /// It is, until something of what it was answered has been sent.
     pub(crate) awaits_room: bool,
     /// Index of the last command in the table.
@@ -111,9 +115,20 @@ impl Client {
             waits_until_ms: None,
             is_held: false,
             busy_since: None,
+            fetches: 0,
+            keys: None,
             awaits_room: false,
             last_command: u32::MAX,
             plain: authenticated,
+        }
+    }
+
+    /// What its commands do where memory or the disk is to be waited for: the client is held, so that others are
+    /// served; but one whose values leave memory again and again before it comes to them waits.
+    pub(crate) fn wait(&self) -> Wait {
+        match self.fetches < FETCHES {
+            true => Wait::Never { since: self.busy_since },
+            false => Wait::ForRoom,
         }
     }
 
@@ -128,7 +143,8 @@ impl Client {
         self.transaction.as_ref().map_or(0, |transaction| transaction.memory_bytes())
     }
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.queued_bytes() + self.watched.memory_bytes()
+        let listed = self.keys.as_ref().map_or(0, |keys| keys.memory_bytes());
+        self.queued_bytes() + self.watched.memory_bytes() + listed
     }
     pub(crate) fn no_evict(&self) -> bool {
         self.info.no_evict.load(Relaxed)
@@ -166,7 +182,7 @@ impl Failure {
         use terrace::Error;
         match self {
             Failure::Text(text) => text.to_string(),
-            Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. }) => {
+            Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. } | Error::Fetching) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
             Failure::Engine(error @ (Error::IndexFull { .. } | Error::HeldByReaders { .. })) => {

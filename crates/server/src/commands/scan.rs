@@ -6,7 +6,7 @@
 use super::{Context, Failure, Outcome, SYNTAX_ERROR, integer, lists};
 use crate::glob;
 use crate::resp::{Args, Output};
-use terrace::Session;
+use terrace::{Error, Session};
 
 /// Keys looked at per step of KEYS.
 const STEP_KEYS: usize = 1024;
@@ -16,6 +16,19 @@ const RANDOM_STEP_KEYS: usize = 16;
 const RANDOM_TRIES: usize = 8;
 /// Most keys one SCAN may ask for, so that one call cannot hold up a loop for long.
 const SCAN_COUNT_MAX: i64 = 1 << 20;
+
+/// KEYS, as far as it came.
+pub(crate) struct Listing {
+    keys: Output,
+    count: usize,
+    cursor: u64,
+}
+
+impl Listing {
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes()
+    }
+}
 
 /// What SCAN was asked for.
 struct ScanOptions<'a> {
@@ -95,20 +108,41 @@ fn scan_queues(context: &mut Context<'_>, options: &ScanOptions<'_>) -> Outcome 
 
 pub(super) fn keys(context: &mut Context<'_>, session: &mut Session, args: Args<'_>) -> Outcome {
     let pattern = args.at(1);
-    let mut keys = Output::new(context.core.limits.output_buffer_bytes);
-    let mut count = 0;
-    let mut cursor = 0;
+    let listing = context.client.keys.take();
+    let new = || {
+        Box::new(Listing {
+            keys: Output::new(context.core.limits.output_buffer_bytes),
+            count: 0,
+            cursor: 0,
+        })
+    };
+    let mut listing = listing.unwrap_or_else(new);
     loop {
-        cursor = session.scan(cursor, STEP_KEYS, |key, _| {
+        let Listing { keys, count, cursor } = &mut *listing;
+        let before = (keys.mark(), *count);
+        let step = session.scan(*cursor, STEP_KEYS, |key, _| {
             if pattern == b"*" || glob::matches(pattern, key) {
-                count += 1;
+                *count += 1;
                 keys.bulk(key);
             }
-        })?;
-        if cursor == 0 || keys.overflowed() {
+        });
+        match step {
+            Ok(next) => *cursor = next,
+            Err(waits @ Error::Fetching) if !context.atomic => {
+                // Some of a step may have been seen.
+                keys.truncate(before.0);
+                *count = before.1;
+                context.client.keys = Some(listing);
+                return Err(waits.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        context.client.fetches = 0;
+        if *cursor == 0 || keys.overflowed() {
             break;
         }
     }
+    let Listing { keys, count, .. } = *listing;
     context.out.array(count);
     context.out.raw(keys.unsent());
     if keys.overflowed() {

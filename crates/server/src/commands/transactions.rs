@@ -147,6 +147,8 @@ pub(super) fn watch(context: &mut Context<'_>, session: &mut Session, args: Args
         return Err("ERR WATCH inside MULTI is not allowed".into());
     }
     let database = context.client.database;
+    // Whether they are there.
+    session.bring_near(&args.from(1).collect::<Vec<_>>())?;
     for name in args.from(1) {
         let watching = &mut context.client.watched;
         if let Entry::Vacant(place) = watching.keys.entry((database, name.into())) {
@@ -178,8 +180,8 @@ pub(super) fn discard_all(client: &mut Client) {
     client.watched = Watching::default();
 }
 
-/// Runs the queue; the gate is closed already. Where there is no memory yet for its first writes nothing has happened,
-/// and the client has its queue again; later ones wait.
+/// Runs the queue; the gate is closed already. Where there is no memory yet for its first writes, or what it needs is
+/// read from the disk, nothing has happened, and the client has its queue again; later ones wait.
 pub(super) fn exec(
     executor: &mut Executor<'_, '_>,
     client: &mut Client,
@@ -197,7 +199,7 @@ pub(super) fn exec(
     let database = client.database;
     let mut ran = Vec::with_capacity(transaction.len());
     let result = run_all(executor, client, out, &transaction, &mut ran);
-    if let Err(Failure::Engine(Error::Busy { .. })) = result {
+    if let Err(Failure::Engine(Error::Busy { .. } | Error::Fetching)) = result {
         client.database = database;
         client.transaction = Some(transaction);
         client.watched = watched;
@@ -233,14 +235,14 @@ fn run_all(
         next = section.end;
         let wait = match has_begun {
             true => Wait::ForRoom,
-            false => Wait::Never { since: client.busy_since },
+            false => client.wait(),
         };
         match run_section(executor, client, out, transaction, section, wait) {
             Ok((wrote, of_section)) => {
                 has_begun |= wrote;
                 ran.extend(of_section);
             }
-            Err(busy @ Error::Busy { .. }) => return Err(busy.into()),
+            Err(waits @ (Error::Busy { .. } | Error::Fetching)) => return Err(waits.into()),
             Err(error) => {
                 let text = abort_text(&Failure::from(error).text());
                 if first {
@@ -303,7 +305,9 @@ fn run_section(
             let (command, args) = transaction.request(i);
             ran.push(Executor::run_queued(&mut context, Some(session), command, args));
         }
-        Ok(())
+        // All of them have run: what the others need of the disk is read together.
+        let is_fetched = !ran.iter().any(|ran| ran.is_fetching);
+        is_fetched.then_some(()).ok_or(Error::Fetching)
     };
     let writes = section.clone().any(|i| transaction.request(i).0.is(flag::WRITE));
     let result: terrace::Result<()> = if writes { session.atomic(run) } else { run(session) };

@@ -5,14 +5,16 @@
 //! looks all keys up at once and can overlap their cache misses. Replies keep each connection's
 //! order because a connection's own next command of another kind has the batch answered first;
 //! between connections there is no order to keep, since nobody in this turn has been answered.
+//! A GET whose value is on the disk alone is owed to its client, and so are those behind it.
 
 use super::EventLoop;
 use crate::commands::{self, Executor, Failure};
 use crate::gate::Turn;
 use crate::resp::Output;
 use crate::stats::LoopStats;
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
-use terrace::{Session, Value};
+use terrace::{Error, Session, Value, Wait};
 
 /// Keys of one batch.
 pub(super) const BATCH_KEYS: usize = 48;
@@ -32,6 +34,8 @@ pub(super) struct GetBatch {
     database: usize,
     /// Connections that were given much: to be looked at before others are.
     heavy: Vec<usize>,
+    /// Whose GETs wait for the disk, and their keys: from the first one of a connection on all of its.
+    owed: Vec<(usize, Box<[u8]>)>,
 }
 
 impl Default for GetBatch {
@@ -41,6 +45,7 @@ impl Default for GetBatch {
             len: 0,
             database: 0,
             heavy: Vec::new(),
+            owed: Vec::new(),
         }
     }
 }
@@ -76,6 +81,17 @@ impl GetBatch {
             }
         }
         self.len = kept;
+        self.owed.retain(|(owed, _)| *owed != connection);
+    }
+
+    /// Whether a GET of `connection` waits for the disk.
+    pub(super) fn owes(&self, connection: usize) -> bool {
+        self.owed.iter().any(|(owed, _)| *owed == connection)
+    }
+
+    /// What waits for the disk since the last call.
+    pub(super) fn take_owed(&mut self) -> Vec<(usize, Box<[u8]>)> {
+        std::mem::take(&mut self.owed)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -104,23 +120,14 @@ impl GetBatch {
             *key = &buffer[entry.start as usize..entry.end as usize];
         }
         let keys = &keys[..len];
-        let started = Instant::now();
+        let whose = |number: usize| waiting[number].connection as usize;
         let mut tally = Tally::default();
-        let Executor { sessions, shared, .. } = executor;
-        match sessions.open(self.database, &shared.maps) {
-            Ok(session) => tally.look_up(session, keys, waiting, outputs, executor.stats),
-            Err(error) => {
-                let text = Failure::from(error).text();
-                for entry in waiting {
-                    executor.stats.error(&text);
-                    outputs[entry.connection as usize].error(&text);
-                }
-            }
-        }
-        tally.count(len, started.elapsed(), executor, keys);
+        tally.answer_all(self.database, keys, whose, outputs, executor);
         if tally.value_bytes > HEAVY_BYTES {
             self.heavy.extend(waiting.iter().map(|entry| entry.connection as usize));
         }
+        let owed = tally.owed.iter().map(|number| (whose(*number), keys[*number].into()));
+        self.owed.extend(owed);
     }
 
     /// Connections that large values went to since the last call.
@@ -134,37 +141,81 @@ const HEAVY_BYTES: usize = 64 << 10;
 
 /// What a batch came to.
 #[derive(Default)]
-struct Tally {
+pub(super) struct Tally {
     answered: usize,
     hits: u64,
     value_bytes: usize,
+    /// Numbers of the keys that wait for the disk, and of those behind them that are the same client's.
+    pub(super) owed: Vec<usize>,
 }
 
 impl Tally {
+    /// Answers all `keys` of a database, but those that are owed: `whose` says where each answer goes.
+    pub(super) fn answer_all(
+        &mut self,
+        database: usize,
+        keys: &[&[u8]],
+        whose: impl Fn(usize) -> usize,
+        outputs: &mut [Output],
+        executor: &mut Executor<'_, '_>,
+    ) {
+        let started = Instant::now();
+        let Executor { sessions, shared, .. } = executor;
+        match sessions.open(database, &shared.maps) {
+            Ok(session) => self.look_up(session, keys, &whose, outputs, executor.stats),
+            Err(error) => {
+                let text = Failure::from(error).text();
+                for number in 0..keys.len() {
+                    executor.stats.error(&text);
+                    outputs[whose(number)].error(&text);
+                }
+            }
+        }
+        for number in &self.owed {
+            outputs[whose(*number)].uncount_reply();
+        }
+        self.count(keys.len() - self.owed.len(), started.elapsed(), executor, keys);
+    }
+
     fn look_up(
         &mut self,
         session: &mut Session,
         keys: &[&[u8]],
-        waiting: &[Waiting],
+        whose: &impl Fn(usize) -> usize,
         outputs: &mut [Output],
         stats: &LoopStats,
     ) {
-        let result = session.multi_get(keys, |i, value| {
-            debug_assert_eq!(i, self.answered, "the engine answers in the order of the keys");
-            self.answer(&mut outputs[waiting[i].connection as usize], value);
-        });
-        if result.is_ok() {
-            return;
-        }
+        session.set_wait(Wait::Never { since: None });
+        let owed = RefCell::new(Vec::new());
+        // The replies of a client come in the order of its requests.
+        let is_owed = |number: usize| {
+            let owed = owed.borrow();
+            owed.iter().any(|before| whose(*before) == whose(number))
+        };
+        let away = |number| owed.borrow_mut().push(number);
+        let each = |number, value: Option<Value<'_>>| match is_owed(number) {
+            false => self.answer(&mut outputs[whose(number)], value),
+            true => away(number),
+        };
+        let result = session.multi_get_near(keys, each, away);
+        let told = self.answered + owed.borrow().len();
         // One bad key must not cost the others their answers.
-        for (key, entry) in keys.iter().zip(waiting).skip(self.answered) {
-            let out = &mut outputs[entry.connection as usize];
+        for (number, key) in
+            keys.iter().enumerate().skip(if result.is_ok() { keys.len() } else { told })
+        {
+            if is_owed(number) {
+                away(number);
+                continue;
+            }
+            let out = &mut outputs[whose(number)];
             match session.get(key, |value| self.answer(out, Some(value))) {
                 Ok(Some(())) => {}
                 Ok(None) => self.answer(out, None),
+                Err(Error::Fetching) => away(number),
                 Err(error) => self.fail(out, error, stats),
             }
         }
+        self.owed = owed.into_inner();
     }
 
     #[inline]
@@ -216,6 +267,7 @@ impl EventLoop<'_> {
             turn,
         };
         self.batch.flush(buffer, &mut self.outputs, &mut executor);
+        self.hold_owed();
     }
 
     /// Answers the batch, whose keys lie in the loop's read buffer, which is free afterwards.

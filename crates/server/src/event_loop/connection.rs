@@ -1,5 +1,6 @@
 //! A connection as its loop keeps it: socket, input, parser, and where it is in its life.
 
+use super::owed::Owed;
 use crate::clients::{ClientInfo, NO_TRANSACTION};
 use crate::commands::Client;
 use crate::resp::{Output, Parser, shrink};
@@ -94,13 +95,15 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// Bytes known to be missing from the request under way.
     pub(super) missing: usize,
+    /// Keys of GETs that were executed, and are answered once their values were read from the disk.
+    pub(super) owed: Owed,
     /// What epoll watches for.
     pub(super) interest: EventFlags,
     /// In the list of connections to write to in this turn.
     pub(super) to_write: bool,
     /// In the list of connections with requests left over for the next turn.
     pub(super) in_backlog: bool,
-    /// Held back by a pause.
+    /// Held back by a pause, or by what it waits for.
     pub(super) held: bool,
     /// When bytes last moved, in milliseconds since the server started.
     pub(super) moved_ms: u64,
@@ -144,6 +147,7 @@ impl Connection {
             interest: EventFlags::empty(),
             to_write: false,
             in_backlog: false,
+            owed: Owed::default(),
             held: false,
             counted_bytes: 0,
         }
@@ -245,6 +249,7 @@ impl Connection {
             + out.memory_bytes()
             + self.parser.memory_bytes()
             + self.client.memory_bytes()
+            + self.owed.memory_bytes()
     }
 
     /// Tells the other loops how things stand.

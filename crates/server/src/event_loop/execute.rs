@@ -43,7 +43,7 @@ struct Run<'r, 'g> {
     /// Where the input lies, and the keys of the batch with it.
     buffer: &'r [u8],
     sets: &'r mut SetRun,
-    /// Where the first SET begins that there is no memory for yet.
+    /// Where the first SET begins that waits for memory or the disk.
     held_at: Option<usize>,
 }
 
@@ -99,9 +99,10 @@ impl Run<'_, '_> {
                 }
                 Step::Partial(missing) => return (at, Stop::InputEnds { missing }),
                 Step::Bad(error) => {
-                    if self.flush() {
-                        self.refuse(error);
+                    if !self.flush() {
+                        return (self.held_at.unwrap_or(at), Stop::Held);
                     }
+                    self.refuse(error);
                     return (range.end, Stop::Close);
                 }
             }
@@ -120,7 +121,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. Held may be a SET before it.
+    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. Held may be a SET or GET before it.
     #[inline]
     fn request(&mut self, rest: &[u8], at: usize) -> Went {
         let args = self.parser.args(rest);
@@ -146,8 +147,8 @@ impl Run<'_, '_> {
             return Went::Held;
         }
         let database = self.client.database;
-        if self.batch.must_flush_before(database) {
-            self.flush_gets();
+        if self.batch.must_flush_before(database) && !self.flush_gets() {
+            return Went::Held;
         }
         self.batch.push(self.index, database, start, end);
         self.client.note(commands::get_index(), database);
@@ -157,8 +158,8 @@ impl Run<'_, '_> {
 
     #[inline]
     fn set(&mut self, at: usize, key: (usize, usize), value: (usize, usize)) -> Went {
-        if self.batch.holds(self.index) {
-            self.flush_gets();
+        if self.batch.holds(self.index) && !self.flush_gets() {
+            return Went::Held;
         }
         if self.sets.is_full() && !self.flush_sets() {
             return Went::Held;
@@ -167,20 +168,19 @@ impl Run<'_, '_> {
         Went::On
     }
 
-    /// Does what waits of this connection's GETs and SETs. False: a SET is held.
+    /// Does what waits of this connection's GETs and SETs. False: one of them is held.
     fn flush(&mut self) -> bool {
         let done = self.flush_sets();
-        if self.batch.holds(self.index) {
-            self.flush_gets();
-        }
-        done
+        (!self.batch.holds(self.index) || self.flush_gets()) && done
     }
 
-    fn flush_gets(&mut self) {
+    /// Answers the GETs that wait. False: one of this connection waits for the disk.
+    fn flush_gets(&mut self) -> bool {
         self.batch.flush(self.buffer, self.outputs, &mut self.executor);
+        !self.batch.owes(self.index)
     }
 
-    /// Does the SETs that wait. False: from `held_at` on there is no memory for them yet.
+    /// Does the SETs that wait. False: from `held_at` on they wait for memory or the disk.
     #[inline]
     fn flush_sets(&mut self) -> bool {
         if self.sets.is_empty() {
@@ -236,6 +236,9 @@ impl EventLoop<'_> {
     /// Executes what waits in the connection's own buffer.
     pub(super) fn execute_input(&mut self, index: usize, turn: &mut Turn<'_>) {
         self.flush_arena(turn);
+        if !self.answer_owed(index, turn) {
+            return;
+        }
         let Some(connection) = self.connections[index].as_mut() else { return };
         let mut input = std::mem::take(&mut connection.input);
         let unread = input.unread();
@@ -279,7 +282,9 @@ impl EventLoop<'_> {
             held_at: None,
         };
         let came = run.all(range);
-        run.end(came)
+        let came = run.end(came);
+        self.hold_owed();
+        came
     }
 
     /// Draws the consequences of a stop.
@@ -303,10 +308,7 @@ impl EventLoop<'_> {
                 connection.in_backlog = true;
                 self.backlog.push(index);
             }
-            Stop::Held => {
-                connection.hold();
-                self.held.push(index);
-            }
+            Stop::Held => self.hold(index),
             Stop::Close => {
                 let pending = connection.input.len();
                 connection.input.consume(pending);

@@ -17,6 +17,7 @@ mod batch;
 mod connection;
 mod execute;
 mod housekeeping;
+mod owed;
 mod send;
 mod sets;
 
@@ -36,6 +37,7 @@ use sets::SetRun;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 pub(crate) use connection::Incoming;
+pub(crate) use owed::FETCHES;
 
 /// Bytes read from a connection in one turn.
 const READ_BYTES: usize = 64 << 10;
@@ -111,7 +113,7 @@ struct EventLoop<'s> {
     arena_used: usize,
     to_write: Vec<usize>,
     backlog: Vec<usize>,
-    /// Connections that a pause holds back, or that wait for an element of a queue.
+    /// Connections that a pause holds back, or that wait: for an element of a queue, memory, or the disk.
     held: Vec<usize>,
     /// Buffers for replies, handed to connections that have some to write.
     spare_buffers: Vec<Vec<u8>>,
@@ -179,7 +181,7 @@ impl EventLoop<'_> {
             self.send_replies();
             if woken {
                 self.handle.waker.reset();
-                if self.handle.pushed.swap(false, SeqCst) {
+                if self.handle.may_ask() {
                     self.release_held();
                 }
                 self.read_inbox();

@@ -45,7 +45,7 @@ impl SetRun {
         self.len += 1;
     }
 
-    /// Does them all, or those before the first that there is no memory for yet: returns where that one begins. Keys
+    /// Does them all, or those before the first that waits for memory or the disk: returns where that one begins. Keys
     /// and values lie in `buffer`.
     pub(super) fn flush(
         &mut self,
@@ -68,8 +68,15 @@ impl SetRun {
                     let (key, value) = (&buffer[key.0..key.1], &buffer[value.0..value.1]);
                     match session.put(key, value, None) {
                         Ok(()) => out.ok(),
-                        Err(Error::Busy { since }) => {
-                            executor.await_memory(client, since);
+                        Err(waits @ (Error::Busy { .. } | Error::Fetching)) => {
+                            // What the others need of the disk is read together with this one's.
+                            let of = |each: &Waiting| &buffer[each.key.0..each.key.1];
+                            let keys: Vec<&[u8]> = waiting[done..].iter().map(of).collect();
+                            let _asked = session.bring_near(&keys);
+                            if done > 0 {
+                                client.fetches = 0;
+                            }
+                            executor.hold(client, &waits);
                             held = Some(*at);
                             waiting = &waiting[..done];
                             break;

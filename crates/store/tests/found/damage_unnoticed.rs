@@ -16,7 +16,7 @@ fn closed_image(durability: Durability, keys: u64) -> Vec<u8> {
 /// for a torn write, and the map silently goes back to the checkpoint before it; recovery even frees,
 /// durably, what came after.
 #[test]
-fn a_damaged_cut_is_damage_and_no_older_state() {
+fn a_damaged_checkpoint_is_damage_and_no_older_state() {
     for durability in [LONG_INTERVAL, Durability::Sync] {
         let image = closed_image(durability, 100);
         for block in [1, 2] {
@@ -33,10 +33,10 @@ fn a_damaged_cut_is_damage_and_no_older_state() {
     }
 }
 
-/// Under the rule `All` an open log ends at the first item that does not verify, whatever the checkpoint
+/// Where every intact record counts, an open log ends at the first item that does not verify, whatever the checkpoint
 /// says: one flipped bit in the log that was open at an orderly close hides everything behind it.
 #[test]
-fn damage_below_the_last_cut_is_no_torn_tail() {
+fn damage_below_the_last_checkpoint_is_no_torn_tail() {
     let image = closed_image(Durability::Sync, 100);
     let mut damaged = image.clone();
     let at =
@@ -50,7 +50,7 @@ fn damage_below_the_last_cut_is_no_torn_tail() {
 /// The first checkpoint of a new file promises nothing. A file that lost everything behind that checkpoint opens
 /// as an empty map; one that lost everything, as a new one.
 #[test]
-fn a_file_cut_off_in_its_head_is_not_an_empty_map() {
+fn a_file_truncated_in_its_head_is_not_an_empty_map() {
     let image = closed_image(Durability::Sync, 100);
     for bytes in [0, 1, 4095, 4096, 8191, 8192, 8193, 12_287, 12_288] {
         let truncated = planted(&image[..bytes]);
@@ -136,7 +136,7 @@ fn damage_in_a_large_value_is_passed_quickly() {
 /// The checkpoint names the logs that were open. One of them whose header reads as zero, a sector lost,
 /// is taken for a free log all the same, and its keys are gone without a word.
 #[test]
-fn a_log_that_the_cut_names_is_not_free() {
+fn a_log_that_the_checkpoint_names_is_not_free() {
     for durability in [LONG_INTERVAL, Durability::Sync] {
         let image = closed_image(durability, 100);
         let headers =

@@ -1,10 +1,10 @@
 //! What the sceptic found: each test is the smallest that shows one way to lose data, to hide a
-//! loss, or to be told "done" when it is not. They stay here for ever, failing until mended.
+//! loss, or to acknowledge what is not done. They stay here for ever, failing until mended.
 
+mod claimed_without_being_true;
 mod damage_unnoticed;
 mod hanging_and_dying;
 mod power_cuts_and_kills;
-mod told_without_being_true;
 
 use crate::adversary::{
     BLOCK, Random, SEGMENT, apply, contents, file_now, file_of, image_after, opened, options,
@@ -37,7 +37,7 @@ fn is_header_of(event: &Event, zero: bool) -> bool {
 }
 
 /// The rule of the newest checkpoint in the file: whether it bounds what counts.
-fn newest_cut_is_bounded(dir: &Path) -> bool {
+fn newest_checkpoint_is_bounded(dir: &Path) -> bool {
     let head = file_now(dir);
     let number = |block: usize| {
         u64::from_le_bytes(head[block * BLOCK + 8..block * BLOCK + 16].try_into().expect("eight"))

@@ -118,11 +118,11 @@ fn items_that_a_recovery_truncated_never_come_back() {
     );
 }
 
-/// `flush_all` reads the rule before it has the checkpoint's lock. A flush that waits there while the
-/// rule becomes `All` stores a checkpoint record that still says `Bounded`: from then on acknowledged writes do
-/// not count, and the next crash loses them.
+/// `flush_all` reads the recovery policy before it has the checkpoint's lock. A flush that waits there while the policy
+/// becomes "every intact record" stores a checkpoint record that still says "up to the last checkpoint": from then on
+/// acknowledged writes do not count, and the next crash loses them.
 #[test]
-fn a_flush_under_way_does_not_undo_a_change_of_rule() {
+fn a_flush_under_way_does_not_undo_a_change_of_the_recovery_policy() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(LONG_INTERVAL)).expect("open");
     let (stop, lost) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -139,7 +139,7 @@ fn a_flush_under_way_does_not_undo_a_change_of_rule() {
         for round in 0..100u64 {
             map.set_durability(Durability::Sync).expect("to sync");
             map.put(b"acknowledged", &round.to_le_bytes()).expect("put");
-            if newest_cut_is_bounded(dir.path()) {
+            if newest_checkpoint_is_bounded(dir.path()) {
                 let image = file_now(dir.path());
                 let (_dir, killed) =
                     opened(&image, options(Durability::Sync)).expect("a kill is no damage");
@@ -213,8 +213,8 @@ fn tombstones_collected_with_what_they_shadow() -> usize {
     pairs
 }
 
-/// While the rule changes to `All`, writes go on and are acknowledged under the old promise of an
-/// interval. Those made behind the checkpoint that changes the rule are in no checkpoint, and under `sync` the
+/// While the recovery policy changes to "every intact record", writes go on and are acknowledged under the old promise
+/// of an interval. Those made behind the checkpoint that changes the policy are in no checkpoint, and under `sync` the
 /// checkpointer takes no more: they stay in memory until somebody happens to commit that writer's log.
 #[test]
 fn writes_acknowledged_while_sync_begins_are_safe_once_it_has_begun() {

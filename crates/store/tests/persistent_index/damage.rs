@@ -35,7 +35,7 @@ fn a_missing_index_is_rebuilt() {
 }
 
 #[test]
-fn an_index_cut_short_is_rebuilt() {
+fn a_truncated_index_is_rebuilt() {
     survives("an index cut short", &Kept::ways(None), |path| {
         let file = std::fs::OpenOptions::new().write(true).open(path).expect("index");
         file.set_len(100).expect("cut");

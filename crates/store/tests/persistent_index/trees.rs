@@ -1,4 +1,4 @@
-//! Kept trees of ordered maps: which there are, and what becomes of damage inside a leaf.
+//! Persistent trees of ordered maps: which there are, and what becomes of damage inside a leaf.
 
 use super::{
     Contents, DESIGNS, Kept, Way, areas_at, killed, options, reopened, survives, way, work,
@@ -213,7 +213,7 @@ fn inner_nodes_may_lie_where_the_index_does_and_are_rebuilt_at_each_opening() {
     }
 }
 
-/// Kept trees whose leaves are nodes.
+/// Persistent trees whose leaves are nodes.
 fn in_leaves() -> impl Iterator<Item = (Kept, LeafForm)> {
     Kept::ways(Some(Kind::Ordered)).into_iter().filter_map(|kept| match kept.tree {
         Some(TreeForm::Leaves(form)) => Some((kept, form)),

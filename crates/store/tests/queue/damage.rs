@@ -95,7 +95,7 @@ fn salvage_reads_the_intact_elements_and_leaves_the_file() {
 /// A file of no byte, which a full disk or a copy cut off leaves, ended whoever opened it, or asked for statistics,
 /// with SIGBUS or SIGSEGV.
 #[test]
-fn a_file_cut_off_at_any_length_is_refused_with_the_place() {
+fn a_file_truncated_at_any_length_is_refused_with_the_place() {
     for domain in [Domain::PageCache, Domain::Adr] {
         let dir = tempfile::tempdir().expect("directory");
         let good = QueueOptions { domain, ..options(Durability::Sync) };

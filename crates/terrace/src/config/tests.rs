@@ -159,7 +159,7 @@ fn the_written_defaults_are_the_defaults() {
 
 /// Nobody's file stops working because a setting went; a flag has nobody's past to keep, and is refused.
 #[test]
-fn settings_of_earlier_versions_do_nothing_and_are_told() {
+fn settings_of_earlier_versions_do_nothing_and_are_reported() {
     let text = "kind = \"ordered\"\nindex = \"btree-wal\"\nflush = \"skip\"\n[maps.a]\nnode_bytes = 256\n\
                 inner_tier = \"index\"\ndeferred_frees = 3\n";
     let config = parse(text).expect("understood");

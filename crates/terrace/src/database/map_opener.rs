@@ -10,7 +10,8 @@ use terrace_store::{
 /// Opens one map of a database; made by [`Database::map_builder`].
 ///
 /// A map that is open already is returned as it is, if the settings given here one by one are those in force; it is
-/// refused if one of them is not. Its tiers and what [`MapOpener::options`] gives are not compared.
+/// refused if one of them is not. Its tiers and what [`MapOpener::options`] gives are not compared, nor is what is
+/// persistent where the map is opened only to be read: readers follow no such setting.
 #[must_use = "nothing is opened before `open`"]
 pub struct MapOpener<'db> {
     database: &'db Database,
@@ -21,14 +22,15 @@ pub struct MapOpener<'db> {
     given: Given,
 }
 
+/// Settings of a map that were given one by one.
 #[derive(Default)]
-struct Given {
-    durability: Option<Durability>,
-    kind: Option<Kind>,
-    values: Option<ValueDesign>,
-    persist: Option<Persist>,
-    when_full: Option<WhenFull>,
-    writers: Option<usize>,
+pub(crate) struct Given {
+    pub durability: Option<Durability>,
+    pub kind: Option<Kind>,
+    pub values: Option<ValueDesign>,
+    pub persist: Option<Persist>,
+    pub when_full: Option<WhenFull>,
+    pub writers: Option<usize>,
 }
 
 macro_rules! settings {
@@ -150,7 +152,7 @@ impl<'db> MapOpener<'db> {
         };
         let index = tiers.index.as_ref().map(|tier| database.share_of(tier));
         let of_index = index.as_ref().map(|share| share.for_index(tiers.index_costs));
-        let writers = options.writers;
+        let (writers, access) = (options.writers, options.access);
         let options = MapOptions {
             node: share.node.or(options.node),
             index_tier: of_index.or(options.index_tier),
@@ -159,13 +161,14 @@ impl<'db> MapOpener<'db> {
         let folder = database.dir.join("maps").join(&name);
         let map = Map::open_within(&folder, options, &share.budget)?;
         let index = index.filter(|index| !Arc::ptr_eq(index, &share));
-        maps.insert(name, Opened { map: map.clone(), writers, share, index });
+        maps.insert(name, Opened { map: map.clone(), writers, access, share, index });
         Ok(map)
     }
 }
 
 impl Given {
-    fn over(self, base: MapOptions) -> MapOptions {
+    /// `base`, with these settings in the place of its own.
+    pub(crate) fn over(self, base: MapOptions) -> MapOptions {
         MapOptions {
             durability: self.durability.unwrap_or(base.durability),
             kind: self.kind.unwrap_or(base.kind),
@@ -187,12 +190,16 @@ impl Given {
             };
             holds(name, "values", Some(values), design)?;
         }
-        let persist = self.persist.filter(|persist| *persist != Persist::Auto);
+        // A reader leaves what is persistent alone, so it may name any.
+        let is_compared = |persist: &Persist| opened.access.writes() && *persist != Persist::Auto;
+        let persist = self.persist.filter(is_compared);
+        // The same setting again, or the number that 0 came to.
+        let writers = self.writers.filter(|writers| *writers != opened.writers);
         holds(name, "durability", self.durability, map.durability())?;
         holds(name, "kind", self.kind, map.kind())?;
         holds(name, "persist", persist, map.persist())?;
         holds(name, "when_full", self.when_full, map.when_full())?;
-        holds(name, "writers", self.writers, opened.writers)
+        holds(name, "writers", writers, map.writers())
     }
 }
 

@@ -4,7 +4,7 @@ use super::Database;
 use std::path::Path;
 use terrace_store::scanned_bytes;
 
-/// How much of the value files that were there has been read. An index that was kept spares most of it: then all is
+/// How much of the value files that were there has been read. A persistent index spares most of it: then all is
 /// open before everything is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {

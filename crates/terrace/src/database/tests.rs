@@ -228,7 +228,7 @@ fn a_map_that_is_open_otherwise_is_refused() {
         ("values", builder().values(ValueDesign::Slab)),
         ("persist", builder().persist(Persist::Index)),
         ("when_full", builder().when_full(WhenFull::Evict)),
-        ("writers", builder().writers(3)),
+        ("writers", builder().writers(map.writers() + 1)),
     ];
     for (field, other) in others {
         let refused = other.open().err().expect("a refusal").to_string();
@@ -241,6 +241,47 @@ fn a_map_that_is_open_otherwise_is_refused() {
         builder().options(db.options().clone()).open().is_ok(),
         "settings as a whole ask nothing"
     );
+}
+
+/// The number that "one per processor" came to was refused, with "0 and not 2" for a reason.
+#[test]
+fn writers_are_compared_with_those_in_force() {
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let map = db.map_builder("a").writers(0).open().expect("a map");
+    let in_force = map.writers();
+    for writers in [0, in_force] {
+        let again = db.map_builder("a").writers(writers).open();
+        assert!(again.is_ok(), "{writers}: {:?}", again.err());
+    }
+    let other = in_force + 1;
+    let refused = db.map_builder("a").writers(other).open().err().expect("a refusal").to_string();
+    assert!(refused.contains(&format!("with {in_force} and not {other}")), "{refused}");
+}
+
+/// A reader may name what is persistent, and nothing follows from it. The first opening was let through, the second
+/// one refused.
+#[test]
+fn a_map_is_opened_to_be_read_twice_with_the_same_settings() {
+    let dir = tempfile::tempdir().expect("directory");
+    let open = |access| {
+        let options = MapOptions { access, domain: Domain::Adr, ..MapOptions::default() };
+        Database::open(dir.path(), options).expect("open")
+    };
+    for (name, persist) in [("a", Persist::Values), ("b", Persist::Index), ("c", Persist::Full)] {
+        let db = open(Access::Write);
+        let map = db.map_builder(name).persist(persist).values(ValueDesign::Slab).writers(2).open();
+        map.and_then(|map| map.put(b"ada", b"lovelace")).expect("put");
+        db.close().expect("close");
+        let db = open(Access::Read);
+        for _ in 0..2 {
+            let settings = db.map_builder(name).persist(persist).values(ValueDesign::Slab);
+            let settings = settings.writers(2).kind(Kind::Hash).when_full(WhenFull::Refuse);
+            let map = settings.durability(MapOptions::default().durability).open();
+            let map = map.unwrap_or_else(|refused| panic!("{persist:?}: {refused}"));
+            assert_eq!(map.get(b"ada").expect("get").as_deref(), Some(&b"lovelace"[..]));
+        }
+    }
 }
 
 /// A kill between the renaming of a removed queue's folder and its removal left its file there for ever.

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_cut_anywhere_tells_what_came_before() {
+    fn a_journal_truncated_anywhere_yields_what_came_before() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let mut expected = vec![(0, candidates(&Ledger::new(Promise::OnSync)))];

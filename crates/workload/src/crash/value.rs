@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_and_every_cut_is_noticed() {
+    fn every_changed_bit_and_every_truncation_is_noticed() {
         for length in [0, 28, 29, 36, 100, 1000] {
             let value = value_of(7, Ticket(9), length);
             assert_eq!(read_value(&value), Ok(Stamp { key: 7, ticket: Ticket(9) }));

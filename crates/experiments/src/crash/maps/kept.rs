@@ -1,4 +1,4 @@
-//! Maps whose index is kept: recovery walks it and does not read closed logs, so that the script begins
+//! Maps whose index is persistent: recovery walks it and does not read closed logs, so that the script begins
 //! near the end of a long one; or with it all free space and counts, and then there is nothing to find.
 
 use super::super::Settings;
@@ -202,7 +202,7 @@ pub(in super::super) fn shared(design: Design, settings: &Settings) -> Explorer<
     threads::explorer_on(place, design, VALUES_BYTES + INDEX_BYTES, settings)
 }
 
-/// One thread puts a key, the other looks: few enough steps for every schedule.
+/// One thread puts a key, the other looks: few enough steps for every schedule within the bound on preemptions.
 pub(in super::super) fn look(design: Design, settings: &Settings) -> Exhaustive<threads::Note> {
     let opening = Opening { writers: threads::THREADS, ..Opening::new(design, settings) };
     let place = WithIndex { opening, is_filled: false, persist: Persist::Index, tree: None };

@@ -311,7 +311,8 @@ pub(in super::super) fn overwriters(wrong: Wrong, settings: &Settings) -> Explor
     buffered(wrong.bounded(2, settings), warm, scripts, Pairs::default()).crashes(2)
 }
 
-/// A checkpoint of two commit queues against a writer that overwrites what it takes, every schedule.
+/// A checkpoint of two commit queues against a writer that overwrites what it takes, every schedule within the bound on
+/// preemptions.
 pub(in super::super) fn checkpoint(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     // The second item is overwritten, not the first. A checkpoint that took it must not hold what came after key 1.
     let writes = vec![put(0, 2), put(0, 4), put(1, 6), put(0, 8)];
@@ -324,7 +325,7 @@ pub(super) fn without_version(at: u64, word: u64) -> u64 {
     if at.is_multiple_of(LINE_BYTES) { word & u64::from(u32::MAX) } else { word }
 }
 
-/// A reader against a writer that overwrites, every schedule.
+/// A reader against a writer that overwrites, every schedule within the bound on preemptions.
 pub(in super::super) fn look(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     let scripts = vec![vec![put(0, 2), put(0, 4), put(0, 6)], vec![get(0)]];
     Exhaustive(buffered(wrong.bounded(1, settings), warm, scripts, Pairs::default()))
@@ -373,7 +374,7 @@ pub(in super::super) fn collector(wrong: Wrong, settings: &Settings) -> Explorer
 }
 
 /// The checkpointer between two checkpoints, which writes a sealed log out, against a writer that overwrites in it:
-/// every schedule.
+/// every schedule within the bound on preemptions.
 pub(in super::super) fn tick(wrong: Wrong, settings: &Settings) -> Exhaustive<Note> {
     let scripts = vec![
         vec![put(0, 2), put(0, 4), ThreadStep::Seal, put(0, 6)],

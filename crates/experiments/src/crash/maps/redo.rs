@@ -4,6 +4,10 @@
 //! the memory that crashes is one whose caches persist, and the redo log, a file as in the product, is handed from one
 //! process to the next as it was at the crash. Everything acknowledged must be there.
 //!
+//! A crash may come before each store to a chunk, to the number of chunks and to what is said of checkpoints. The
+//! memory does not hear of other changes of the redo log, and no crash comes between them and the event before: making
+//! it, its length and blocks, marking it as about to be replayed, and its removal.
+//!
 //! *A power cut*: sectors persist as they do for a disk. The kernel has booted again, so the redo log is worth nothing:
 //! it is gone, or there as it was, or one of the new boot lies there that belongs to an older checkpoint, as restored
 //! from elsewhere. What `interval` promises must be there, and nothing of a stale log.
@@ -29,6 +33,8 @@ use terrace_workload::linearizability::durable::{BufferedCall, Moment, Verdict, 
 
 /// Keys that threads share, as in the other scenarios of mirrored maps.
 const KEYS: u64 = 3;
+/// The most crashes of a scenario.
+const CRASHES: usize = 2;
 const BUDGET: u64 = 1_000_000;
 /// What setup leaves of a writer's first chunk: a few records of the script.
 const ROOM_BYTES: usize = 200;
@@ -45,13 +51,14 @@ pub(super) struct Folders {
     loses_power: bool,
     /// A redo log is taken for that of whatever checkpoint is found.
     accepts_any: bool,
-    stale: Mutex<Vec<u8>>,
+    /// For the process after each power cut, one of its boot.
+    stale: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Folders {
     fn new(loses_power: bool, accepts_any: bool) -> Folders {
         let all = tempfile::tempdir().expect("a temporary directory");
-        for process in 0..=3 {
+        for process in 0..=CRASHES + 1 {
             std::fs::create_dir(all.path().join(process.to_string())).expect("a folder");
         }
         Folders { all, loses_power, accepts_any, stale: Mutex::default() }
@@ -84,18 +91,21 @@ impl Folders {
         let next = self.redo_log(process);
         let _absent = std::fs::remove_file(&next);
         let Ok(left) = std::fs::read(self.redo_log(process - 1)) else { return };
-        let found = if self.loses_power { self.left_of(left) } else { Some(left) };
+        let found = if self.loses_power { self.left_of(left, process) } else { Some(left) };
         let Some(found) = found else { return };
         std::fs::write(next, found).expect("room");
     }
 
-    /// What a power cut leaves of a redo log. Which of three follows from its records: a state says the same each
-    /// time, in whatever boot of this machine, which the page before them names.
-    fn left_of(&self, log: Vec<u8>) -> Option<Vec<u8>> {
+    /// What a power cut leaves of a redo log for `process`. Which of three follows from its records: a state says the
+    /// same each time, in whatever boot of this machine, which the page before them names.
+    fn left_of(&self, log: Vec<u8>, process: usize) -> Option<Vec<u8>> {
         match terrace_durable::checksum::Crc::new(0).update(&log[CONTROL_BYTES..]).finish() % 3 {
             0 => None,
             1 => Some(log),
-            _ => Some(self.stale.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            _ => {
+                let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(stale[process - 1].clone())
+            }
         }
     }
 }
@@ -134,19 +144,26 @@ fn filled(place: &OnDisk, memory: &Crashable) -> OnImage {
     map
 }
 
-/// Keeps the redo log that a process of the boot after the power cut would have left.
+/// Keeps the redo logs that a process of the boot after each power cut would have left.
 fn leave_stale(place: &OnDisk, memory: &Crashable) {
     let folders = folders(place);
-    let map = place.open(memory, 20);
-    Elsewhere::enter(|| 1, false);
-    map.set_durability(Durability::None).expect("no redo log");
-    map.set_durability(place.durability()).expect("one of another boot");
-    for key in 0..KEYS {
-        map.put(&key.to_be_bytes(), &value(STALE)).expect("put");
-    }
-    // Dropped it has died: to the boot before that one its log means nothing.
-    drop(map);
-    let left = std::fs::read(folders.redo_log(0)).expect("a redo log");
+    let leave = |boot: u8| {
+        let map = place.open(memory, 20 + usize::from(boot));
+        Elsewhere::enter(move || boot, false);
+        map.set_durability(Durability::None).expect("no redo log");
+        map.set_durability(place.durability()).expect("one of another boot");
+        // The writer of a session follows from the map, that of a call on the map from the thread: each setup is to
+        // leave the same.
+        let mut session = map.session();
+        for key in 0..KEYS {
+            session.put(&key.to_be_bytes(), &value(STALE), None).expect("put");
+        }
+        session.commit().expect("a commit");
+        // Dropped it has died: to the boot before that one its log means nothing.
+        drop((session, map));
+        std::fs::read(folders.redo_log(0)).expect("a redo log")
+    };
+    let left = (1..=CRASHES as u8).map(leave).collect();
     *folders.stale.lock().unwrap_or_else(PoisonError::into_inner) = left;
 }
 
@@ -187,14 +204,14 @@ fn scripts(seed: u64) -> Vec<Script> {
 pub(in super::super) fn killed(wrong: Wrong, settings: &Settings) -> Explorer<Note> {
     let place = place(Folders::new(false, false), wrong, settings);
     let judged = |notes: &[Noted<Note>], found: &Contents| nothing_is_lost(notes, found);
-    scripted(place, Domain::Eadr, filled, scripts(settings.seed), judged).crashes(2)
+    scripted(place, Domain::Eadr, filled, scripts(settings.seed), judged).crashes(CRASHES)
 }
 
 /// The same; the machine loses power.
 pub(in super::super) fn power_cut(accepts_any: bool, settings: &Settings) -> Explorer<Note> {
     let place = place(Folders::new(true, accepts_any), Wrong::NOTHING, settings);
     let judged = |notes: &[Noted<Note>], found: &Contents| judge(&Pairs::default(), notes, found);
-    scripted(place, Domain::Adr, filled, scripts(settings.seed), judged).crashes(2)
+    scripted(place, Domain::Adr, filled, scripts(settings.seed), judged).crashes(CRASHES)
 }
 
 fn batch(keys: &[u64], number: i64) -> ThreadStep {

@@ -254,9 +254,9 @@ fn redirects_looks_and_watches() {
 }
 
 /// The last record of a log that is damaged is taken for a torn one, so recovery finds what was there before it; if
-/// that does not go with what other logs say, it is told. One change is lost at the most, and no more than that.
+/// that does not go with what other logs say, it is reported. One change is lost at the most, and no more than that.
 #[test]
-fn a_lost_last_record_takes_one_change_or_is_told() {
+fn a_lost_last_record_takes_one_change_or_is_reported() {
     let options = Options { node_bytes: 128, ..small(3) };
     let (mut told, mut lost, mut whole) = (0, 0, 0);
     for seed in 0..300 {

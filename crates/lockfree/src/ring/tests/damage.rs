@@ -73,7 +73,7 @@ fn every_flipped_bit_is_refused_or_changes_nothing() {
 /// Found by the crash explorer: a push was cut off with its first line written but for the position, its position was
 /// given to another push, and that one's second line made the first element whole again.
 #[test]
-fn what_a_cut_off_push_has_written_does_not_come_back_with_the_help_of_the_next() {
+fn what_an_interrupted_push_has_written_does_not_come_back_with_the_help_of_the_next() {
     for form in [Form::Tx, Form::TxFree] {
         let options = options(form, SLOTS, 128);
         let place = Place::of(&options, Domain::Adr);

@@ -1,4 +1,4 @@
-//! What is told without being true.
+//! What is claimed without being true.
 
 use super::*;
 
@@ -91,7 +91,7 @@ fn a_commit_that_failed_never_succeeds_later() {
 /// A scan skips deleted keys and forgets to note that their deletion is not durable yet: the
 /// absence was told, and a crash brings the key back.
 #[test]
-fn an_absence_that_a_scan_told_survives() {
+fn an_absence_that_a_scan_observed_survives() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), options(Durability::Sync)).expect("open");
     map.put(b"key", b"value").expect("put");
@@ -117,7 +117,7 @@ fn a_refused_batch_changes_nothing() {
 /// A batch asked for room by its caller's bound; the operations inside asked for more than the bound
 /// allowed for. Near the end of a log a batch was then cut in two: what was to be all or nothing was half.
 #[test]
-fn a_batch_is_never_cut_short_at_the_end_of_a_log() {
+fn a_batch_is_never_split_at_the_end_of_a_log() {
     let dir = tempfile::tempdir().expect("directory");
     let map = Map::open(dir.path(), one_writer(Durability::None)).expect("open");
     let mut session = map.session();

@@ -1,0 +1,54 @@
+//! Reads from the disk for threads that serve others meanwhile: they ask, and are told when it was done.
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::fmt;
+use terrace_durable::logs::Wanted;
+
+/// Asked for at once at the most; what is beyond is asked for again by whoever looks again.
+const MOST: usize = 16 << 10;
+
+/// To be called, by a thread of the map's, whenever something was fetched.
+type Told = Box<dyn Fn() + Send + Sync>;
+
+/// What was asked for.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    wanted: Mutex<Vec<Wanted>>,
+    is_asked: Condvar,
+    told: RwLock<Vec<Told>>,
+}
+
+impl Fetches {
+    /// Has these read.
+    pub fn ask(&self, mut wanted: Vec<Wanted>) {
+        let mut all = self.wanted.lock();
+        wanted.truncate(MOST.saturating_sub(all.len()));
+        all.append(&mut wanted);
+        self.is_asked.notify_one();
+    }
+
+    /// What was asked for since the last call, after a while of nothing perhaps none.
+    pub fn take(&self, patience: std::time::Duration) -> Vec<Wanted> {
+        let mut all = self.wanted.lock();
+        if all.is_empty() {
+            self.is_asked.wait_for(&mut all, patience);
+        }
+        std::mem::take(&mut all)
+    }
+
+    /// From here on `told` is called whenever something was fetched.
+    pub fn tell(&self, told: Told) {
+        self.told.write().push(told);
+    }
+
+    /// Something was fetched.
+    pub fn done(&self) {
+        self.told.read().iter().for_each(|told| told());
+    }
+}
+
+impl fmt::Debug for Fetches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetches").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! Items that recovery finds, on their way into the index.
+//!
+//! Of two items of one key the newer version stays, whichever is found first. Where the other one has left memory by
+//! then, the one just found is put aside until there are many such: what they are compared with is read together.
+
+use crate::engine::{Engine, bytes_of};
+use crate::error::Result;
+use crate::index::KeyIndex;
+use crate::located::OfWriter;
+use crate::spill::FETCHES;
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use terrace_durable::item::Item;
+use terrace_durable::logs::Wanted;
+use terrace_durable::sections::Changes;
+use terrace_durable::{BucketLock, NoItem, Values};
+use terrace_index::{Change as Entry, hash_key};
+use terrace_memory::Memory;
+
+/// Items put aside at the most.
+const ASIDE: usize = 2048;
+
+/// What the index has to know of an item that was found.
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    location: u64,
+    key: &'a [u8],
+    version: u64,
+    tombstone: bool,
+    bytes: usize,
+}
+
+/// One that waits for the item of its key, or of one that may be the same, to be read from the disk.
+struct Aside {
+    key: Box<[u8]>,
+    found: Found<'static>,
+    other: Wanted,
+}
+
+impl Aside {
+    fn found(&self) -> Found<'_> {
+        Found { key: &self.key, ..self.found }
+    }
+}
+
+/// Those that wait.
+#[derive(Default)]
+pub(crate) struct PutAside(Mutex<Vec<Aside>>);
+
+impl<M: Memory, I: Memory> Engine<M, I> {
+    /// Takes an item found by recovery into the index, or puts it aside.
+    ///
+    /// # Errors
+    /// The index found no memory for it; those of the disk.
+    pub fn recovered(
+        &self,
+        location: u64,
+        item: &Item<'_>,
+        bytes: usize,
+        aside: &PutAside,
+    ) -> Result<()> {
+        let Item { key, version, tombstone, .. } = *item;
+        self.note_recovered(item, bytes);
+        let found = Found { location, key, version, tombstone, bytes };
+        let Some(other) = self.take_recovered(&found, true)? else {
+            return self.check_index_fits();
+        };
+        let many = {
+            let mut all = aside.0.lock();
+            all.push(Aside { key: key.into(), found: Found { key: &[], ..found }, other });
+            if all.len() >= ASIDE { std::mem::take(&mut *all) } else { Vec::new() }
+        };
+        self.take_put_aside(many)
+    }
+
+    /// Takes in what was put aside.
+    ///
+    /// # Errors
+    /// As [`Engine::recovered`].
+    pub fn recovered_all(&self, aside: &PutAside) -> Result<()> {
+        let all = std::mem::take(&mut *aside.0.lock());
+        self.take_put_aside(all)
+    }
+
+    fn take_put_aside(&self, all: Vec<Aside>) -> Result<()> {
+        if all.is_empty() {
+            return Ok(());
+        }
+        self.values.fetch_all(all.iter().map(|one| one.other).collect());
+        for one in &all {
+            self.take_recovered(&one.found(), false)?;
+        }
+        self.check_index_fits()
+    }
+
+    /// Takes an item into the index if it is newer than that of its key. Nothing is done where that is on the disk
+    /// alone and `may_wait`: it is to be read first.
+    fn take_recovered(&self, found: &Found<'_>, may_wait: bool) -> Result<Option<Wanted>> {
+        let guard = OfWriter::of(self);
+        let mut taken = self.compare_recovered(found, &guard)?;
+        if let (Err(NoItem::Away(_)), Some(guarded)) = (taken, guard.get()) {
+            for _ in 0..FETCHES {
+                let Err(NoItem::Away(away)) = taken else { break };
+                if may_wait && let Some(wanted) = self.values.wanted(away) {
+                    return Ok(Some(wanted));
+                }
+                self.values.fetch(away, guarded)?;
+                taken = self.compare_recovered(found, &guard)?;
+            }
+        }
+        let grown = taken.map_err(|damaged| self.damaged(damaged))?;
+        self.written[0].keys.fetch_add(grown, Ordering::Relaxed);
+        Ok(None)
+    }
+
+    /// Takes the item into the index if it is newer; by how many the live keys grow.
+    fn compare_recovered(
+        &self,
+        found: &Found<'_>,
+        guard: &OfWriter,
+    ) -> Result<std::result::Result<i64, NoItem>> {
+        let hash = hash_key(self.seed, found.key);
+        let (mut grown, mut failed) = (0, None);
+        let located = self.located(guard.get());
+        let mut newer = |at: Option<u64>, lock: &BucketLock| {
+            let old = match self.current(found.key, at, &located, lock) {
+                Ok(old) => old,
+                Err(damaged) => {
+                    failed = Some(damaged);
+                    return Entry::Keep;
+                }
+            };
+            match old {
+                Some((_, item)) if item.version >= found.version => {
+                    self.values.supersede(found.location, found.bytes);
+                    Entry::Keep
+                }
+                _ => {
+                    if let Some((location, item)) = old {
+                        self.values.supersede(location, bytes_of(&item));
+                    }
+                    grown = i64::from(!found.tombstone)
+                        - i64::from(old.is_some_and(|(_, item)| !item.tombstone));
+                    Entry::Set(found.location)
+                }
+            }
+        };
+        let newer = |at: Option<u64>, lock: &BucketLock, _: &mut Changes| (newer(at, lock), ());
+        self.index
+            .update_then(hash, found.key, &located, newer, |(), _| ())
+            .map_err(|source| self.index_refused(source))?;
+        Ok(failed.map_or(Ok(grown), Err))
+    }
+
+    /// Counts an item that an entry of a persistent index names.
+    pub fn reached(&self, found: &Item<'_>, bytes: usize) {
+        self.written[0].keys.fetch_add(i64::from(!found.tombstone), Ordering::Relaxed);
+        self.note_recovered(found, bytes);
+    }
+
+    /// Forgets the entry of an item that is deleted, but for its entry; whether there was one.
+    ///
+    /// # Errors
+    /// The index found no memory for it.
+    pub fn forget(&self, hash: u64, location: u64, key: &[u8]) -> Result<bool> {
+        let guard = OfWriter::of(self);
+        let located = self.located(guard.get());
+        let forgotten = self.index.update_at(hash, key, location, &located, |_, _| Entry::Remove);
+        forgotten.map_err(|source| self.index_refused(source))
+    }
+
+    fn note_recovered(&self, found: &Item<'_>, bytes: usize) {
+        if found.expires_at_ms.is_some() {
+            self.counters.expiries.store(true, Ordering::Relaxed);
+        }
+        self.item_bytes_hint.store(bytes.min(256) as u32, Ordering::Relaxed);
+    }
+}
