@@ -75,6 +75,9 @@ map-mirrored-growth: BucketFilled
 map-redo-killed: RecordBeforeWord CheckpointBeforeReuse
 map-redo-power-cut: NumberAndCheck
 map-redo-batches: NoCheckpointInside
+map-spill: WrittenBeforeLeaving CopyOfItsLog
+map-spill-look: ReadersHaveLeft
+map-spill-recovery: Sync
 ";
 
 /// In a page cache there are the tests on a disk, and no others.
@@ -82,7 +85,7 @@ map-redo-batches: NoCheckpointInside
 fn a_page_cache_has_no_lines() {
     let _beside = crate::beside_others();
     let there = ALL.iter().filter(|test| test.exists_in(Domain::PageCache)).count();
-    assert_eq!(there, 20);
+    assert_eq!(there, 24);
     let in_lines = named("map-slabs").expect("a test");
     let settings = Settings { states: 1, seed: 1, domain: Domain::PageCache };
     let refused = std::panic::catch_unwind(|| in_lines.run(&settings)).expect_err("refused");

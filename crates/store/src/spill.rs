@@ -165,6 +165,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if !self.plan.may_spill {
             return Ok(false);
         }
+        // Whoever found no room a moment ago finds what is given back now.
+        let waited = logs.leaving_segments() > 0;
         // What cannot be given back now is tried again.
         let _kept = logs.release_left();
         let (in_memory, copied) =
@@ -185,7 +187,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             return Ok(false);
         }
         let missing = logs.missing_segments(ahead).min(LEAVING_MOST);
-        let is_to_come = || logs.leaving_segments() > 0 || logs.dropped_bytes() > 0;
+        let is_to_come = || waited || logs.leaving_segments() > 0 || logs.dropped_bytes() > 0;
         if missing == 0 {
             return Ok(is_to_come());
         }

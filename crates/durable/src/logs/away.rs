@@ -41,15 +41,16 @@ pub(super) struct Away {
     /// Logs that are away, and such as are leaving.
     count: AtomicUsize,
     /// Marked as away, and in memory until their readers have left.
-    leaving: Mutex<Vec<Leaving>>,
+    pub(super) leaving: Mutex<Vec<Leaving>>,
     pub(super) fetched: AtomicU64,
     pub(super) fetched_bytes: AtomicU64,
     /// Bytes of an item that was fetched lately.
     pub(super) item_bytes: AtomicUsize,
 }
 
+/// A log that is about to leave memory.
 #[derive(Debug)]
-struct Leaving {
+pub(super) struct Leaving {
     segment: u32,
     have_left: Arc<AtomicBool>,
     /// Whether its memory holds what it did: it was not tried in vain to give it back.
@@ -67,6 +68,14 @@ pub struct AwayStats {
     pub fetched_bytes: u64,
     /// Bytes of copies of items, which are in memory.
     pub copied_bytes: u64,
+}
+
+impl Away {
+    /// Whether logs leave at all.
+    #[inline(always)]
+    pub fn may_leave(&self) -> bool {
+        self.may_leave.load(Ordering::Relaxed)
+    }
 }
 
 impl<M: Memory> Logs<M> {
@@ -114,7 +123,7 @@ impl<M: Memory> Logs<M> {
 
     /// Segments that wait for readers to leave memory.
     pub fn leaving_segments(&self) -> usize {
-        self.away.leaving.lock().len()
+        self.lock_leaving().len()
     }
 
     /// During recovery: a closed log was read, and what it holds is in the index.
@@ -156,12 +165,29 @@ impl<M: Memory> Logs<M> {
             return Ok(0);
         }
         self.freeze(&claimed);
-        let flushed = self.flush_all();
+        let flushed = self.flush_leaving();
         if flushed.is_ok() {
             claimed.iter().for_each(|segment| self.take_away(*segment));
         }
         claimed.iter().for_each(|segment| self.unclaim(*segment));
         flushed.map(|()| claimed.len())
+    }
+
+    /// Whether readers are not waited for, by mistake.
+    fn releases_early(&self) -> bool {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::ReleaseEarly) {
+            return true;
+        }
+        false
+    }
+
+    fn flush_leaving(&self) -> Result<()> {
+        #[cfg(any(test, feature = "faults"))]
+        if self.leaves_unwritten() {
+            return Ok(());
+        }
+        self.flush_all()
     }
 
     /// A log at rest, all of it on the disk, is away from here on.
@@ -170,16 +196,16 @@ impl<M: Memory> Logs<M> {
         self.segments[segment as usize]
             .half_expires_at_ms
             .store(half_expires_at_ms, Ordering::Relaxed);
-        let have_left = Arc::new(AtomicBool::new(false));
-        // Before anyone finds that it is away.
+        let have_left = Arc::new(AtomicBool::new(self.releases_early()));
+        // Before anyone may ask for a copy.
         let _made = self.away.copies.get_or_init(|| self.new_copies(segment));
-        let mut leaving = self.away.leaving.lock();
+        let mut leaving = self.lock_leaving();
+        self.away.count.fetch_add(1, Ordering::Relaxed);
         {
             // The pool's lock, as for all changes of where segments are.
             let _pool = self.lock_pool();
             self.residents.send_away(segment, &self.segments[segment as usize].place);
         }
-        self.away.count.fetch_add(1, Ordering::Relaxed);
         leaving.push(Leaving { segment, have_left: Arc::clone(&have_left), is_whole: true });
         let guard = crossbeam_epoch::pin();
         guard.defer(move || have_left.store(true, Ordering::Release));
@@ -221,7 +247,7 @@ impl<M: Memory> Logs<M> {
                 return Ok(());
             }
             crossbeam_epoch::pin().flush();
-            let mut leaving = self.away.leaving.lock();
+            let mut leaving = self.lock_leaving();
             let mut left: Vec<u32> = Vec::new();
             leaving.retain(|one| {
                 let has_left = one.have_left.load(Ordering::Acquire);
@@ -258,7 +284,7 @@ impl<M: Memory> Logs<M> {
         }
         let (start, bytes) = (start_of(segment), u64::from(SEGMENT_BYTES));
         let leaves = {
-            let mut leaving = self.away.leaving.lock();
+            let mut leaving = self.lock_leaving();
             let at = leaving.iter().position(|one| one.segment == segment);
             at.map(|at| leaving.swap_remove(at))
         };
@@ -296,10 +322,19 @@ impl<M: Memory> Logs<M> {
         Ok(())
     }
 
+    /// What tells copies of items of `segment`, as it is now, from those of logs that had its place before.
+    pub(super) fn log_of_copies(&self, segment: usize) -> u64 {
+        #[cfg(any(test, feature = "faults"))]
+        if self.faults.has(super::Fault::CopiesOfAnyLog) {
+            return 0;
+        }
+        self.segments[segment].sequence.load(Ordering::Relaxed)
+    }
+
     /// Of `segments`, which were cleared: those whose memory was given back, and the others, which are in memory. A
     /// reader who knows a location in one of the first may fetch it until he leaves.
     pub(super) fn cleared_away(&self, segments: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
-        let mut leaving = self.away.leaving.lock();
+        let mut leaving = self.lock_leaving();
         let pool = self.lock_pool();
         let is_gone = |segment: &u32| {
             let place = &self.segments[*segment as usize].place;
@@ -318,7 +353,7 @@ impl<M: Memory> Logs<M> {
     }
 
     pub(super) fn may_leave(&self) -> bool {
-        self.away.may_leave.load(Ordering::Relaxed)
+        self.away.may_leave()
     }
 
     /// At the end of recovery: `segments` hold nothing that counts, as after a clear, and may be more than there is

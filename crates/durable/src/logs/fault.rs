@@ -29,6 +29,12 @@ pub enum Fault {
     RedoFreedEarly,
     /// A checkpoint is taken after each item of a batch.
     CheckpointInBatch,
+    /// Sealed logs leave memory before they are written.
+    LeaveUnwritten,
+    /// The memory of logs that leave is given back while readers look at it.
+    ReleaseEarly,
+    /// A copy of an item that is away is found by its place alone, whatever log has that by now.
+    CopiesOfAnyLog,
 }
 
 /// The mistakes that are made.
@@ -61,6 +67,11 @@ impl<M: Memory> Logs<M> {
         if in_batch && self.faults.has(Fault::CheckpointInBatch) {
             self.flush_all().expect("a checkpoint");
         }
+    }
+
+    /// Whether logs that leave are not written before, by mistake.
+    pub(super) fn leaves_unwritten(&self) -> bool {
+        self.faults.has(Fault::LeaveUnwritten)
     }
 
     /// From here on makes this mistake.

@@ -48,7 +48,7 @@ impl<M: Memory> Logs<M> {
     #[cold]
     pub(super) unsafe fn fetched(&self, location: u64) -> Found<&[u8]> {
         let cache = self.away.copies.get().ok_or(NoItem::Away(location))?;
-        let sequence = self.segments[segment_of(location)].sequence.load(Ordering::Relaxed);
+        let sequence = self.log_of_copies(segment_of(location));
         let guard = crossbeam_epoch::pin();
         let found = cache.get(location, sequence, &guard).ok_or(NoItem::Away(location))?;
         // SAFETY: the guard of the caller keeps it, as this one does until here.
@@ -61,9 +61,8 @@ impl<M: Memory> Logs<M> {
 
     /// What to fetch for the item at `location`, learnt under a guard that is held; nothing where its log is in memory.
     pub fn wanted(&self, location: u64) -> Option<Wanted> {
-        let row = &self.segments[segment_of(location)];
-        let (sequence, salt) =
-            (row.sequence.load(Ordering::Relaxed), row.salt.load(Ordering::Relaxed));
+        let sequence = self.log_of_copies(segment_of(location));
+        let salt = self.segments[segment_of(location)].salt.load(Ordering::Relaxed);
         self.is_away(location).then_some(Wanted { location, sequence, salt })
     }
 

@@ -176,6 +176,7 @@ impl<M: Memory> Logs<M> {
     /// [`NoItem`](crate::NoItem) if that is not in memory.
     #[inline(always)]
     pub(super) fn resolve(&self, location: u64) -> Found<Resolved> {
+        self.about_to_resolve();
         let place = |segment| self.segments.get(segment).map(|segment: &Segment| &segment.place);
         self.residents.resolve(location, || self.medium.usable_bytes(), place)
     }

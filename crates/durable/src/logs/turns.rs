@@ -1,6 +1,7 @@
 //! Locks and atomics of the logs, where threads may be scheduled by the memory below: [`lock`] and [`lab::step`].
 
 use super::appender::Writer;
+use super::away::Leaving;
 use super::commit_queue::Lead;
 use super::pool::Pool;
 use super::{Logs, PATIENCE};
@@ -28,6 +29,21 @@ impl<M: Memory> Logs<M> {
     #[inline]
     pub(super) fn lock_pool(&self) -> MutexGuard<'_, Pool> {
         lock(self.medium.memory(), &*self.pool)
+    }
+
+    /// The logs that leave memory.
+    pub(super) fn lock_leaving(&self) -> MutexGuard<'_, Vec<Leaving>> {
+        lock(self.medium.memory(), &self.away.leaving)
+    }
+
+    /// Before it is asked where a segment is, of logs that may leave.
+    #[inline(always)]
+    pub(super) fn about_to_resolve(&self) {
+        if let Some(lab) = self.medium.memory().lab()
+            && self.away.may_leave()
+        {
+            lab.step();
+        }
     }
 
     pub(super) fn lock_checkpoint(&self) -> MutexGuard<'_, Checkpoint> {

@@ -352,6 +352,16 @@ pub const ALL: &[CrashTest] = tests! {
         |s| maps::redo_batches(Wrong::NOTHING, s), left_out::controls;
     "map-redo-batches-power", "the same after a power cut",
         |s| maps::redo_batches_power_cut(Wrong::NOTHING, s), no_controls;
+    "map-spill", "logs of a mirrored map leave memory, are read back, collected, and used again, every state of one crash",
+        |s| maps::spill(Wrong::NOTHING, s), left_out::controls;
+    "map-spill-sync", "the same under sync: nothing acknowledged is lost",
+        |s| maps::spill_in_sync(Domain::Adr, Wrong::NOTHING, s), no_controls;
+    "map-spill-killed", "the same where the process is killed",
+        |s| maps::spill_in_sync(Domain::Eadr, Wrong::NOTHING, s), no_controls;
+    "map-spill-look", "logs leave memory under a reader who then writes, every schedule of one preemption",
+        |s| maps::spill_look(Wrong::NOTHING, s), left_out::controls;
+    "map-spill-recovery", "recovery that sends logs away is cut off, and runs again, every state of two crashes",
+        |s| maps::spill_recovery(Wrong::NOTHING, s), left_out::controls;
     "map-collector-whole", "the collector of logs, every state",
         |s| Exhaustive(maps::collector(Without::nothing, None, s)), no_controls;
     "map-collector-disk-whole", "the collector of logs on a disk, every state of one crash",
@@ -434,6 +444,10 @@ const ON_DISK: &[&str] = &[
     "map-mirrored-growth",
     "map-redo-power-cut",
     "map-redo-batches-power",
+    "map-spill",
+    "map-spill-sync",
+    "map-spill-look",
+    "map-spill-recovery",
     "map-disk-whole",
     "map-collector-disk-whole",
     "queue-disk",

@@ -36,6 +36,20 @@ impl<M: Memory, I: Memory> Map<M, I> {
         self.inner.engine.values.logs().iter().for_each(|logs| logs.seal_open());
     }
 
+    /// For tests: waits until nobody reads what was freed, or has left memory.
+    ///
+    /// # Errors
+    /// The system's, which does not take memory back.
+    #[doc(hidden)]
+    pub fn await_readers(&self) -> Result<()> {
+        let Some(logs) = self.inner.engine.values.logs() else { return Ok(()) };
+        while logs.waiting_segments() + logs.leaving_segments() > 0 {
+            logs.release_left()?;
+            crossbeam_epoch::pin().flush();
+        }
+        Ok(())
+    }
+
     /// For tests: of a map in slabs, whether each slot has one owner, and how many there are.
     #[doc(hidden)]
     pub fn check_slots(&self) -> Option<std::result::Result<Census, String>> {

@@ -10,7 +10,8 @@ use super::{
     Design, Leaves, SEGMENT_BYTES, Wrong, batches, checkpointer, collector, collector_on_disk,
     disk, disk_marked, full, full_threads, mirrored, mirrored_checkpoint, mirrored_collector,
     mirrored_growth, mirrored_in_sync, mirrored_look, mirrored_queue, mirrored_tick, ordered,
-    redo_batches, redo_killed, redo_power_cut, script, superblock, threads,
+    redo_batches, redo_killed, redo_power_cut, script, spill, spill_look, spill_recovery,
+    superblock, threads,
 };
 use terrace_durable::item::BATCH_END_BYTES;
 use terrace_durable::logs::Fault;
@@ -410,6 +411,30 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         name: "BucketFilled",
         meaning: "entries are moved to the new bucket when the table grows",
         run: |s| mirrored_growth(storing(without_entries), s).explored(s),
+    },
+    LeftOut {
+        test: "map-spill",
+        name: "WrittenBeforeLeaving",
+        meaning: "a log is written and synced before it leaves memory",
+        run: |s| spill(faulty(Fault::LeaveUnwritten), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-spill",
+        name: "CopyOfItsLog",
+        meaning: "a copy of an item serves as long as its log has its place, and no longer",
+        run: |s| spill(faulty(Fault::CopiesOfAnyLog), s).explored(s),
+    },
+    LeftOut {
+        test: "map-spill-look",
+        name: "ReadersHaveLeft",
+        meaning: "the memory of a log that leaves stays until its readers have left",
+        run: |s| spill_look(faulty(Fault::ReleaseEarly), s).0.exhaustive(s.states),
+    },
+    LeftOut {
+        test: "map-spill-recovery",
+        name: "Sync",
+        meaning: "what was written is synced before it is acknowledged, and before recovery relies on it",
+        run: |s| spill_recovery(UNSYNCED, s).explored(s),
     },
     LeftOut {
         test: "map-redo-killed",

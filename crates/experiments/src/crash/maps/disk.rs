@@ -20,7 +20,7 @@ use terrace_durable::{Medium, Result};
 use terrace_machine::{Crashable, Explorer, Volatile};
 use terrace_memory::instructions::LINE_BYTES;
 use terrace_memory::{Backing, Domain, Memory, Native, Region, lab};
-use terrace_store::{Durability, Map, MapOptions};
+use terrace_store::{Durability, Map, MapOptions, WhenFull};
 
 const SECTOR_BYTES: u64 = 512;
 const PAGE_BYTES: u64 = 4096;
@@ -45,6 +45,9 @@ struct Contained {
 
 impl Contained {
     fn number(&mut self, content: &[u8]) -> u64 {
+        if content.iter().all(|byte| *byte == 0) {
+            return 0;
+        }
         if let Some(number) = self.numbers.get(content) {
             return *number;
         }
@@ -136,6 +139,8 @@ pub(in super::super) struct OnDisk {
     /// What a store to the index stores instead, by offset and word.
     pub index_stores: Option<fn(u64, u64) -> u64>,
     pub budget_bytes: u64,
+    /// What happens when that is spent.
+    pub when_full: WhenFull,
     /// Where redo logs lie, if there are any.
     pub(super) folders: Option<Arc<Folders>>,
     contained: Arc<Mutex<Contained>>,
@@ -156,6 +161,7 @@ impl OnDisk {
             writers: 1,
             index_stores: None,
             budget_bytes: 1 << 30,
+            when_full: WhenFull::Refuse,
             folders: None,
             contained: Arc::default(),
         }
@@ -198,6 +204,7 @@ impl OnDisk {
         let options = MapOptions {
             durability: self.durability,
             memory_budget_bytes: self.budget_bytes,
+            when_full: self.when_full,
             writers: self.writers,
             ..MapOptions::default()
         };

@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use terrace_durable::logs::Fault;
 use terrace_machine::{Crashable, Explorer, Log, Noted, Volatile};
-use terrace_memory::Domain;
 use terrace_memory::instructions::LINE_BYTES;
-use terrace_store::{Durability, Error, Session};
+use terrace_memory::{Domain, lab};
+use terrace_store::{Durability, Error, Map, Session, Value};
 use terrace_workload::history::{Call, Response};
 use terrace_workload::linearizability::durable::{
     Buffered, BufferedCall, Moment, Specification, Verdict, check,
@@ -82,6 +82,12 @@ pub(super) enum ThreadStep {
     Seal,
     /// Rounds of the collector until nothing is due.
     Collect,
+    /// A read that looks at the value for long.
+    Linger(u64),
+    /// Nobody reads any more what was freed, or left memory. In a scenario of one thread.
+    Readers,
+    /// The map is as the scenario needs it.
+    See(fn(&Map<Volatile, Volatile>)),
 }
 
 pub(super) type Script = Vec<ThreadStep>;
@@ -160,6 +166,18 @@ fn perform(session: &mut Session<Volatile, Volatile>, log: &Log<Note>, step: &Th
         }
         ThreadStep::Tick => session.map().keep(0, false).expect("a tick"),
         ThreadStep::Seal => session.map().seal_open_logs(),
+        ThreadStep::Linger(key) => {
+            log.note(Moment::Called(BufferedCall::Do(Asked::One(*key, Call::Get))));
+            let map = session.map().clone();
+            let linger = |value: Value<'_>| {
+                lab::step(map.medium().memory());
+                number(value.bytes).expect("a whole value")
+            };
+            let found = session.get(&key.to_be_bytes(), linger).expect("get");
+            log.note(Moment::Returned(Some(Response::Value(found))));
+        }
+        ThreadStep::Readers => session.map().await_readers().expect("memory is given back"),
+        ThreadStep::See(looks) => looks(session.map()),
         ThreadStep::Collect => while session.map().collect().expect("a round") > 0 {},
     }
 }

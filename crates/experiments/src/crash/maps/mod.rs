@@ -1,5 +1,6 @@
 //! Whole maps under the explorer: index, values and recovery as they are, on a memory that crashes.
 
+mod away;
 mod batches;
 mod checkpointer;
 mod collector;
@@ -12,6 +13,9 @@ mod redo;
 mod script;
 mod threads;
 
+pub(super) use away::{
+    explorer as spill, in_sync as spill_in_sync, look as spill_look, recovery as spill_recovery,
+};
 pub(super) use batches::explorer as batches;
 pub(super) use checkpointer::explorer as checkpointer;
 pub(super) use collector::{explorer as collector, on_disk as collector_on_disk};

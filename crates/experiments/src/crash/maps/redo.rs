@@ -168,7 +168,7 @@ fn leave_stale(place: &OnDisk, memory: &Crashable) {
 }
 
 /// Everything acknowledged is there: each operation takes effect before it returns.
-fn nothing_is_lost(notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
+pub(super) fn nothing_is_lost(notes: &[Noted<Note>], found: &Contents) -> Result<(), String> {
     let of_maps = |noted: &Noted<Note>| {
         let event = match &noted.event {
             Moment::Called(BufferedCall::Do(asked)) => Moment::Called(asked.clone()),
