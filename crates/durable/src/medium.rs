@@ -328,7 +328,7 @@ impl<M: Memory> Medium<M> {
         self.watch().into_iter().for_each(|watch| watch.slow_down(ms));
     }
 
-    /// The same of each read from the disk, or of many that are asked for together.
+    /// The same of each read from the disk, or of many as one.
     #[doc(hidden)]
     pub fn slow_down_reads(&self, ms: u64) {
         self.watch().into_iter().for_each(|watch| watch.slow_down_reads(ms));

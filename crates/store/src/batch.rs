@@ -277,8 +277,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
         }
         if self.values.verifies_on_read() || self.has_away() {
-            // A damaged item refuses the batch before anything of it is written: half of one would stop the map. What is
-            // on the disk alone is read now.
+            // A damaged item refuses the batch before anything of it is written: half of one would stop the map. What
+            // is on the disk alone is read now.
             let keys: Vec<&[u8]> = writes.clone().map(|(key, _)| key).collect();
             self.multi_get(&keys, by.wait, |_, _| (), |_| ())?;
         }

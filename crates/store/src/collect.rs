@@ -317,9 +317,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
 }
 
 impl<M: Memory, I: Memory> Moving<'_, M, I> {
-    /// Moves what lives out of each; returns those that may be freed. One with a damaged item, or that the disk does not
-    /// give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and what
-    /// was moved out of it is dead there.
+    /// Moves what lives out of each; returns those that may be freed. One with a damaged item, or that the disk does
+    /// not give back, is none of them: it stays claimed, so that nobody tries again until the map is opened anew, and
+    /// what was moved out of it is dead there.
     fn segments(&mut self, claimed: Vec<u32>) -> (Vec<u32>, Result<()>) {
         let mut whole = Vec::with_capacity(claimed.len());
         for (at, segment) in claimed.iter().enumerate() {

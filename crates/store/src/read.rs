@@ -153,8 +153,8 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         told
     }
 
-    /// The same; `on_disk` says what becomes of the key with this number, whose item is on the disk alone: whether to look
-    /// again, or to tell nobody of it.
+    /// The same; `on_disk` says what becomes of the key with this number, whose item is on the disk alone: whether to
+    /// look again, or to tell nobody of it.
     #[inline(always)]
     fn multi_get_with(
         &self,
@@ -530,9 +530,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         Ok(())
     }
 
-    /// Tells `each` what has become of the key whose item could not be visited, after its location was learnt again: one
-    /// that is still named was damaged. Another was retired meanwhile, is whole but for its checksum, and not used again
-    /// while the guard is held.
+    /// Tells `each` what has become of the key whose item could not be visited, after its location was learnt again:
+    /// one that is still named was damaged. Another was retired meanwhile, is whole but for its checksum, and not used
+    /// again while the guard is held.
     #[cold]
     pub fn visit_again(
         &self,

@@ -206,9 +206,9 @@ impl Opening<'_> {
         engine: &Engine<M, I>,
         start: u64,
     ) -> Result<Recovered> {
-        let failed = Mutex::new(None);
+        let (failed, aside) = (Mutex::new(None), PutAside::default());
         let fail = |error| _ = failed.lock().get_or_insert(error);
-        let (order, aside) = (RefCell::new(InOrder::default()), PutAside::default());
+        let order = RefCell::new(InOrder::default());
         let ask_for = |at: u64| engine.values.prefetch(at, AHEAD_LINES);
         let guard = crossbeam_epoch::pin();
         let in_no_order = |f: &mut dyn FnMut(u64)| {
@@ -269,8 +269,7 @@ impl Opening<'_> {
                 (error, _) => error,
             }
         })?;
-        engine.recovered_all(&aside)?;
-        failed.into_inner().map_or(Ok(found), Err)
+        engine.recovered_all(&aside).and(failed.into_inner().map_or(Ok(found), Err))
     }
 }
 

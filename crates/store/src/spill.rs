@@ -2,14 +2,14 @@
 //! items that are away.
 //!
 //! The collector sends logs away ahead of need, the oldest first and what it has written itself before those: what it
-//! moves was not written for long. A quarter of the memory is for logs, and where it is little as many as are written at
-//! a time; items that are read from the disk take of the rest as many as are asked for.
+//! moves was not written for long. A quarter of the memory is for logs, and where it is little as many as are written
+//! at a time; items that are read from the disk take of the rest as many as are asked for.
 //!
 //! # What waits for the disk
 //! A look never does: it says what it met on the disk alone ([`NoItem::Away`]). Whoever looked has that read, together
-//! with what else it will need, and looks again ([`Engine::near`]); a writer gives up room and locks before, but for one
-//! in a batch, whose keys were looked up before it began and which keeps its writer alone. A thread that serves others
-//! ([`Wait::Never`]) leaves the reading to the map's fetcher, and gets [`Error::Fetching`].
+//! with what else it will need, and looks again ([`Engine::near`]); a writer gives up room and locks before, but for
+//! one in a batch, whose keys were looked up before it began and which keeps its writer alone. A thread that serves
+//! others ([`Wait::Never`]) leaves the reading to the map's fetcher, and gets [`Error::Fetching`].
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -120,12 +120,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                 self.fetches.ask(wanted);
                 Err(Error::Fetching)
             }
-            _ => Ok(self.values.fetch_all(wanted)),
+            _ => {
+                self.values.fetch_all(wanted);
+                Ok(())
+            }
         }
     }
 
-    /// Looks at an item of which a log in memory was seen a moment ago; reads it from the disk, and waits for it, where it
-    /// has left since.
+    /// Looks at an item of which a log in memory was seen a moment ago; reads it from the disk, and waits for it, where
+    /// it has left since.
     #[inline(always)]
     pub(crate) fn here<T>(
         &self,

@@ -1,8 +1,8 @@
 //! Copies of items whose logs are away, as many as memory allows.
 //!
 //! Readers take no lock: they look in one line for a location and find a copy, which stays for as long as they hold an
-//! epoch guard. Whoever fetched an item from the disk adds it under a lock. Where there is no room, the copies that were
-//! asked for least go (CLOCK with a small count instead of a bit: each turn of the hand takes one from the count).
+//! epoch guard. Whoever fetched an item from the disk adds it under a lock. Where there is no room, the copies that
+//! were asked for least go (CLOCK with a small count instead of a bit: each turn of the hand takes one from the count).
 //!
 //! A copy says of which log it is, by its sequence number: once the log was freed nobody finds it any more, whatever
 //! lies at its location then.

@@ -1,7 +1,7 @@
 //! Many reads of one file at a time.
 //!
-//! A flash disk answers one reader in some 70 µs and a hundred in not much more: reads that are known together are
-//! asked for together, through io_uring, and each is looked at as it comes while the others are under way. Where the
+//! A flash disk answers one reader in some 70 us and a hundred in not much more: reads that are known at one time
+//! are submitted as one, through io_uring, and each is looked at as it comes while the others are under way. Where the
 //! kernel gives no ring (old, or forbidden in a container) threads read side by side.
 //!
 //! # Safety of what is under way

@@ -87,7 +87,7 @@ pub(super) struct Watch {
     read_fault_after: AtomicI64,
     /// Milliseconds that each write and sync takes on purpose.
     slowed_ms: AtomicU64,
-    /// The same of each read, or of many that are asked for together.
+    /// The same of each read, or of many as one.
     reads_slowed_ms: AtomicU64,
     trace: OnceLock<Mutex<Vec<Event>>>,
 }

@@ -92,8 +92,8 @@ impl Executor<'_, '_> {
         }
     }
 
-    /// Whether the client goes on waiting, for an element of a queue, for room or the disk. One that does no more is not
-    /// counted.
+    /// Whether the client goes on waiting, for an element of a queue, for room or the disk. One that does no more is
+    /// not counted.
     fn waits_on(&mut self, client: &mut Client) -> bool {
         if std::mem::take(&mut client.is_held) {
             let until_ms = client.waits_until_ms.unwrap_or(u64::MAX);

@@ -121,7 +121,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. Held may be a SET or GET before it.
+    /// Executes the request at the start of `rest`, which lies at `at` in the buffer. Held may be one before it.
     #[inline]
     fn request(&mut self, rest: &[u8], at: usize) -> Went {
         let args = self.parser.args(rest);
