@@ -248,8 +248,9 @@ impl MapSettings {
     fn apply(&self, map: &Map) -> terrace::Result<()> {
         match self.when_full {
             None => {}
-            // Whatever is not evicted leaves memory, of a map that was opened so.
-            Some(WhenFull::Refuse) if map.set_when_full(WhenFull::Spill).is_ok() => {}
+            // Whatever is not evicted leaves memory, of a map that was opened so; another refuses.
+            Some(WhenFull::Spill) if map.set_when_full(WhenFull::Spill).is_ok() => {}
+            Some(WhenFull::Spill) => map.set_when_full(WhenFull::Refuse)?,
             Some(when_full) => map.set_when_full(when_full)?,
         }
         self.durability.map_or(Ok(()), |durability| map.set_durability(durability))

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use terrace_durable::logs::Logs;
 use terrace_durable::slabs::Slabs;
+use terrace_durable::values::SEGMENT_BYTES;
 use terrace_durable::{Access, Medium, MediumSpec};
 use terrace_memory::{Budget, Divide, Domain, Memory, Native};
 
@@ -108,6 +109,10 @@ fn open_locked(
     let mut capacity_bytes = reserved_bytes(options.memory_budget_bytes);
     if plan.may_spill {
         capacity_bytes = capacity_bytes.max(disk_bytes(dir)?);
+    } else if !plan.domain.is_byte_addressable() {
+        // What was written when values left memory may be more than it.
+        let bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
+        capacity_bytes = capacity_bytes.max(bytes.next_multiple_of(SEGMENT_BYTES.into()));
     }
     let spec = MediumSpec {
         path: path.clone(),
@@ -291,6 +296,7 @@ impl<'a> Opening<'a> {
         seed: u64,
     ) -> Engine<M, I> {
         let StartAs { durability, when_full } = self.start_as;
+        let when_full = self.plan.when_full(when_full);
         Engine {
             written: (0..=values.writers()).map(|_| CachePadded::default()).collect(),
             values,

@@ -58,15 +58,17 @@ pub enum Kind {
 }
 
 /// What happens to a write when the memory budget is spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// It is refused with [`Error::OutOfMemory`](crate::Error::OutOfMemory).
     Refuse,
     /// The longest unwritten keys make room.
     Evict,
-    /// The longest unwritten logs leave memory: their items are read from the disk, and those that are read often stay
-    /// near as copies. Of hash maps on a disk that were opened so. When the index alone takes more than the budget, or
-    /// the disk is full, writes are refused.
+    /// The longest unwritten values leave memory, and are read from the disk; those that are read often stay near as
+    /// copies. Of hash maps on a disk that are opened so; other maps refuse writes
+    /// ([`Map::when_full`](crate::Map::when_full)). Writes are refused as well when the index alone takes more than the
+    /// budget, or the disk is full.
+    #[default]
     Spill,
 }
 
@@ -132,7 +134,7 @@ impl Default for MapOptions {
             persist: Persist::Auto,
             index_tier: None,
             memory_budget_bytes: 8 << 30,
-            when_full: WhenFull::Refuse,
+            when_full: WhenFull::default(),
             writers: 0,
             costs: None,
             access: Access::Write,

@@ -107,6 +107,11 @@ pub(crate) struct PersistentTree {
 }
 
 impl Plan {
+    /// What happens when the budget is spent, where this was asked for.
+    pub fn when_full(&self, asked: WhenFull) -> WhenFull {
+        if asked == WhenFull::Spill && !self.may_spill { WhenFull::Refuse } else { asked }
+    }
+
     /// The plan of a map in a directory, and its value file.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::form::TreeForm;
 use crate::laboratory::{Flush, InnerTier};
-use crate::options::{Kind, MapOptions, Persist, ValueDesign, WhenFull};
+use crate::options::{Kind, MapOptions, Persist, ValueDesign};
 use crate::queue::{Form, QueueOptions};
 use crate::words::WordsOptions;
 use std::path::Path;
@@ -142,22 +142,6 @@ pub(crate) const MAPS: &[Refusal<MapOptions>] = &[
         why: "the values are in the mapped file, so the directory decides where they are. Leave the tier out, or put the \
               directory on that tier",
         applies: |o| o.node.is_some() && o.domain.is_byte_addressable(),
-    },
-    Refusal {
-        field: "when_full",
-        setting: "when_full = \"spill\"",
-        with: "domain = \"adr\" or \"eadr\"",
-        why: "the values are in the mapped file, which is memory already: nothing of it can leave. Use \"refuse\" or \
-              \"evict\"",
-        applies: |o| o.when_full == WhenFull::Spill && o.domain.is_byte_addressable(),
-    },
-    Refusal {
-        field: "when_full",
-        setting: "when_full = \"spill\"",
-        with: "kind = \"ordered\"",
-        why: "an ordered index compares keys of values, which may not leave memory yet. Use \"refuse\" or \"evict\", or \
-              kind = \"hash\"",
-        applies: |o| o.when_full == WhenFull::Spill && o.kind == Kind::Ordered,
     },
     INDEX_TIER,
 ];
@@ -307,10 +291,6 @@ mod tests {
         assert_eq!(refused(&MapOptions { domain: Domain::PageCache, ..full.clone() }), "persist");
         assert_eq!(refused(&MapOptions { kind: Kind::Ordered, ..full.clone() }), "persist");
         assert_eq!(refused(&MapOptions { node: Some(0), ..adr.clone() }), "tier");
-        let spill = MapOptions { when_full: WhenFull::Spill, ..MapOptions::default() };
-        assert!(check(&spill, None).is_ok());
-        assert_eq!(refused(&MapOptions { domain: Domain::Adr, ..spill.clone() }), "when_full");
-        assert_eq!(refused(&MapOptions { kind: Kind::Ordered, ..spill }), "when_full");
         let deferred = Laboratory { deferred_frees: 1, ..Laboratory::default() };
         assert_eq!(refused(&MapOptions { laboratory: deferred, ..full }), "deferred_frees");
         let kept = Laboratory { flush: Flush::Keep, ..Laboratory::default() };

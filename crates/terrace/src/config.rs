@@ -164,7 +164,7 @@ impl Default for Config {
                 values: Some(ValueDesign::Auto),
                 kind: Some(Kind::Hash),
                 persist: Some(Persist::Auto),
-                when_full: Some(WhenFull::Refuse),
+                when_full: Some(WhenFull::Spill),
                 writers: Some(0),
                 tier: None,
                 index_tier: None,

@@ -105,7 +105,7 @@ pub(super) const EVICTION: &str = "allkeys-lrm";
 
 fn set_when_full<'s>(shared: &'s Shared, text: &str) -> Result<Apply<'s>, &'static str> {
     let when_full = match text {
-        "noeviction" => WhenFull::Refuse,
+        "noeviction" => WhenFull::Spill,
         EVICTION => WhenFull::Evict,
         "allkeys-lru" | "allkeys-lfu" | "allkeys-random" | "volatile-lru" | "volatile-lfu"
         | "volatile-random" | "volatile-ttl" | "volatile-lrm" => {

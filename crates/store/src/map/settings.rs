@@ -26,7 +26,7 @@ impl<M: Memory, I: Memory> Map<M, I> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let map = terrace_store::Map::open(dir.path(), Default::default())?;
-    /// assert_eq!(map.when_full(), terrace_store::WhenFull::Refuse);
+    /// assert_eq!(map.when_full(), terrace_store::WhenFull::Spill);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn when_full(&self) -> WhenFull {

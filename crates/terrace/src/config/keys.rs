@@ -262,8 +262,8 @@ pub const KEYS: &[Key<Config>] = &[
     ),
     key!(
         "when_full",
-        "refuse",
-        "when the memory budget is full: refuse writes, evict keys, or spill: values leave memory for the disk",
+        "spill",
+        "when the memory budget is full: spill values to the disk, refuse writes, or evict keys",
         |c, v| { set(MAP_KEYS, "", &mut c.map, "when_full", v).map_err(strip) }
     ),
     key!("writers", "0", "concurrent writers, each with its own log; 0: one per core", |c, v| {
@@ -390,7 +390,7 @@ pub const MAP_KEYS: &[Key<MapConfig>] = &[
     Key {
         name: "when_full",
         default: "as above",
-        help: "refuse, evict or spill",
+        help: "spill, refuse or evict",
         set: |m, v| choice(v, values::WHEN_FULL).map(|w| m.when_full = Some(w)),
     },
     Key {

@@ -163,7 +163,7 @@ pub(super) const VALUE_DESIGNS: &[(&str, ValueDesign)] =
     &[("log", ValueDesign::Log), ("slab", ValueDesign::Slab), ("auto", ValueDesign::Auto)];
 
 pub(super) const WHEN_FULL: &[(&str, WhenFull)] =
-    &[("refuse", WhenFull::Refuse), ("evict", WhenFull::Evict), ("spill", WhenFull::Spill)];
+    &[("spill", WhenFull::Spill), ("refuse", WhenFull::Refuse), ("evict", WhenFull::Evict)];
 
 /// 8 GiB, or half of the machine's memory where that is less.
 pub(super) fn default_memory_budget() -> u64 {
