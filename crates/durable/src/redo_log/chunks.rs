@@ -62,7 +62,9 @@ impl RedoLog {
     /// A chunk for writer `writer`, its head written; none if there are to be no more, or the disk is full.
     pub(super) fn take(&self, lab: &impl Memory, writer: u64) -> Option<Taken> {
         let mut chunks = lock(lab, &self.chunks);
-        let chunk = match chunks.free.pop() {
+        let is_there = |chunk: &u32| chunks.allocated[*chunk as usize] > 0;
+        let place = chunks.free.iter().rposition(is_there).or(chunks.free.len().checked_sub(1));
+        let chunk = match place.map(|place| chunks.free.remove(place)) {
             Some(chunk) => chunk,
             None if chunks.allocated.len() < chunks.most as usize => {
                 let chunk = chunks.allocated.len() as u32;
@@ -129,8 +131,9 @@ impl RedoLog {
             self.budget.take_anyway(chunks.counted);
         }
         let more = bytes.saturating_sub(chunks.counted);
-        let has_room = more == 0
-            || self.budget.headroom() > self.budget.limit() / 16 && self.budget.take(more).is_ok();
+        let (used, limit) = (self.budget.used(), self.budget.limit());
+        let has_room =
+            more == 0 || used + more + limit / 16 <= limit && self.budget.take(more).is_ok();
         chunks.counted += if has_room { more } else { 0 };
         has_room
     }

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 use terrace_memory::{Memory, lab};
 
+/// Chunks in which room for a record is looked for.
+const TRIED: usize = 2;
+
 /// A note, and the zero behind it.
 const NOTE_BYTES: u64 = RECORD_HEAD_BYTES + 8;
 
@@ -102,19 +105,27 @@ impl Pen {
             return false;
         }
         let fits = |chunk: u32, at: u64| at + needed <= log.start_of(chunk) + log.chunk_bytes;
-        if !self.chunk.is_some_and(|chunk| fits(chunk, self.at)) {
-            let is_possible = fits(0, log.records_of(0));
-            let Some(taken) = is_possible.then(|| log.take(lab, self.writer)).flatten() else {
-                return self.leave_out();
-            };
-            self.full.extend(self.chunk.replace(taken.chunk));
-            self.life = taken.life;
-            self.at = log.records_of(taken.chunk);
+        if !fits(0, log.records_of(0)) {
+            return self.leave_out();
         }
-        let Some(chunk) = self.chunk else { return false };
-        let start = log.start_of(chunk);
-        self.ready = start + log.grow(lab, chunk, self.at + needed - start);
-        self.at + needed <= self.ready || self.leave_out()
+        let mut is_used_up = !self.chunk.is_some_and(|chunk| fits(chunk, self.at));
+        for _ in 0..TRIED {
+            if is_used_up {
+                let Some(taken) = log.take(lab, self.writer) else { return self.leave_out() };
+                self.full.extend(self.chunk.replace(taken.chunk));
+                self.life = taken.life;
+                self.at = log.records_of(taken.chunk);
+            }
+            let Some(chunk) = self.chunk else { return false };
+            let start = log.start_of(chunk);
+            self.ready = start + log.grow(lab, chunk, self.at + needed - start);
+            if self.at + needed <= self.ready {
+                return true;
+            }
+            // It cannot grow now; one that a checkpoint has freed may be longer.
+            is_used_up = true;
+        }
+        self.leave_out()
     }
 
     /// What is behind a record that is missing must not count either.
@@ -133,6 +144,12 @@ impl Pen {
             self.finish(lab, number, 0, RECORD_HEAD_BYTES);
         }
         full.append(&mut self.full);
-        std::mem::take(&mut self.is_broken) || had_records
+        let was_broken = std::mem::take(&mut self.is_broken);
+        if was_broken {
+            // The rest of its chunk was too short, and would be again.
+            full.extend(self.chunk.take());
+            (self.at, self.ready) = (0, 0);
+        }
+        was_broken || had_records
     }
 }

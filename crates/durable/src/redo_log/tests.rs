@@ -37,8 +37,12 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Fixture {
+        Fixture::within(64 << 20)
+    }
+
+    fn within(budget: u64) -> Fixture {
         let dir = tempfile::tempdir().expect("temporary directory");
-        let (budget, owed) = (Arc::new(Budget::new(64 << 20)), Arc::default());
+        let (budget, owed) = (Arc::new(Budget::new(budget)), Arc::default());
         let log = RedoLog::make(&dir.path().join(NAME), dir.path(), &budget, &owed).expect("made");
         log.expect(&nobody(), &checkpoint(1));
         Fixture { dir, budget, owed, log: Arc::new(log) }
@@ -285,6 +289,47 @@ fn an_unfinished_record_is_the_last() {
     assert_eq!(fixture.found(&checkpoint(1)), pairs(&[("a", "1")]));
 }
 
+/// Puts values of 100 KiB down until one is left out; how many were not.
+fn fill(fixture: &Fixture, pen: &mut Pen) -> usize {
+    let value = "x".repeat(100 << 10);
+    for keys in 0..1000 {
+        put(pen, &format!("{keys}"), &value, false);
+        if fixture.owed.is_any() {
+            return keys;
+        }
+    }
+    1000
+}
+
+/// A chunk is allocated step by step, and here in the middle of one there was no room for another step.
+#[test]
+fn a_chunk_that_cannot_grow_gives_way_to_those_that_a_checkpoint_has_freed() {
+    let fixture = Fixture::within(8 << 30);
+    fixture.budget.take_anyway(fixture.budget.limit() / 16 * 15);
+    let mut pen = Pen::new(&fixture.log, 1);
+    let first = fill(&fixture, &mut pen);
+    assert!((150..170).contains(&first), "{first} values in the 16 MiB that are set aside");
+    for number in 2..5 {
+        let (left_out, mut full) = (fixture.log.left_out(), Vec::new());
+        pen.note(&nobody(), number, &mut full);
+        fixture.log.expect(&nobody(), &checkpoint(number));
+        fixture.log.covered(&nobody(), left_out, full);
+        assert!(!fixture.owed.is_any());
+        let again = fill(&fixture, &mut pen);
+        assert!(again + 25 > first, "{again} values after a checkpoint, and {first} before");
+    }
+}
+
+#[test]
+fn a_redo_log_takes_what_the_budget_has_to_spare() {
+    let fixture = Fixture::within(8 << 30);
+    assert_eq!(
+        fill(&fixture, &mut Pen::new(&fixture.log, 1)),
+        1000,
+        "100 MB, of 256 MiB that may be"
+    );
+}
+
 #[test]
 fn without_room_a_checkpoint_is_owed_and_brings_the_room_back() {
     let fixture = Fixture::new();
@@ -304,8 +349,10 @@ fn without_room_a_checkpoint_is_owed_and_brings_the_room_back() {
     fixture.log.expect(&nobody(), &checkpoint(2));
     fixture.log.covered(&nobody(), left_out, full);
     assert!(!fixture.owed.is_any());
-    put(&mut pen, "a", "1", false);
-    assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("a", "1")]));
+    // As long as those before: the rest of its chunk has no room for it, and the others do.
+    put(&mut pen, "a", &value, false);
+    assert!(!fixture.owed.is_any());
+    assert_eq!(fixture.found(&checkpoint(2)), pairs(&[("a", &value)]));
     for _ in 0..40 {
         fixture.log.release_unused();
     }
