@@ -146,7 +146,7 @@ fn row(name: &str, map: &Map) -> serde_json::Value {
         "flush": map.flush_rule(),
         "index": stats.index, "index_kept": report.kept.is_some(),
         "lookups_together": stats.lookups_together, "steps": steps, "ms": ms(report.elapsed), "torn": report.torn.len(),
-        "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "replayed_keys": report.replayed,
+        "spilled_bytes": stats.away.bytes(), "redo_log": stats.redo_log, "redo_log_bytes": stats.redo_log_bytes, "replayed_keys": report.replayed,
     })
 }
 
@@ -167,6 +167,12 @@ fn told(name: &str, map: &Map, explain: bool) -> String {
             "\n  batched lookups are prefetched {} at a time",
             stats.lookups_together
         ));
+        if stats.away.logs > 0 {
+            let bytes = format_size(stats.away.bytes());
+            text.push_str(&format!(
+                "\n  values on the disk alone: {bytes}, beyond the memory budget"
+            ));
+        }
         if let Some(path) = &stats.redo_log {
             let (bytes, path) = (format_size(stats.redo_log_bytes), path.display());
             text.push_str(&format!(

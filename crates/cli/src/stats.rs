@@ -41,6 +41,7 @@ struct MapReport {
     index_kept: bool,
     index_bytes: u64,
     disk_bytes: u64,
+    spilled_bytes: u64,
     redo_log: Option<String>,
     redo_log_bytes: u64,
     replayed_keys: u64,
@@ -69,6 +70,7 @@ impl MapReport {
             index: recovery.kept.clone().unwrap_or(stats.index),
             index_bytes: stats.index_bytes,
             disk_bytes: stats.disk_bytes,
+            spilled_bytes: stats.away.bytes(),
             redo_log: stats.redo_log.map(|path| path.display().to_string()),
             redo_log_bytes: stats.redo_log_bytes,
             replayed_keys: recovery.replayed,
@@ -210,6 +212,7 @@ pub fn main(arguments: &Arguments) -> Outcome {
     let dir = arguments.dir.display();
     print(format_args!("{dir}: opened in {open_ms:.0} ms\n\n{}\n", tier_table(&tiers)))?;
     print(format_args!("{}\n", map_table(&maps)))?;
+    maps.iter().filter_map(spilled_line).try_for_each(print)?;
     maps.iter().filter_map(redo_line).try_for_each(print)?;
     if !queues.is_empty() {
         print(format_args!("{}\n", queue_table(&queues)))?;
@@ -321,6 +324,13 @@ fn map_table(maps: &[MapReport]) -> String {
         ]
     }));
     table(&rows)
+}
+
+/// How much of a map is on the disk alone while it is open.
+fn spilled_line(map: &MapReport) -> Option<String> {
+    let (name, bytes) = (&map.name, format_size(map.spilled_bytes));
+    (map.spilled_bytes > 0)
+        .then(|| format!("spilled of {name}: {bytes} of values are on the disk alone\n"))
 }
 
 /// Where the redo log of a map is, and what was taken from it.

@@ -78,6 +78,13 @@ impl Away {
     }
 }
 
+impl AwayStats {
+    /// Bytes of the logs on the disk alone.
+    pub fn bytes(&self) -> u64 {
+        self.logs as u64 * u64::from(SEGMENT_BYTES)
+    }
+}
+
 impl<M: Memory> Logs<M> {
     /// Recovery sends logs away that it has read, as soon as half of the budget is used.
     #[must_use]

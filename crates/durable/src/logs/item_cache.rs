@@ -38,10 +38,12 @@ struct Set {
 }
 
 impl Set {
-    /// The way to give up, of a set that is full. What stays counts as asked for once less.
+    /// The way to give up, of a set that is full. Where all were asked for often, what stays counts as asked for once
+    /// less.
     fn least_asked_for(&self) -> usize {
         let counts = self.keys.each_ref().map(|key| key.load(Ordering::Relaxed) >> COUNT_SHIFT);
-        for key in &self.keys {
+        let are_all_hot = counts.iter().all(|count| *count > COUNT_LEAST);
+        for key in self.keys.iter().filter(|_| are_all_hot) {
             let found = key.load(Ordering::Relaxed);
             if found >> COUNT_SHIFT > 0 {
                 let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -280,7 +282,11 @@ mod tests {
                         assert_eq!(found, ITEM);
                         kept += u64::from(round == 39);
                     }
-                    None => cache.add(location, 1, &ITEM, &guard),
+                    None => {
+                        cache.add(location, 1, &ITEM, &guard);
+                        // Whoever had it fetched looks at it.
+                        assert!(cache.get(location, 1, &guard).is_some());
+                    }
                 }
             }
             for cold in 0..200 {

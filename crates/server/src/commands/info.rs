@@ -162,6 +162,10 @@ pub(crate) fn totals(shared: &Shared) -> MapStats {
         sum.index_bytes += stats.index_bytes;
         sum.disk_bytes += stats.disk_bytes;
         sum.redo_log_bytes += stats.redo_log_bytes;
+        sum.away.logs += stats.away.logs;
+        sum.away.fetched += stats.away.fetched;
+        sum.away.fetched_bytes += stats.away.fetched_bytes;
+        sum.away.copied_bytes += stats.away.copied_bytes;
         sum.bytes_written += stats.bytes_written;
         sum.item_bytes_written += stats.item_bytes_written;
         sum.item_reads += stats.item_reads;
@@ -186,6 +190,10 @@ fn memory(shared: &Shared, lines: &mut Lines) {
     lines.add("used_memory_dataset", totals.live_bytes);
     lines.add("used_memory_overhead", totals.index_bytes + buffers);
     lines.add("used_memory_index", totals.index_bytes);
+    lines.add("used_memory_copies", totals.away.copied_bytes);
+    lines.add("spilled_bytes", totals.away.bytes());
+    lines.add("spilled_reads", totals.away.fetched);
+    lines.add("spilled_read_bytes", totals.away.fetched_bytes);
     lines.add("maxmemory", budget);
     lines.add("maxmemory_human", human(budget));
     lines.add(

@@ -27,7 +27,8 @@ fn a_map_in_a_tier_is_on_its_node_and_within_its_bytes() {
     };
     let tier = spec.resolve(&topology, &SystemPaths).expect("it fits");
     let dir = tempfile::tempdir().expect("directory");
-    let db = Database::open(dir.path(), MapOptions::default()).expect("open");
+    let options = MapOptions { when_full: WhenFull::Refuse, ..MapOptions::default() };
+    let db = Database::open(dir.path(), options).expect("open");
     let placed = match db.map_builder("placed").tiers(values_in(&tier)).open() {
         // Containers without the capability, kernels without NUMA.
         Err(e) if e.to_string().contains("not permitted") => return,
@@ -220,7 +221,7 @@ fn a_map_that_is_open_otherwise_is_refused() {
     let builder = || db.map_builder("a");
     let same =
         builder().kind(Kind::Hash).values(ValueDesign::Log).persist(Persist::Auto).writers(0);
-    let same = same.durability(map.durability()).when_full(WhenFull::Refuse).open();
+    let same = same.durability(map.durability()).when_full(WhenFull::Spill).open();
     assert!(same.is_ok(), "{:?}", same.err());
     let others = [
         ("kind", builder().kind(Kind::Ordered)),
