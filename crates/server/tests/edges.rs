@@ -5,7 +5,7 @@ use crate::common::{Client, PATIENCE, Reply, TestServer, options, request};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use terrace::{Durability, MapOptions};
+use terrace::{Durability, MapOptions, WhenFull};
 use terrace_server::ServerOptions;
 
 #[test]
@@ -206,6 +206,7 @@ fn out_of_memory() {
     let maps = MapOptions {
         durability: Durability::None,
         memory_budget_bytes: 48 << 20,
+        when_full: WhenFull::Refuse,
         ..MapOptions::default()
     };
     let server = TestServer::with_maps(options(), maps);
