@@ -236,9 +236,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let (was_due, room) = (!due.is_empty(), logs.room_for_copies());
         truncate_to_room(&mut due, room, logs.waiting_segments() > 0);
         if self.plan.may_spill {
-            // Each is brought back whole.
-            let most = (self.budget.headroom() / u64::from(SEGMENT_BYTES) / 2) as usize;
-            due.truncate(most.clamp(1, VICTIMS));
+            // Each is brought back: as many as there is memory for, of which short ones take little.
+            let (mut bytes, most) = (0, self.budget.headroom() / 2);
+            due.retain(|victim| {
+                let is_first = bytes == 0;
+                bytes += u64::from(victim.used_bytes);
+                is_first || bytes <= most
+            });
         }
         if was_due && due.is_empty() {
             // Freed logs come back first; to evict keys that live would be a waste.

@@ -221,7 +221,11 @@ fn deleted_keys_leave_no_tombstones_behind_for_ever() {
 fn a_full_budget_refuses_writes_but_not_reads_or_deletes() {
     let dir = tempfile::tempdir().expect("directory");
     // A dozen logs: of fewer, those that writer and collector have open are too large a part to promise a quarter.
-    let small = MapOptions { memory_budget_bytes: 48 << 20, ..options(Durability::None) };
+    let small = MapOptions {
+        memory_budget_bytes: 48 << 20,
+        when_full: WhenFull::Refuse,
+        ..options(Durability::None)
+    };
     let map = Map::open(dir.path(), small).expect("open");
     let mut written = 0u32;
     let refused = loop {

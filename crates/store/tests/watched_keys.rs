@@ -136,7 +136,8 @@ fn increments_by_watches_are_not_lost() {
 #[test]
 fn a_write_that_is_refused_is_none() {
     for options in ways() {
-        let options = MapOptions { memory_budget_bytes: 32 << 20, ..options };
+        let when_full = WhenFull::Refuse;
+        let options = MapOptions { memory_budget_bytes: 32 << 20, when_full, ..options };
         let dir = tempfile::tempdir().expect("directory");
         let map = Map::open(dir.path(), options.clone()).expect("open");
         map.put(b"key", b"old").expect("put");

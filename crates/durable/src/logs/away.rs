@@ -15,6 +15,7 @@ use super::pool::EPOCHS;
 use super::{Logs, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, State, start_of};
 use crate::error::Result;
 use crate::item;
+use crate::medium::BLOCK_BYTES;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -315,9 +316,10 @@ impl<M: Memory> Logs<M> {
     fn read_back(&self, segment: u32) -> Result<()> {
         let (start, row) = (start_of(segment), &self.segments[segment as usize]);
         self.medium.commit(start, u64::from(SEGMENT_BYTES))?;
+        let used = u64::from(row.end.load(Ordering::Relaxed));
         // SAFETY: nobody looks at a log that is away; who brings it back has claimed it.
-        unsafe { self.medium.read_in(start, u64::from(SEGMENT_BYTES))? };
-        let end = start + u64::from(row.end.load(Ordering::Relaxed));
+        unsafe { self.medium.read_in(start, used.next_multiple_of(BLOCK_BYTES))? };
+        let end = start + used;
         let salt = row.salt.load(Ordering::Relaxed);
         let mut at = start + u64::from(SEGMENT_HEADER_BYTES);
         while at < end {
