@@ -240,7 +240,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             let (mut bytes, most) = (0, self.budget.headroom() / 2);
             due.retain(|victim| {
                 let is_first = bytes == 0;
-                bytes += u64::from(victim.used_bytes);
+                bytes += victim.used_bytes;
                 is_first || bytes <= most
             });
         }
