@@ -33,8 +33,8 @@ pub type Cursor = u64;
 ///
 /// # Durability
 /// Each of the map's own operations has committed when it returns: under
-/// [`Durability::Sync`] what it wrote, or read, survives a power cut from then on. A [`Session`]
-/// leaves the moment to its user.
+/// [`Durability::Sync`](crate::Durability::Sync) what it wrote, or read, survives a power cut from then on. A
+/// [`Session`] leaves the moment to its user.
 pub struct Map<M: Memory = Native, I: Memory = Native> {
     pub(crate) inner: Arc<Inner<M, I>>,
 }
@@ -91,7 +91,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// From here on `told` is called whenever something was read from the disk for a session that does not wait
-    /// ([`Error::Fetching`]): look again then. It is called by a thread of the map's, and must be short.
+    /// ([`Error::Fetching`](crate::Error::Fetching)): look again then. It is called by a thread of the map's, and must be
+    /// short.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -283,7 +283,8 @@ impl<M: Memory> Logs<M> {
     /// Brings a claimed log back, verified, so that it can be collected.
     ///
     /// # Errors
-    /// [`Error::Damaged`] with the first item that does not match its checksum, and those of the disk: it stays away.
+    /// [`Error::Damaged`](crate::Error::Damaged) with the first item that does not match its checksum, and those of the
+    /// disk: it stays away.
     pub fn bring_back(&self, segment: u32) -> Result<()> {
         let row = &self.segments[segment as usize];
         assert_eq!(row.state(), State::Collecting, "it is claimed");
