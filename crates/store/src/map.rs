@@ -91,8 +91,8 @@ impl<M: Memory, I: Memory> Map<M, I> {
     }
 
     /// From here on `told` is called whenever something was read from the disk for a session that does not wait
-    /// ([`Error::Fetching`](crate::Error::Fetching)): look again then. It is called by a thread of the map's, and must be
-    /// short.
+    /// ([`Error::Fetching`](crate::Error::Fetching)): look again then. It is called by a thread of the map's, and must
+    /// be short.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
