@@ -75,7 +75,7 @@ map-mirrored-growth: BucketFilled
 map-redo-killed: RecordBeforeWord CheckpointBeforeReuse
 map-redo-power-cut: NumberAndCheck
 map-redo-batches: NoCheckpointInside
-map-spill: WrittenBeforeLeaving CopyOfItsLog
+map-spill: WrittenBeforeLeaving
 map-spill-look: ReadersHaveLeft
 map-spill-recovery: Sync
 ";

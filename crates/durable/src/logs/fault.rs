@@ -33,8 +33,6 @@ pub enum Fault {
     LeaveUnwritten,
     /// The memory of logs that leave is given back while readers look at it.
     ReleaseEarly,
-    /// A copy of an item that is away is found by its place alone, whatever log has that by now.
-    CopiesOfAnyLog,
 }
 
 /// The mistakes that are made.

@@ -419,12 +419,6 @@ pub(in super::super) const STEPS: &[LeftOut] = &[
         run: |s| spill(faulty(Fault::LeaveUnwritten), s).0.exhaustive(s.states),
     },
     LeftOut {
-        test: "map-spill",
-        name: "CopyOfItsLog",
-        meaning: "a copy of an item serves as long as its log has its place, and no longer",
-        run: |s| spill(faulty(Fault::CopiesOfAnyLog), s).explored(s),
-    },
-    LeftOut {
         test: "map-spill-look",
         name: "ReadersHaveLeft",
         meaning: "the memory of a log that leaves stays until its readers have left",
