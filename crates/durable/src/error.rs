@@ -17,6 +17,18 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A value that is on the disk alone could not be read, and nothing else is said of the map.
+    #[error(
+        "{path} at offset {offset}: could not be read: {source}; what lies elsewhere can be: try again, or look at the disk"
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The disk has no room. Nothing was half done; reads go on.
     #[error("{path}: the disk is full; free space, or lower the amount of data, then write again")]
     DiskFull {

@@ -29,6 +29,7 @@ pub(crate) use lent::{borrow, borrow_rest};
 
 use crate::checksum::Crc;
 use crate::control::{self, CONTROL_HEADER_BYTES, Control};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 65_535;
@@ -230,6 +231,11 @@ impl Widths {
     fn fields(self) -> usize {
         self.key + self.value + self.version
     }
+}
+
+/// Wall-clock milliseconds since 1970, as [`Item::expires_at_ms`] has them.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 impl<'a> Item<'a> {

@@ -4,6 +4,7 @@
 use crate::common::{Client, Reply, TestServer, options, request};
 use std::collections::HashMap;
 use std::net::TcpStream;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use terrace::{Durability, MapOptions, WhenFull};
@@ -258,4 +259,89 @@ fn nobody_waits_for_another_ones_read() {
     assert!(reads > 100, "{reads} reads of what is in memory");
     assert!(worst < Duration::from_millis(10), "one in ten took {worst:?} or longer");
     map.medium().slow_down_reads(0);
+}
+
+/// Whoever asks for what cannot be read is told so, with file and offset; neither the others nor the map stop.
+#[test]
+fn a_disk_that_does_not_give_a_value_back_costs_that_reply_alone() {
+    let server = server();
+    let mut client = server.client();
+    fill(&mut client);
+    client.line("SET hot 1");
+    let map = server.database.map("0").expect("open");
+    map.medium().inject_read_fault(0);
+    let is_told = |reply: Reply| {
+        let Reply::Error(told) = reply else {
+            panic!("{reply:?} from a disk that gives nothing back")
+        };
+        let is_whole =
+            told.starts_with("ERR /") && told.contains(" at offset ") && !told.contains('\n');
+        assert!(is_whole, "{told}");
+    };
+    for n in (0..KEYS / 2).step_by(1000) {
+        let cold = key(n);
+        is_told(client.call(&[b"GET", &cold[..]]));
+        is_told(client.call(&[b"SET", &cold[..], b"new"]));
+        is_told(client.call(&[&b"MGET"[..], b"hot", &cold]));
+        is_told(client.call(&[b"STRLEN", &cold[..]]));
+        // In a pipeline each has its own reply.
+        let (get, hot) = (request(&[b"GET", &cold[..]]), request(&[b"GET", b"hot"]));
+        client.send(&[&hot[..], &get, &get, &hot].concat());
+        assert_eq!(client.reply(), Reply::Bulk(b"1".to_vec()));
+        is_told(client.reply());
+        is_told(client.reply());
+        assert_eq!(client.reply(), Reply::Bulk(b"1".to_vec()));
+        let watched =
+            [request(&[b"WATCH", &cold[..]]), request(&[b"MULTI"]), get, request(&[b"EXEC"])];
+        client.send(&watched.concat());
+        // It is there, whatever its value.
+        assert_eq!(client.reply(), Reply::Simple("OK".into()));
+        assert_eq!(client.reply(), Reply::Simple("OK".into()));
+        assert_eq!(client.reply(), Reply::Simple("QUEUED".into()));
+        match client.reply() {
+            Reply::Array(mut replies) => is_told(replies.pop().expect("one")),
+            other => is_told(other),
+        }
+        let new = client.call(&[&b"SET"[..], format!("new:{n}").as_bytes(), b"1"]);
+        assert_eq!(new, Reply::Simple("OK".into()));
+    }
+    map.medium().inject_read_fault(-1);
+    for n in (0..KEYS).step_by(100) {
+        assert_eq!(client.call(&[b"GET", &key(n)[..]]), Reply::Bulk(value(n, 0)));
+    }
+}
+
+/// A value that was damaged on the disk is named to whoever asks for it, and again; it keeps nobody waiting.
+#[test]
+fn a_value_damaged_on_the_disk_is_named_and_keeps_nobody_waiting() {
+    let server = server();
+    let mut client = server.client();
+    fill(&mut client);
+    let map = server.database.map("0").expect("open");
+    let path = map.medium().path();
+    let bytes = std::fs::read(path).expect("the file");
+    let damaged = 7;
+    let wanted = value(damaged, 0);
+    let at =
+        bytes.windows(100).position(|window| window == &wanted[..100]).expect("it left memory");
+    let file = std::fs::OpenOptions::new().write(true).open(path).expect("open");
+    file.write_all_at(b"b", at as u64 + 50).expect("written");
+    file.sync_all().expect("synced");
+    for _ in 0..2 {
+        let gets = (0..20).flat_map(|n| request(&[b"GET", &key(n)[..]])).collect::<Vec<u8>>();
+        client.send(&gets);
+        for n in 0..20 {
+            match client.reply() {
+                Reply::Error(told) if n == damaged => {
+                    assert!(told.starts_with("ERR damaged: ") && told.contains("offset"), "{told}");
+                }
+                reply => assert_eq!(reply, Reply::Bulk(value(n, 0)), "{n}"),
+            }
+        }
+        let told = client.call(&[&b"MGET"[..], &key(3), &key(damaged)]);
+        assert!(
+            matches!(&told, Reply::Error(told) if told.starts_with("ERR damaged: ")),
+            "{told:?}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! A map's own threads: the checkpointer writes logs out, takes checkpoints and sweeps expired keys; the
 //! collector frees logs; the fetcher reads items from the disk for threads that serve others meanwhile.
 
-use crate::engine::{Change, Engine, Hint, Stored, now_ms};
+use crate::engine::{Change, Engine, Hint, Stored};
 use crate::error::Error;
 use crate::index::{KeyIndex, Position};
 use crate::options::Durability;
@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use terrace_durable::Values;
+use terrace_durable::item::now_ms;
 use terrace_durable::logs::Logs;
 use terrace_durable::values::Room;
 use terrace_memory::Memory;
@@ -51,6 +52,8 @@ const SWEEP_TIME_MUCH: Duration = Duration::from_millis(25);
 const SWEEP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the fetcher waits for something to read before it looks whether the map is closed.
 const FETCHER_TICK: Duration = Duration::from_millis(50);
+/// Items that the fetcher reads together at the most.
+const FETCHED_AT_ONCE: usize = 256;
 /// How often an ordered index hears of time.
 const LOAD_TICK: Duration = Duration::from_millis(100);
 
@@ -156,8 +159,11 @@ fn spawn_fetcher<M: Memory, I: Memory>(
     let body = move || {
         while !*stop.0.lock() {
             let wanted = engine.fetches.take(FETCHER_TICK);
-            if !wanted.is_empty() {
-                engine.values.fetch_all(wanted);
+            // A few at a time: who waits for the first goes on while the next are read.
+            for some in wanted.chunks(engine.near_at_once(FETCHED_AT_ONCE)) {
+                engine
+                    .values
+                    .fetch_all(some.to_vec(), |wanted, error| engine.fetches.failed(wanted, error));
                 engine.fetches.done();
             }
         }

@@ -5,13 +5,13 @@
 //! long it takes it holds up nobody, and forgetting the buffer undoes it. Then the writes go to the
 //! writer's log in one go, between a begin and an end that recovery knows.
 
-use crate::engine::{Change, Engine, Held, Hint, Value, now_ms};
+use crate::engine::{Change, Engine, Held, Hint, Value};
 use crate::error::{Error, Result};
 use crate::pressure::{By, Wait};
 use crate::session::{Session, saw};
 use crate::watch::Reads;
 use std::collections::BTreeMap;
-use terrace_durable::item::NewItem;
+use terrace_durable::item::{NewItem, now_ms};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{Values, Writing};

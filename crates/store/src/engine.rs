@@ -30,8 +30,7 @@ use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem};
+use terrace_durable::item::{Item, MAX_HEADER_BYTES, MAX_KEY_BYTES, NewItem, now_ms};
 use terrace_durable::sections::Changes;
 use terrace_durable::values::{Room, Ticket};
 use terrace_durable::{BucketLock, Error as Below, NoItem, Values, Writing, lock};
@@ -153,10 +152,6 @@ pub(crate) struct Counters {
     pub patient_rounds: AtomicU32,
     /// Free bytes that the index was left with when it last gave memory back: before there are more it is not asked.
     pub index_free_bytes: AtomicU64,
-}
-
-pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
 #[inline(always)]

@@ -174,6 +174,15 @@ impl Error {
         matches!(self, Error::Medium(terrace_durable::Error::Damaged { .. }))
     }
 
+    /// Whether a value that is on the disk alone could not be read, this time: the error names file and offset.
+    ///
+    /// ```
+    /// assert!(!terrace_store::Error::Fetching.is_unreadable());
+    /// ```
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Error::Medium(terrace_durable::Error::Unreadable { .. }))
+    }
+
     /// Whether there is no room for values.
     pub(crate) fn is_full(&self) -> bool {
         matches!(

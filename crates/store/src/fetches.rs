@@ -1,11 +1,18 @@
 //! Reads from the disk for threads that serve others meanwhile: they ask, and are told when it was done.
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashMap;
 use std::fmt;
+use std::time::{Duration, Instant};
+use terrace_durable::Error;
 use terrace_durable::logs::Wanted;
 
 /// Asked for at once at the most; what is beyond is asked for again by whoever looks again.
 const MOST: usize = 16 << 10;
+
+/// Failures that are kept for whoever asked, and for how long. One who looks later asks again.
+const FAILED_MOST: usize = 4 << 10;
+const FAILED_FOR: Duration = Duration::from_secs(5);
 
 /// To be called, by a thread of the map's, whenever something was fetched.
 type Told = Box<dyn Fn() + Send + Sync>;
@@ -15,6 +22,8 @@ type Told = Box<dyn Fn() + Send + Sync>;
 pub(crate) struct Fetches {
     wanted: Mutex<Vec<Wanted>>,
     is_asked: Condvar,
+    /// What could not be read, and nobody was told of yet.
+    failed: Mutex<HashMap<Wanted, (Instant, Error)>>,
     told: RwLock<Vec<Told>>,
 }
 
@@ -34,6 +43,28 @@ impl Fetches {
             self.is_asked.wait_for(&mut all, patience);
         }
         std::mem::take(&mut all)
+    }
+
+    /// Keeps the error of one that could not be read.
+    pub fn failed(&self, wanted: Wanted, error: Error) {
+        let mut failed = self.failed.lock();
+        if failed.len() >= FAILED_MOST {
+            failed.retain(|_, (since, _)| since.elapsed() < FAILED_FOR);
+        }
+        if failed.len() < FAILED_MOST {
+            failed.insert(wanted, (Instant::now(), error));
+        }
+    }
+
+    /// Why one could not be read that was asked for lately: for one who asked.
+    pub fn take_failure(&self, wanted: Wanted) -> Option<Error> {
+        let (since, error) = self.failed.lock().remove(&wanted)?;
+        (since.elapsed() < FAILED_FOR).then_some(error)
+    }
+
+    /// Whether there is such an error.
+    pub fn has_failed(&self, wanted: Wanted) -> bool {
+        self.failed.lock().get(&wanted).is_some_and(|(since, _)| since.elapsed() < FAILED_FOR)
     }
 
     /// From here on `told` is called whenever something was fetched.

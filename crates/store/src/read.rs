@@ -117,10 +117,12 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         saw: impl FnMut(Ticket),
     ) -> Result<()> {
         let mut brought = 0;
+        let wait_for = |wait| if self.fit_as_copies(keys.len()) { wait } else { Wait::ForRoom };
         self.multi_get_with(keys, each, saw, |number, met, guard| {
             if number < brought {
                 return self.bring_near(met, guard, wait).map(|()| true);
             }
+            let wait = wait_for(wait);
             // What the others need that is on the disk alone is read together with this one's.
             let most = if wait == Wait::ForRoom { self.near_at_once(BATCH) } else { keys.len() };
             let together = &keys[number..keys.len().min(number + most)];
@@ -143,7 +145,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Result<()> {
         let mut wanted = Vec::new();
         let told = self.multi_get_with(keys, each, saw, |number, met, _| {
-            wanted.extend(self.values.wanted(met.location()));
+            let needed = self.values.wanted(met.location());
+            if let Some(error) = needed.and_then(|needed| self.fetches.take_failure(needed)) {
+                return Err(error.into());
+            }
+            // Those behind are asked for once these are there: more would drive them out again.
+            if wanted.len() < self.near_at_once(keys.len()) {
+                wanted.extend(needed);
+            }
             away(number);
             Ok(false)
         });
@@ -166,12 +175,13 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let ahead = self.lines_ahead();
         let sync = self.durability.is_sync();
         let mut batch = Batch::new();
-        for (chunk, keys) in keys.chunks(BATCH).enumerate() {
+        let at_once = self.near_at_once(BATCH);
+        for (chunk, keys) in keys.chunks(at_once).enumerate() {
             // Anew each time: what was read from the disk for those before need not stay.
             let guard = crossbeam_epoch::pin();
             batch.find_candidates(self, keys, ahead, &self.located(&guard));
             'keys: for (i, key) in keys.iter().enumerate() {
-                let (number, hash) = (chunk * BATCH + i, batch.hashes[i]);
+                let (number, hash) = (chunk * at_once + i, batch.hashes[i]);
                 let candidate = batch.candidates[i].and_then(|location| {
                     let seen = self.values.seen_if_key(location, key, &guard).ok()??;
                     Some(Found { location, seen })

@@ -17,8 +17,9 @@ use terrace_durable::{BucketLock, NoItem, Values};
 use terrace_index::{Change as Entry, hash_key};
 use terrace_memory::Memory;
 
-/// Items put aside at the most.
+/// Items put aside: so many at the most, and one in so many bytes of the memory.
 const ASIDE: usize = 2048;
+const ASIDE_SHARE: u64 = 16;
 
 /// What the index has to know of an item that was found.
 #[derive(Clone, Copy)]
@@ -68,9 +69,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let many = {
             let mut all = aside.0.lock();
             all.push(Aside { key: key.into(), found: Found { key: &[], ..found }, other });
-            if all.len() >= ASIDE { std::mem::take(&mut *all) } else { Vec::new() }
+            if all.len() >= self.aside_most() { std::mem::take(&mut *all) } else { Vec::new() }
         };
         self.take_put_aside(many)
+    }
+
+    /// What they are compared with is in memory at once.
+    fn aside_most(&self) -> usize {
+        let share = self.budget.limit() / ASIDE_SHARE / self.values.usual_item_bytes() as u64;
+        share.clamp(8, ASIDE as u64) as usize
     }
 
     /// Takes in what was put aside.
@@ -86,7 +93,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         if all.is_empty() {
             return Ok(());
         }
-        self.values.fetch_all(all.iter().map(|one| one.other).collect());
+        self.values.fetch_all(all.iter().map(|one| one.other).collect(), |_, _| ());
         for one in &all {
             self.take_recovered(&one.found(), false)?;
         }

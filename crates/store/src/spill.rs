@@ -30,8 +30,7 @@ const AHEAD_SHARE: u64 = 32;
 const LOGS_SHARE: u64 = 4;
 /// One in so many bytes of the memory may be copies, however much logs take.
 const COPIES_SHARE: u64 = 16;
-/// Items that are read from the disk together by one who waits: so many at least, and so many bytes of them.
-const AT_ONCE: usize = 8;
+/// Items that are read from the disk together have about so many bytes, or are one.
 const AT_ONCE_BYTES: usize = 512 << 10;
 /// How often an item is read from the disk for one look: each time it may have been given up before the look.
 pub(crate) const FETCHES: usize = 100;
@@ -93,7 +92,11 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         match (met, wait) {
             (NoItem::Away(location), Wait::ForRoom) => Ok(self.values.fetch(location, guard)?),
             (NoItem::Away(location), Wait::Never { .. }) => {
-                self.bring_all_near(self.values.wanted(location).into_iter().collect(), wait)
+                let wanted = self.values.wanted(location);
+                match wanted.and_then(|wanted| self.fetches.take_failure(wanted)) {
+                    Some(error) => Err(error.into()),
+                    None => self.bring_all_near(wanted.into_iter().collect(), wait),
+                }
             }
             _ => Err(self.damaged(met)),
         }
@@ -105,26 +108,32 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     pub(crate) fn near_at_once(&self, most: usize) -> usize {
         match self.has_away() {
             false => most,
-            true => (AT_ONCE_BYTES / self.values.usual_item_bytes()).clamp(AT_ONCE, most),
+            true => (AT_ONCE_BYTES / self.values.usual_item_bytes()).clamp(1, most),
         }
     }
 
-    /// The same for many, all together, whatever becomes of each.
+    /// Whether so many items of the usual length find room among the copies. Whoever needs more than that waits for
+    /// the disk: the first would be given up before the last is there, however often they were read.
+    pub(crate) fn fit_as_copies(&self, items: usize) -> bool {
+        (items * self.values.usual_item_bytes()) as u64 <= self.values.copies_most() / 2
+    }
+
+    /// The same for many, all together, whatever becomes of each: whoever looks at one that cannot be read is told.
     ///
     /// # Errors
     /// [`Error::Fetching`] where `wait` says so, if there are any.
     #[cold]
-    pub(crate) fn bring_all_near(&self, wanted: Vec<Wanted>, wait: Wait) -> Result<()> {
-        match wait {
-            Wait::Never { .. } if !wanted.is_empty() => {
-                self.fetches.ask(wanted);
-                Err(Error::Fetching)
-            }
-            _ => {
-                self.values.fetch_all(wanted);
-                Ok(())
-            }
+    pub(crate) fn bring_all_near(&self, mut wanted: Vec<Wanted>, wait: Wait) -> Result<()> {
+        if wait == Wait::ForRoom {
+            self.values.fetch_all(wanted, |_, _| ());
+            return Ok(());
         }
+        wanted.retain(|wanted| !self.fetches.has_failed(*wanted));
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        self.fetches.ask(wanted);
+        Err(Error::Fetching)
     }
 
     /// Looks at an item of which a log in memory was seen a moment ago; reads it from the disk, and waits for it, where

@@ -3,13 +3,7 @@
 use super::{Logs, SEGMENT_HEADER_BYTES, start_of};
 use crate::item::{self, Item};
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_memory::Memory;
-
-/// Wall-clock milliseconds since 1970.
-pub(super) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
 
 impl<M: Memory> Logs<M> {
     /// When half of what a log at rest, in memory, holds is dead or has expired; never: [`u64::MAX`].

@@ -3,6 +3,7 @@
 //! One read takes the blocks in which an item of the usual length lies. What is known to be needed together is read
 //! together ([`Logs::fetch_all`]): a flash disk answers many reads in hardly more time than one.
 
+use super::item_cache::ItemCache;
 use super::{Logs, segment_of};
 use crate::error::{Error, Result};
 use crate::item::{self, Header, MAX_HEADER_BYTES, Record};
@@ -17,7 +18,7 @@ use terrace_memory::Memory;
 const USUAL_MOST: usize = 8 << 10;
 
 /// An item that is to be fetched: where it lies, and in which log, whatever lies there later.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     location: u64,
     sequence: u64,
@@ -59,6 +60,11 @@ impl<M: Memory> Logs<M> {
         matches!(self.resolve(location), Err(NoItem::Away(_)))
     }
 
+    /// Bytes of copies that may be kept.
+    pub fn copies_most(&self) -> u64 {
+        self.away.copies.get().map_or(0, ItemCache::most)
+    }
+
     /// What to fetch for the item at `location`, learnt under a guard that is held; nothing where its log is in memory.
     pub fn wanted(&self, location: u64) -> Option<Wanted> {
         let sequence = self.log_of_copies(segment_of(location));
@@ -90,12 +96,11 @@ impl<M: Memory> Logs<M> {
         })
     }
 
-    /// Fetches many, all together. Those that cannot be read are as they were: whoever looks at one is told. Their logs
-    /// may have been freed since.
-    pub fn fetch_all(&self, mut wanted: Vec<Wanted>) {
+    /// Fetches many, all together. `failed` is told of those that cannot be read, with the errors of [`Logs::fetch`];
+    /// not of those whose logs have been freed since.
+    pub fn fetch_all(&self, mut wanted: Vec<Wanted>, mut failed: impl FnMut(Wanted, Error)) {
         self.away.fetched.fetch_add(wanted.len() as u64, Ordering::Relaxed);
         let mut bytes = vec![self.usual_bytes().min(USUAL_MOST); wanted.len()];
-        let guard = crossbeam_epoch::pin();
         while !wanted.is_empty() {
             let piece = |(wanted, bytes): (&Wanted, &usize)| {
                 let (from, skipped) = blocks_of(wanted.location);
@@ -104,11 +109,25 @@ impl<M: Memory> Logs<M> {
             let pieces: Vec<(u64, usize)> = wanted.iter().zip(&bytes).map(piece).collect();
             let mut longer = (Vec::new(), Vec::new());
             self.medium.read_many(&pieces, &mut |number, found| {
-                let (wanted, Ok(found)) = (wanted[number], found) else { return };
-                self.count(found.len());
-                if let Examined::Longer(needed) = self.examine(wanted, found, &guard) {
-                    longer.0.push(wanted);
-                    longer.1.push(needed - blocks_of(wanted.location).1);
+                let wanted = wanted[number];
+                // For each by itself: copies that are let go meanwhile need not stay.
+                let guard = crossbeam_epoch::pin();
+                let examined = found.map(|found| {
+                    self.count(found.len());
+                    self.examine(wanted, found, &guard)
+                });
+                let error = match examined {
+                    Ok(Examined::Kept) => return,
+                    Ok(Examined::Longer(needed)) => {
+                        longer.0.push(wanted);
+                        longer.1.push(needed - blocks_of(wanted.location).1);
+                        return;
+                    }
+                    Ok(Examined::Damaged) => self.damaged_on_disk(wanted.location),
+                    Err(error) => at_offset(error, wanted.location),
+                };
+                if self.wanted(wanted.location) == Some(wanted) {
+                    failed(wanted, error);
                 }
             });
             (wanted, bytes) = longer;
@@ -169,8 +188,9 @@ impl<M: Memory> Logs<M> {
 }
 
 /// The error of the disk, with where it was met.
-fn at_offset(error: Error, location: u64) -> Error {
-    let Error::Io { path, doing, source } = error else { return error };
-    let text = format!("{source}, at offset {location}, where an item lies that is not in memory");
-    Error::Io { path, doing, source: std::io::Error::new(source.kind(), text) }
+fn at_offset(error: Error, offset: u64) -> Error {
+    match error {
+        Error::Io { path, source, .. } => Error::Unreadable { path, offset, source },
+        other => other,
+    }
 }

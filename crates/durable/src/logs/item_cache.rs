@@ -7,6 +7,7 @@
 //! A copy says of which log it is, by its sequence number: once the log was freed nobody finds it any more, whatever
 //! lies at its location then.
 
+use crate::values::rows::Zeroed;
 use crossbeam_epoch::{Atomic, Guard, Owned, Shared};
 use parking_lot::Mutex;
 use std::mem::MaybeUninit;
@@ -29,13 +30,15 @@ const HEAD_WORDS: usize = 3;
 /// What the allocator and the epochs take beside, about.
 const BESIDE_BYTES: u64 = 32;
 
-#[derive(Default)]
 #[repr(align(64))]
 struct Set {
     /// Location and count; 0: nothing.
     keys: [AtomicU64; WAYS],
     copies: [Atomic<[MaybeUninit<u64>]>; WAYS],
 }
+
+// SAFETY: atomic numbers, and atomic pointers of which one of zeros is null.
+unsafe impl Zeroed for Set {}
 
 impl Set {
     /// The way to give up, of a set that is full. Where all were asked for often, what stays counts as asked for once
@@ -102,13 +105,18 @@ impl ItemCache {
         let sets = (copies + copies / 4).div_ceil(WAYS as u64).max(16);
         budget.take_anyway(sets * size_of::<Set>() as u64);
         ItemCache {
-            sets: (0..sets).map(|_| Set::default()).collect(),
+            sets: Set::rows(sets as usize),
             budget: Arc::clone(budget),
             bytes: AtomicU64::new(0),
             most: AtomicU64::new(most),
             dropped: Arc::default(),
             hand: Mutex::new(0),
         }
+    }
+
+    /// Bytes that they may have.
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -183,7 +191,7 @@ impl ItemCache {
 
     /// Lets copies go until there is room for so many bytes, or there are none.
     fn make_room(&self, taken: u64, hand: &mut usize, guard: &Guard) {
-        let most = self.most.load(Ordering::Relaxed);
+        let most = self.most();
         let mut turns = self.sets.len() * (COUNT_MOST as usize + 1);
         while self.bytes() > 0 && self.bytes() + taken > most && turns > 0 {
             let set = &self.sets[*hand];

@@ -16,8 +16,7 @@
 //!   is used again ([`Logs::free`]).
 //!
 //! Locks, in the order they may be taken: the checkpoint, the lead of a commit queue, a writer, the logs that leave
-//! memory, the pool. The index's
-//! bucket lock is taken by callers inside a writer and is innermost of all.
+//! memory, the pool. The index's bucket lock is taken by callers inside a writer and is innermost of all.
 
 mod allocation;
 mod appender;
@@ -335,7 +334,7 @@ impl<M: Memory> Logs<M> {
     }
 
     fn survey_with(&self, tails: &HashMap<u32, u32>) -> Vec<SegmentView> {
-        let (fresh, now) = (self.lock_pool().fresh, expiry::now_ms());
+        let (fresh, now) = (self.lock_pool().fresh, item::now_ms());
         let view = |number: u32| {
             let segment = &self.segments[number as usize];
             let end = match segment.end.load(Ordering::Relaxed) {

@@ -63,9 +63,8 @@ pub(super) fn read_many(
     };
     let mut left: Vec<usize> = Vec::new();
     let is_whole = ring.read(file, pieces, &mut left, each);
-    if is_whole {
-        RING.set(Tried::Ready(ring));
-    }
+    // One that failed has reads under way perhaps, and its buffers are lost: not again and again.
+    RING.set(if is_whole { Tried::Ready(ring) } else { Tried::Refused });
     for number in left {
         let piece = &pieces[number..=number];
         one_by_one(piece, &mut |_, found| each(number, found), one);
@@ -172,10 +171,18 @@ fn side_by_side(
     each: &mut dyn FnMut(usize, Result<&[u8]>),
     one: ReadOne<'_>,
 ) {
-    for (round, some) in pieces.chunks(THREADS * PIECES_EACH).enumerate() {
+    let mut first = 0;
+    while first < pieces.len() {
+        let is_short = |piece: &&(u64, usize)| piece.1 <= BUFFER_BYTES;
+        let short = pieces[first..].iter().take(THREADS * PIECES_EACH).take_while(is_short).count();
+        if short == 0 {
+            one_by_one(&pieces[first..=first], &mut |_, found| each(first, found), one);
+            first += 1;
+            continue;
+        }
+        let some = &pieces[first..first + short];
         let threads = (some.len() / PIECES_EACH).max(1);
         let share = some.len().div_ceil(threads);
-        let first = round * THREADS * PIECES_EACH;
         let read = |share: &[(u64, usize)]| {
             let mut found: Vec<Result<Blocks>> = Vec::with_capacity(share.len());
             for (at, bytes) in share {
@@ -206,6 +213,7 @@ fn side_by_side(
                 Err(error) => each(first + number, Err(error)),
             }
         }
+        first += short;
     }
 }
 

@@ -214,11 +214,17 @@ impl<M: Memory> LogsOrSlabs<M> {
         self.logs().map_or(MAX_HEADER_BYTES, Logs::usual_bytes)
     }
 
+    /// How many bytes of copies may be in memory together.
+    #[cold]
+    pub fn copies_most(&self) -> u64 {
+        self.logs().map_or(0, Logs::copies_most)
+    }
+
     /// Fetches many, all together ([`Logs::fetch_all`]).
     #[cold]
-    pub fn fetch_all(&self, wanted: Vec<Wanted>) {
+    pub fn fetch_all(&self, wanted: Vec<Wanted>, failed: impl FnMut(Wanted, Error)) {
         if let Some(logs) = self.logs() {
-            logs.fetch_all(wanted);
+            logs.fetch_all(wanted, failed);
         }
     }
 
@@ -231,10 +237,8 @@ impl<M: Memory> LogsOrSlabs<M> {
             NoItem::Away(offset) | NoItem::Unreadable(offset) => {
                 let fetched = self.fetch(offset, &crossbeam_epoch::pin());
                 let path = self.medium().path().to_path_buf();
-                let source = std::io::Error::other(format!(
-                    "what lies at offset {offset} could not be read a moment ago, and can be now; try again"
-                ));
-                return fetched.err().unwrap_or(Error::Io { path, doing: "read", source });
+                let source = std::io::Error::other("not a moment ago, and now it could be read");
+                return fetched.err().unwrap_or(Error::Unreadable { path, offset, source });
             }
         };
         let what = "an entry of the index names this place, and no whole item lies there; other keys can be read: \

@@ -182,7 +182,7 @@ impl Failure {
         use terrace::Error;
         match self {
             Failure::Text(text) => text.to_string(),
-            Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. } | Error::Fetching) => {
+            Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
             Failure::Engine(error @ (Error::IndexFull { .. } | Error::HeldByReaders { .. })) => {
@@ -200,6 +200,8 @@ impl Failure {
             }
             // Of one key, or queue: nothing else stops.
             Failure::Engine(error) if error.is_damage() => format!("ERR damaged: {error}"),
+            Failure::Engine(error) if error.is_unreadable() => format!("ERR {error}"),
+            Failure::Engine(error @ Error::Fetching) => format!("TRYAGAIN {error}"),
             Failure::Engine(error) => {
                 format!(
                     "MISCONF Terrace cannot keep this on disk. Commands that may modify the data set are disabled: {error}"

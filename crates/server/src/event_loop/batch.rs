@@ -122,7 +122,13 @@ impl GetBatch {
         let keys = &keys[..len];
         let whose = |number: usize| waiting[number].connection as usize;
         let mut tally = Tally::default();
-        tally.answer_all(self.database, keys, whose, outputs, executor);
+        tally.answer_all(
+            (self.database, Wait::Never { since: None }),
+            keys,
+            whose,
+            outputs,
+            executor,
+        );
         if tally.value_bytes > HEAVY_BYTES {
             self.heavy.extend(waiting.iter().map(|entry| entry.connection as usize));
         }
@@ -153,7 +159,7 @@ impl Tally {
     /// Answers all `keys` of a database, but those that are owed: `whose` says where each answer goes.
     pub(super) fn answer_all(
         &mut self,
-        database: usize,
+        (database, wait): (usize, Wait),
         keys: &[&[u8]],
         whose: impl Fn(usize) -> usize,
         outputs: &mut [Output],
@@ -162,7 +168,7 @@ impl Tally {
         let started = Instant::now();
         let Executor { sessions, shared, .. } = executor;
         match sessions.open(database, &shared.maps) {
-            Ok(session) => self.look_up(session, keys, &whose, outputs, executor.stats),
+            Ok(session) => self.look_up((session, wait), keys, &whose, outputs, executor.stats),
             Err(error) => {
                 let text = Failure::from(error).text();
                 for number in 0..keys.len() {
@@ -179,13 +185,13 @@ impl Tally {
 
     fn look_up(
         &mut self,
-        session: &mut Session,
+        (session, wait): (&mut Session, Wait),
         keys: &[&[u8]],
         whose: &impl Fn(usize) -> usize,
         outputs: &mut [Output],
         stats: &LoopStats,
     ) {
-        session.set_wait(Wait::Never { since: None });
+        session.set_wait(wait);
         let owed = RefCell::new(Vec::new());
         // The replies of a client come in the order of its requests.
         let is_owed = |number: usize| {
@@ -197,18 +203,26 @@ impl Tally {
             false => self.answer(&mut outputs[whose(number)], value),
             true => away(number),
         };
-        let result = session.multi_get_near(keys, each, away);
+        let result = match wait {
+            Wait::ForRoom => session.multi_get(keys, each),
+            Wait::Never { .. } => session.multi_get_near(keys, each, away),
+        };
         let told = self.answered + owed.borrow().len();
         // One bad key must not cost the others their answers.
-        for (number, key) in
-            keys.iter().enumerate().skip(if result.is_ok() { keys.len() } else { told })
-        {
+        let mut failed = result.err();
+        let rest = if failed.is_some() { told } else { keys.len() };
+        for (number, key) in keys.iter().enumerate().skip(rest) {
+            let failed = failed.take();
             if is_owed(number) {
                 away(number);
                 continue;
             }
             let out = &mut outputs[whose(number)];
-            match session.get(key, |value| self.answer(out, Some(value))) {
+            let got = match failed {
+                Some(error) => Err(error),
+                None => session.get(key, |value| self.answer(out, Some(value))),
+            };
+            match got {
                 Ok(Some(())) => {}
                 Ok(None) => self.answer(out, None),
                 Err(Error::Fetching) => away(number),

@@ -67,12 +67,13 @@ impl EventLoop<'_> {
         while answered < owed.keys.len() {
             let some = &owed.keys[answered..];
             let keys: Vec<&[u8]> = some.iter().take(BATCH_KEYS).map(|key| &**key).collect();
-            if owed.tries >= FETCHES && answered == 0 {
-                wait_for_disk(database, &keys, &mut executor);
-            }
+            let wait = match owed.tries >= FETCHES && answered == 0 {
+                true => Wait::ForRoom,
+                false => Wait::Never { since: None },
+            };
             keys.iter().for_each(|_| self.outputs[index].count_reply());
             let mut tally = Tally::default();
-            tally.answer_all(database, &keys, |_| index, &mut self.outputs, &mut executor);
+            tally.answer_all((database, wait), &keys, |_| index, &mut self.outputs, &mut executor);
             answered += keys.len() - tally.owed.len();
             if !tally.owed.is_empty() {
                 break;
@@ -88,16 +89,5 @@ impl EventLoop<'_> {
             self.hold(index);
         }
         is_done
-    }
-}
-
-/// Reads what `keys` need, at once.
-#[cold]
-fn wait_for_disk(database: usize, keys: &[&[u8]], executor: &mut Executor<'_, '_>) {
-    let Executor { sessions, shared, .. } = executor;
-    if let Ok(session) = sessions.open(database, &shared.maps) {
-        session.set_wait(Wait::ForRoom);
-        // What is wrong with one of them is told to whoever looks at it.
-        let _brought = session.bring_near(keys);
     }
 }

@@ -73,9 +73,6 @@ impl SetRun {
                             let of = |each: &Waiting| &buffer[each.key.0..each.key.1];
                             let keys: Vec<&[u8]> = waiting[done..].iter().map(of).collect();
                             let _asked = session.bring_near(&keys);
-                            if done > 0 {
-                                client.fetches = 0;
-                            }
                             executor.hold(client, &waits);
                             held = Some(*at);
                             waiting = &waiting[..done];
@@ -98,6 +95,9 @@ impl SetRun {
                     out.error(&text);
                 }
             }
+        }
+        if !waiting.is_empty() {
+            client.fetches = 0;
         }
         waiting.iter().for_each(|_| out.count_reply());
         let took = started.elapsed();

@@ -1,33 +1,11 @@
 //! A map several times its memory budget: logs leave memory, and what they hold is read from the disk.
 
-use super::check_budget;
-use std::time::Duration;
-use terrace_store::{Durability, Map, MapOptions, Value, WhenFull};
-
-const MIB: u64 = 1 << 20;
-const BUDGET: u64 = 24 * MIB;
+use super::{BUDGET, MIB, check_budget, key, open};
+use terrace_store::{Map, Value};
 
 /// Five times the budget.
 const KEYS: u64 = 120 * 1024;
 const VALUE_BYTES: usize = 1000;
-
-fn options() -> MapOptions {
-    MapOptions {
-        durability: Durability::Interval(Duration::from_secs(1)),
-        memory_budget_bytes: BUDGET,
-        when_full: WhenFull::Spill,
-        writers: 2,
-        ..MapOptions::default()
-    }
-}
-
-fn open(dir: &tempfile::TempDir) -> Map {
-    Map::open(dir.path(), options()).expect("open")
-}
-
-fn key(n: u64) -> [u8; 8] {
-    n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
-}
 
 /// What key `n` has in its life `round`: no two of them are alike.
 fn value(n: u64, round: u64) -> Vec<u8> {
@@ -64,7 +42,7 @@ fn check(map: &Map, count: u64, round: impl Fn(u64) -> Option<u64>) {
 #[test]
 fn a_map_five_times_its_budget_is_written_read_changed_and_opened_again() {
     let dir = crate::adversary::in_memory();
-    let map = open(&dir);
+    let map = open(dir.path());
     fill(&map, 0..KEYS, 0);
     let away = map.stats().away;
     assert!(away.logs as u64 * 4 * MIB > 3 * BUDGET, "{away:?}");
@@ -89,7 +67,7 @@ fn a_map_five_times_its_budget_is_written_read_changed_and_opened_again() {
     assert_eq!(map.len(), live);
 
     drop((session, map));
-    let map = open(&dir);
+    let map = open(dir.path());
     check_budget(&map);
     assert_eq!(map.len(), live);
     check(&map, 8_000, round);
