@@ -96,6 +96,10 @@ pub struct Run {
     /// Memory each engine may take for a cache of its data, or for the data, in MiB.
     #[arg(long, default_value_t = 4096)]
     pub cache_mib: u64,
+    /// The data is larger than --cache-mib: write buffers count within it, and files are read past the system's page
+    /// cache. Needs `--engines terrace,rocksdb`: the others cannot be held to that.
+    #[arg(long)]
+    pub larger: bool,
     /// How long to wait, in seconds, before each job, for other programs to leave the processors
     /// alone [default: 20; quick: 0].
     #[arg(long)]
@@ -154,6 +158,14 @@ impl Run {
             )
             .into());
         }
+        if self.larger
+            && let Some(engine) = self.engines.iter().find(|engine| !engine.keeps_to_memory())
+        {
+            return Err(format!(
+                "{engine} cannot be held to --cache-mib: with --larger, give --engines terrace,rocksdb"
+            )
+            .into());
+        }
         let repetitions = self.repetitions.unwrap_or(if self.quick { 1 } else { 3 });
         let directory = self.directory.clone().unwrap_or_else(|| {
             std::env::temp_dir().join(format!("terrace-peers-{}", std::process::id()))
@@ -168,6 +180,7 @@ impl Run {
             settings,
             repetitions: repetitions.max(1),
             cache_bytes: self.cache_mib << 20,
+            is_larger: self.larger,
             patience: of(self.patience, 0.0, 20.0)?,
             directory,
             temporary: self.directory.is_none(),

@@ -50,7 +50,8 @@ pub fn one(
     // The folder of an earlier run, if there is one.
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir_all(&directory)?;
-    let options = OpenOptions { durability, cache_bytes: 256 << 20, records: RECORDS };
+    let options =
+        OpenOptions { durability, cache_bytes: 256 << 20, is_larger: false, records: RECORDS };
     with_engine(name, key_bytes, Check { directory, options, key_bytes })
 }
 

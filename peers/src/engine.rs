@@ -30,6 +30,8 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// Memory for its own cache of the data, or for the data, where it takes such a bound.
     pub cache_bytes: u64,
+    /// Whether the data is larger than that: write buffers count too, and files are read past the system's page cache.
+    pub is_larger: bool,
     /// Records that will be loaded; a hint that no engine but the floor uses.
     pub records: u64,
 }

@@ -35,6 +35,8 @@ pub struct Subject {
     pub settings: Settings,
     /// Memory for its cache, or for the data.
     pub cache_bytes: u64,
+    /// Whether the data is larger than that ([`OpenOptions::is_larger`]).
+    pub is_larger: bool,
     /// Its folder.
     pub directory: PathBuf,
 }
@@ -45,6 +47,7 @@ impl Subject {
         OpenOptions {
             durability: self.durability,
             cache_bytes: self.cache_bytes,
+            is_larger: self.is_larger,
             records: self.settings.records,
         }
     }

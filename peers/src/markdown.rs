@@ -52,6 +52,15 @@ fn head(text: &mut String, results: &Results) -> std::fmt::Result {
         settings.value_bytes,
         results.repetitions,
         settings.duration.as_secs_f64(),
+    )?;
+    let Some(held_to) = results.held_to_bytes else { return Ok(()) };
+    let data = settings.records as f64 * (settings.key_bytes + settings.value_bytes) as f64;
+    writeln!(
+        text,
+        "Each engine was held to {} MiB of memory, write buffers included, and read its files past the page cache: the \
+         data is {:.1} times that.",
+        held_to >> 20,
+        data / held_to as f64,
     )
 }
 
@@ -269,10 +278,24 @@ fn memory(text: &mut String, results: &Results) -> std::fmt::Result {
         return Ok(());
     }
     writeln!(text, "\n### Memory after the load\n")?;
-    columns(text, &["engine", "threads", "resident, MiB", "beyond key and value, B a key"])?;
+    columns(
+        text,
+        &[
+            "engine",
+            "threads",
+            "resident, MiB",
+            "beyond key and value, B a key",
+            "most in the run, MiB",
+        ],
+    )?;
     for row in &results.memory {
         let (resident, overhead) = (mib(row.resident_bytes), row.overhead_bytes_per_key);
-        writeln!(text, "| {} | {} | {resident} | {overhead:.1} |", row.engine, row.threads)?;
+        let most = mib(row.most_bytes);
+        writeln!(
+            text,
+            "| {} | {} | {resident} | {overhead:.1} | {most} |",
+            row.engine, row.threads
+        )?;
     }
     Ok(())
 }

@@ -22,6 +22,8 @@ pub struct Results {
     pub settings: Settings,
     /// Repetitions, of which each row is the median.
     pub repetitions: u32,
+    /// Memory that each engine was held to, where the data was larger.
+    pub held_to_bytes: Option<u64>,
     /// Terrace against the best of its rivals.
     pub ratios: Vec<Ratio>,
     /// Memory after the load.
@@ -106,6 +108,8 @@ pub struct MemoryRow {
     pub resident_bytes: f64,
     /// The same for each record, less its key and value.
     pub overhead_bytes_per_key: f64,
+    /// The largest resident set of the whole run, the harness's own included.
+    pub most_bytes: f64,
 }
 
 /// Space one engine takes under sustained updates, over the live keys and values.
@@ -148,8 +152,8 @@ pub struct RecoveryRow {
 #[derive(Debug, Default)]
 pub struct Collected {
     runs: BTreeMap<Place, Vec<Sample>>,
-    /// By engine and threads: resident bytes, overhead.
-    memory: BTreeMap<(Name, usize), Vec<(f64, f64)>>,
+    /// By engine and threads: resident bytes, overhead, most resident bytes.
+    memory: BTreeMap<(Name, usize), Vec<[f64; 3]>>,
     space: BTreeMap<Name, Vec<SpaceReport>>,
     recovery: BTreeMap<Name, Vec<(RecoveryReport, RecoveryReport)>>,
     /// What went wrong.
@@ -199,8 +203,14 @@ impl Collected {
             self.runs.entry(at).or_default().push(sample);
             let grown =
                 load.memory_after.resident_bytes as f64 - load.memory_before.resident_bytes as f64;
+            let phases = report.phases.iter().map(|phase| phase.memory.peak_bytes);
+            let most = phases.fold(load.memory_after.peak_bytes, u64::max);
             let at = (subject.engine, subject.settings.threads);
-            self.memory.entry(at).or_default().push((grown, load.overhead_bytes_per_record()));
+            self.memory.entry(at).or_default().push([
+                grown,
+                load.overhead_bytes_per_record(),
+                most as f64,
+            ]);
         }
         for phase in &report.phases {
             let at = place(phase.workload.to_string(), &phase.distribution);
@@ -243,14 +253,16 @@ impl Collected {
         let memory = self.memory.into_iter().map(|((engine, threads), runs)| MemoryRow {
             engine: engine.to_string(),
             threads,
-            resident_bytes: median(runs.iter().map(|run| run.0)),
-            overhead_bytes_per_key: median(runs.iter().map(|run| run.1)),
+            resident_bytes: median(runs.iter().map(|run| run[0])),
+            overhead_bytes_per_key: median(runs.iter().map(|run| run[1])),
+            most_bytes: median(runs.iter().map(|run| run[2])),
         });
         Results {
             rows,
             machine,
             settings: settings.clone(),
             repetitions,
+            held_to_bytes: None,
             ratios,
             memory: memory.collect(),
             space: self.space.iter().map(|(engine, runs)| space_row(*engine, runs)).collect(),

@@ -62,6 +62,8 @@ pub struct Plan {
     pub repetitions: u32,
     /// Memory for each engine's cache, or for its data.
     pub cache_bytes: u64,
+    /// Whether the data is larger than that.
+    pub is_larger: bool,
     /// How long to wait for a quiet machine before each job.
     pub patience: Duration,
     /// Folder for the engines' data.
@@ -81,6 +83,7 @@ impl Plan {
             durability,
             settings: Settings { threads, ..self.settings.clone() },
             cache_bytes: self.cache_bytes,
+            is_larger: self.is_larger,
             directory: self.directory.join(engine.to_string()),
         }
     }
@@ -117,7 +120,9 @@ pub fn run(plan: &Plan) -> Result<Results, Failure> {
     if plan.temporary {
         std::fs::remove_dir_all(&plan.directory)?;
     }
-    Ok(suite.collected.results(Machine::here(), &plan.settings, plan.repetitions))
+    let mut results = suite.collected.results(Machine::here(), &plan.settings, plan.repetitions);
+    results.held_to_bytes = plan.is_larger.then_some(plan.cache_bytes);
+    Ok(results)
 }
 
 struct Suite<'a> {

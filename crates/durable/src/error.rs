@@ -29,11 +29,13 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// The disk has no room. Nothing was half done; reads go on.
-    #[error("{path}: the disk is full; free space, or lower the amount of data, then write again")]
+    /// The disk has no room, or no more of it may be taken. Nothing was half done; reads go on.
+    #[error("{path}: {}, or lower the amount of data, then write again", full(*limit))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
+        /// Bytes that may be taken, if it is not the disk itself that is full.
+        limit: Option<u64>,
     },
     /// No log or superblock is free, and the budget allows no more.
     #[error("no space: {used} of {limit} bytes used")]
@@ -93,6 +95,14 @@ pub enum Error {
     },
 }
 
+/// What is full, and the way out.
+fn full(limit: Option<u64>) -> String {
+    match limit {
+        None => "the disk is full; free space".into(),
+        Some(limit) => format!("disk_budget is spent: {limit} bytes may be taken; raise it"),
+    }
+}
+
 /// Result of this room.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -103,7 +113,7 @@ pub(crate) fn io_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Erro
             if code == rustix::io::Errno::NOSPC.raw_os_error()
                 || code == rustix::io::Errno::DQUOT.raw_os_error() =>
         {
-            Error::DiskFull { path }
+            Error::DiskFull { path, limit: None }
         }
         _ => Error::Io { path, doing, source },
     }

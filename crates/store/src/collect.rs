@@ -123,8 +123,9 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
         let is_to_come = logs.waiting_segments() > 0 || room_comes;
         let stays = self.readers.look(is_to_come) == Reading::On;
-        // A log that leaves makes more room than one that is collected; most are not even in memory.
-        let spills = room_comes || self.spills();
+        // A log that leaves makes more room than one that is collected; most are not even in memory. On a full disk
+        // what is collected is the only room.
+        let spills = (room_comes || self.spills()) && !logs.is_disk_full();
         let (victims, evict) = self.victims(
             logs,
             (!spills && (pressed || deletes_pressed || missing > 0)).then_some(missing),
@@ -135,6 +136,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
         match freed && !stays {
             true => self.pressure.relieve(),
+            false if pressed && logs.is_disk_full() => self.pressure.give_up_disk(this_round),
             false if pressed => self.pressure.give_up(this_round),
             false => {}
         }

@@ -97,11 +97,14 @@ pub enum Error {
     /// As many sessions of a word table as can be.
     #[error("all {0} sessions of the table are in use; drop one first")]
     Sessions(usize),
-    /// The disk has no room.
-    #[error("{path}: the disk is full; reads go on, writes are refused until there is space")]
+    /// The disk has no room, or no more of it may be taken.
+    #[error("{path}: {}", full(*limit))]
     DiskFull {
         /// The file that could not grow.
         path: PathBuf,
+        /// Bytes that may be taken ([`MapOptions::disk_budget`](crate::MapOptions::disk_budget)), if it is not the disk
+        /// itself that is full.
+        limit: Option<u64>,
     },
     /// A range was asked of a map whose keys are in no order.
     #[error("the map is a hash map without key order: open it with kind = \"ordered\" for ranges")]
@@ -160,6 +163,16 @@ pub enum Error {
     },
 }
 
+fn full(limit: Option<u64>) -> String {
+    match limit {
+        None => "the disk is full; reads go on, writes are refused until there is space".into(),
+        Some(limit) => format!(
+            "disk_budget is spent: of the {limit} bytes that may be taken the last are for deletes; reads go on, writes are \
+             refused until keys are deleted, or it is raised"
+        ),
+    }
+}
+
 /// Result of a map's operations.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -196,7 +209,7 @@ impl From<terrace_durable::Error> for Error {
     fn from(error: terrace_durable::Error) -> Error {
         use terrace_durable::Error as Below;
         match error {
-            Below::DiskFull { path } => Error::DiskFull { path },
+            Below::DiskFull { path, limit } => Error::DiskFull { path, limit },
             Below::NoRoom { used, limit } => Error::OutOfMemory { used, budget: limit },
             Below::Stopped(reason) => Error::ReadOnly(reason),
             other => Error::Medium(other),

@@ -131,6 +131,7 @@ fn open_locked(
         ..spec.clone()
     });
     let start_as = StartAs { durability: options.durability, when_full: options.when_full };
+    let disk = options.disk_budget.clone();
     let opening = Opening { plan, start_as, budget, has_threads: true, threads: processors() };
     let medium = Medium::open(&spec)?;
     if let Place::Mirrored { node: Some(node) } = opening.plan.place {
@@ -144,6 +145,9 @@ fn open_locked(
         lock.note_made(&name.to_string_lossy());
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
+    if let (Some(disk), Some(logs)) = (&disk, engine.values.logs()) {
+        logs.bound_disk(disk);
+    }
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
     engine.begin_promise()?;

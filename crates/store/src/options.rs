@@ -104,7 +104,11 @@ pub struct MapOptions {
     pub index_tier: Option<IndexTier>,
     /// Bytes of memory the map may take, buffers counted in, and an index in no tier of its own.
     pub memory_budget_bytes: u64,
-    /// What happens when they are spent.
+    /// Bytes of the disk that logs may take, which maps may share; none: what there is. When they are spent, writes are
+    /// refused ([`Error::DiskFull`](crate::Error::DiskFull)); deletes, expiry and collection have a reserve. Not of
+    /// slabs.
+    pub disk_budget: Option<Arc<Budget>>,
+    /// What happens when the memory is spent.
     pub when_full: WhenFull,
     /// Current logs: writers that do not wait for one another. 0: one per processor.
     pub writers: usize,
@@ -134,6 +138,7 @@ impl Default for MapOptions {
             persist: Persist::Auto,
             index_tier: None,
             memory_budget_bytes: 8 << 30,
+            disk_budget: None,
             when_full: WhenFull::default(),
             writers: 0,
             costs: None,

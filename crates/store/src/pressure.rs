@@ -43,6 +43,8 @@ pub(crate) struct Pressure {
     rounds_for_readers: AtomicUsize,
     /// Whether the last round made none and nothing has made any since: nobody waits for another.
     is_full: AtomicBool,
+    /// Whether that is so because the disk is full.
+    is_of_disk: AtomicBool,
 }
 
 /// How long writers wait for readers to leave what was freed.
@@ -132,6 +134,20 @@ impl Pressure {
         self.forget_rounds();
         self.hopeless_round.store(round, Ordering::Release);
         self.is_full.store(true, Ordering::Release);
+    }
+
+    /// The same where the disk is full: who finds the memory spent afterwards waits for a round again, for that is
+    /// mended otherwise.
+    pub fn give_up_disk(&self, round: u64) {
+        self.is_of_disk.store(true, Ordering::Release);
+        self.give_up(round);
+    }
+
+    /// Somebody finds the memory spent.
+    fn meets_memory(&self) {
+        if self.is_full() && self.is_of_disk.swap(false, Ordering::AcqRel) {
+            self.relieve();
+        }
     }
 
     /// Counts a round, of a map of so many segments; whether all of them were collected, or as many
@@ -253,12 +269,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     ) -> Result<Held<'a, M>> {
         match ask() {
             Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
-                // What is missing at last is what whoever asked is told.
-                let last = Cell::new(refused);
                 let pressure = match room {
                     Room::Urgent => &self.deletes_pressure,
                     Room::Ordinary | Room::Anyway => &self.pressure,
                 };
+                if matches!(refused, Below::NoRoom { .. }) {
+                    pressure.meets_memory();
+                }
+                // What is missing at last is what whoever asked is told.
+                let last = Cell::new(refused);
                 let held = self.after_collection(pressure, wait, || match ask() {
                     Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
                         last.set(refused);

@@ -21,6 +21,9 @@ use terrace_memory::{Memory, lab};
 const LOOKS: usize = 4;
 /// How often a reader copies an item that keeps changing before it takes the key's lock.
 const OPTIMISTIC_COPIES: usize = 64;
+/// Items that one who looks many up has read from the disk together at the most: so many that the disk is busy all the
+/// while, for it is idle between two such times.
+const READ_TOGETHER: usize = 1024;
 
 /// The stages of a batched lookup before the verification (Wu, section 4.3.4).
 struct Batch {
@@ -124,7 +127,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
             }
             let wait = wait_for(wait);
             // What the others need that is on the disk alone is read together with this one's.
-            let most = if wait == Wait::ForRoom { self.near_at_once(BATCH) } else { keys.len() };
+            let most = match wait {
+                Wait::ForRoom => self.near_at_once(READ_TOGETHER),
+                Wait::Never { .. } => keys.len(),
+            };
             let together = &keys[number..keys.len().min(number + most)];
             brought = number + together.len();
             self.bring_keys_near(together, guard, wait).map(|()| true)

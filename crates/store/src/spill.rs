@@ -31,7 +31,7 @@ const LOGS_SHARE: u64 = 4;
 /// One in so many bytes of the memory may be copies, however much logs take.
 const COPIES_SHARE: u64 = 16;
 /// Items that are read from the disk together have about so many bytes, or are one.
-const AT_ONCE_BYTES: usize = 512 << 10;
+const AT_ONCE_BYTES: usize = 1 << 20;
 /// How often an item is read from the disk for one look: each time it may have been given up before the look.
 pub(crate) const FETCHES: usize = 100;
 

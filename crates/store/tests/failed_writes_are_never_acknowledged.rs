@@ -301,7 +301,7 @@ fn when_the_disk_has_no_room_for_an_index_in_logs() {
             assert!(written < 100_000, "a log of 4 MiB has room for more values than the index");
         };
         assert!(
-            matches!(&refused, Error::DiskFull { path } if path.ends_with("index")),
+            matches!(&refused, Error::DiskFull { path, limit: None } if path.ends_with("index")),
             "{refused:?}"
         );
         for _ in 0..20 {

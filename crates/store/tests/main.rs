@@ -14,6 +14,7 @@ mod costs;
 mod damage_in_open_logs;
 mod damage_is_named_and_never_hides_keys;
 mod deleted_keys_stay_deleted_across_power_cuts;
+mod disk_budget_is_held;
 mod durability_may_be_switched_under_load;
 mod failed_writes_are_never_acknowledged;
 mod folders_survive_power_cuts;

@@ -22,6 +22,7 @@ mod words;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use keys::{KEYS, Key, MAP_KEYS, TIER_KEYS};
@@ -32,7 +33,7 @@ pub use values::{format_size, nearest, parse_size};
 pub use words::{WORDS_KEYS, WordsConfig};
 
 use crate::database::Given;
-use terrace_memory::{ByteSize, Domain, TierKind, TierSpec};
+use terrace_memory::{Budget, ByteSize, Domain, TierKind, TierSpec};
 use terrace_store::{Durability, Kind, MapOptions, Persist, ValueDesign, WhenFull};
 
 /// The name of the configuration file inside a database directory.
@@ -55,6 +56,8 @@ pub struct Config {
     pub words: BTreeMap<String, WordsConfig>,
     /// Bytes of memory all maps may take together.
     pub memory_budget_bytes: u64,
+    /// Bytes of the disk that their values may take together, in logs; none: what there is.
+    pub disk_budget_bytes: Option<u64>,
     /// The persistence domain of the directory; never guessed upward.
     pub domain: Domain,
     /// Whether the engine pre-stores: hints of the process, for comparing with and without.
@@ -174,6 +177,7 @@ impl Default for Config {
             queues: BTreeMap::new(),
             words: BTreeMap::new(),
             memory_budget_bytes: values::default_memory_budget(),
+            disk_budget_bytes: None,
             domain: Domain::PageCache,
             pre_stores: true,
             profile: None,
@@ -383,6 +387,7 @@ impl Config {
     pub fn options(&self) -> MapOptions {
         let base = MapOptions {
             memory_budget_bytes: self.memory_budget_bytes,
+            disk_budget: self.disk_budget_bytes.map(|bytes| Arc::new(Budget::new(bytes))),
             domain: self.domain,
             ..MapOptions::default()
         };

@@ -99,6 +99,11 @@ impl Name {
         self != Name::Congee || bytes == 8
     }
 
+    /// Whether it can be held to a bound of its memory, and reads its files past the system's page cache then.
+    pub fn keeps_to_memory(self) -> bool {
+        matches!(self, Name::Terrace | Name::Rocksdb)
+    }
+
     /// Whether it scans in the order of keys.
     pub fn is_ordered(self) -> bool {
         !matches!(

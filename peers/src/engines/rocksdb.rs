@@ -28,7 +28,19 @@ impl Engine for Rocksdb {
         all.set_max_write_buffer_number(4);
         all.set_enable_pipelined_write(true);
         let mut tables = BlockBasedOptions::default();
-        tables.set_block_cache(&Cache::new_lru_cache(options.cache_bytes as usize));
+        let mut cache_bytes = options.cache_bytes as usize;
+        if options.is_larger {
+            all.set_use_direct_reads(true);
+            all.set_use_direct_io_for_flush_and_compaction(true);
+            // Write buffers, filters and indexes are within the memory too.
+            let for_writes = cache_bytes / 4;
+            cache_bytes -= for_writes;
+            all.set_db_write_buffer_size(for_writes);
+            all.set_write_buffer_size((for_writes / 4).min(64 << 20));
+            tables.set_cache_index_and_filter_blocks(true);
+            tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        }
+        tables.set_block_cache(&Cache::new_lru_cache(cache_bytes));
         tables.set_bloom_filter(10.0, false);
         tables.set_format_version(6);
         all.set_block_based_table_factory(&tables);

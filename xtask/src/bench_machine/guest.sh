@@ -138,6 +138,7 @@ node = 1
 bytes = "1 MiB"
 [maps.0]
 tier = "slow"
+when_full = "refuse"
 [maps.1]
 index_tier = "fast"
 END

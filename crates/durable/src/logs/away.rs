@@ -391,6 +391,7 @@ impl<M: Memory> Logs<M> {
             }
             self.away.count.fetch_sub(1, Ordering::Relaxed);
             self.lock_pool().released.push(segment);
+            self.give_disk();
         }
     }
 }

@@ -23,6 +23,7 @@ mod appender;
 mod away;
 mod commit;
 mod commit_queue;
+mod disk_room;
 mod expiry;
 #[cfg(any(test, feature = "faults"))]
 mod fault;
@@ -119,6 +120,8 @@ pub struct Logs<M: Memory = Native> {
     has_expired: AtomicBool,
     /// Whether the disk had no room for a segment when one was last asked for.
     is_disk_full: AtomicBool,
+    /// How much of the disk they may take.
+    disk: OnceLock<Arc<Budget>>,
     /// Logs opened since they were counted.
     uncounted: AtomicUsize,
     /// By writer and segment, bytes of items nobody points to any more. Each writer counts in a
@@ -191,6 +194,7 @@ impl<M: Memory> Logs<M> {
             has_short: AtomicBool::new(false),
             has_expired: AtomicBool::new(false),
             is_disk_full: AtomicBool::new(false),
+            disk: OnceLock::new(),
             uncounted: AtomicUsize::new(0),
             dead: (0..=writers).map(|_| AtomicU32::rows(count)).collect(),
             is_bounded: AtomicBool::new(checkpoint.rule == Rule::Bounded),
@@ -493,6 +497,7 @@ impl<M: Memory> Logs<M> {
 
 impl<M: Memory> Drop for Logs<M> {
     fn drop(&mut self) {
+        self.leave_disk();
         let rows = self.row_bytes(self.lock_pool().fresh - 1);
         self.budget.give(rows + self.segments_in_memory() as u64 * u64::from(SEGMENT_BYTES));
     }

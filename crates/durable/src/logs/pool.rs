@@ -87,8 +87,13 @@ impl<M: Memory> Logs<M> {
         self.grow_file(segment)
     }
 
-    /// A segment more than there are in memory.
+    /// A segment more than there are.
     fn grow_pool(&self, pool: &mut Pool, room: Room) -> Result<u32> {
+        self.take_disk(room)?;
+        self.grow_pool_on_disk(pool, room).inspect_err(|_| self.give_disk())
+    }
+
+    fn grow_pool_on_disk(&self, pool: &mut Pool, room: Room) -> Result<u32> {
         for tried in 1..=pool.released.len().min(RELEASED_TRIED) {
             let at = pool.released.len() - tried;
             match self.grow_to(pool.released[at], room) {
@@ -126,7 +131,7 @@ impl<M: Memory> Logs<M> {
     /// Why writers wait for a collector that is far behind: on a full disk it may have no room to copy to.
     fn no_room_behind_collector(&self) -> Error {
         match self.is_disk_full.load(Ordering::Relaxed) {
-            true => Error::DiskFull { path: self.medium.path().into() },
+            true => self.disk_full(),
             false => self.no_room(),
         }
     }
@@ -324,6 +329,7 @@ impl<M: Memory> Logs<M> {
         }
         self.budget.give(bytes);
         self.lock_pool().released.push(segment);
+        self.give_disk();
         Ok(true)
     }
 

@@ -240,6 +240,9 @@ fn persistence(shared: &Shared, lines: &mut Lines) {
     );
     lines.add("read_only", shared.maps.stopped().unwrap_or_else(|| "no".into()));
     lines.add("disk_bytes", totals.disk_bytes);
+    let disk = shared.maps.database().options().disk_budget.as_ref();
+    lines.add("disk_budget", disk.map_or(0, |disk| disk.limit()));
+    lines.add("disk_budget_used", disk.map_or(0, |disk| disk.used()));
     lines.add("redo_log_bytes", totals.redo_log_bytes);
     for (number, map) in shared.maps.opened() {
         let stats = map.stats();

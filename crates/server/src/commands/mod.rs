@@ -185,7 +185,11 @@ impl Failure {
             Failure::Engine(Error::OutOfMemory { .. } | Error::Busy { .. }) => {
                 "OOM command not allowed when used memory > 'maxmemory'.".into()
             }
-            Failure::Engine(error @ (Error::IndexFull { .. } | Error::HeldByReaders { .. })) => {
+            Failure::Engine(
+                error @ (Error::IndexFull { .. }
+                | Error::HeldByReaders { .. }
+                | Error::DiskFull { limit: Some(_), .. }),
+            ) => {
                 format!("OOM {error}")
             }
             Failure::Engine(

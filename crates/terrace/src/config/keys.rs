@@ -231,6 +231,16 @@ pub const KEYS: &[Key<Config>] = &[
         }
     ),
     key!(
+        "disk_budget",
+        "off",
+        "disk for the values of all maps in logs; off: what the disk has. When it is spent writes are refused",
+        |c, v| {
+            let size = |v| size_from(v, 32 << 20);
+            c.disk_budget_bytes = if v == "off" { None } else { Some(size(v)?) };
+            Ok(())
+        }
+    ),
+    key!(
         "domain",
         "page-cache",
         "persistence domain of DIR: page-cache, adr, eadr, none",

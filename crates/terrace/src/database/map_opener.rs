@@ -156,6 +156,8 @@ impl<'db> MapOpener<'db> {
         let options = MapOptions {
             node: share.node.or(options.node),
             index_tier: of_index.or(options.index_tier),
+            // One for all maps, as the memory is.
+            disk_budget: database.options.disk_budget.clone(),
             ..options
         };
         let folder = database.dir.join("maps").join(&name);

@@ -60,4 +60,5 @@ rows! {
     orangutan_equal,
     orangutan_speed,
     orangutan_skew,
+    tier_larger,
 }
