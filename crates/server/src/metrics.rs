@@ -62,6 +62,7 @@ static SERVER_METRICS: &[ServerMetric] = &[
     ("redis_commands_processed_total", "counter", "Commands executed.", |shared, _| shared.commands_processed()),
     ("redis_expired_keys_total", "counter", "Keys that expired.", |_, totals| totals.expired),
     ("redis_evicted_keys_total", "counter", "Keys evicted for memory.", |_, totals| totals.evicted),
+    ("terrace_disk_budget_bytes", "gauge", "Bytes that logs may take of the disk; 0: what there is.", |shared, _| disk_budget(shared)),
     ("terrace_buffer_bytes", "gauge", "Bytes of connections' buffers.", |shared, _| buffers(shared)),
 ];
 
@@ -87,6 +88,10 @@ static LOOP_METRICS: &[LoopMetric] = &[
 
 fn buffers(shared: &Shared) -> u64 {
     shared.sum(|stats| stats.buffer_bytes.get())
+}
+
+fn disk_budget(shared: &Shared) -> u64 {
+    shared.maps.database().options().disk_budget.as_ref().map_or(0, |disk| disk.limit())
 }
 
 fn refused(shared: &Shared) -> u64 {

@@ -132,6 +132,17 @@ fn metrics_and_health() {
             .trim_end_matches("_count");
         assert!(body.contains(&format!("# TYPE {family} ")), "{family}");
     }
+    // What the dashboard shows is there.
+    let dashboard = include_str!("../../../docs/dashboards/grafana.json");
+    let names = dashboard.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names: std::collections::BTreeSet<&str> =
+        names.filter(|name| name.starts_with("terrace_") || name.starts_with("redis_")).collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        let is_of_it =
+            |line: &str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        assert!(body.lines().any(is_of_it), "{name} is shown, and is not on the page");
+    }
     assert!(http(address, "GET /healthz HTTP/1.0\r\n\r\n").ends_with("\r\n\r\nok\n"));
     assert!(http(address, "GET /metrics?x=1 HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
     assert!(http(address, "HEAD /healthz HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));

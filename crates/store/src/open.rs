@@ -145,12 +145,13 @@ fn open_locked(
         lock.note_made(&name.to_string_lossy());
     }
     let (mut engine, mut recovery) = opening.found(values, &index, dir)?;
-    if let (Some(disk), Some(logs)) = (&disk, engine.values.logs()) {
-        logs.bound_disk(disk);
-    }
     engine.replay(&mut recovery)?;
     engine.follow_policy()?;
     engine.begin_promise()?;
+    if let (Some(disk), Some(logs)) = (&disk, engine.values.logs()) {
+        // What a kill left to be replayed is taken in any case.
+        logs.bound_disk(disk);
+    }
     let map = start(engine, recovery, lock);
     if opening.plan.access.writes() {
         let started = Background::start(&map.inner.engine);
