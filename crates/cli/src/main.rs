@@ -21,6 +21,7 @@ mod resp;
 mod serve;
 mod settings;
 mod stats;
+mod top;
 mod topology;
 mod transfer;
 mod verify;
@@ -76,6 +77,11 @@ enum Command {
     /// Print the maps, queues, ledgers and word tables of a directory
     #[command(after_help = "Example: terrace stats ./data --json")]
     Stats(stats::Arguments),
+    /// Watch a running server: requests, memory, cold reads, slow clients
+    #[command(after_help = "Examples:\n  \
+                      terrace top --server 127.0.0.1:6379 --count 1\n  \
+                      terrace top --server 127.0.0.1:6379 --interval 2 --count 1 --json")]
+    Top(top::Arguments),
     /// Open a directory as a server does, and report its recovery
     #[command(after_help = "Examples:\n  \
                       terrace open ./data --explain\n  \
@@ -165,6 +171,7 @@ fn main() -> ExitCode {
         Command::Export(a) => transfer::export(&a),
         Command::Import(a) => transfer::import(&a),
         Command::Stats(a) => stats::main(&a),
+        Command::Top(a) => top::main(&a),
         Command::Open(a) => open::main(&a),
         Command::Verify(a) => verify::main(&a),
         Command::Ledger(command) => ledger::main(command),

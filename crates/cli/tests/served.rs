@@ -271,3 +271,24 @@ fn the_page_of_commands_names_every_command_of_the_protocol_and_no_other() {
     assert!(missing.is_empty() && unknown.is_empty(), "missing {missing:?}, unknown {unknown:?}");
     served.terminate();
 }
+
+#[test]
+fn top_shows_what_a_server_does() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let served = Served::start(dir.path(), &[]);
+    let here = format!("127.0.0.1:{}", served.port);
+    let text = output(&mut terrace(&["top", "--server", &here, "--count", "2"]));
+    for words in
+        [&format!("at {here}, up 0 h 00 min; 1 clients"), "of 512 MiB", "last command", "info"]
+    {
+        assert_eq!(text.matches(words).count(), 2, "{words} once a look in\n{text}");
+    }
+    let told = output(&mut terrace(&["top", "--server", &here, "--count", "1", "--json"]));
+    let seen: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(seen["clients"], 1, "{told}");
+    assert!(seen["commands_per_s"].as_f64().expect("a rate") > 0.0, "its own: {told}");
+    served.terminate();
+    let (code, _, said) =
+        common::run_command(&mut terrace(&["top", "--server", &here, "--count", "1"]));
+    assert!(code == 1 && said.contains("no server listens there"), "{code}: {said}");
+}

@@ -6,21 +6,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_memory::Budget;
-use terrace_store::{Durability, Error, Map, MapOptions};
+use terrace_store::{Durability, Error, Map, MapOptions, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 96 * MIB;
 const VALUE_BYTES: usize = 4000;
 
 fn open(dir: &Path, disk: &Arc<Budget>) -> Map {
-    let options = MapOptions {
+    Map::open(dir, options(disk)).expect("open")
+}
+
+fn options(disk: &Arc<Budget>) -> MapOptions {
+    MapOptions {
         durability: Durability::Interval(Duration::from_secs(1)),
         memory_budget_bytes: 48 * MIB,
         disk_budget: Some(Arc::clone(disk)),
         writers: 2,
         ..MapOptions::default()
-    };
-    Map::open(dir, options).expect("open")
+    }
 }
 
 fn value(n: u64) -> Vec<u8> {
@@ -116,4 +119,19 @@ fn maps_that_share_a_bound_take_of_it_together_and_a_higher_one_lets_them_go_on(
     }
     check_values(&one, 0..10_000);
     check_values(&other, 0..full + 5_000);
+}
+
+#[test]
+fn a_map_that_evicts_does_so_at_the_bound() {
+    let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
+    let memory_budget_bytes = 4 * DISK;
+    let evicts = MapOptions { memory_budget_bytes, when_full: WhenFull::Evict, ..options(&disk) };
+    let map = Map::open(dir.path(), evicts).expect("open");
+    let keys = 3 * DISK / VALUE_BYTES as u64;
+    for n in 0..keys {
+        map.put(&n.to_be_bytes(), &value(n)).expect("others make room");
+        check(&map, &disk);
+    }
+    assert!(map.stats().evicted > keys / 2, "{:?}", map.stats());
+    check_values(&map, keys - 5_000..keys);
 }
