@@ -231,7 +231,6 @@ impl Seen {
     }
 
     fn write(&self, server: &str, text: &mut String) -> std::fmt::Result {
-        let size = |bytes: u64| format_size(bytes);
         let speed = |per_s: f64| format!("{}/s", format_size(per_s as u64));
         let percent = |share: Option<f64>| {
             share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
@@ -258,6 +257,30 @@ impl Seen {
             speed(self.received_bytes_per_s),
             speed(self.sent_bytes_per_s)
         )?;
+        self.write_memory(text)?;
+        writeln!(
+            text,
+            "cold       {} reads/s, {}; {} of the keys found without the disk",
+            rate(self.cold_reads_per_s),
+            speed(self.cold_read_bytes_per_s),
+            percent(self.in_memory_share)
+        )?;
+        writeln!(
+            text,
+            "writing    {}, {} syncs/s, {} collections/s; expired {}/s, evicted {}/s",
+            speed(self.written_bytes_per_s),
+            rate(self.syncs_per_s),
+            rate(self.collections_per_s),
+            rate(self.expired_per_s),
+            rate(self.evicted_per_s)
+        )?;
+        writeln!(text, "\n{}", self.commands_table())?;
+        writeln!(text, "\n{}", self.clients_table())
+    }
+
+    /// What lies where.
+    fn write_memory(&self, text: &mut String) -> std::fmt::Result {
+        let size = |bytes: u64| format_size(bytes);
         writeln!(
             text,
             "memory     {} {} of {}: index {}, copies of cold values {}, clients {}; resident {}",
@@ -289,24 +312,7 @@ impl Seen {
             size(self.disk_bytes),
             size(self.cold_bytes)
         )?;
-        writeln!(
-            text,
-            "cold       {} reads/s, {}; {} of the keys found without the disk",
-            rate(self.cold_reads_per_s),
-            speed(self.cold_read_bytes_per_s),
-            percent(self.in_memory_share)
-        )?;
-        writeln!(
-            text,
-            "writing    {}, {} syncs/s, {} collections/s; expired {}/s, evicted {}/s",
-            speed(self.written_bytes_per_s),
-            rate(self.syncs_per_s),
-            rate(self.collections_per_s),
-            rate(self.expired_per_s),
-            rate(self.evicted_per_s)
-        )?;
-        writeln!(text, "\n{}", self.commands_table())?;
-        writeln!(text, "\n{}", self.clients_table())
+        Ok(())
     }
 
     fn commands_table(&self) -> String {
