@@ -200,13 +200,15 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         self.index_room.iter().for_each(|room| room.pressure.relieve());
     }
 
-    /// Room for an item; waits for the collector when that can help. A delete is never refused for want of memory: if
-    /// the collector has been through all logs and found none, it takes more than the budget.
+    /// Room for an item; waits for the collector when that can help. A delete is never refused for want of memory, nor
+    /// of what may be taken of the disk: if the collector has been through all logs and found none, it takes more.
     pub fn room(&self, by: By, bytes: usize, room: Room) -> Result<Held<'_, M>> {
         match self.await_room(by.wait, room, || self.ask_room(by.writer, bytes, room)) {
-            Err(Error::OutOfMemory { .. } | Error::HeldByReaders { .. })
-                if room == Room::Urgent =>
-            {
+            Err(
+                Error::OutOfMemory { .. }
+                | Error::HeldByReaders { .. }
+                | Error::DiskFull { limit: Some(_), .. },
+            ) if room == Room::Urgent => {
                 self.deletes_pressure.relieve();
                 Ok(self.ask_room(by.writer, bytes, Room::Anyway)?)
             }

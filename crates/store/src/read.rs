@@ -122,10 +122,10 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let mut brought = 0;
         let wait_for = |wait| if self.fit_as_copies(keys.len()) { wait } else { Wait::ForRoom };
         self.multi_get_with(keys, each, saw, |number, met, guard| {
+            let wait = wait_for(wait);
             if number < brought {
                 return self.bring_near(met, guard, wait).map(|()| true);
             }
-            let wait = wait_for(wait);
             // What the others need that is on the disk alone is read together with this one's.
             let most = match wait {
                 Wait::ForRoom => self.near_at_once(READ_TOGETHER),

@@ -135,3 +135,34 @@ fn a_map_that_evicts_does_so_at_the_bound() {
     assert!(map.stats().evicted > keys / 2, "{:?}", map.stats());
     check_values(&map, keys - 5_000..keys);
 }
+
+/// As when the bound is lowered in the configuration below what there is.
+#[test]
+fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
+    let (dir, endless) = (in_memory(), Arc::new(Budget::new(u64::MAX)));
+    let keys = 2 * DISK / VALUE_BYTES as u64;
+    {
+        let map = open(dir.path(), &endless);
+        for n in 0..keys {
+            map.put(&n.to_be_bytes(), &value(n)).expect("room");
+        }
+        map.close().expect("close");
+    }
+    let disk = Arc::new(Budget::new(DISK));
+    let map = open(dir.path(), &disk);
+    assert!(disk.used() > DISK * 3 / 2);
+    check_values(&map, (0..keys).step_by(97));
+    // What the open logs have left is written, and no more.
+    let refused = (0..3000).find_map(|n| map.put(&u64::to_be_bytes(keys + n), &value(n)).err());
+    assert!(matches!(refused, Some(Error::DiskFull { limit: Some(DISK), .. })), "{refused:?}");
+    for n in (0..keys).filter(|n| n % 4 != 0) {
+        assert!(map.delete(&n.to_be_bytes()).expect("a delete is never refused"), "{n}");
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while disk.used() + 12 * MIB > DISK {
+        assert!(Instant::now() < deadline, "{} MiB: {:?}", disk.used() / MIB, map.stats());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    check_values(&map, (0..keys).step_by(4));
+    map.put(b"new", b"value").expect("there is room again");
+}

@@ -1,8 +1,9 @@
 //! How much of the disk logs may take: a budget that several maps may share.
 //!
 //! It counts whole segments, as the file has blocks for them. Ordinary writers leave a reserve, so that keys can be
-//! deleted and logs collected when nothing more may be written; whoever collects or deletes takes of the reserve, and
-//! never more. What else lies beside the logs does not count: the redo log, and the files of other structures.
+//! deleted and logs collected when nothing more may be written. Deletes leave the last of it to the collector, which
+//! takes more than is allowed only where it would be stuck, as after the bound was lowered below what there is. What
+//! lies beside the logs does not count: the redo log, and the files of other structures.
 
 use super::{Logs, SEGMENT_BYTES};
 use crate::error::{Error, Result};
@@ -24,20 +25,26 @@ impl<M: Memory> Logs<M> {
         assert!(self.disk.set(Arc::clone(disk)).is_ok(), "bounded once");
     }
 
-    /// Whether there was no room for a segment when one was last asked for.
+    /// Whether ordinary writers find no room for a segment more, of what may be taken or on the disk.
     pub fn is_disk_full(&self) -> bool {
-        self.is_disk_full.load(Ordering::Relaxed)
+        self.is_disk_spent() || self.is_disk_full.load(Ordering::Relaxed)
+    }
+
+    fn is_disk_spent(&self) -> bool {
+        self.disk.get().is_some_and(|disk| !has_room(disk, Room::Ordinary))
     }
 
     /// Takes room for a segment more.
     pub(super) fn take_disk(&self, room: Room) -> Result<()> {
-        let Some(disk) = self.disk.get() else { return Ok(()) };
-        let has_room = room != Room::Ordinary || has_room(disk);
-        if has_room && disk.take(BYTES).is_ok() {
-            return Ok(());
+        match self.disk.get() {
+            None => Ok(()),
+            Some(disk) if room == Room::Anyway => {
+                disk.take_anyway(BYTES);
+                Ok(())
+            }
+            Some(disk) if has_room(disk, room) && disk.take(BYTES).is_ok() => Ok(()),
+            Some(_) => Err(self.disk_full()),
         }
-        self.is_disk_full.store(true, Ordering::Relaxed);
-        Err(self.disk_full())
     }
 
     /// A segment gave its blocks back, or did not get them.
@@ -56,13 +63,17 @@ impl<M: Memory> Logs<M> {
 
     /// Says whether it is the disk or what may be taken of it that is full.
     pub(super) fn disk_full(&self) -> Error {
-        let spent = self.disk.get().filter(|disk| !has_room(disk));
+        let spent = self.disk.get().filter(|_| self.is_disk_spent());
         Error::DiskFull { path: self.medium.path().into(), limit: spent.map(|disk| disk.limit()) }
     }
 }
 
-/// Whether there is room for a segment of an ordinary writer, who leaves the reserve.
-fn has_room(disk: &Budget) -> bool {
-    let reserve = (RESERVE * BYTES).max(disk.limit() / RESERVE_SHARE);
-    disk.used().saturating_add(BYTES + reserve) <= disk.limit()
+/// Whether there is room for a segment, beside what others are left.
+fn has_room(disk: &Budget, room: Room) -> bool {
+    let left = match room {
+        Room::Ordinary => (RESERVE * BYTES).max(disk.limit() / RESERVE_SHARE),
+        Room::Urgent => BYTES,
+        Room::Anyway => 0,
+    };
+    disk.used().saturating_add(BYTES + left) <= disk.limit()
 }

@@ -130,7 +130,7 @@ impl<M: Memory> Logs<M> {
 
     /// Why writers wait for a collector that is far behind: on a full disk it may have no room to copy to.
     fn no_room_behind_collector(&self) -> Error {
-        match self.is_disk_full.load(Ordering::Relaxed) {
+        match self.is_disk_full() {
             true => self.disk_full(),
             false => self.no_room(),
         }

@@ -237,7 +237,8 @@ impl<M: Memory> LogsOrSlabs<M> {
             NoItem::Away(offset) | NoItem::Unreadable(offset) => {
                 let fetched = self.fetch(offset, &crossbeam_epoch::pin());
                 let path = self.medium().path().to_path_buf();
-                let source = std::io::Error::other("not a moment ago, and now it could be read");
+                let source =
+                    std::io::Error::other("the disk refused it a moment ago, and gives it now");
                 return fetched.err().unwrap_or(Error::Unreadable { path, offset, source });
             }
         };
