@@ -104,6 +104,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
     fn collect_logs(&self, logs: &Logs<M>) -> Result<Round> {
         let pressed = self.pressure.take();
         let deletes_pressed = self.deletes_pressure.take();
+        let needs_disk = self.pressure.take_needs_disk() | self.deletes_pressure.take_needs_disk();
         let index_pressed = self.index_room.as_ref().is_some_and(|room| room.pressure.take());
         // What cannot be released now is tried again.
         let _kept = logs.release_excess();
@@ -121,7 +122,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         }
         let this_round = self.rounds.fetch_add(1, Ordering::AcqRel) + 1;
         // Freed logs that wait for readers to leave are room to come, but for writers only if they do leave.
-        let is_to_come = logs.waiting_segments() > 0 || room_comes;
+        let is_to_come = logs.waiting_segments() > 0 || room_comes && !needs_disk;
         let stays = self.readers.look(is_to_come) == Reading::On;
         // A log that leaves makes more room than one that is collected; most are not even in memory. On a full disk
         // what is collected is the only room.
@@ -136,7 +137,7 @@ impl<M: Memory, I: Memory> Engine<M, I> {
         let freed = is_to_come || round.as_ref().is_ok_and(|round| round.freed_segments > 0);
         match freed && !stays {
             true => self.pressure.relieve(),
-            false if pressed && logs.is_disk_full() => self.pressure.give_up_disk(this_round),
+            false if pressed && needs_disk => self.pressure.give_up_disk(this_round),
             false if pressed => self.pressure.give_up(this_round),
             false => {}
         }

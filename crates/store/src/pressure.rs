@@ -45,6 +45,8 @@ pub(crate) struct Pressure {
     is_full: AtomicBool,
     /// Whether that is so because the disk is full.
     is_of_disk: AtomicBool,
+    /// Whether one who waits needs room on the disk, which no log makes that leaves memory.
+    needs_disk: AtomicBool,
 }
 
 /// How long writers wait for readers to leave what was freed.
@@ -129,6 +131,21 @@ impl Pressure {
         self.is_on.swap(false, Ordering::AcqRel)
     }
 
+    /// Whether one of them needs room on the disk, which is forgotten with the answer.
+    pub fn take_needs_disk(&self) -> bool {
+        self.needs_disk.swap(false, Ordering::AcqRel)
+    }
+
+    /// Notes what whoever waits has met.
+    fn meets(&self, refused: &Below) {
+        match refused {
+            Below::DiskFull { .. } => self.needs_disk.store(true, Ordering::Release),
+            // That the disk was full is mended otherwise.
+            _ if self.is_full() && self.is_of_disk.swap(false, Ordering::AcqRel) => self.relieve(),
+            _ => {}
+        }
+    }
+
     /// Whoever waits since before this round is refused.
     pub fn give_up(&self, round: u64) {
         self.forget_rounds();
@@ -136,18 +153,10 @@ impl Pressure {
         self.is_full.store(true, Ordering::Release);
     }
 
-    /// The same where the disk is full: who finds the memory spent afterwards waits for a round again, for that is
-    /// mended otherwise.
+    /// The same where the disk is full: who finds the memory spent afterwards waits for a round again.
     pub fn give_up_disk(&self, round: u64) {
         self.is_of_disk.store(true, Ordering::Release);
         self.give_up(round);
-    }
-
-    /// Somebody finds the memory spent.
-    fn meets_memory(&self) {
-        if self.is_full() && self.is_of_disk.swap(false, Ordering::AcqRel) {
-            self.relieve();
-        }
     }
 
     /// Counts a round, of a map of so many segments; whether all of them were collected, or as many
@@ -275,13 +284,14 @@ impl<M: Memory, I: Memory> Engine<M, I> {
                     Room::Urgent => &self.deletes_pressure,
                     Room::Ordinary | Room::Anyway => &self.pressure,
                 };
-                if matches!(refused, Below::NoRoom { .. }) {
-                    pressure.meets_memory();
-                }
+                pressure.meets(&refused);
                 // What is missing at last is what whoever asked is told.
                 let last = Cell::new(refused);
                 let held = self.after_collection(pressure, wait, || match ask() {
                     Err(refused @ (Below::NoRoom { .. } | Below::DiskFull { .. })) => {
+                        if matches!(refused, Below::DiskFull { .. }) {
+                            pressure.meets(&refused);
+                        }
                         last.set(refused);
                         Ok(None)
                     }

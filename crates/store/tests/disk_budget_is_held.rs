@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use terrace_memory::Budget;
-use terrace_store::{Durability, Error, Map, MapOptions, WhenFull};
+use terrace_store::{Durability, Error, Map, MapOptions, Wait, WhenFull};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 96 * MIB;
@@ -165,4 +165,46 @@ fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
     }
     check_values(&map, (0..keys).step_by(4));
     map.put(b"new", b"value").expect("there is room again");
+}
+
+/// Whoever does not wait is told within seconds, done or refused, also while values leave memory all the time, which makes
+/// no room on the disk.
+#[test]
+fn whoever_does_not_wait_is_told_at_the_bound() {
+    let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
+    let map = open(dir.path(), &disk);
+    let full = fill(&map, 0, &disk);
+    let mut session = map.session();
+    let (mut done, mut refused, mut state) = (0, 0, 88_172_645_463_325_252u64);
+    for _ in 0..3_000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let key = (state % (2 * full)).to_be_bytes();
+        let (mut since, deadline) = (None, Instant::now() + Duration::from_secs(10));
+        loop {
+            session.set_wait(Wait::Never { since });
+            let written = match state % 20 {
+                0 => session.delete(&key).map(|_| ()),
+                _ => session.put(&key, &value(state), None),
+            };
+            match written {
+                Ok(()) => done += 1,
+                Err(Error::DiskFull { limit: Some(DISK), .. }) => refused += 1,
+                Err(Error::Busy { since: asked }) if Instant::now() < deadline => {
+                    since = Some(asked);
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                Err(Error::Fetching) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                Err(other) => panic!("after {done} done and {refused} refused: {other:?}"),
+            }
+            break;
+        }
+        check(&map, &disk);
+    }
+    assert!(refused > 100, "{refused} refused, {done} done");
 }
