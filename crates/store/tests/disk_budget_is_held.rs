@@ -167,8 +167,8 @@ fn a_map_beyond_its_bound_is_read_and_deletes_lead_back() {
     map.put(b"new", b"value").expect("there is room again");
 }
 
-/// Whoever does not wait is told within seconds, done or refused, also while values leave memory all the time, which makes
-/// no room on the disk.
+/// Whoever does not wait is told within seconds, done or refused, also while values leave memory all the time, which
+/// makes no room on the disk.
 #[test]
 fn whoever_does_not_wait_is_told_at_the_bound() {
     let (dir, disk) = (in_memory(), Arc::new(Budget::new(DISK)));
