@@ -48,6 +48,11 @@ const CAUSES: &[Cause] = &[
         ],
     },
     Cause {
+        because: "the thread that has values read from the disk also verifies them and copies them: in a profile a quarter \
+                  of its time goes to the allocator and to copying, while the disk waits",
+        rows: &["tier-larger"],
+    },
+    Cause {
         because: "DRAM emulates the slower device, so an effect of the device's latency cannot appear",
         rows: &["kv-ycsb"],
     },
