@@ -1,6 +1,7 @@
 //! An index in a tier of its own: when its bytes are spent, new keys are refused or others evicted, and nothing
 //! else changes.
 
+use crate::adversary::alone;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -144,6 +145,10 @@ fn keys_that_come_and_go_leave_the_index_within_its_tier() {
 
 #[test]
 fn a_map_that_evicts_makes_room_in_its_index() {
+    alone("index_tier::a_map_that_evicts_makes_room_in_its_index", check_eviction);
+}
+
+fn check_eviction() {
     for design in DESIGNS {
         let dir = directory();
         let evicting = MapOptions { when_full: WhenFull::Evict, ..options(design) };

@@ -1,12 +1,7 @@
-//! Space under sustained updates. In a process of its own: logs that are free wait for readers of all maps of the
-//! process, and those of other tests, held up on a busy machine, would be counted here.
+//! Space under sustained updates.
 
-use crate::adversary::kind;
-use std::process::Command;
+use crate::adversary::{alone, kind};
 use terrace_store::{Durability, Map, MapOptions};
-
-/// Set where the test runs in the process of its own.
-const ALONE: &str = "TERRACE_TEST_SPACE";
 
 fn options(durability: Durability) -> MapOptions {
     MapOptions { durability, kind: kind(), memory_budget_bytes: 256 << 20, ..MapOptions::default() }
@@ -24,19 +19,9 @@ fn scanned(map: &Map) -> usize {
 
 #[test]
 fn space_stays_within_twice_the_live_data_under_sustained_updates() {
-    if std::env::var_os(ALONE).is_some() {
-        return check_space();
-    }
     let name =
         "space_stays_within_bounds::space_stays_within_twice_the_live_data_under_sustained_updates";
-    let child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", name, "--nocapture"])
-        .env(ALONE, "1")
-        .output()
-        .expect("child");
-    let told = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{told}{}", String::from_utf8_lossy(&child.stderr));
-    assert!(told.contains("1 passed"), "{told}");
+    alone(name, check_space);
 }
 
 fn check_space() {

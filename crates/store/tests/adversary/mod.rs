@@ -202,3 +202,20 @@ pub fn recording(map: &Map, dir: &Path) -> Vec<u8> {
     map.medium().start_trace();
     file_now(dir)
 }
+
+/// Runs `test`, which has the name of its module before its own, in a process of its own: what is freed waits for readers
+/// of all maps of a process, and those of other tests, held up on a busy machine, would count.
+pub fn alone(name: &str, test: impl FnOnce()) {
+    const ALONE: &str = "TERRACE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return test();
+    }
+    let child = std::process::Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", name, "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .expect("child");
+    let told = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{told}{}", String::from_utf8_lossy(&child.stderr));
+    assert!(told.contains("1 passed"), "{told}");
+}
