@@ -203,8 +203,8 @@ pub fn recording(map: &Map, dir: &Path) -> Vec<u8> {
     file_now(dir)
 }
 
-/// Runs `test`, which has the name of its module before its own, in a process of its own: what is freed waits for readers
-/// of all maps of a process, and those of other tests, held up on a busy machine, would count.
+/// Runs the test with this name, module and all, in a process of its own: what is freed waits for readers of all maps
+/// of a process, and those of other tests, held up on a busy machine, would count.
 pub fn alone(name: &str, test: impl FnOnce()) {
     const ALONE: &str = "TERRACE_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
